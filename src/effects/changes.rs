@@ -175,7 +175,7 @@ fn goes_with_database(thing: &Thing, made: &[&Act], deleted: &[&Thing]) -> bool 
     let holds = |outer: &&Act| matches!(outer.thing.system.as_str(), "docker" | "kubernetes");
     let outer = |gone: &&&Thing| gone.system == thing.system && matches!(gone.kind.as_str(), "database" | "schema");
     matches!(thing.system.as_str(), "postgres" | "mysql")
-        && (made.iter().any(|act| holds(&act)) || thing.kind != "database" && deleted.iter().any(|gone| outer(&gone)))
+        && (made.iter().any(holds) || thing.kind != "database" && deleted.iter().any(|gone| outer(&gone)))
 }
 
 /// Whether the path of one begins with that of the other.

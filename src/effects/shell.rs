@@ -687,7 +687,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 programs::asked(name, &text.join("\n")).into_iter().map(str::to_owned).collect()
             }
             _ => {
-                // Whoever writes it into a command needs no environment.
+                // A command that has it written out needs no environment.
                 let written = |name: &&String| {
                     content.text.contains(&format!("${name}")) || content.text.contains(&format!("${{{name}"))
                 };

@@ -362,7 +362,7 @@ fn exists(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, String)
         ArgKind::Record(fields) => {
             let path = arg.get("path").and_then(|path| path.as_literal()).and_then(facts::last_name);
             let only = fields.len() == 2
-                && arg.get("exists").and_then(|e| e.as_value()) == Some(serde_json::Value::Bool(true));
+                && arg.get("exists").and_then(crate::hir::Arg::as_value) == Some(serde_json::Value::Bool(true));
             found.extend(path.filter(|_| only).map(|key| (arg.span, key)));
             fields.iter().for_each(|(_, arg)| exists(arg, found));
         }

@@ -56,7 +56,7 @@ fn nearly(view: &TaskView<'_>, out: &mut Diagnostics) {
             let other = || {
                 runs(false).flat_map(|other| other.words.iter().skip(1).filter_map(Value::literal)).find(|other| {
                     // A hyphen for an underscore, or one letter.
-                    let letters = |text: &str| text.chars().filter(|c| c.is_ascii_alphabetic()).collect::<String>();
+                    let letters = |text: &str| text.chars().filter(char::is_ascii_alphabetic).collect::<String>();
                     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
                     *other != word
                         && other.len().abs_diff(word.len()) < 2

@@ -123,7 +123,7 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
         }
         return;
     }
-    let gives_nothing = step.id.is_none() && step.outputs.as_ref().is_none_or(|outputs| outputs.is_empty());
+    let gives_nothing = step.id.is_none() && step.outputs.as_ref().is_none_or(Vec::is_empty);
     if let Some(arg) = expect.filter(|_| gives_nothing).and_then(|expect| expect.get("exitCode"))
         && arg.as_literal() == Some("any")
         && expect.is_some_and(|expect| matches!(&expect.kind, ArgKind::Record(fields) if fields.len() == 1))

@@ -121,7 +121,7 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
             let name = &literal.text;
             let line = literal.content.text.get(literal.range.clone()).unwrap_or_default();
             let program = line.split_whitespace().next().unwrap_or_default();
-            // Whoever uses the variable nowhere else meant it here; in SQL it is nothing else.
+            // A variable that is used nowhere else is meant here; in SQL it is nothing else.
             let uses = |form: &str| literal.content.text.matches(form).count();
             let alone = uses(&format!("${name}")) + uses(&format!("${{{name}")) == 1;
             let is_sql = matches!(program, "sqlite3" | "psql" | "mysql");
