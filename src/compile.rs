@@ -298,7 +298,8 @@ impl Shared<'_> {
                 false => Vec::new(),
             };
             let sourced = effects::sourced(&scripts, self.scripts, sources, files);
-            let effects = match self.options.soft {
+            // A run asks for its plans alone.
+            let effects = match self.options.soft || self.options.plans == Plans::All {
                 true => {
                     Model::of(effects::Given { task, scripts: &scripts, sourced: &sourced, tools: self.tools, files })
                 }
