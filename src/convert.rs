@@ -130,6 +130,8 @@ pub struct Converted {
     pub text: String,
     pub tally: Tally,
     pub pieces: Vec<Piece>,
+    /// The steps that stand for them: ids of actions, and places in `pieces`.
+    pub origins: Vec<(String, usize)>,
     /// What a person should look at.
     pub notes: Vec<String>,
     pub steps_before: usize,
@@ -144,6 +146,30 @@ pub struct Converted {
     pub scripts: Vec<String>,
     /// Mistakes made on purpose, for tests of the proof: how many places there were to make one.
     pub places: usize,
+}
+
+impl Converted {
+    /// Labels as worlds have shown them: by which actions the conversion fails where the original passes.
+    pub fn relabel(&mut self, stronger: &[(String, String)]) {
+        let mut shown = std::collections::BTreeMap::new();
+        for (action, world) in stronger {
+            let piece = self.origins.iter().find(|(id, _)| id == action).map(|(_, piece)| *piece);
+            piece.map(|piece| shown.entry(piece).or_insert(world));
+        }
+        for (index, piece) in self.pieces.iter_mut().enumerate() {
+            let more = match (piece.label, shown.get(&index)) {
+                (Label::Exact | Label::Stronger, Some(world)) => format!("seen in {world}"),
+                (Label::Stronger, None) => "seen in no world".to_owned(),
+                _ => continue,
+            };
+            if piece.label == Label::Exact {
+                piece.label = Label::Stronger;
+                self.tally.exact = self.tally.exact.saturating_sub(piece.statements);
+                self.tally.stronger += piece.statements;
+            }
+            piece.why = Some(piece.why.take().map_or_else(|| more.clone(), |why| format!("{why}; {more}")));
+        }
+    }
 }
 
 /// Why a task is left as it is.

@@ -4,6 +4,7 @@
 //! The outer half ([`prove`]) builds the jail; the inner half (`inside`) is this same program, run in it.
 #![expect(clippy::disallowed_methods, reason = "the inner half owns the world it runs in; the outer one starts it")]
 
+mod condition;
 mod curl;
 mod extension;
 mod files;
@@ -69,17 +70,47 @@ pub struct Slack {
 }
 
 /// What the proof found.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Certificate {
     pub seeds: u64,
     pub agreed: u64,
     pub counter_example: Option<String>,
-    /// Worlds in which the original passes.
+    /// Worlds in which both pass.
     pub passed: u64,
-    /// Why it passes not even where all is well.
+    /// Worlds in which both fail.
+    pub failed: u64,
+    /// Why the original passes not even where all is well.
     pub hindered: Option<String>,
     /// Commands of the conversion that none of the worlds came to: of them nothing is proved.
     pub unreached: Vec<String>,
+    /// Demands of the conversion that alone decided the verdict in none of the worlds.
+    pub undecided: Vec<String>,
+    /// Answers meant to fool a shell that captured places were given.
+    pub hostile: u64,
+    /// Demands by which the conversion fails where the original passes: the action, and the world that shows it.
+    pub stronger: Vec<(String, String)>,
+}
+
+impl Certificate {
+    /// Whether original and conversion are proved to do the same.
+    pub fn is_full(&self) -> bool {
+        self.counter_example.is_none() && self.lacks().is_empty()
+    }
+
+    /// What is missing to a proof.
+    pub fn lacks(&self) -> Vec<String> {
+        let mut lacks = Vec::new();
+        if self.passed == 0 {
+            let why = self.hindered.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            lacks.push(format!("both pass in none of the worlds{why}"));
+        }
+        if self.failed == 0 {
+            lacks.push("both fail in none of the worlds".to_owned());
+        }
+        lacks.extend(self.unreached.iter().map(|command| format!("no world came to `{command}`")));
+        lacks.extend(self.undecided.iter().map(|demand| format!("in no world all rests on {demand}")));
+        lacks
+    }
 }
 
 impl Allowance {

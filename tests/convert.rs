@@ -176,6 +176,29 @@ fn steps_on_the_way_do_not_change_the_end() {
     }
 }
 
+/// What a shell runs is text of the author's, and nothing is ever filled in.
+#[test]
+fn no_hole_stands_in_the_text_of_a_shell() {
+    let suite = Suite::new();
+    let mut seen = 0;
+    for unit in suite.units() {
+        for target in [Target::Wrap, Target::Builtin, Target::Kubernetes] {
+            let new = suite.lifted_to(unit, target);
+            let sources = Sources::default();
+            let after = compiled(&unit.path, &new.text, &sources);
+            after.project.tasks[0].task.as_ref().unwrap().walk(&mut |_, step| {
+                for arg in [step.arg("run"), step.arg("inline")].into_iter().flatten() {
+                    if matches!(step.op.value.as_str(), "command" | "script") {
+                        seen += 1;
+                        assert!(arg.as_literal().is_some(), "{}: {}\n{}", unit.path.display(), step.op.value, new.text);
+                    }
+                }
+            });
+        }
+    }
+    assert!(seen > 500, "{seen} texts");
+}
+
 /// The lifter's books, and a count that knows only the scripts and the result.
 #[test]
 fn the_books_are_right() {
@@ -267,13 +290,16 @@ fn operations_do_what_commands_of_kubectl_did() {
 
 fn do_the_same(target: Target) {
     let suite = Suite::new();
-    let (bwrap, exe, seeds) = (bwrap(), exe(), number("GEVALS_SEEDS", 12) as u64);
+    let (bwrap, exe, seeds) = (bwrap(), exe(), number("GEVALS_SEEDS", 6) as u64);
     let faults = Mutex::new(Vec::new());
-    let blind = Mutex::new(Vec::new());
+    let (blind, open) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     side_by_side(suite.units(), |unit| {
         let new = suite.lifted_to(unit, target);
         match prove::prove(&bwrap, &exe, &unit.path, &new, seeds) {
-            Ok(c) if c.counter_example.is_none() && c.agreed == seeds => {
+            Ok(c) if c.counter_example.is_none() => {
+                if !c.is_full() {
+                    open.lock().unwrap().push(format!("{}: {:?}", unit.path.display(), c.lacks()));
+                }
                 if c.passed == 0 {
                     blind.lock().unwrap().push(format!("{}: {:?}", unit.path.display(), c.hindered));
                 }
@@ -291,6 +317,14 @@ fn do_the_same(target: Target) {
     // That two tasks fail alike says little.
     let blind = blind.into_inner().unwrap();
     assert!(blind.is_empty(), "{} tasks pass in no world\n{}", blind.len(), blind.join("\n"));
+    let open = open.into_inner().unwrap();
+    println!(
+        "{} of {} are proved; the others\n{}",
+        suite.units().len() - open.len(),
+        suite.units().len(),
+        open.join("\n")
+    );
+    assert!(open.len() * 100 <= suite.units().len() * 15, "{} tasks are not proved\n{}", open.len(), open.join("\n"));
 }
 
 #[test]
@@ -451,12 +485,12 @@ fn files_are_written_where_asked_and_nowhere_else() {
     let world = suite_of_two();
     let before = contents(&world.path("suite"));
     let shown = world
-        .run(&["convert", "suite/tasks", "--target", "builtin"])
+        .run(&["convert", "suite/tasks", "--target", "builtin", "--no-verify"])
         .expect(0, &["apiVersion: mcp-eval/v1", "---\n# suite/tasks/two.yaml"]);
-    assert!(!shown.out.contains("unproved"));
-    world.run(&["convert", "suite/tasks", "--diff"]).expect(0, &["-steps:", "+spec:"]);
+    assert!(shown.err.contains("unproved"), "{}", shown.err);
+    world.run(&["convert", "suite/tasks", "--diff", "--no-verify"]).expect(0, &["-steps:", "+spec:"]);
     for (format, said) in [("text", "statements lifted"), ("markdown", "| one | "), ("json", "\"version\": 1")] {
-        world.run(&["convert", "suite/tasks", "--report", format]).expect(0, &[said]);
+        world.run(&["convert", "suite/tasks", "--no-verify", "--report", format]).expect(0, &[said]);
     }
     assert_eq!(contents(&world.path("suite")), before, "nothing was asked for");
 
@@ -530,11 +564,14 @@ fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
     }
     let before = contents(&world.path(""));
     for target in [&["--target", "builtin"][..], &["--to", "steps"], &[]] {
-        let ran =
-            world.run(&[&["convert", "a"], target].concat()).expect(0, &["if [ x; then", "#!/usr/bin/env python3"]);
+        let ran = world
+            .run(&[&["convert", "a", "--no-verify"], target].concat())
+            .expect(0, &["if [ x; then", "#!/usr/bin/env python3"]);
         assert_eq!(ran.out.matches("script:").count(), 5, "{}", ran.out);
     }
-    world.run(&["convert", "a", "--target", "builtin", "--report"]).expect(0, &["no script", "0 of 5 statements"]);
+    world
+        .run(&["convert", "a", "--no-verify", "--target", "builtin", "--report"])
+        .expect(0, &["no script", "0 of 5 statements"]);
     world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: there is no file `nosuch.sh`"]);
     world.run(&["convert", "b/judge.yaml", "--to", "steps"]).expect(1, &["b/judge.yaml:7:15: braces"]);
     // Braces that the steps dialect leaves alone are carried, and no rule stumbles over them.
@@ -609,7 +646,14 @@ const HOSTILE: [&str; 22] = [
 /// Verdicts, what commands were handed, and files: the same of original and conversion, whatever `say` prints.
 #[test]
 fn values_travel_as_data() {
-    const SCRIPTS: [&str; 14] = [
+    // `GIVEN` is a variable of the environment that holds the value.
+    const SCRIPTS: [&str; 20] = [
+        "NS=\"${GIVEN:-shop}\"\n[ \"$NS\" != shop ] || exit 1\ngot --ns=\"$NS\" \"$NS\"",
+        "NS=\"${GIVEN:-a}\"\ngot -n $NS ${NS}x",
+        "NS=${GIVEN:-a}\n[ \"$v\" = \"$NS\" ]",
+        "NS=${GIVEN:-a}\ngot x | grep -q \"$NS\"\ncat value | grep -q \"$NS\"",
+        "READY=${GIVEN:-true}\nif [ \"$READY\" = a ]; then exit 0; fi\ngot no\nexit 1",
+        "NS=\"${GIVEN:-a}\"\nif got \"$NS\"; then got yes; else got no; fi\ngot {NS} '{env.NS}' '{random.id}'",
         "[ \"$v\" = a ]",
         "[ \"$v\" != a ]\ngot \"$v\"",
         "[ -z $v ]",
@@ -632,8 +676,8 @@ fn values_travel_as_data() {
     for (i, script) in SCRIPTS.iter().enumerate() {
         for (j, value) in HOSTILE.iter().enumerate() {
             let name = format!("s{i}v{j}");
-            let task =
-                task_of("verify", &format!("v=$(say)\n{script}")).replace("name: page", &format!("name: {name}"));
+            let task = task_of("verify", &format!("v=$(say)\n{script}").replace("GIVEN", &format!("GIVEN_{j}")))
+                .replace("name: page", &format!("name: {name}"));
             for side in ["old", "new"] {
                 world.write(&format!("{side}/{name}/task.yaml"), &task);
                 world.write(&format!("{side}/{name}/value"), value);
@@ -655,6 +699,7 @@ fn values_travel_as_data() {
     let ran = |side: &str| {
         let mut command = world.command(&["run", &format!("{side}.yaml"), "--exit-zero"]);
         command.env("PATH", world.programs());
+        command.envs(HOSTILE.iter().enumerate().map(|(j, value)| (format!("GIVEN_{j}"), value)));
         world.start(command).end().expect(0, &[]);
         let results = world.results(side);
         let verdicts: std::collections::BTreeMap<String, bool> = results["results"]
@@ -686,6 +731,137 @@ fn values_travel_as_data() {
     }
     assert!(faults.is_empty(), "{faults}");
     assert!(passed.iter().all(|&n| n > 0), "each passes with some value: {passed:?}");
+}
+
+/// Forms whose verdict a careless lift would change: the same of original and conversion, whatever commands answer.
+#[test]
+fn verdicts_survive_the_lift() {
+    // `a` and `b` end as the digits of the value say, and print the rest of it.
+    const SCRIPTS: [&str; 16] = [
+        "diff <(a) <(echo x)",
+        "if ! diff -q <(a) <(echo x) >/dev/null; then exit 1; fi\nb",
+        "if a; then\n  if b; then\n    echo ok\n    exit 0\n  fi\n  echo bad\nfi\nexit 1",
+        "if a; then\n  if b; then\n    exit 0\n  fi\n  exit 1\nfi\nexit 1",
+        "if a; then\n  if b; then\n    exit 0\n  fi\nfi\na",
+        "if a; then\n  if [ \"$(b)\" = x ]; then exit 0; fi\nfi\nexit 1",
+        "if a; then\n  if b; then exit 0; fi\n  b\nfi\na",
+        "a\nrc=$?\necho asked\nb\nif [ $rc -ne 0 ]; then exit 1; fi\nexit 0",
+        "a\nrc=$?\nb\nexit $rc",
+        "a\nrc=$?\nif [ $rc -eq 0 ]; then echo fine; else exit 1; fi",
+        "b\nif [ $? -eq 0 ]; then a; fi",
+        "n=$(a | wc -l)\n[ \"$n\" -eq 1 ]",
+        "last=$(a | tail -n 1)\n[ \"$last\" = x ]",
+        "n=$(a)\nif [ -z $n ]; then exit 1; fi",
+        "v=$(a)\nif [ \"$v\" = x ] && b; then exit 0; fi\nexit 1",
+        "set -u\nn=$(a)\n(( n >= 3 ))",
+    ];
+    const ANSWERS: [&str; 12] = [
+        "0 0 x",
+        "0 1 x",
+        "1 0 x",
+        "1 1 x",
+        "0 0 ",
+        "0 0  ",
+        "0 0 3",
+        "0 0 010",
+        "0 0 x\\n",
+        "0 0 x\\ny",
+        "0 0 a -o b",
+        "1 0 ",
+    ];
+    let world = World::new(&[]);
+    for (name, field) in [("a", 1), ("b", 2)] {
+        let text =
+            format!("#!/bin/sh\nread -r s1 s2 rest < answer\nprintf \"$(cut -d' ' -f3- answer)\"\nexit $s{field}\n");
+        world.program(name, &text);
+    }
+    let mut names = Vec::new();
+    for (i, script) in SCRIPTS.iter().enumerate() {
+        for (j, answer) in ANSWERS.iter().enumerate() {
+            let name = format!("s{i}a{j}");
+            let task = task_of("verify", script).replace("name: page", &format!("name: {name}"));
+            for side in ["old", "new"] {
+                world.write(&format!("{side}/{name}/task.yaml"), &task);
+                world.write(&format!("{side}/{name}/answer"), answer);
+            }
+            names.push(name);
+        }
+    }
+    for side in ["old", "new"] {
+        let eval = format!(
+            "kind: Eval\nmetadata:\n  name: {side}\nconfig:\n  agent:\n    type: builtin.noop\n  taskSets:\n    - glob: {side}/*/task.yaml\n"
+        );
+        world.write(&format!("{side}.yaml"), &eval);
+    }
+    world.run(&["convert", "new", "--in-place", "--no-verify", "--target", "builtin"]).expect(0, &[]);
+    let ran = |side: &str| {
+        let mut command = world.command(&["run", &format!("{side}.yaml"), "--exit-zero"]);
+        command.env("PATH", world.programs());
+        world.start(command).end().expect(0, &[]);
+        let results = world.results(side);
+        let verdict = |t: &serde_json::Value| (t["taskName"].as_str().unwrap().to_owned(), t["taskPassed"] == true);
+        results["results"].as_array().unwrap().iter().map(verdict).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let (old, new) = (ran("old"), ran("new"));
+    let mut faults = String::new();
+    let mut seen = [[false; 2]; SCRIPTS.len()];
+    for (at, name) in names.iter().enumerate() {
+        let (script, answer) = (at / ANSWERS.len(), ANSWERS[at % ANSWERS.len()]);
+        seen[script][usize::from(old[name])] = true;
+        // Other numbers than plain ones: the report says so.
+        let stronger = SCRIPTS[script].contains(">= 3") && answer.contains('0');
+        if old[name] != new[name] && !(stronger && old[name]) {
+            let text = world.read(&format!("new/{name}/task.yaml"));
+            faults += &format!("{}\nof {answer:?}: {} and {}\n{text}\n", SCRIPTS[script], old[name], new[name]);
+        }
+    }
+    assert!(faults.is_empty(), "{faults}");
+    assert!(seen.iter().all(|seen| *seen == [true, true]), "each passes and fails with some answer: {seen:?}");
+}
+
+/// What is not proved is not written, and the report says what is missing.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn what_is_not_proved_is_not_written() {
+    bwrap();
+    let task = |verify: &str| task_of("verify", verify);
+    let world = World::new(&[
+        ("proved.yaml", &task("set -e\nV=$(kubectl get pod a -o jsonpath='{.status.phase}')\n[ \"$V\" = Running ]")),
+        // Nothing ever prints what is looked for.
+        ("open.yaml", &task("set -e\nkubectl get pod a\nexpr 1 + 1 | grep -q 3")),
+        (
+            "judge.yaml",
+            "kind: Task\nmetadata: {name: judge, difficulty: easy}\nsteps:\n  prompt: {inline: Say it.}\n  verify: {contains: it}\n",
+        ),
+    ]);
+    let ran =
+        world.run(&["convert", "proved.yaml", "--target", "builtin", "--write", "--report", "json"]).expect(0, &[]);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let proof = &report["tasks"][0]["proof"];
+    assert_eq!(proof["proved"], true, "{proof}");
+    assert!(proof["passed"].as_u64() > Some(0) && proof["failed"].as_u64() > Some(0), "{proof}");
+    assert!(proof["hostile"].as_u64() > Some(10), "{proof}");
+    assert!(world.read("proved.portable.yaml").contains("mcp-eval/v1"));
+
+    let ran = world
+        .run(&["convert", "open.yaml", "--target", "builtin", "--write", "--report", "json"])
+        .expect(1, &["it is not written"]);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["tasks"][0]["proof"]["proved"], false);
+    assert!(
+        report["tasks"][0]["proof"]["lacks"][0].as_str().unwrap().contains("both pass in none of the worlds"),
+        "{report}"
+    );
+    assert!(!world.path("open.portable.yaml").exists());
+    // Printed it is all the same, and says so.
+    world.run(&["convert", "open.yaml", "--target", "builtin"]).expect(1, &["mcp-eval/v1", "`open.yaml` is unproved"]);
+    world
+        .run(&["convert", "open.yaml", "--target", "builtin", "--write", "--allow-unproved"])
+        .expect(0, &["unproved", "missing"]);
+    assert!(world.path("open.portable.yaml").exists());
+
+    // A judge answers both ways.
+    world.run(&["convert", "judge.yaml", "--write"]).expect(0, &["proved"]);
 }
 
 #[test]

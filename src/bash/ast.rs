@@ -288,6 +288,8 @@ fn parts(text: &str, mode: Mode) -> Vec<Part> {
                 step = len;
             }
             '*' | '?' | '[' if mode == Mode::Word => out.push(Part::Other),
+            // `<(command)`
+            '<' | '>' if mode == Mode::Word && rest[1..].starts_with('(') => out.push(Part::Other),
             '{' if mode == Mode::Word
                 && rest.find('}').is_some_and(|e| rest[..e].contains(',') || rest[..e].contains("..")) =>
             {

@@ -36,13 +36,13 @@ Examples:
   gevals convert tasks/ --target builtin --report json     what became of every statement
   gevals convert tasks/ --target kubernetes --diff         the same, with operations for commands of kubectl
 
-Exit status: 0 converted, 1 a task could not be converted or its proof failed, 2 a named path cannot be read,
-3 there is no sandbox for the proof (bubblewrap); `--no-verify` does without";
+Exit status: 0 converted, 1 a task could not be converted, its proof failed or lacks something, 2 a named path cannot
+be read, 3 there is no sandbox for the proof (bubblewrap); `--no-verify` does without";
 
 /// Write tasks in another dialect: bash tasks become portable ones, statement by statement.
 ///
-/// Whatever is not understood stays a script. Nothing is written unless --write, --out or --in-place asks for it, and then
-/// only after the original and the converted task were run side by side in a sandbox and did the same.
+/// Whatever is not understood stays a script. The original and the converted task are run side by side in a sandbox. Nothing is
+/// written unless --write, --out or --in-place asks for it, and then only what is proved to do the same.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -73,14 +73,17 @@ pub struct Args {
     /// Keep steps that pass where the script failed.
     #[arg(long)]
     allow_weaker: bool,
-    /// Run original and result side by side in a sandbox; the default where something is written.
+    /// Fail where there is no sandbox for the proof, also where nothing is written.
     #[arg(long, conflicts_with = "no_verify")]
     verify: bool,
-    /// Write without a proof; the report says so.
+    /// Do without a proof; the report says so.
     #[arg(long)]
     no_verify: bool,
-    /// How many worlds the proof runs the two in.
-    #[arg(long, default_value_t = 50, value_name = "N")]
+    /// Write tasks whose proof lacks something, too; the report says what.
+    #[arg(long)]
+    allow_unproved: bool,
+    /// In how many worlds made up by chance the proof runs the two, besides those that are made up for a purpose.
+    #[arg(long, default_value_t = 12, value_name = "N")]
     seeds: u64,
 }
 
@@ -136,8 +139,18 @@ struct Certificate {
     agreed: u64,
     counter_example: Option<String>,
     passed: u64,
-    hindered: Option<String>,
+    failed: u64,
+    hostile: u64,
     unreached: Vec<String>,
+    undecided: Vec<String>,
+    stronger: Vec<(String, String)>,
+}
+
+#[cfg(not(feature = "run"))]
+impl Certificate {
+    fn lacks(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 pub fn main(args: &Args, _: Global) -> u8 {
@@ -173,8 +186,14 @@ fn run(args: &Args) -> Result<u8, Fault> {
     let mut outcomes = converted(args, &compiled, &sources, &files);
     inherited(&mut outcomes, &compiled, &sources, &files);
     let writes = args.write || args.out.is_some() || args.in_place;
-    if (writes || args.verify) && !args.no_verify {
-        prove(&mut outcomes, args)?;
+    let mut unproven = args.no_verify.then(|| "`--no-verify`".to_owned());
+    if !args.no_verify
+        && let Err((code, why)) = prove(&mut outcomes, args)
+    {
+        if writes || args.verify {
+            return Err((code, why));
+        }
+        unproven = Some(why);
     }
     for outcome in &outcomes {
         if let Err(why) = &outcome.result {
@@ -183,12 +202,28 @@ fn run(args: &Args) -> Result<u8, Fault> {
         if let Proof::Certificate(Certificate { counter_example: Some(example), .. }) = &outcome.proof {
             complain(&format!("{}: original and conversion do not do the same: {example}", outcome.path.display()));
         }
+        if let Some(lacks) = unproved(outcome) {
+            let path = outcome.path.display();
+            let what = lacks.iter().map(|lack| format!("\n  {lack}")).collect::<String>();
+            warn(&format!(
+                "`{path}` is unproved{}{what}",
+                if writes && !args.allow_unproved { ": it is not written" } else { "" }
+            ));
+        }
     }
-    let good = |o: &&Outcome| {
+    if let Some(why) = &unproven
+        && !writes
+        && args.report.is_none()
+    {
+        warn(&format!("unproved: {why}"));
+    }
+    let right = |o: &&Outcome| {
         o.result.is_ok() && !matches!(&o.proof, Proof::Certificate(Certificate { counter_example: Some(_), .. }))
     };
-    let all = outcomes.iter().filter(good).count() == outcomes.len();
-    let kept: Vec<&Outcome> = outcomes.iter().filter(good).collect();
+    let good = |o: &&Outcome| right(o) && (args.allow_unproved || unproved(o).is_none());
+    let all = outcomes.iter().all(|o| good(&o));
+    // What is only shown is shown all the same.
+    let kept: Vec<&Outcome> = outcomes.iter().filter(|o| if writes { good(o) } else { right(o) }).collect();
     let notes = match (args.write || args.in_place, &args.out) {
         (_, Some(dir)) => {
             tree::write(dir, &kept.iter().filter_map(|o| written(o)).collect::<Vec<_>>(), &compiled, &files)?
@@ -214,6 +249,14 @@ fn run(args: &Args) -> Result<u8, Fault> {
         tell(&format!("note: {note}\n"));
     }
     Ok(if all { status::OK } else { status::NO })
+}
+
+/// What the proof of a task lacks, where nothing speaks against it.
+fn unproved(outcome: &Outcome) -> Option<Vec<String>> {
+    match &outcome.proof {
+        Proof::Certificate(c) if c.counter_example.is_none() => Some(c.lacks()).filter(|lacks| !lacks.is_empty()),
+        _ => None,
+    }
 }
 
 fn written(outcome: &Outcome) -> Option<(PathBuf, &Converted)> {
@@ -273,9 +316,10 @@ fn prove(outcomes: &mut [Outcome], args: &Args) -> Result<(), Fault> {
     let faults: Vec<Fault> = outcomes
         .par_iter_mut()
         .filter_map(|outcome| {
-            let Ok(new) = &outcome.result else { return None };
+            let Ok(new) = &mut outcome.result else { return None };
             match crate::prove::prove(&bwrap, &exe, &outcome.path, new, args.seeds) {
                 Ok(certificate) => {
+                    new.relabel(&certificate.stronger);
                     outcome.proof = Proof::Certificate(certificate);
                     None
                 }
@@ -473,7 +517,9 @@ fn task_json(outcome: &Outcome) -> serde_json::Value {
     let proof = match &outcome.proof {
         Proof::None => serde_json::Value::Null,
         Proof::Certificate(c) => json!({
-            "seeds": c.seeds, "agreed": c.agreed, "counterExample": c.counter_example, "passed": c.passed, "unreached": c.unreached,
+            "proved": c.counter_example.is_none() && c.lacks().is_empty(),
+            "seeds": c.seeds, "agreed": c.agreed, "counterExample": c.counter_example, "passed": c.passed, "failed": c.failed,
+            "hostile": c.hostile, "unreached": c.unreached, "undecided": c.undecided, "stronger": c.stronger, "lacks": c.lacks(),
         }),
     };
     match &outcome.result {
@@ -506,14 +552,6 @@ fn task_json(outcome: &Outcome) -> serde_json::Value {
     }
 }
 
-/// Commands of which the proof says nothing.
-fn unreached(outcome: &Outcome) -> &[String] {
-    match &outcome.proof {
-        Proof::None => &[],
-        Proof::Certificate(c) => &c.unreached,
-    }
-}
-
 fn share(tally: &Tally) -> String {
     match tally.effective {
         0 => "nothing to lift".to_owned(),
@@ -542,15 +580,21 @@ fn text_report(outcomes: &[Outcome], totals: &Tally, kubectl: (usize, usize)) ->
         out += &match &outcome.proof {
             Proof::None => "  unproved\n".to_owned(),
             Proof::Certificate(c) => format!(
-                "  proof: {} of {} worlds agree, the original passes in {}{}\n",
+                "  {}: {} of {} worlds agree; both pass in {} and fail in {}, {} have hostile values\n",
+                match (&c.counter_example, c.lacks().is_empty()) {
+                    (Some(_), _) => "refuted",
+                    (None, true) => "proved",
+                    (None, false) => "unproved",
+                },
                 c.agreed,
                 c.seeds,
                 c.passed,
-                c.hindered.as_ref().map(|why| format!(" (where all is well: {why})")).unwrap_or_default()
+                c.failed,
+                c.hostile
             ),
         };
-        for command in unreached(outcome) {
-            out += &format!("  no world came to `{command}`\n");
+        for lack in unproved(outcome).into_iter().flatten() {
+            out += &format!("  missing  {lack}\n");
         }
         for piece in new.pieces.iter().filter(|p| p.label != Label::Exact) {
             let file = piece.file.as_ref().map_or_else(|| piece.phase.name().to_owned(), |f| f.display().to_string());
@@ -578,7 +622,10 @@ fn markdown_report(outcomes: &[Outcome], totals: &Tally) -> String {
     for outcome in outcomes {
         let proof = match &outcome.proof {
             Proof::None => "unproved".to_owned(),
-            Proof::Certificate(c) => format!("{}/{}", c.agreed, c.seeds),
+            Proof::Certificate(c) => match unproved(outcome) {
+                None => format!("{}/{}", c.agreed, c.seeds),
+                Some(lacks) => format!("unproved, lacks {}", lacks.len()),
+            },
         };
         match &outcome.result {
             Ok(n) => {

@@ -9,7 +9,7 @@ use crate::{
         self,
         program::{Kind, Program, Statement},
     },
-    hir::{Arg, ArgKind, Part, Task, Template},
+    hir::{Arg, ArgKind, Name, Part, Task, Template},
     template,
 };
 
@@ -131,7 +131,7 @@ pub fn residual(task: &Task<template::Path>, once: &HashSet<String>, file: &dyn 
                 found += script.map_or(1, |t| effective_in(&t, once));
             }
             "command" => {
-                let run = text("run").map(|run| with_variables(&run, step.arg("env")));
+                let run = text("run").map(|run| with_variables(&run, &task.env, step.arg("env")));
                 found += run.map_or(0, |run| usize::from(!is_simple(&run)).max(residual_run(&run)));
             }
             _ => {}
@@ -144,10 +144,12 @@ fn residual_run(run: &str) -> usize {
     if is_simple(run) { 0 } else { effective(run) }
 }
 
-/// With a word in the place of every variable that the step sets itself.
-fn with_variables(run: &str, env: Option<&Arg<template::Path>>) -> String {
-    let Some(ArgKind::Record(fields)) = env.map(|env| &env.kind) else { return run.to_owned() };
-    let mut names: Vec<&str> = fields.iter().map(|(name, _)| name.value.as_str()).collect();
+/// With a word in the place of every variable that the task or the step itself sets.
+fn with_variables(run: &str, all: &[(Name, Template<template::Path>)], own: Option<&Arg<template::Path>>) -> String {
+    let mut names: Vec<&str> = all.iter().map(|(name, _)| name.value.as_str()).collect();
+    if let Some(ArgKind::Record(fields)) = own.map(|env| &env.kind) {
+        names.extend(fields.iter().map(|(name, _)| name.value.as_str()));
+    }
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
     names.iter().fold(run.to_owned(), |run, name| run.replace(&format!("${name}"), "HOLE"))
 }

@@ -40,9 +40,7 @@ pub struct Lifted {
 }
 
 /// Turns the steps of a task into operations, as far as they are understood.
-///
-/// `constant` gives variables of `spec.env` whose value is known.
-pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str, constant: &dyn Fn(&str) -> Option<String>) -> Lifted {
+pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str, constant: Constant<'_>) -> Lifted {
     let all = format!("{phases:?}");
     let mut lifted = Lifted::default();
     let mut outputs = Vec::new();
@@ -63,10 +61,13 @@ pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str, constant: &dyn F
     lifted
 }
 
+/// Variables of `spec.env` whose value is known.
+type Constant<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 struct Cx<'a> {
     phase: PhaseKind,
     alias: &'a str,
-    constant: &'a dyn Fn(&str) -> Option<String>,
+    constant: Constant<'a>,
     /// The task before the change, to see what is used where.
     all: &'a str,
     lifted: &'a mut Lifted,
@@ -104,15 +105,15 @@ impl Cx<'_> {
     /// The text of a file that the step before writes for this one alone.
     fn handed(&self, file: &Step, command: &Step) -> Option<String> {
         let Kind::File { path, content: Some(content), mode: None } = &file.kind else { return None };
-        let Kind::Command { run, .. } = &command.kind else { return None };
+        let Kind::Command { env, .. } = &command.kind else { return None };
         let own = path.starts_with(TEMPORARY) && file.id.is_none() && self.all.matches(path.as_str()).count() == 2;
-        (own && run.contains(path.as_str())).then(|| content.clone())
+        (own && env.iter().any(|(_, value)| value == path)).then(|| content.clone())
     }
 
     /// `kubectl apply -f FILE`, with what is in the file.
     fn of_manifest(&mut self, step: &Step, content: &str) -> Option<Step> {
         let Kind::Command { run, workdir: None, env, expect } = &step.kind else { return None };
-        let kubectl = Kubectl::read(run, env)?;
+        let kubectl = Kubectl::read(run, env, self.constant)?;
         (*expect == Expect::default() && step.id.is_none() && self.phase != PhaseKind::Verify).then_some(())?;
         kubectl.only(&["filename", "namespace"])?;
         match (kubectl.verb.as_str(), kubectl.words.as_slice()) {
@@ -131,7 +132,7 @@ impl Cx<'_> {
 
     fn of_command(&mut self, step: &Step) -> Option<Step> {
         let Kind::Command { run, workdir, env, expect } = &step.kind else { return None };
-        let mut kubectl = Kubectl::read(run, env)?;
+        let mut kubectl = Kubectl::read(run, env, self.constant)?;
         // A limit must be known before the run.
         if let Some(limit) = kubectl.flags.get_mut("timeout")
             && let Some(name) = limit.strip_prefix("{env.").and_then(|name| name.strip_suffix('}'))
@@ -312,8 +313,8 @@ const SWITCHES: [(&str, &str); 9] = [
 ];
 
 impl Kubectl {
-    fn read(run: &str, env: &[(String, String)]) -> Option<Self> {
-        let words = words(run, env)?;
+    fn read(run: &str, env: &[(String, String)], constant: Constant<'_>) -> Option<Self> {
+        let words = words(run, env, constant)?;
         let (name, rest) = words.split_first()?;
         (name == "kubectl").then_some(())?;
         let mut found = Self { verb: String::new(), words: Vec::new(), flags: BTreeMap::new(), command: Vec::new() };
@@ -406,19 +407,20 @@ impl Kubectl {
 }
 
 /// The words of a simple command, as templates.
-fn words(run: &str, env: &[(String, String)]) -> Option<Vec<String>> {
+fn words(run: &str, env: &[(String, String)], constant: Constant<'_>) -> Option<Vec<String>> {
     // What the shell would make of an escape is not what a template makes of it.
-    (!run.contains("\\{")).then_some(())?;
+    (escape(run) == run).then_some(())?;
     let script = bash::parse(run)?;
     let list = ast::read(&script)?;
     let [ast::Stmt { kind: ast::Kind::Simple(simple), background: false, .. }] = list.as_slice() else { return None };
     (simple.redirects.is_empty() && simple.env.is_empty()).then_some(())?;
     let part = |part: &Part| match part {
         Part::Text { text, .. } => Some(text.clone()),
-        // Without quotes it may be several words.
-        Part::Var { name, default: None, quoted: true } => {
-            env.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
-        }
+        Part::Var { name, default: None, quoted } => match env.iter().find(|(other, _)| other == name) {
+            // Without quotes it may be several words.
+            Some((_, value)) => quoted.then(|| value.clone()),
+            None => constant(name).filter(|value| *quoted || bash::is_safe(value)).map(|_| format!("{{env.{name}}}")),
+        },
         _ => None,
     };
     simple.words.iter().map(|word| word.parts.iter().map(part).collect()).collect()

@@ -198,11 +198,11 @@ fn octal(operator: &str, limit: u64) -> String {
 fn at_least(n: u64) -> String {
     let text = n.to_string();
     if n == 0 {
-        return "(0|[1-9][0-9]*)".to_owned();
+        return format!("(0|[1-9]{})", many(0, DIGITS - 1));
     }
     let (head, zeros) = text.split_at(1);
     if head == "1" && zeros.bytes().all(|b| b == b'0') {
-        return format!("[1-9]{}", many(zeros.len()));
+        return format!("[1-9]{}", many(zeros.len(), DIGITS - 1));
     }
     let digits: Vec<u32> = text.bytes().map(|b| u32::from(b - b'0')).collect();
     let mut choices = Vec::new();
@@ -214,7 +214,9 @@ fn at_least(n: u64) -> String {
             choices.push(format!("{}{}{}", prefix(at), class(from, 9), any(rest)));
         }
     }
-    choices.push(format!("[1-9]{}", many(digits.len())));
+    if digits.len() < DIGITS {
+        choices.push(format!("[1-9]{}", many(digits.len(), DIGITS - 1)));
+    }
     format!("({})", choices.join("|"))
 }
 
@@ -239,13 +241,12 @@ fn at_most(n: u64) -> String {
     }
 }
 
+/// How many digits a number may have: a shell takes those of 64 bits, and other ones are none to it.
+const DIGITS: usize = 18;
+
 /// So many digits, or more.
-fn many(n: usize) -> String {
-    match n {
-        0 => "[0-9]*".to_owned(),
-        1 => "[0-9]+".to_owned(),
-        n => format!("[0-9]{{{n},}}"),
-    }
+fn many(n: usize, most: usize) -> String {
+    format!("[0-9]{{{n},{most}}}")
 }
 
 fn class(from: u32, to: u32) -> String {

@@ -21,7 +21,7 @@ pub enum Piece {
         text: String,
         /// What it will hold, where that is known.
         constant: Option<String>,
-        /// Whether a shell takes it as one word without quotes.
+        /// Whether it is one word for a shell also without quotes, whatever the environment says.
         safe: bool,
         /// Whether it stood in quotes.
         quoted: bool,
@@ -33,12 +33,13 @@ impl Text {
         Self(vec![Piece::Literal(text.into())])
     }
 
-    pub fn hole(text: impl Into<String>, constant: Option<String>) -> Self {
-        let safe = constant.as_deref().is_some_and(is_safe);
+    /// `open`: the value may be another one when the task runs.
+    pub fn hole(text: impl Into<String>, constant: Option<String>, open: bool) -> Self {
+        let safe = !open && constant.as_deref().is_some_and(is_safe);
         Self(vec![Piece::Hole { text: text.into(), constant, safe, quoted: false }])
     }
 
-    /// The value, where it is known.
+    /// The value, where it is known, as long as nothing of the environment overrides it.
     pub fn constant(&self) -> Option<String> {
         self.0
             .iter()
@@ -159,7 +160,7 @@ impl Scope {
                 if text.is_empty() || !text.chars().all(plain) {
                     return None;
                 }
-                let hole = format!("{{env.{name} | default('{text}')}}");
+                let hole = format!("{{env.{name} | default('{text}', true)}}");
                 Some(Text(vec![Piece::Hole { safe: false, text: hole, constant: Some(text), quoted: false }]))
             }
         }

@@ -1,11 +1,13 @@
 //! A step as the converter makes it, and how it is written.
 
 use super::emit::{Entry, Item, Value};
-use crate::builtin::command::ExitCode;
+use crate::{builtin::command::ExitCode, template};
 
-/// One step of the portable dialect. Texts are templates: what looks like a hole is one.
+/// One step of the portable dialect. Texts are templates: what looks like a hole is one; only what a shell runs is no template.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
+    /// The piece of a script that it stands for, by its place in the report.
+    pub origin: Option<usize>,
     pub comments: Vec<String>,
     pub id: Option<String>,
     pub timeout: Option<String>,
@@ -16,6 +18,7 @@ pub struct Step {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
     Command {
+        /// For the shell, as it reads it: what looks like a hole is text. Values come by `env`.
         run: String,
         workdir: Option<String>,
         env: Vec<(String, String)>,
@@ -119,12 +122,26 @@ pub struct HttpExpect {
 
 impl Step {
     pub fn new(kind: Kind) -> Self {
-        Self { comments: Vec::new(), id: None, timeout: None, continue_on_error: false, kind }
+        Self { origin: None, comments: Vec::new(), id: None, timeout: None, continue_on_error: false, kind }
     }
 
     pub fn command(run: impl Into<String>) -> Self {
         let kind = Kind::Command { run: run.into(), workdir: None, env: Vec::new(), expect: Expect::default() };
         Self::new(kind)
+    }
+
+    /// Passes if another step has ended with a status that compares so with 0.
+    pub fn of_status(id: &str, operator: &str) -> Self {
+        let mut step = Self::command(format!("test \"$STATUS\" {operator} 0"));
+        step.given("STATUS", format!("{{steps.{id}.outputs.exitCode}}"));
+        step
+    }
+
+    /// Hands a value to a command, under this name.
+    pub fn given(&mut self, name: &str, value: String) {
+        if let Kind::Command { env, .. } = &mut self.kind {
+            env.push((name.to_owned(), value));
+        }
     }
 
     /// Takes whatever status the command ends with, or the answer has.
@@ -184,8 +201,7 @@ impl Step {
         };
         let pairs = |list: &mut Vec<(String, String)>| list.iter_mut().for_each(|(_, value)| change(value));
         match &mut self.kind {
-            Kind::Command { run, workdir, env, expect } => {
-                change(run);
+            Kind::Command { run: _, workdir, env, expect } => {
                 workdir.iter_mut().for_each(change);
                 pairs(env);
                 [&mut expect.equals, &mut expect.contains, &mut expect.matches].into_iter().flatten().for_each(change);
@@ -235,7 +251,8 @@ impl Step {
         };
         match &self.kind {
             Kind::Command { run, workdir, env, expect } => {
-                add("run", Value::text(run));
+                // No value gets into the text of a shell: not even a hole that someone has put there.
+                add("run", Value::text(template::escape(run)));
                 workdir.iter().for_each(|dir| add("workdir", Value::text(dir)));
                 limits(&mut add);
                 if !env.is_empty() {
@@ -338,6 +355,30 @@ impl Step {
                 limits(&mut add);
                 operation
             }
+        }
+    }
+}
+
+/// The ids that plans give to steps, with the pieces of scripts that they stand for.
+pub fn origins(steps: &[Step], prefix: &str, found: &mut Vec<(String, usize)>) {
+    let mut taken = std::collections::HashSet::new();
+    for (index, step) in steps.iter().enumerate() {
+        let segment = match (&step.id, &step.kind) {
+            (Some(id), _) if taken.insert(id) => id.clone(),
+            _ => index.to_string(),
+        };
+        let id = format!("{prefix}/{segment}");
+        found.extend(step.origin.map(|origin| (id.clone(), origin)));
+        match &step.kind {
+            Kind::Foreach { steps, .. } | Kind::Eventually { steps, .. } => origins(steps, &id, found),
+            Kind::Group { steps, .. } => origins(steps, &format!("{id}/steps"), found),
+            // Of a branch its place is always a part.
+            Kind::AnyOf(steps) => {
+                for (branch, step) in steps.iter().enumerate() {
+                    origins(std::slice::from_ref(step), &format!("{id}/{branch}"), found);
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{fs, io::Write};
 
 use super::{
     trace::record,
-    world::{Answer, Call, Dice, Mood, World},
+    world::{Answer, Call, Dice, Given, Mood, World, hang},
 };
 
 /// A request in the trace, and the status and text of its answer; no status: there was none.
@@ -28,7 +28,7 @@ pub fn ask(
     let codes: Vec<u16> = known.chain([200, 200, 201, 400, 404, 500]).collect();
     let mut dice = Dice::new(world.seed, &call.key());
     let chance = if world.mood == Mood::Good { 100 } else { 60 };
-    let silent = world.mood == Mood::Silent || world.mute.contains(&call.key());
+    let silent = world.mood == Mood::Silent || world.given.contains_key(&call.key());
     if let Some(web) = world.web(url)
         && status == 0
         && !silent
@@ -43,7 +43,7 @@ pub fn ask(
         // Where a body is waited for there mostly is one.
         0 if world.hints(&call).is_some() && dice.below(5) > 0 => (Some(200), stdout),
         0 => (Some(codes[dice.below(codes.len())]), stdout),
-        1 => (Some(503), String::new()),
+        1 => (Some(503), stdout),
         _ => (None, String::new()),
     }
 }
@@ -103,6 +103,9 @@ pub fn main(world: &World, call: &Call) -> u8 {
     if let Some(format) = write_out {
         let text = format.replace("%{http_code}", &format!("{code:03}")).replace("\\n", "\n");
         let _ = std::io::stdout().write_all(text.as_bytes());
+    }
+    if status.is_none() && world.given.values().any(|given| *given == Given::Hangs) {
+        return hang();
     }
     match (status, bad) {
         (None, _) => 7,

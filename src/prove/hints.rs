@@ -24,6 +24,10 @@ pub struct Hints {
     pub web: BTreeMap<String, Web>,
     /// Commands that are to fail.
     pub denied: BTreeSet<String>,
+    /// Commands whose output is compared or handed on.
+    pub captured: BTreeSet<String>,
+    /// Commands that a wait asks again and again.
+    pub waited: BTreeSet<String>,
     /// All that is called.
     pub asked: BTreeSet<String>,
     /// What files that the agent makes are to hold.
@@ -39,18 +43,37 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         .iter()
         .map(|(name, value)| {
             let text = filled(value, &BTreeMap::new());
-            let default = text.split("default('").nth(1).and_then(|t| t.split("')").next()).map(str::to_owned);
+            let default = text.split("default('").nth(1).and_then(|t| t.split('\'').next()).map(str::to_owned);
             (name.clone(), default.unwrap_or(text))
         })
         .collect();
     // Commands with what is waited for; those that others read, by their ids; and the files they are read from.
     let mut commands: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    let mut compared: BTreeSet<usize> = BTreeSet::new();
+    let mut read_ids: BTreeSet<String> = BTreeSet::new();
+    let mut waits: Vec<String> = Vec::new();
+    let mut waiting: BTreeSet<usize> = BTreeSet::new();
     // Those whose status is not that of success.
     let mut free = BTreeSet::new();
     let mut ids: BTreeMap<String, usize> = BTreeMap::new();
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     plan.walk(&mut |_, _, action| {
         let ActionKind::Step(StepAction { op, args, expect, .. }) = &action.kind else { return };
+        if op.name == "eventually" {
+            waits.push(format!("{}/", action.id));
+        }
+        if waits.iter().any(|wait| action.id.starts_with(wait)) {
+            waiting.insert(commands.len());
+        }
+        for arg in args.iter().map(|(_, arg)| arg).chain(expect) {
+            arg.templates(&mut |template| {
+                let holes = template.parts.iter().filter_map(|part| match part {
+                    Part::Hole(hole) => output_of(&hole.text),
+                    Part::Text(_) => None,
+                });
+                read_ids.extend(holes.map(str::to_owned));
+            });
+        }
         if let OperationKind::Extension { operation, .. } = &op.kind {
             let given = args.iter().map(|(name, arg)| (name.value.clone(), json(arg, &env))).collect();
             let given = Value::Object(given);
@@ -60,6 +83,9 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             }
             let printed = expect.as_ref().and_then(|e| e.get("text").or_else(|| e.get("stdout")));
             let wanted = printed.map_or_else(Vec::new, |e| answers(e, words, &env));
+            if printed.is_some() {
+                compared.insert(commands.len());
+            }
             ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
             commands.push((argv, wanted));
             return;
@@ -90,7 +116,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         };
         let variable = |name: &str| match own.iter().find(|(n, _)| n.value == name).map(|(_, a)| &a.kind) {
             Some(ArgKind::Text(t)) => Some(filled(t, &env)),
-            _ => None,
+            _ => env.get(name).cloned(),
         };
         // `test "$USER" = admin`, which is `{steps.user.outputs.stdout}`
         for (operator, other) in [(" = ", None), (" != ", Some("anything-else-than-that"))] {
@@ -112,6 +138,9 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             free.insert(commands.len());
         }
         let wanted = expect.and_then(|e| e.get("stdout")).map_or_else(Vec::new, |e| answers(e, words, &env));
+        if expect.is_some_and(|e| e.get("stdout").is_some()) {
+            compared.insert(commands.len());
+        }
         ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
         commands.push((argv, wanted));
     });
@@ -128,6 +157,10 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             read.entry(source).or_default().push(invert::inputs(argv, wanted));
         }
     }
+    compared.extend(read_ids.iter().filter_map(|id| ids.get(id)));
+    let of = |index: &usize| commands.get(*index).map(|(argv, _)| traced(argv));
+    let waited = waiting.iter().filter_map(of).collect();
+    let captured = compared.iter().map(|index| traced(&commands[*index].0)).collect();
     let asked = commands.iter().map(|(argv, _)| traced(argv)).collect();
     let mut made: BTreeMap<&String, Vec<Vec<String>>> = BTreeMap::new();
     for (argv, wanted) in &commands {
@@ -152,7 +185,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
         found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
     }
-    Hints { answers: found, web, denied, asked, texts }
+    Hints { answers: found, web, denied, captured, waited, asked, texts }
 }
 
 /// Files that a script names: in its own folder, or in `/tmp`.

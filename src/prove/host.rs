@@ -15,11 +15,14 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, mpsc::UnboundedReceiver};
 use tokio_util::sync::CancellationToken;
 
-use super::{curl, shim, trace, world::World};
+use super::{
+    curl, shim, trace,
+    world::{World, has_hung},
+};
 use crate::{
     event::{Event, EventKind},
     host::{
-        Exec, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover, Process, RealHost,
+        Exec, Exit, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover, Process, RealHost,
         StartFault,
     },
     source::Files,
@@ -147,6 +150,16 @@ pub struct ProofHost {
 }
 
 impl ProofHost {
+    /// The end of a time from now.
+    fn wish(&self, duration: Duration) -> Sleep {
+        let mut times = self.clock.times();
+        let id = times.next;
+        times.next += 1;
+        let key = (times.now.saturating_add(duration), id);
+        drop(times);
+        Sleep { clock: Arc::clone(&self.clock), key }
+    }
+
     /// Writes down which phases have begun.
     pub fn listen(&self) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,12 +190,7 @@ impl Host for ProofHost {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        let mut times = self.clock.times();
-        let id = times.next;
-        times.next += 1;
-        let key = (times.now.saturating_add(duration), id);
-        drop(times);
-        let sleep = Sleep { clock: Arc::clone(&self.clock), key };
+        let sleep = self.wish(duration);
         Box::pin(async {
             sleep.await;
             trace::append(trace::PAUSE);
@@ -237,8 +245,15 @@ impl Host for ProofHost {
         Box::pin(async move {
             self.listen();
             shim::wake();
-            let _busy = Busy::new(&self.clock);
-            self.real.exec(exec, cancel).await
+            let limit = exec.timeout;
+            let busy = Busy::new(&self.clock);
+            let mut finished = self.real.exec(exec, cancel).await;
+            drop(busy);
+            if finished.exit == Exit::Signalled(9) && has_hung() {
+                self.wish(limit).await;
+                finished.exit = Exit::TimedOut { killed: true };
+            }
+            finished
         })
     }
 

@@ -1,7 +1,7 @@
 //! Original and conversion in world after world, inside the sandbox.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs,
     io::Write,
     path::Path,
@@ -10,11 +10,13 @@ use std::{
 
 use super::{
     Certificate, Job, REAL,
+    condition::{self, Condition},
     files::{Files, restore, tree},
     hints::{Hints, asks, has_operations, hints, mined, paths},
+    invert::spoiled,
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
-    world::{Call, Dice, Mood, World},
+    world::{Call, Dice, Given, HOSTILE, Mood, World, lines_of},
 };
 use crate::{
     compile,
@@ -53,7 +55,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     let (old, words, named) = planned(&job.task)?;
     let (new, ..) = planned(&converted)?;
     let operations = has_operations(&new);
-    let Hints { answers: hints, web, denied, asked, texts } = hints(&new, &words, operations);
+    let Hints { answers: hints, web, denied, captured, waited, asked, texts } = hints(&new, &words, operations);
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -66,8 +68,8 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         };
         let files = files.into_iter().map(|f| (f, text(&mut dice))).collect();
         let (hints, web, denied, words) = (hints.clone(), web.clone(), denied.clone(), words.clone());
-        let (failing, mute) = (BTreeSet::new(), BTreeSet::new());
-        World { seed, mood, failing, mute, hints, web, denied, words, files, loud: false, operations }
+        let given = BTreeMap::new();
+        World { seed, mood, given, hints, web, denied, words, refuses: false, files, loud: false, operations }
     };
     // The world that shows most of the original: the others differ from it in one thing after the other.
     let mut best: Option<(World, Ran)> = None;
@@ -84,85 +86,266 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     if let Some((world, most)) = &mut best {
         explore(world, most, &old, &real, &files, (&named, &texts)).await?;
     }
-    let mut near: VecDeque<World> = best.into_iter().map(|(world, _)| world).collect();
-    let mut seen = BTreeSet::new();
-    let mut certificate =
-        Certificate { seeds: 0, agreed: 0, counter_example: None, passed: 0, hindered: None, unreached: Vec::new() };
-    let mut unreached = asked.clone();
-    let mut called: Vec<Call> = Vec::new();
-    let mut both_passed = false;
-    for seed in 0..job.seeds {
-        let one_more = if seed > 3 && (seed % 4 > 0) || seed == 0 { near.pop_front() } else { None };
-        let world = match (seed, one_more) {
-            (_, Some(world)) => world,
-            (1, _) => world(1, Mood::Bad),
-            (2, _) => world(2, Mood::Silent),
-            (3, _) => world(3, Mood::Late),
-            _ => {
-                let mut dice = Dice::new(seed, "mood");
-                let moods = [Mood::Good, Mood::Mixed, Mood::Mixed, Mood::Mixed, Mood::Odd, Mood::Late];
-                World { loud: dice.below(10) == 0, ..world(seed, moods[dice.below(moods.len())]) }
+    let judged = new.judgements() > 0;
+    let conditions = condition::conditions(&new);
+    let mut proof = Proof {
+        job,
+        old,
+        new,
+        real,
+        files,
+        unreached: asked.clone(),
+        asked,
+        captured,
+        waited,
+        open: conditions.iter().map(|condition| condition.id.clone()).collect(),
+        conditions,
+        called: Vec::new(),
+        seen: BTreeSet::new(),
+        near: best.into_iter().map(|(world, _)| world).collect(),
+        passing: Vec::new(),
+        lost: 0,
+        certificate: Certificate::default(),
+    };
+    if judged && let Some(best) = proof.near.front().cloned() {
+        proof.near.push_back(World { refuses: true, ..best });
+    }
+    for (seed, mood) in [(1, Mood::Bad), (2, Mood::Silent), (3, Mood::Late)] {
+        proof.near.push_back(world(seed, mood));
+    }
+    proof.exhaust().await?;
+    // What nothing has decided yet may be decided where two things are otherwise.
+    let pairs: Vec<World> = if proof.open.is_empty() { Vec::new() } else { proof.pairs().take(PAIRS).collect() };
+    for world in pairs {
+        if proof.open.is_empty() || proof.is_refuted() {
+            break;
+        }
+        proof.compare(world).await?;
+    }
+    for seed in 4..job.seeds.saturating_add(4) {
+        if proof.is_refuted() {
+            break;
+        }
+        let mut dice = Dice::new(seed, "mood");
+        let moods = [Mood::Good, Mood::Mixed, Mood::Mixed, Mood::Mixed, Mood::Odd, Mood::Late];
+        let one = World { loud: dice.below(10) == 0, ..world(seed, moods[dice.below(moods.len())]) };
+        proof.compare(one).await?;
+    }
+    // What they came to for the first time.
+    proof.exhaust().await?;
+    Ok(proof.end())
+}
+
+/// Worlds that differ in two things from the best one, at most.
+const PAIRS: usize = 80;
+
+/// What a proof has come to.
+struct Proof<'a> {
+    job: &'a Job,
+    old: Plan,
+    new: Plan,
+    real: Arc<RealHost>,
+    files: Files,
+    asked: BTreeSet<String>,
+    captured: BTreeSet<String>,
+    waited: BTreeSet<String>,
+    unreached: BTreeSet<String>,
+    /// Actions whose demands have not decided yet.
+    open: BTreeSet<String>,
+    conditions: Vec<Condition>,
+    called: Vec<Call>,
+    seen: BTreeSet<String>,
+    /// Worlds to try.
+    near: VecDeque<World>,
+    /// Worlds in which both pass, with what the original called there.
+    passing: Vec<(World, Vec<Call>)>,
+    /// In how many only the original passes.
+    lost: u64,
+    certificate: Certificate,
+}
+
+impl Proof<'_> {
+    fn is_refuted(&self) -> bool {
+        self.certificate.counter_example.is_some()
+    }
+
+    /// All worlds that are near to one of those that were tried.
+    async fn exhaust(&mut self) -> Result<(), String> {
+        while !self.is_refuted()
+            && let Some(world) = self.near.pop_front()
+        {
+            self.compare(world).await?;
+        }
+        Ok(())
+    }
+
+    /// Worlds in which both pass, each with one thing more that is otherwise.
+    fn pairs(&self) -> impl Iterator<Item = World> + use<> {
+        let more = |(world, calls): &(World, Vec<Call>)| {
+            let mut found = Vec::new();
+            for call in calls.iter().filter(|call| !world.given.contains_key(&call.key())) {
+                let key = call.key();
+                let mut with = |given| {
+                    let mut other = world.clone();
+                    other.given.insert(key.clone(), given);
+                    found.push(other);
+                };
+                spoiled(&wanted(world, call)).into_iter().for_each(|text| with(Given::Says(lines_of(call, text))));
+                if !world.given.is_empty() {
+                    with(Given::Fails);
+                    with(Given::Silent);
+                }
             }
+            found
         };
-        let (a, b) = (ran(&old, &world, &real, &files).await?, ran(&new, &world, &real, &files).await?);
+        let plain = |(world, _): &&(World, Vec<Call>)| !world.given.values().any(Given::is_odd);
+        self.passing.iter().filter(plain).flat_map(more).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Both in one world.
+    async fn compare(&mut self, world: World) -> Result<(), String> {
+        let a = ran(&self.old, &world, &self.real, &self.files).await?;
+        let b = ran(&self.new, &world, &self.real, &self.files).await?;
+        let certificate = &mut self.certificate;
         certificate.seeds += 1;
         for call in b.phases.values().flatten() {
-            unreached.retain(|pattern| !asks(pattern, call));
+            self.unreached.retain(|pattern| !asks(pattern, call));
         }
-        match disagreement(&a, &b, &world, job.allow, &asked) {
-            None => certificate.agreed += 1,
-            Some(why) => {
-                certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
-                break;
-            }
+        let mut wrong = disagreement(&a, &b, &world, self.job.allow, &self.asked);
+        // What may fail may hang: the conversion goes on behind it, where the original was killed with all that was to come.
+        let hangs = world.given.values().any(|given| *given == Given::Hangs);
+        if wrong.is_some() && hangs && !a.passed {
+            let mut fails = world.clone();
+            fails.given.values_mut().filter(|given| **given == Given::Hangs).for_each(|given| *given = Given::Fails);
+            let may = ran(&self.old, &fails, &self.real, &self.files).await?;
+            wrong = wrong.filter(|_| !may.agent || b.passed && !may.passed);
         }
-        certificate.passed += u64::from(a.passed);
-        both_passed |= a.passed && b.passed;
-        if seed == 0 && !a.passed {
+        if let Some(why) = wrong {
+            certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
+            return Ok(());
+        }
+        certificate.agreed += 1;
+        certificate.passed += u64::from(a.passed && b.passed);
+        self.lost += u64::from(a.passed && !b.passed);
+        certificate.failed += u64::from(!a.passed && !b.passed);
+        certificate.hostile += u64::from(world.given.values().any(|given| matches!(given, Given::Says(_))));
+        if certificate.seeds == 1 && !a.passed {
             certificate.hindered = a.why.lines().next().map(str::to_owned);
         }
         for call in a.phases.values().flatten() {
-            if !called.contains(call) {
-                called.push(call.clone());
+            if !self.called.contains(call) {
+                self.called.push(call.clone());
             }
         }
-        // What is called for the first time fails in one more world, says nothing in another, and in a third one all that
-        // the scripts look for.
-        if matches!(world.mood, Mood::Good) && !world.loud {
-            for key in a.phases.values().flatten().map(Call::key) {
-                if seen.insert(key.clone()) {
-                    let (mut failing, mut mute, mut full) = (world.clone(), world.clone(), world.clone());
-                    failing.failing.insert(key.clone());
-                    mute.mute.insert(key.clone());
-                    full.hints.insert(key, vec![words.join("\n")]);
-                    near.extend([failing, mute, full]);
+        if !b.passed {
+            self.decide(&a, &b, &world).await?;
+        }
+        self.extend(&a, &b, &world);
+        Ok(())
+    }
+
+    /// Which demands have decided in a world in which the conversion fails: without one of them it would have passed.
+    async fn decide(&mut self, a: &Ran, b: &Ran, world: &World) -> Result<(), String> {
+        for condition in &self.conditions {
+            let known = match a.passed {
+                true => self.certificate.stronger.iter().any(|(id, _)| *id == condition.id),
+                false => !self.open.contains(&condition.id),
+            };
+            if known || b.failed.get(&condition.id) != Some(&true) {
+                continue;
+            }
+            let alone = match condition.relaxed(&self.new) {
+                // Without its one demand a task is not passed, but nothing in it has failed.
+                Some(relaxed) => {
+                    let ran = ran(&relaxed, world, &self.real, &self.files).await?;
+                    ran.passed || ran.failed.is_empty()
                 }
+                // Of steps that hold others the inner one is meant.
+                None => b.failed.iter().filter(|(id, was)| **was && !is_around(id, &condition.id)).count() == 1,
+            };
+            match (alone, a.passed) {
+                (true, true) => self.certificate.stronger.push((condition.id.clone(), world.shown())),
+                (true, false) => drop(self.open.remove(&condition.id)),
+                (false, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is called for the first time fails in one more world, says nothing in another, in a third one all that the scripts look
+    /// for; what is captured there says what fools a shell.
+    fn extend(&mut self, a: &Ran, b: &Ran, world: &World) {
+        let plain = matches!(world.mood, Mood::Good) && !world.loud && !world.given.values().any(Given::is_odd);
+        if !plain || world.refuses {
+            return;
+        }
+        if a.passed && b.passed && self.passing.len() < PAIRS {
+            self.passing.push((world.clone(), a.before_cleanup().cloned().collect()));
+        }
+        for call in a.phases.values().flatten() {
+            let key = call.key();
+            if !self.seen.insert(key.clone()) {
+                continue;
+            }
+            let with = |given| {
+                let mut other = world.clone();
+                other.given.insert(key.clone(), given);
+                other
+            };
+            let mut full = world.clone();
+            full.hints.insert(key.clone(), vec![world.words.join("\n")]);
+            self.near.extend([with(Given::Fails), with(Given::Silent), with(Given::FailsSaying), full]);
+            self.near.extend([with(Given::Missing), with(Given::Hangs)]);
+            if self.captured.iter().any(|pattern| asks(pattern, call)) {
+                let wanted = wanted(world, call);
+                let says = |text: &&str| {
+                    let text = text.replace("VALUE", wanted.trim_end_matches('\n'));
+                    with(Given::Says(lines_of(call, text)))
+                };
+                // Each round of a wait takes its time.
+                let waits = self.waited.iter().any(|pattern| asks(pattern, call));
+                self.near.extend(HOSTILE.iter().take(if waits { 6 } else { HOSTILE.len() }).map(says));
             }
         }
     }
-    // A stronger conversion may fail where the original passes, but not wherever it does.
-    if certificate.passed > 0 && !both_passed && certificate.counter_example.is_none() {
-        certificate.counter_example = Some(format!(
-            "the conversion never passes, and the original does in {} of {} worlds\n",
-            certificate.passed, certificate.seeds
-        ));
-        certificate.agreed -= certificate.passed;
+
+    fn end(self) -> Certificate {
+        let mut certificate = self.certificate;
+        // A stronger conversion may fail where the original passes, but not wherever it does.
+        if certificate.passed == 0 && self.lost > 0 && certificate.counter_example.is_none() {
+            let (lost, seeds) = (self.lost, certificate.seeds);
+            certificate.counter_example =
+                Some(format!("the conversion never passes, and the original does in {lost} of {seeds} worlds\n"));
+            certificate.agreed -= lost;
+        }
+        // All that the original does was seen: what only the conversion does is no more than a guess at it.
+        let foreign =
+            self.asked.iter().find(|p| !self.unreached.contains(*p) && !self.called.iter().any(|call| asks(p, call)));
+        if let Some(command) = foreign
+            && certificate.passed > 0
+            && certificate.counter_example.is_none()
+        {
+            let command = command.replace('\u{1f}', " ");
+            certificate.counter_example = Some(format!("only the conversion ever calls `{command}`\n"));
+            certificate.agreed = 0;
+        }
+        // What is the jail's own leaves no trace.
+        let shown = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(|name| REAL.contains(&name));
+        certificate.unreached = self.unreached.into_iter().filter(shown).map(|p| p.replace('\u{1f}', " ")).collect();
+        let open = self.conditions.into_iter().filter(|condition| self.open.contains(&condition.id));
+        certificate.undecided = open.map(|condition| condition.shown).collect();
+        certificate
     }
-    // All that the original does was seen: what only the conversion does is no more than a guess at it.
-    let foreign = asked.iter().find(|p| !unreached.contains(*p) && !called.iter().any(|call| asks(p, call)));
-    if let Some(command) = foreign
-        && certificate.passed > 0
-        && near.is_empty()
-        && certificate.counter_example.is_none()
-    {
-        let command = command.replace('\u{1f}', " ");
-        certificate.counter_example = Some(format!("only the conversion ever calls `{command}`\n"));
-        certificate.agreed = 0;
-    }
-    // What is the jail's own leaves no trace.
-    let shown = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(|name| REAL.contains(&name));
-    certificate.unreached = unreached.into_iter().filter(shown).map(|p| p.replace('\u{1f}', " ")).collect();
-    Ok(certificate)
+}
+
+/// What a command is to answer in a world when it is asked first.
+fn wanted(world: &World, call: &Call) -> String {
+    world.wanted(call, &mut Dice::new(world.seed, &format!("{}\u{1e}0", call.key())))
+}
+
+/// Whether an action holds another one.
+fn is_around(outer: &str, inner: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Runs that look for the answers which a script waits for.
@@ -213,9 +396,9 @@ pub async fn explore(
         tried.insert((key.clone(), answer.clone()));
         let mut other = world.clone();
         match answer {
-            Try::Failure => drop(other.failing.insert(key)),
+            Try::Failure => drop(other.given.insert(key, Given::Fails)),
             Try::Word(word) => drop(other.hints.insert(key, vec![word])),
-            Try::Silence => drop(other.mute.insert(key)),
+            Try::Silence => drop(other.given.insert(key, Given::Silent)),
         }
         let ran = ran(old, &other, real, files).await?;
         if ran.shown() > most.shown() {

@@ -38,6 +38,54 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
     }
 }
 
+/// The same text with one thing in it that is otherwise: a value of a document is another one or is not there, or what stands behind
+/// it is none; a line is not there; a number is the next one.
+pub fn spoiled(text: &str) -> Vec<String> {
+    let Ok(document @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(text) else {
+        let lines: Vec<&str> = text.lines().collect();
+        let without = |skip: usize| {
+            let rest = lines.iter().enumerate().filter(|(i, _)| *i != skip).map(|(_, line)| format!("{line}\n"));
+            rest.collect::<String>()
+        };
+        return match (lines.as_slice(), text.trim().parse::<u32>()) {
+            (_, Ok(n)) => [n.saturating_sub(1), n.saturating_add(1)].map(|n| format!("{n}\n")).to_vec(),
+            ([] | [_], Err(_)) => vec![format!("not-{text}")],
+            _ => (0..lines.len().min(6)).map(without).collect(),
+        };
+    };
+    let mut places = Vec::new();
+    leaves(&document, &mut Vec::new(), &mut places);
+    let mut found = vec![format!("{document}\n}}\n")];
+    for place in places.iter().take(10) {
+        for value in [Value::Null, json!("other")] {
+            let mut other = document.clone();
+            put(&mut other, place, value);
+            found.push(format!("{other}\n"));
+        }
+        // Without the list that it stands in.
+        if let Some(list) = place.iter().position(|segment| matches!(segment, Segment::Index(_))) {
+            let mut other = document.clone();
+            put(&mut other, &place[..list], json!([]));
+            found.push(format!("{other}\n"));
+        }
+    }
+    found
+}
+
+/// Where the values of a document stand.
+fn leaves(value: &Value, path: &mut Vec<Segment>, found: &mut Vec<Vec<Segment>>) {
+    let mut inner = |segment, value: &Value| {
+        path.push(segment);
+        leaves(value, path, found);
+        path.pop();
+    };
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, value)| inner(Segment::Key(key.clone()), value)),
+        Value::Array(items) => items.iter().enumerate().for_each(|(i, value)| inner(Segment::Index(i), value)),
+        _ => found.push(path.clone()),
+    }
+}
+
 /// One text for several filters of it, each of which may read one of its own; and what else was waited for, where that is
 /// no document.
 pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> {
@@ -371,6 +419,13 @@ mod tests {
             assert_eq!(documents(program, &wanted)[0], expected, "{program}");
         }
         assert_eq!(documents(".items | length", &["2".to_owned()])[0]["items"].as_array().map(Vec::len), Some(2));
+        let other = spoiled(r#"{"a":[{"b":1}],"c":"x"}"#);
+        assert_eq!(other[0], "{\"a\":[{\"b\":1}],\"c\":\"x\"}\n}\n");
+        assert!(other.contains(&"{\"a\":[{\"b\":null}],\"c\":\"x\"}\n".to_owned()), "{other:?}");
+        assert!(other.contains(&"{\"a\":[],\"c\":\"x\"}\n".to_owned()), "{other:?}");
+        assert_eq!(spoiled("a\nb\n"), ["b\n", "a\n"]);
+        assert_eq!(spoiled("a"), ["not-a"]);
+        assert_eq!(spoiled("5\n"), ["4\n", "6\n"]);
         let argv = ["awk", "{print $2}", "/tmp/x"].map(str::to_owned);
         assert_eq!(inputs(&argv, &["Bound".to_owned()]), ["a Bound more"]);
     }

@@ -10,7 +10,7 @@ use std::{
 use super::{
     curl, kubectl,
     trace::{self, PAUSE, record},
-    world::{Call, WORLD, World},
+    world::{Call, HANGS, WORLD, World, hang},
 };
 use crate::source::normalize;
 
@@ -45,6 +45,9 @@ pub fn main() -> Option<u8> {
     }
     let answer = world.answer(&call, record(&call));
     let answer = if world.operations { kubectl::consistent(&call, answer) } else { answer };
+    if answer.status == HANGS {
+        return Some(hang());
+    }
     let _ = std::io::stdout().write_all(answer.stdout.as_bytes());
     let _ = std::io::stderr().write_all(answer.stderr.as_bytes());
     Some(u8::try_from(answer.status).unwrap_or(1))
@@ -56,10 +59,7 @@ fn sleep(args: &[String]) -> u8 {
     let before: f64 = fs::read_to_string(SLEPT).ok().and_then(|t| t.parse().ok()).unwrap_or(0.0);
     let _ = fs::write(SLEPT, (before + seconds).to_string());
     trace::append(PAUSE);
-    if before + seconds >= PATIENCE {
-        let _ = std::process::Command::new("/bin/sh").args(["-c", "kill -9 0"]).status();
-    }
-    0
+    if before + seconds >= PATIENCE { hang() } else { 0 }
 }
 
 /// A new script has all its time.

@@ -14,7 +14,7 @@ use super::{
     host::{Clock, ProofHost},
     shim::TASK,
     trace::{PAUSE, TRACE},
-    world::{Call, Dice, Mood, WORLD, World, fits},
+    world::{Call, Dice, Given, Mood, WORLD, World, fits},
 };
 use crate::{
     convert::looks,
@@ -22,7 +22,7 @@ use crate::{
     hir::{AgentRef, Template},
     host::RealHost,
     judge::scripted,
-    plan::{self, ActionKind, AgentAction, AgentKind, EvalPlan, Judge, Plan},
+    plan::{self, ActionKind, AgentAction, AgentKind, EvalPlan, Judge, Plan, planned_id},
     run::{RunOptions, run_eval},
     source::Spanned,
 };
@@ -39,6 +39,8 @@ pub struct Ran {
     /// Lines that steps which did not pass have printed, without those that say what is well: of a script that reports each fault, how
     /// many there were.
     complaints: usize,
+    /// Planned actions that did not pass, in their last attempt: whether they were carried out at all.
+    pub failed: BTreeMap<String, bool>,
     /// Files as they were when verification began.
     pub made: Option<Files>,
     /// Files as they were at the end.
@@ -119,10 +121,13 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
     let agent = told.iter().any(|e| matches!(&e.kind, EventKind::PhaseStarted { phase } if phase == "agent"));
     let mut why = end.reason.clone();
     let mut complaints = 0;
+    let mut failed = BTreeMap::new();
     for event in told.iter() {
-        if let EventKind::ActionFinished { action, report } = &event.kind
-            && report.outcome != Outcome::Passed
-        {
+        let EventKind::ActionFinished { action, report } = &event.kind else { continue };
+        if report.outcome == Outcome::Passed {
+            failed.remove(&planned_id(action));
+        } else {
+            failed.insert(planned_id(action), matches!(report.outcome, Outcome::Failed | Outcome::Broken));
             why += &format!("\n{action}: {:?} {}", report.outcome, report.message);
             let is_fine = |line: &&str| line.contains('✓') || line.to_ascii_lowercase().trim_start().starts_with("ok");
             complaints += report.stdout.lines().chain(report.stderr.lines()).filter(|line| !is_fine(line)).count();
@@ -139,6 +144,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         cleanup_failed: end.cleanup_failed,
         why,
         complaints,
+        failed,
     })
 }
 
@@ -148,11 +154,12 @@ fn judged(plan: &mut Plan, world: &World) -> Option<Judge> {
     if plan.judgements() == 0 {
         return None;
     }
-    let content = match world.mood {
-        Mood::Good | Mood::Late => true,
-        Mood::Bad => false,
-        Mood::Silent | Mood::Mixed | Mood::Odd => Dice::new(world.seed, "judge").below(2) > 0,
-    };
+    let content = !world.refuses
+        && match world.mood {
+            Mood::Good | Mood::Late => true,
+            Mood::Bad => false,
+            Mood::Silent | Mood::Mixed | Mood::Odd => Dice::new(world.seed, "judge").below(2) > 0,
+        };
     let agent = plan.agent;
     let action = plan.action_mut(agent);
     let span = action.span;
@@ -176,7 +183,7 @@ pub fn traced(argv: &[String]) -> String {
 
 /// In what two runs differ that no label allows.
 pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &BTreeSet<String>) -> Option<String> {
-    let odd = world.loud || world.mood == Mood::Odd;
+    let odd = world.loud || world.mood == Mood::Odd || world.given.values().any(Given::is_odd);
     let may = |slack: Slack| slack.lenient || slack.stronger && odd;
     let stopped = a.agent && !b.agent;
     let failed = a.passed && !b.passed;
@@ -187,6 +194,10 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
     }
     if (!a.agent && b.agent || !a.passed && b.passed) && !allow.weaker {
         return Some("the original fails, the conversion goes on".to_owned());
+    }
+    // Where the one was killed the other goes on.
+    if world.given.values().any(|given| *given == Given::Hangs) {
+        return None;
     }
     // What runs in the background is called whenever it is.
     let aside = |c: &Call| c.argv.iter().any(|a| a == "port-forward" || a == "proxy");
@@ -263,11 +274,8 @@ pub fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
     };
     let (left, right) = (lines(a), lines(b));
     let cut = |text: &str| -> String { text.chars().take(70).collect() };
-    let but = |commands: &BTreeSet<String>, what: &str| -> String {
-        commands.iter().map(|c| format!(", `{}` {what}", c.replace('\u{1f}', " "))).collect()
-    };
-    let but = but(&world.failing, "fails") + &but(&world.mute, "says nothing");
-    let mut out = format!("{why} (world {}, {:?}{but})\n{:70} | {}\n", world.seed, world.mood, "original", "converted");
+    let but = world.shown();
+    let mut out = format!("{why} ({but})\n{:70} | {}\n", "original", "converted");
     for i in 0..left.len().max(right.len()) {
         let (l, r) =
             (left.get(i).map(|t| cut(t)).unwrap_or_default(), right.get(i).map(|t| cut(t)).unwrap_or_default());

@@ -16,10 +16,8 @@ pub const WORLD: &str = "/world/world.json";
 pub struct World {
     pub seed: u64,
     pub mood: Mood,
-    /// Commands that fail whatever the mood, as they stand in the trace.
-    pub failing: BTreeSet<String>,
-    /// Commands that succeed and say nothing.
-    pub mute: BTreeSet<String>,
+    /// What commands answer whatever the mood, as they stand in the trace.
+    pub given: BTreeMap<String, Given>,
     /// Answers that some step waits for, by command.
     pub hints: BTreeMap<String, Vec<String>>,
     /// Answers to requests that some step waits for, by URL.
@@ -28,6 +26,8 @@ pub struct World {
     pub denied: BTreeSet<String>,
     /// Words the scripts compare with.
     pub words: Vec<String>,
+    /// Whether the judge is not content, whatever the mood.
+    pub refuses: bool,
     /// What the agent leaves behind.
     pub files: Vec<(String, String)>,
     /// Whether what fails prints something first, and exits with whatever status.
@@ -42,6 +42,63 @@ pub struct Web {
     pub statuses: Vec<u16>,
     pub bodies: Vec<String>,
 }
+
+/// An answer that a world has for one command.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Given {
+    /// It fails and says nothing.
+    Fails,
+    /// It says what is waited for, and fails.
+    FailsSaying,
+    /// It succeeds and says nothing.
+    Silent,
+    /// It succeeds and says this, with or without an end of line.
+    Says(String),
+    /// There is no such command.
+    Missing,
+    /// It never ends.
+    Hangs,
+}
+
+impl Given {
+    /// As people say it.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Fails => "fails".to_owned(),
+            Self::FailsSaying => "says what is waited for and fails".to_owned(),
+            Self::Silent => "says nothing".to_owned(),
+            Self::Says(text) => format!("says {text:?}"),
+            Self::Missing => "is missing".to_owned(),
+            Self::Hangs => "hangs".to_owned(),
+        }
+    }
+
+    /// Whether a command answers in a way that nobody thinks of.
+    pub fn is_odd(&self) -> bool {
+        !matches!(self, Self::Fails | Self::Silent)
+    }
+}
+
+/// The status of a command that never ends: its script is killed.
+pub const HANGS: i32 = 137;
+
+/// What fools a shell or a comparison that takes a value for more than data. `VALUE` is what is waited for.
+pub const HOSTILE: [&str; 14] = [
+    "VALUE",
+    "VALUE\n\n\n",
+    " VALUE \n",
+    "0VALUE\n",
+    "VALUE\nand more\n",
+    "q' = 'q' -o 'z\n",
+    "\"; touch PWNED; \"\n",
+    "$(touch PWNED)`touch PWNED`; touch PWNED\n",
+    "a b  *\n",
+    "\\\u{fc}\u{4e2d}\n",
+    "9223372036854775808\n",
+    "-n\n",
+    "{env.HOME}\n",
+    "!\n",
+];
 
 /// What a world is like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -97,6 +154,13 @@ impl Call {
 }
 
 impl World {
+    /// As people say it.
+    pub fn shown(&self) -> String {
+        let given = self.given.iter().map(|(c, given)| format!(", `{}` {}", c.replace('\u{1f}', " "), given.shown()));
+        let judge = if self.refuses { ", the judge is not content" } else { "" };
+        format!("world {}, {:?}{}{judge}", self.seed, self.mood, given.collect::<String>())
+    }
+
     /// The world of this jail.
     pub fn read() -> Option<Self> {
         serde_json::from_slice(&fs::read(WORLD).ok()?).ok()
@@ -105,11 +169,19 @@ impl World {
     /// What the `n`th call like this one gets.
     pub fn answer(&self, call: &Call, n: usize) -> Answer {
         let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{n}", call.key()));
-        if self.failing.contains(&call.key()) {
-            return self.failure(call, &mut dice);
-        }
-        if self.mute.contains(&call.key()) {
-            return Answer::default();
+        match self.given.get(&call.key()) {
+            Some(Given::Fails) => return self.failure(call, &mut dice),
+            Some(Given::Silent) => return Answer::default(),
+            Some(Given::Says(text)) => return Answer { stdout: text.clone(), ..Answer::default() },
+            Some(Given::FailsSaying) => {
+                let stdout = self.wanted(call, &mut dice);
+                return Answer { status: 1, stdout, stderr: "Error: it did not work\n".to_owned() };
+            }
+            Some(Given::Missing) => {
+                return Answer { status: 127, stderr: "not found\n".to_owned(), ..Answer::default() };
+            }
+            Some(Given::Hangs) => return Answer { status: HANGS, ..Answer::default() },
+            None => {}
         }
         match self.mood {
             Mood::Bad => self.failure(call, &mut dice),
@@ -147,7 +219,8 @@ impl World {
         Answer { stdout, ..Answer::default() }
     }
 
-    fn wanted(&self, call: &Call, dice: &mut Dice) -> String {
+    /// What is waited for.
+    pub fn wanted(&self, call: &Call, dice: &mut Dice) -> String {
         match self.hints(call) {
             Some(hints) if !hints.is_empty() => self.ended(call, hints[dice.below(hints.len())].clone()),
             _ => self.plain(call, dice),
@@ -239,6 +312,26 @@ impl World {
     }
 }
 
+/// Where a jail says that something in it never ends.
+const HUNG: &str = "/world/hung";
+
+/// What never ends is killed, with all of its script: the clock of the jail then goes on to the end of its limit. `timeout` ends it
+/// by itself.
+pub fn hang() -> u8 {
+    let parent = std::os::unix::process::parent_id();
+    if fs::read_to_string(format!("/proc/{parent}/comm")).is_ok_and(|name| name.trim() == "timeout") {
+        return 124;
+    }
+    let _ = fs::write(HUNG, "");
+    let _ = std::process::Command::new("/bin/sh").args(["-c", "kill -9 0"]).status();
+    0
+}
+
+/// Whether something never ended, since this was asked last.
+pub fn has_hung() -> bool {
+    fs::remove_file(HUNG).is_ok()
+}
+
 /// Whether words are those of a pattern, in which `{…}` is anything.
 pub fn fits(pattern: &str, key: &str) -> bool {
     let (pattern, key): (Vec<&str>, Vec<&str>) = (pattern.split('\u{1f}').collect(), key.split('\u{1f}').collect());
@@ -253,6 +346,14 @@ fn hole<'t>(pattern: &'t str, word: &'t str) -> Option<(&'t str, &'t str)> {
         return None;
     }
     Some((pattern.get(open..close)?, word.strip_prefix(before)?.strip_suffix(behind)?))
+}
+
+/// As a command prints it: a table ends each of its lines, and has no blank ones.
+pub fn lines_of(call: &Call, text: String) -> String {
+    if !by_line(call) {
+        return text;
+    }
+    text.lines().filter(|line| !line.trim().is_empty()).map(|line| format!("{line}\n")).collect()
 }
 
 fn by_line(call: &Call) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{
     End, Flow, Lifter, Next, Out, State,
-    command::{OUTPUT_STATUS, PLAIN_NUMBER, expect_of, handed_on, is_echo, takes_option},
+    command::{BARE, OUTPUT_STATUS, PLAIN_NUMBER, expect_of, handed_on, is_echo, takes_option},
     messages,
     statement::{self, by_line, here_string, split},
 };
@@ -45,6 +45,8 @@ struct Demand {
     kind: Ask,
     /// The script goes on where the comparison is no comparison.
     lenient: bool,
+    /// The variable stands without quotes.
+    bare: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -86,7 +88,7 @@ impl<'a> Lifter<'a> {
             let whole = !capture.lines
                 && !matches!(capture.fallback, Some(Fallback::Else(_)))
                 && matches!(capture.out.steps.last().map(|s| &s.kind), Some(step::Kind::Command { .. }));
-            let hole = whole.then(|| Text::hole(format!("{{steps.{id}.outputs.stdout}}"), None));
+            let hole = whole.then(|| Text::hole(format!("{{steps.{id}.outputs.stdout}}"), None, true));
             st.scope.set(&capture.var, hole);
             ids.push((id, whole));
         }
@@ -194,7 +196,7 @@ impl<'a> Lifter<'a> {
                 "true" | ":" => Fallback::Output,
                 "echo" if other.words.len() <= 2 && other.redirects.is_empty() => {
                     let word = other.words.get(1);
-                    match word.map_or(Some(String::new()), |w| st.scope.word(w)?.constant())? {
+                    match word.map_or(Some(String::new()), |w| self.fixed(&st.scope.word(w)?))? {
                         // The end of a line adds nothing to what is captured.
                         text if text.is_empty() => Fallback::Output,
                         text => Fallback::Else(text),
@@ -357,8 +359,11 @@ impl<'a> Lifter<'a> {
                     // Under `set -u` such a word ends the script.
                     let name_ends = odd && *double && (st.nounset || compare(operator, 0, *limit));
                     (!name_ends).then_some(())?;
-                    let how =
-                        pattern::Numeral { padded: run.is_some_and(pads), odd: odd && !double, octal: odd && *double };
+                    let how = pattern::Numeral {
+                        padded: odd || run.is_some_and(pads),
+                        odd: odd && !double,
+                        octal: odd && *double,
+                    };
                     if !counts {
                         (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
                     }
@@ -373,6 +378,9 @@ impl<'a> Lifter<'a> {
                     }
                 }
             };
+            if demand.bare {
+                (label, why) = (label.max(Label::Stronger), if why.is_empty() { BARE } else { why });
+            }
             if demand.lenient && !counts {
                 // What is no number would end the wait.
                 (!st.waiting).then_some(())?;
@@ -535,7 +543,7 @@ impl<'a> Lifter<'a> {
         let [Part::Var { name, default: None, quoted: true }] = word.parts.as_slice() else { return None };
         captures.iter().find(|c| c.var == *name)?;
         let expect = expect_of(self.wanted(grep, st)?);
-        Some(vec![Demand { var: name.clone(), kind: Ask::Text(expect), lenient: false }])
+        Some(vec![Demand { var: name.clone(), kind: Ask::Text(expect), lenient: false, bare: false }])
     }
 
     fn expression(
@@ -567,7 +575,7 @@ impl<'a> Lifter<'a> {
             // Without quotes an empty value leaves no comparison.
             Some((name.clone(), default, !quoted && !double))
         };
-        let one = |var: String, kind: Ask, lenient: bool| Some(vec![Demand { var, kind, lenient }]);
+        let one = |var: String, kind: Ask, lenient: bool| Some(vec![Demand { var, kind, lenient, bare: false }]);
         let text = |expect: Expect| Ask::Text(expect);
         let not_empty = || Expect { matches: Some(NOT_EMPTY.to_owned()), ..Expect::default() };
         let empty = || Expect { equals: Some(String::new()), ..Expect::default() };
@@ -580,11 +588,11 @@ impl<'a> Lifter<'a> {
             [op, word] if matches!(op.source.as_str(), "-z" | "-n") => {
                 let (var, default, bare) = subject(word)?;
                 let wants_empty = (op.source == "-z") == positive;
-                // `[ -n $V ]` is always true.
-                if default.is_some_and(|d| !d.is_empty()) || bare && op.source == "-n" {
+                // `[ -n $V ]` is always true, and what `[ -z $V ]` makes of a value depends on its words.
+                if default.is_some_and(|d| !d.is_empty()) || bare {
                     return None;
                 }
-                one(var, text(if wants_empty { empty() } else { not_empty() }), bare && !wants_empty)
+                one(var, text(if wants_empty { empty() } else { not_empty() }), false)
             }
             [a, op, b] => {
                 // Of two, the later one can be compared with the earlier one.
@@ -619,7 +627,8 @@ impl<'a> Lifter<'a> {
                             (false, true) => not_empty(),
                             (false, false) => return None,
                         };
-                        one(var, text(expect), bare && operator == "!=")
+                        let kind = text(expect);
+                        Some(vec![Demand { var, kind, lenient: bare && operator == "!=", bare }])
                     }
                     "=~" if double && positive && !swapped => {
                         let source = other.source.trim_matches(['"', '\'']);
@@ -638,7 +647,7 @@ impl<'a> Lifter<'a> {
                         one(var, text(expect), false)
                     }
                     _ => {
-                        let limit = st.scope.word(other)?.constant()?.parse::<u64>().ok()?;
+                        let limit = self.fixed(&st.scope.word(other)?)?.parse::<u64>().ok()?;
                         let mirrored = if swapped { mirror(operator)? } else { operator };
                         let operator = if positive { same(mirrored)? } else { inverse(mirrored)? };
                         let kind = Ask::Number { operator, limit, double };
@@ -704,7 +713,12 @@ fn alternatives(a: Vec<Demand>, b: Vec<Demand>) -> Option<Vec<Demand>> {
         }
     };
     let matches = Some(format!("^({}|{})$", choices(x)?, choices(y)?));
-    Some(vec![Demand { var: a.var.clone(), kind: Ask::Text(Expect { matches, ..Expect::default() }), lenient: false }])
+    Some(vec![Demand {
+        var: a.var.clone(),
+        kind: Ask::Text(Expect { matches, ..Expect::default() }),
+        lenient: false,
+        bare: a.bare || b.bare,
+    }])
 }
 
 /// `*text*`, `text*`, `*text`.

@@ -27,6 +27,7 @@ pub(super) const ONE_STATUS: &str = "expects status 1 where the script took any 
 pub(super) const PIPE_STATUS: &str = "the command must succeed too, not only what reads its output";
 pub(super) const PIPE_DENIED: &str = "what was printed counts, also where the command failed";
 pub(super) const OUTPUT_STATUS: &str = "the command must succeed too, not only print this";
+pub(super) const BARE: &str = "a value of several words, or with blanks around it, is another one";
 pub(super) const PLAIN_NUMBER: &str =
     "only plain decimal numbers compare; the script went on where there was no number";
 
@@ -114,12 +115,72 @@ impl<'a> Lifter<'a> {
         if let Some(literal) = word.literal() {
             // As the author has quoted it, if every shell reads that alike.
             let plain = !word.source.contains(['\\', '$', '`']) && !word.source.contains('\n') && !literal.is_empty();
-            return Some(template::escape(&if plain { word.source.clone() } else { bash::quote(&literal) }));
+            return Some(if plain { word.source.clone() } else { bash::quote(&literal) });
         }
-        if !text.has_open_hole() {
-            return Some(closed(&text));
+        if text.0.iter().all(|p| matches!(p, Piece::Literal(_))) {
+            return text.constant().map(|text| if bash::is_safe(&text) { text } else { bash::quote(&text) });
         }
-        Some(open(&text, env))
+        Some(self.open(&text, env))
+    }
+
+    /// A text with values, as a word of variables: quoted as the author quoted them.
+    fn open(&self, text: &Text, env: &mut Vec<(String, String)>) -> String {
+        let whole = text.0.iter().all(|p| match p {
+            Piece::Literal(text) => !text.contains(['"', '\\', '$', '`']),
+            Piece::Hole { safe, quoted, .. } => *safe || *quoted,
+        });
+        let mut out = String::new();
+        // Behind a variable its name would go on.
+        let mut named = false;
+        for piece in &text.0 {
+            let was_named = std::mem::take(&mut named);
+            match piece {
+                Piece::Literal(text) => {
+                    let goes_on = was_named && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+                    match (whole, goes_on) {
+                        (true, false) => out += text,
+                        (true, true) => out += &format!("\"\"{text}"),
+                        (false, false) => out += &bash::quote(text),
+                        (false, true) => out += &format!("''{}", bash::quote(text)),
+                    }
+                }
+                // In quotes it is the one word that it is without them.
+                Piece::Hole { text, quoted, safe, .. } => {
+                    let name = self.variable(text, env);
+                    named = whole || !quoted && !safe;
+                    out += &if named { format!("${name}") } else { format!("\"${name}\"") };
+                }
+            }
+        }
+        if whole { format!("\"{out}\"") } else { out }
+    }
+
+    /// The variable that carries what is in a hole: of the task, where it has one, or else of the step.
+    fn variable(&self, hole: &str, env: &mut Vec<(String, String)>) -> String {
+        let taken = |name: &str, env: &[(String, String)]| env.iter().any(|(other, _)| other == name);
+        if let Some(name) = hole.strip_prefix("{env.").and_then(|t| t.strip_suffix('}'))
+            && self.shared.env.contains_key(name)
+            && !taken(name, env)
+        {
+            return name.to_owned();
+        }
+        if let Some((name, _)) = env.iter().find(|(_, value)| value == hole) {
+            return name.clone();
+        }
+        let path = hole.trim_matches(['{', '}']);
+        let path = path.strip_prefix("steps.").or_else(|| path.strip_prefix("env.")).unwrap_or(path);
+        let own = path.split(['.', ' ', '|', '[']).next().unwrap_or_default();
+        let mut name: String =
+            own.to_ascii_uppercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        while !bash::ast::is_name(&name)
+            || is_special(&name)
+            || self.shared.env.contains_key(&name)
+            || taken(&name, env)
+        {
+            name.insert_str(0, "THE_");
+        }
+        env.push((name.clone(), hole.to_owned()));
+        name
     }
 
     /// Takes note of the variables a text needs.
@@ -219,9 +280,13 @@ impl<'a> Lifter<'a> {
             }
         }
         let mut out = self.command(&simple, st, captured)?;
-        let step::Kind::Command { run, .. } = &mut out.last()?.kind else { return None };
+        let step = out.last()?;
+        let step::Kind::Command { run, env, .. } = &mut step.kind else { return None };
         let at = run.rfind(" FILE")?;
-        run.replace_range(at + 1..at + 5, path);
+        let taken = |name: &str| self.shared.env.contains_key(name) || env.iter().any(|(other, _)| other == name);
+        let name = ["FILE", "INPUT_FILE", "THE_INPUT_FILE"].into_iter().find(|name| !taken(name))?;
+        run.replace_range(at + 1..at + 5, &format!("\"${name}\""));
+        step.given(name, path.to_owned());
         Some(out)
     }
 
@@ -262,9 +327,7 @@ impl<'a> Lifter<'a> {
             }
             out = out.then(more);
         }
-        for id in ids {
-            out.steps.push(Step::command(format!("test {{steps.{id}.outputs.exitCode}} -eq 0")));
-        }
+        out.steps.extend(ids.iter().map(|id| Step::of_status(id, "-eq")));
         Some(out)
     }
 
@@ -407,10 +470,11 @@ impl<'a> Lifter<'a> {
         }
         let mut words = simple.words[1..].iter();
         while let Some(word) = words.next() {
-            let text = st.scope.word(word)?.constant()?;
+            // What the environment may change is no pattern.
+            let text = self.fixed(&st.scope.word(word)?)?;
             match text.as_str() {
                 "--quiet" | "--silent" | "--" => {}
-                "-e" => found = Some(st.scope.word(words.next()?)?.constant()?),
+                "-e" => found = Some(self.fixed(&st.scope.word(words.next()?)?)?),
                 flags if flags.starts_with('-') && flags.len() > 1 => {
                     for flag in flags[1..].chars() {
                         match flag {
@@ -484,70 +548,6 @@ pub(super) fn expect_of(wanted: Wanted) -> Expect {
         Wanted::Contains(text) => Expect { contains: Some(template::escape(&text)), ..Expect::default() },
         Wanted::Matches(text) => Expect { matches: Some(template::escape(&text)), ..Expect::default() },
     }
-}
-
-/// A text as one word for a shell, where all that is filled in is plain.
-fn closed(text: &Text) -> String {
-    match text.constant() {
-        Some(constant) if !bash::is_safe(&constant) => template::escape(&bash::quote(&constant)),
-        None if text.0.iter().any(|p| matches!(p, Piece::Literal(text) if !bash::is_safe(text))) => {
-            let inside = text.0.iter().map(|p| match p {
-                Piece::Literal(text) => template::escape(&text.replace('\'', r"'\''")),
-                Piece::Hole { text, .. } => text.clone(),
-            });
-            format!("'{}'", inside.collect::<String>())
-        }
-        _ => text.template(),
-    }
-}
-
-/// A text with values that are not known yet, as a word of variables: quoted as the author quoted them.
-fn open(text: &Text, env: &mut Vec<(String, String)>) -> String {
-    let whole = text.0.iter().all(|p| match p {
-        Piece::Literal(text) => !text.contains(['"', '\\', '$', '`']),
-        Piece::Hole { safe, quoted, .. } => *safe || *quoted,
-    });
-    let mut out = String::new();
-    // Behind a variable its name would go on.
-    let mut named = false;
-    for piece in &text.0 {
-        let was_named = std::mem::take(&mut named);
-        match piece {
-            Piece::Literal(text) => {
-                let goes_on = was_named && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-                match (whole, goes_on) {
-                    (true, false) => out += &template::escape(text),
-                    (true, true) => out += &format!("\"\"{}", template::escape(text)),
-                    (false, false) => out += &template::escape(&bash::quote(text)),
-                    (false, true) => out += &template::escape(&format!("''{}", bash::quote(text))),
-                }
-            }
-            Piece::Hole { text, safe: true, .. } => out += text,
-            Piece::Hole { text, quoted, .. } => {
-                let name = variable(text, env);
-                named = whole || !quoted;
-                out += &if named { format!("${name}") } else { format!("\"${name}\"") };
-            }
-        }
-    }
-    if whole { format!("\"{out}\"") } else { out }
-}
-
-/// The variable of a step that carries what is in a hole.
-fn variable(hole: &str, env: &mut Vec<(String, String)>) -> String {
-    if let Some((name, _)) = env.iter().find(|(_, value)| value == hole) {
-        return name.clone();
-    }
-    let path = hole.trim_matches(['{', '}']);
-    let path = path.strip_prefix("steps.").or_else(|| path.strip_prefix("env.")).unwrap_or(path);
-    let own = path.split(['.', ' ', '|', '[']).next().unwrap_or_default();
-    let mut name: String =
-        own.to_ascii_uppercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    while !bash::ast::is_name(&name) || is_special(&name) || env.iter().any(|(other, _)| *other == name) {
-        name.insert_str(0, "THE_");
-    }
-    env.push((name.clone(), hole.to_owned()));
-    name
 }
 
 /// Turns a step around: it must end with status 1.

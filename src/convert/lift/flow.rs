@@ -80,6 +80,37 @@ impl<'a> Lifter<'a> {
 
     /// What the first statements of a list are.
     pub(super) fn next(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
+        let following = rest.get(1).filter(|s| statement::asks_status(s) && !self.idle(s));
+        let Some(following) = following else { return self.first(rest, st, end) };
+        // Who asks how a statement ended stands with it.
+        if let Some(name) = statement::keeps_status(following)
+            && let Some(next) = self.kept_status(&rest[0], name, st)
+        {
+            return Some(next);
+        }
+        match self.first(rest, st, end)? {
+            next @ (Next::Steps(_, 2..) | Next::End(_)) => Some(next),
+            Next::Steps(..) | Next::Idle(_) => None,
+        }
+    }
+
+    /// `command; NAME=$?`: the status is an output of the step.
+    fn kept_status(&self, stmt: &Stmt, name: &str, st: &mut State) -> Option<Next> {
+        (!st.errexit && !st.scope.wild.contains(name) && !self.tallies.contains(name)).then_some(())?;
+        let mut out = self.check(stmt, st)?;
+        (out.label == Label::Exact).then_some(())?;
+        let [step] = out.steps.as_mut_slice() else { return None };
+        let step::Kind::Command { expect, .. } = &step.kind else { return None };
+        (*expect == step::Expect::default()).then_some(())?;
+        let id = self.shared.id(&name.replace('_', "-"));
+        step.any_status();
+        step.id = Some(id.clone());
+        st.scope.set(name, Some(Text::hole(format!("{{steps.{id}.outputs.exitCode}}"), None, true)));
+        Some(Next::Steps(out, 2))
+    }
+
+    /// The same, where nobody asks how the first one ended.
+    fn first(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
         let (stmt, after) = rest.split_first()?;
         if stmt.background || self.leaks(stmt, after, st) {
             return None;
@@ -273,7 +304,7 @@ impl<'a> Lifter<'a> {
         let step::Kind::Command { run, expect, .. } = &step.kind else { return None };
         (*expect == step::Expect::default()).then_some(())?;
         let words: Vec<&str> =
-            run.split_whitespace().take(3).filter(|w| !w.starts_with(['-', '\'', '"', '{', '/'])).collect();
+            run.split_whitespace().take(3).filter(|w| !w.starts_with(['-', '\'', '"', '$', '/'])).collect();
         let id = self.shared.id(&words.join("-"));
         step.any_status();
         step.id = Some(id.clone());
@@ -283,7 +314,7 @@ impl<'a> Lifter<'a> {
                 continue;
             }
             let (label, why) = (body.label, body.why.clone());
-            let test = Step::command(format!("test {{steps.{id}.outputs.exitCode}} {operator} 0"));
+            let test = Step::of_status(&id, operator);
             let any = Step::new(step::Kind::AnyOf(vec![test, body.grouped()]));
             out = out.then(Out { steps: vec![any], label, why });
         }
@@ -346,7 +377,7 @@ impl<'a> Lifter<'a> {
             && *template == value.template()
             && !assign.local
         {
-            value = Text::hole(format!("{{env.{}}}", assign.name), constant.clone());
+            value = Text::hole(format!("{{env.{}}}", assign.name), constant.clone(), template.contains("default("));
         }
         if assign.export {
             let text = self.template(&value);
@@ -641,7 +672,7 @@ impl<'a> Lifter<'a> {
         let id = self.shared.id(run.split_whitespace().next()?);
         step.id = Some(id.clone());
         step.any_status();
-        Some(out.then(Out::step(Step::command(format!("test {{steps.{id}.outputs.exitCode}} -ne 0")))))
+        Some(out.then(Out::step(Step::of_status(&id, "-ne"))))
     }
 
     /// The first, or else the second.
@@ -668,6 +699,8 @@ impl<'a> Lifter<'a> {
         }
         match self.seq(after, st.clone(), end)? {
             Flow::Fails(said) => Some(Next::End(Flow::Passes(condition.told(&messages(&said)), ending))),
+            // Behind a list that is not the last one the script goes on, where it would have ended with success.
+            Flow::Falls(_) if !st.tail => None,
             Flow::Falls(rest) if end == End::Falls && rest.steps.is_empty() => {
                 Some(Next::End(Flow::Falls(self.ignored(condition))))
             }
@@ -731,6 +764,11 @@ impl<'a> Lifter<'a> {
             (Flow::Passes(o, e), Flow::Falls(f)) if o.steps.is_empty() && f.steps.is_empty() => {
                 self.or_rest(check()?, e, after, st, end)
             }
+            // What is left of the list fails.
+            (Flow::Passes(o, e), Flow::Falls(f)) if f.steps.is_empty() => match self.seq(after, st.clone(), end)? {
+                Flow::Fails(said) => Some(Next::End(Flow::Passes(check()?.told(&messages(&said)).then(o), e))),
+                _ => None,
+            },
             (Flow::Falls(f), Flow::Passes(o, e)) if o.steps.is_empty() && f.steps.is_empty() => {
                 let denied = deny()?;
                 (denied.label == Label::Exact).then_some(())?;
@@ -762,7 +800,7 @@ impl<'a> Lifter<'a> {
     }
 
     /// The value of a text that nothing can change any more.
-    fn fixed(&self, text: &Text) -> Option<String> {
+    pub(super) fn fixed(&self, text: &Text) -> Option<String> {
         let open = |hole: &str| {
             let name = hole.strip_prefix("{env.").and_then(|t| t.strip_suffix('}'));
             let value = name.and_then(|n| self.shared.env.get(n)).map_or(hole, |(value, _)| value);
@@ -777,7 +815,7 @@ impl<'a> Lifter<'a> {
         match &condition.kind {
             Kind::Not(inner) => self.known(inner, st).map(|b| !b),
             Kind::Simple(simple) if simple.words.len() == 1 => {
-                match st.scope.get(simple.words[0].variable()?)?.constant()?.as_str() {
+                match self.fixed(st.scope.get(simple.words[0].variable()?)?)?.as_str() {
                     "true" => Some(true),
                     "false" => Some(false),
                     _ => None,
@@ -846,6 +884,10 @@ impl<'a> Lifter<'a> {
             }
             self.command(&Simple { words: all, ..Simple::default() }, st, false)
         };
+        let bare = |w: &Word| {
+            let unquoted = w.parts.iter().any(|p| matches!(p, Part::Var { quoted: false, .. }));
+            !double && unquoted && st.scope.word(w).is_none_or(|text| text.has_open_hole())
+        };
         match words {
             [op, a] => {
                 let opposite = match op.source.as_str() {
@@ -856,6 +898,8 @@ impl<'a> Lifter<'a> {
                 };
                 match (positive, opposite) {
                     (true, _) => command(&[op, a], None),
+                    // Without quotes a value may be no word, or several: then the opposite is not the opposite.
+                    (false, _) if bare(a) => self.fails_somehow(command(&[op, a], None)?),
                     (false, Some(opposite)) => command(&[op, a], Some(opposite)),
                     (false, None) => denied(command(&[op, a], None)?),
                 }
@@ -876,6 +920,9 @@ impl<'a> Lifter<'a> {
                 };
                 let glob = |w: &Word| w.parts.iter().any(|p| matches!(p, Part::Other));
                 (!glob(a) && !glob(b)).then_some(())?;
+                if !positive && (bare(a) || bare(b)) {
+                    return self.fails_somehow(command(&[a, op, b], Some(operator))?);
+                }
                 command(&[a, op, b], Some(if positive { operator } else { opposite }))
             }
             _ => None,

@@ -573,7 +573,10 @@ fn assemble(
             ChunkKind::Lifted(out) => {
                 lifted = true;
                 let comments = messages(&slice[0].comments);
-                steps.extend(out.clone().told(&comments).steps);
+                let mut lifted = out.clone().told(&comments).steps;
+                let piece_of = books.pieces.len();
+                lifted.iter_mut().for_each(|step| step.each(&mut |step| step.origin = Some(piece_of)));
+                steps.extend(lifted);
                 books.tally.add(out.label, statements);
                 books.pieces.push(piece(out.label, (!out.why.is_empty()).then(|| out.why.join("; "))));
             }
@@ -651,6 +654,13 @@ fn residual(
     for index in order {
         let stmt = &list[index];
         let text = source.text.get(stmt.range.clone())?;
+        if let Some(name) = statement::keeps_status(stmt) {
+            let value = (name.to_owned(), holes.get(name)?.clone());
+            if !env.contains(&value) {
+                env.push(value);
+            }
+            continue;
+        }
         if let Kind::Assign(assigns) = &stmt.kind
             && let [assign] = assigns.as_slice()
             && let Some(Word { parts, source: word, .. }) = &assign.value

@@ -127,6 +127,29 @@ pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
     }
 }
 
+/// Whether a statement asks how the one before it ended.
+pub fn asks_status(stmt: &Stmt) -> bool {
+    let mut found = false;
+    walk(stmt, &mut |s| {
+        let asks = |w: &Word| w.source.contains("$?") || w.source.contains("${?}");
+        found |= match &s.kind {
+            Kind::Simple(simple) => simple.words.iter().any(asks),
+            Kind::Assign(assigns) => assigns.iter().filter_map(|a| a.value.as_ref()).any(asks),
+            Kind::Test(text, _) | Kind::Other(text) => text.contains("$?"),
+            _ => false,
+        };
+    });
+    found
+}
+
+/// `NAME=$?`
+pub fn keeps_status(stmt: &Stmt) -> Option<&str> {
+    let Kind::Assign(assigns) = &stmt.kind else { return None };
+    let [assign] = assigns.as_slice() else { return None };
+    let kept = matches!(assign.value.as_ref()?.source.as_str(), "$?" | "\"$?\"" | "${?}");
+    (kept && !assign.odd && !assign.export).then_some(assign.name.as_str())
+}
+
 /// Whether the words of a command run others; what the time is matters to nobody.
 pub fn runs_commands(simple: &Simple) -> bool {
     simple.words.iter().flat_map(|w| &w.parts).any(|p| match p {

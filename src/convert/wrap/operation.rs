@@ -231,7 +231,10 @@ impl Converter<'_> {
                 shared.notes.borrow().clone(),
             );
             match lift::lift(source, shared).filter(|l| !l.untouched || l.steps.is_empty()) {
-                Some(lifted) => {
+                Some(mut lifted) => {
+                    let before = self.pieces.len();
+                    let behind = |step: &mut Step| step.origin = step.origin.map(|origin| origin + before);
+                    lifted.steps.iter_mut().for_each(|step| step.each(&mut |step| behind(step)));
                     self.tally.merge(lifted.books.tally);
                     self.pieces.extend(lifted.books.pieces);
                     self.apart = lifted.apart;

@@ -103,9 +103,12 @@ impl Converter<'_> {
         spec.push(prompt);
         let temporary = format!("{phases:?}").contains(lift::TEMPORARY);
         for (kind, mut steps) in phases {
+            step::origins(&steps, kind.name(), &mut self.origins);
             if kind == PhaseKind::Cleanup {
                 if temporary {
-                    steps.push(Step::command(format!("rm -rf {}", lift::TEMPORARY.trim_end_matches('/'))));
+                    let mut step = Step::command("rm -rf \"$DIR\"");
+                    step.given("DIR", lift::TEMPORARY.trim_end_matches('/').to_owned());
+                    steps.push(step);
                 }
                 // Cleanup runs from its end.
                 steps.reverse();

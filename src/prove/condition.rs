@@ -1,0 +1,98 @@
+//! What decides the verdict of a conversion: each step that demands something, and the same plan without the demand.
+
+use crate::{
+    hir::{Arg, ArgKind, BlockRole, OperationKind},
+    plan::{ActionIx, ActionKind, Plan, PlanPhase, StepAction},
+    source::Spanned,
+};
+
+/// A step on which the verdict rests.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// Of the action.
+    pub id: String,
+    ix: ActionIx,
+    /// As people read it.
+    pub shown: String,
+}
+
+/// The steps of a plan that demand something, where the verdict rests on it.
+pub fn conditions(plan: &Plan) -> Vec<Condition> {
+    let mut found = Vec::new();
+    for phase in [PlanPhase::Setup, PlanPhase::Verify] {
+        for ix in plan.members(phase) {
+            collect(plan, ix, phase == PlanPhase::Setup, &mut found);
+        }
+    }
+    found
+}
+
+/// `soft`: a step that may fail is passed over.
+fn collect(plan: &Plan, ix: ActionIx, soft: bool, found: &mut Vec<Condition>) {
+    let action = plan.action(ix);
+    let ActionKind::Step(step) = &action.kind else { return };
+    if soft && action.continue_on_error {
+        return;
+    }
+    let blocks: Vec<_> = plan.blocks(ix).filter(|block| block.role != BlockRole::Cleanup).collect();
+    if blocks.is_empty() {
+        let shown = demanded(step).map(|what| format!("{what} (`{}`)", action.id));
+        found.extend(shown.map(|shown| Condition { id: action.id.clone(), ix, shown }));
+        return;
+    }
+    // What has an alternative that always passes decides nothing.
+    let inner = || blocks.iter().flat_map(|block| plan.members(block.holder));
+    if step.op.name == "anyOf" && inner().any(|ix| always_passes(plan, ix)) {
+        return;
+    }
+    inner().for_each(|ix| collect(plan, ix, soft, found));
+}
+
+fn always_passes(plan: &Plan, ix: ActionIx) -> bool {
+    matches!(&plan.action(ix).kind, ActionKind::Step(step) if command(step) == Some("true"))
+}
+
+/// What a command runs, where that is known.
+fn command(step: &StepAction) -> Option<&str> {
+    (step.op.name == "command").then_some(())?;
+    step.args.iter().find(|(name, _)| name.value == "run")?.1.as_literal()
+}
+
+/// Whether a command does not fail in the jail, whose own it is.
+fn is_sure(run: &str) -> bool {
+    const NAMES: [&str; 9] = ["true", "rm", "mkdir", "touch", "chmod", "cp", "mv", "ln", "tee"];
+    run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name))
+}
+
+/// What a step demands; a script that stayed one is no condition that was taken out of it.
+fn demanded(step: &StepAction) -> Option<String> {
+    let expected = |key: &str| step.expect.as_ref().and_then(|expect| expect.get(key));
+    let any = |key: &str| expected(key).and_then(Arg::as_value).is_some_and(|value| value == "any");
+    let demands = match step.op.name.as_str() {
+        "command" => {
+            !command(step).is_some_and(is_sure)
+                && (!any("exitCode") || expected("stdout").is_some() || expected("stderr").is_some())
+        }
+        "http" => !any("status") || expected("body").is_some(),
+        _ => step.op.signature.judges || matches!(step.op.kind, OperationKind::Extension { .. }),
+    };
+    demands.then(|| command(step).map_or_else(|| format!("`{}`", step.op.name), |run| format!("`{run}`")))
+}
+
+impl Condition {
+    /// The plan in which all is asked but this; `None` where that cannot be said.
+    pub fn relaxed(&self, plan: &Plan) -> Option<Plan> {
+        let mut plan = plan.clone();
+        let action = plan.action_mut(self.ix);
+        let span = action.span;
+        let ActionKind::Step(step) = &mut action.kind else { return None };
+        let key = match step.op.name.as_str() {
+            "command" => "exitCode",
+            "http" => "status",
+            _ => return None,
+        };
+        let any = (Spanned::new(key.to_owned(), span), Arg::text("any", span));
+        step.expect = Some(Arg::new(ArgKind::Record(vec![any]), span));
+        Some(plan)
+    }
+}
