@@ -2,7 +2,7 @@
 //!
 //! The proof runs in bubblewrap, which `cargo test` does without: `cargo test --test convert -- --ignored` runs it. Where
 //! bubblewrap does not work it fails and says so: a proof that was skipped proves nothing. `GEVALS_SEEDS` sets how many
-//! worlds each task is run in (12), `GEVALS_MUTANTS` how many mistaken conversions are tried (40), `GEVALS_BIN` who proves:
+//! worlds by chance each task is run in besides those with a purpose (6), `GEVALS_MUTANTS` how many mistaken conversions are tried (40), `GEVALS_BIN` who proves:
 //! a release binary is sooner done.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
 
@@ -292,10 +292,13 @@ fn do_the_same(target: Target) {
     let suite = Suite::new();
     let (bwrap, exe, seeds) = (bwrap(), exe(), number("GEVALS_SEEDS", 6) as u64);
     let faults = Mutex::new(Vec::new());
-    let (blind, open) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let (blind, open, took) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     side_by_side(suite.units(), |unit| {
         let new = suite.lifted_to(unit, target);
-        match prove::prove(&bwrap, &exe, &unit.path, &new, seeds) {
+        let start = std::time::Instant::now();
+        let proof = prove::prove(&bwrap, &exe, &unit.path, &new, seeds);
+        took.lock().unwrap().push((start.elapsed().as_secs(), unit.path.display().to_string()));
+        match proof {
             Ok(c) if c.counter_example.is_none() => {
                 if !c.is_full() {
                     open.lock().unwrap().push(format!("{}: {:?}", unit.path.display(), c.lacks()));
@@ -312,6 +315,9 @@ fn do_the_same(target: Target) {
             Err(why) => faults.lock().unwrap().push(format!("{}: {why}", unit.path.display())),
         }
     });
+    let mut took = took.into_inner().unwrap();
+    took.sort();
+    println!("seconds: {} in the median, at worst {:?}", took[took.len() / 2].0, took.last());
     let faults = faults.into_inner().unwrap();
     assert!(faults.is_empty(), "{} disagreements\n{}", faults.len(), faults.join("\n"));
     // That two tasks fail alike says little.
@@ -361,7 +367,7 @@ fn mistaken_conversions_are_caught() {
     let missed = Mutex::new(Vec::new());
     let unseen = AtomicUsize::new(0);
     side_by_side(&chosen, |(path, place, fault, wrong)| {
-        let found = prove::prove(&bwrap, &exe, path, wrong, 200);
+        let found = prove::prove(&bwrap, &exe, path, wrong, 60);
         let agrees = found.as_ref().is_ok_and(|c| c.counter_example.is_none());
         // `mkdir` is the jail's own, and never fails there.
         let sure =

@@ -137,7 +137,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
 }
 
 /// Worlds that differ in two things from the best one, at most.
-const PAIRS: usize = 80;
+const PAIRS: usize = 60;
 
 /// What a proof has come to.
 struct Proof<'a> {
@@ -183,7 +183,9 @@ impl Proof<'_> {
     fn pairs(&self) -> impl Iterator<Item = World> + use<> {
         let more = |(world, calls): &(World, Vec<Call>)| {
             let mut found = Vec::new();
-            for call in calls.iter().filter(|call| !world.given.contains_key(&call.key())) {
+            let waits = |call: &&Call| self.waited.iter().any(|pattern| asks(pattern, call));
+            // Each round of a wait takes its time, and what it asks for has been refused already.
+            for call in calls.iter().filter(|call| !world.given.contains_key(&call.key()) && !waits(call)) {
                 let key = call.key();
                 let mut with = |given| {
                     let mut other = world.clone();
@@ -302,9 +304,8 @@ impl Proof<'_> {
                     let text = text.replace("VALUE", wanted.trim_end_matches('\n'));
                     with(Given::Says(lines_of(call, text)))
                 };
-                // Each round of a wait takes its time.
                 let waits = self.waited.iter().any(|pattern| asks(pattern, call));
-                self.near.extend(HOSTILE.iter().take(if waits { 6 } else { HOSTILE.len() }).map(says));
+                self.near.extend(HOSTILE.iter().take(if waits { 4 } else { HOSTILE.len() }).map(says));
             }
         }
     }
