@@ -6,6 +6,7 @@ mod between;
 mod check;
 mod completion;
 mod convert;
+mod coverage;
 #[cfg(feature = "run")]
 mod demo_server;
 #[cfg(feature = "run")]
@@ -124,6 +125,7 @@ enum Command {
     /// Check, and apply the safe fixes: `check --fix`.
     Fix(check::Args),
     Convert(convert::Args),
+    Coverage(coverage::Args),
     Explain(explain::Args),
     Plan(plan::Args),
     Schema(schema::Args),
@@ -198,6 +200,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::main(&args, cli.global),
         Command::Fix(args) => check::main(&args.fixing(), cli.global),
         Command::Convert(args) => convert::main(&args, cli.global),
+        Command::Coverage(args) => coverage::main(&args, cli.global),
         Command::Explain(args) => explain::main(&args),
         Command::Plan(args) => plan::main(&args, cli.global),
         Command::Schema(args) => schema::main(&args),

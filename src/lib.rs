@@ -37,6 +37,7 @@ pub mod event;
 pub mod render;
 pub mod convert;
 pub mod results;
+pub mod coverage;
 pub mod conformance;
 pub mod host;
 #[cfg(feature = "kubernetes")]

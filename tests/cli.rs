@@ -609,3 +609,23 @@ fn a_script_that_is_nested_without_end_is_reported_by_check_and_convert() {
         assert!(matches!(converted.code, Some(0 | 1)), "{name}: {:?}\n{}", converted.code, converted.err);
     }
 }
+
+/// What scripted agents, steps and assertions touch of a locked server, and what they do not.
+#[test]
+fn coverage_names_what_no_task_touches() {
+    let world = World::new(&[]);
+    let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/quickstart");
+    let ran = world.run(&["coverage", quickstart]).expect(0, &["5 of 6 tools", "never called: notes_search"]);
+    let uncalled = ran.out.lines().find(|line| line.contains("never called")).unwrap();
+    assert!(!uncalled.contains("notes_create"), "{uncalled}");
+    world.run(&["coverage", quickstart, "--min", "0.9"]).expect(1, &["touch 5 of 6 tools"]);
+    let ran = world.run(&["coverage", quickstart, "--format", "json"]).expect(0, &[]);
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(told["evals"][0]["totals"]["tools"], serde_json::json!({"touched": 5, "all": 6}));
+    let tools = told["evals"][0]["servers"][0]["tools"].as_array().unwrap();
+    let search = tools.iter().find(|tool| tool["tool"] == "notes_search").unwrap();
+    assert_eq!(search["tasks"], serde_json::json!([]));
+    // Without a lock there is no surface.
+    let bare = small(OK, OK, OK);
+    bare.run(&["coverage", "eval.yaml"]).expect(2, &["no server whose tools are locked"]);
+}

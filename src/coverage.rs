@@ -1,0 +1,246 @@
+//! What of a server's surface the tasks of an eval touch: its tools, their parameters, the values that these may have, and errors. The
+//! surface is that of the lock; what agents have really called comes from recordings.
+
+use indexmap::IndexMap;
+use regex::Regex;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    hir::{Arg, ArgKind, AssertionKind, CallKind, CallMatcher, CallStatus, Def, OperationKind, OracleCall},
+    lock::{Lock, LockedTool},
+    plan::{Action, ActionKind, AgentAction, AgentKind, EvalPlan, StepAction},
+    results::recording::Recorded,
+};
+
+/// The tools of one server, and what is touched of them.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerCoverage {
+    pub server: String,
+    pub tools: Vec<ToolCoverage>,
+}
+
+/// One tool.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCoverage {
+    pub tool: String,
+    /// The tasks that call it, or demand that it is called.
+    pub tasks: Vec<String>,
+    /// Whether a call of it is expected to fail, or has failed.
+    pub fails: bool,
+    pub parameters: Vec<ParameterCoverage>,
+}
+
+/// One parameter of a tool, as its schema has it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParameterCoverage {
+    pub parameter: String,
+    pub given: bool,
+    /// The values that its schema lists, and whether each was given.
+    pub values: IndexMap<String, bool>,
+}
+
+/// How much of something is touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Share {
+    pub touched: usize,
+    pub all: usize,
+}
+
+impl Share {
+    fn add(&mut self, touched: bool) {
+        self.all += 1;
+        self.touched += usize::from(touched);
+    }
+
+    /// From 0 to 1; 1 of nothing.
+    pub fn rate(self) -> f64 {
+        if self.all == 0 { 1.0 } else { self.touched as f64 / self.all as f64 }
+    }
+}
+
+/// How much of each kind is touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Totals {
+    pub tools: Share,
+    pub parameters: Share,
+    /// Values that schemas list.
+    pub values: Share,
+    /// Tools of which a call fails.
+    pub errors: Share,
+}
+
+/// What is touched of the servers that a lock knows. `recordings`: what agents called in earlier runs, by the names of tasks.
+pub fn of_eval(eval: &EvalPlan, lock: &Lock, recordings: &[Recorded]) -> Vec<ServerCoverage> {
+    let named = eval.servers.iter().filter_map(|server| Some((&server.name.value, lock.tools(&server.name.value)?)));
+    let mut all: IndexMap<String, ServerCoverage> =
+        named.map(|(name, tools)| (name.clone(), surface(name, tools))).collect();
+    for plan in &eval.tasks {
+        let task = &plan.task.name.value;
+        plan.walk(&mut |_, _, action| of_action(action, task, &mut all));
+    }
+    let tasks = |name: &str| eval.tasks.iter().any(|plan| plan.task.name.value == name);
+    for run in recordings.iter().filter(|run| tasks(&run.task)) {
+        for call in run.calls.iter().filter(|call| call.method == "tools/call") {
+            let name = call.params.get("name").and_then(Value::as_str).unwrap_or_default();
+            let Some(tool) = tool_of(&mut all, &call.server, name) else { continue };
+            tool.touch(&run.task);
+            let arguments = call.params.get("arguments").and_then(Value::as_object);
+            arguments.into_iter().flatten().for_each(|(key, value)| tool.give(key, Some(value)));
+            let failed = match &call.answer {
+                Some(Ok(result)) => result.get("isError").and_then(Value::as_bool).unwrap_or(false),
+                Some(Err(_)) => true,
+                None => false,
+            };
+            tool.fails |= failed;
+        }
+    }
+    all.into_values().collect()
+}
+
+/// The sums over servers.
+pub fn totals(servers: &[ServerCoverage]) -> Totals {
+    let mut totals = Totals::default();
+    for tool in servers.iter().flat_map(|server| &server.tools) {
+        totals.tools.add(!tool.tasks.is_empty());
+        totals.errors.add(tool.fails);
+        for parameter in &tool.parameters {
+            totals.parameters.add(parameter.given);
+            parameter.values.values().for_each(|given| totals.values.add(*given));
+        }
+    }
+    totals
+}
+
+fn surface(server: &str, tools: &IndexMap<String, LockedTool>) -> ServerCoverage {
+    let tool = |(name, tool): (&String, &LockedTool)| {
+        let properties = tool.input_schema.json().get("properties").and_then(Value::as_object);
+        let parameters = properties.into_iter().flatten().map(|(parameter, schema)| ParameterCoverage {
+            parameter: parameter.clone(),
+            given: false,
+            values: listed(schema).into_iter().map(|value| (value, false)).collect(),
+        });
+        ToolCoverage { tool: name.clone(), parameters: parameters.collect(), ..ToolCoverage::default() }
+    };
+    ServerCoverage { server: server.to_owned(), tools: tools.iter().map(tool).collect() }
+}
+
+/// The values that a schema lists: of itself, of the items of a list, and of alternatives.
+fn listed(schema: &Value) -> Vec<String> {
+    let values = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+    let mut found: Vec<String> = values.map(shown).collect();
+    if schema.get("type").and_then(Value::as_str) == Some("boolean") {
+        found.extend(["true".to_owned(), "false".to_owned()]);
+    }
+    found.extend(schema.get("items").map(listed).unwrap_or_default());
+    for key in ["anyOf", "oneOf"] {
+        let parts = schema.get(key).and_then(Value::as_array).into_iter().flatten();
+        found.extend(parts.flat_map(listed));
+    }
+    found
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn tool_of<'c>(
+    all: &'c mut IndexMap<String, ServerCoverage>,
+    server: &str,
+    tool: &str,
+) -> Option<&'c mut ToolCoverage> {
+    all.get_mut(server)?.tools.iter_mut().find(|known| known.tool == tool)
+}
+
+impl ToolCoverage {
+    fn touch(&mut self, task: &str) {
+        if !self.tasks.iter().any(|known| known == task) {
+            self.tasks.push(task.to_owned());
+        }
+    }
+
+    /// A parameter is given; `value`: what it is given, where that is known.
+    fn give(&mut self, parameter: &str, value: Option<&Value>) {
+        let Some(parameter) = self.parameters.iter_mut().find(|known| known.parameter == parameter) else { return };
+        parameter.given = true;
+        let one = std::slice::from_ref(value.unwrap_or(&Value::Null));
+        for value in value.and_then(Value::as_array).map_or(one, Vec::as_slice) {
+            if let Some(given) = parameter.values.get_mut(&shown(value)) {
+                *given = true;
+            }
+        }
+    }
+}
+
+fn of_action(action: &Action, task: &str, all: &mut IndexMap<String, ServerCoverage>) {
+    match &action.kind {
+        ActionKind::Step(step) => of_step(step, task, all),
+        ActionKind::Agent(AgentAction { kind: AgentKind::Script { calls, .. }, .. }) => {
+            calls.iter().for_each(|call| of_oracle(call, task, all));
+        }
+        ActionKind::Agent(_) => {}
+        ActionKind::Assertion(assertion) => match &assertion.kind {
+            AssertionKind::AllUsed(CallKind::Tool, list) | AssertionKind::AnyUsed(CallKind::Tool, list) => {
+                list.iter().for_each(|matcher| of_matcher(matcher, task, all));
+            }
+            AssertionKind::CallOrder(calls) => {
+                for call in calls.iter().filter(|call| call.kind == CallKind::Tool) {
+                    if let Some(tool) = tool_of(all, &call.server.value, &call.name.value) {
+                        tool.touch(task);
+                    }
+                }
+            }
+            _ => {}
+        },
+    }
+}
+
+fn of_step(step: &StepAction, task: &str, all: &mut IndexMap<String, ServerCoverage>) {
+    let OperationKind::Tool { server, tool } = &step.op.kind else { return };
+    let Some(tool) = tool_of(all, server, tool) else { return };
+    tool.touch(task);
+    for (name, arg) in &step.args {
+        // The arguments of a tool stand beside the step's own keys, or together.
+        match (&arg.kind, name.value.as_str()) {
+            (ArgKind::Record(fields), "args") => fields.iter().for_each(|(key, arg)| given(tool, &key.value, arg)),
+            _ => given(tool, &name.value, arg),
+        }
+    }
+    let expects = step.expect.as_ref().and_then(|expect| expect.get("isError")).and_then(Arg::as_value);
+    tool.fails |= expects.is_some_and(|value| value == true || value == "any");
+}
+
+fn given(tool: &mut ToolCoverage, parameter: &str, arg: &Arg<Def>) {
+    tool.give(parameter, arg.as_value().as_ref());
+}
+
+fn of_oracle(call: &OracleCall<Def>, task: &str, all: &mut IndexMap<String, ServerCoverage>) {
+    if call.kind != CallKind::Tool {
+        return;
+    }
+    let Some(name) = call.name.as_literal() else { return };
+    let Some(tool) = tool_of(all, &call.server.value, name) else { return };
+    tool.touch(task);
+    call.args.iter().for_each(|(name, arg)| given(tool, &name.value, arg));
+}
+
+fn of_matcher(matcher: &CallMatcher, task: &str, all: &mut IndexMap<String, ServerCoverage>) {
+    let pattern = matcher.pattern.as_ref().and_then(|pattern| Regex::new(&pattern.value).ok());
+    let Some(server) = all.get_mut(&matcher.server.value) else { return };
+    let named = |tool: &str| matcher.name.as_ref().is_some_and(|name| name.value == tool);
+    let mut fitting: Vec<&mut ToolCoverage> = server
+        .tools
+        .iter_mut()
+        .filter(|tool| named(&tool.tool) || pattern.as_ref().is_some_and(|pattern| pattern.is_match(&tool.tool)))
+        .collect();
+    // Of a pattern that fits several nobody knows which is called.
+    let [tool] = fitting.as_mut_slice() else { return };
+    tool.touch(task);
+    let arguments = matcher.arguments.as_ref().and_then(|arguments| arguments.value.as_object());
+    arguments.into_iter().flatten().for_each(|(key, value)| tool.give(key, Some(value)));
+    let status = matcher.status.as_ref().map(|status| status.value);
+    tool.fails |= matches!(status, Some(CallStatus::ToolError | CallStatus::ProtocolError));
+}
