@@ -12,7 +12,7 @@ use super::{
     Allowance, Slack,
     files::{Files, restore, untouched, written},
     host::{Clock, ProofHost},
-    shim::{KNOWN, TASK},
+    shim::TASK,
     trace::{PAUSE, TRACE},
     world::{Call, Dice, Given, Mood, WORLD, World, fits},
 };
@@ -65,7 +65,6 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
         restore(files)?;
     }
     let _ = fs::remove_file(TRACE);
-    let _ = fs::remove_file(KNOWN);
     fs::write(WORLD, serde_json::to_vec(world).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
     let (sink, events) = tokio::sync::mpsc::unbounded_channel();
     let (_signals, interrupts) = tokio::sync::mpsc::unbounded_channel();

@@ -15,13 +15,8 @@ pub const PAUSE: &str = "#pause\n";
 
 /// Adds a line, which ends with a line feed.
 pub fn append(line: &str) {
-    append_to(TRACE, line);
-}
-
-/// Adds a text to a file, in one go.
-pub fn append_to(path: &str, text: &str) {
-    if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) {
-        let _ = file.write_all(text.as_bytes());
+    if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(TRACE) {
+        let _ = file.write_all(line.as_bytes());
     }
 }
 
