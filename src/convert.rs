@@ -112,6 +112,20 @@ pub struct Piece {
     pub why: Option<String>,
 }
 
+impl Piece {
+    fn kept(&self) -> Kept {
+        Kept { phase: self.phase, file: self.file.clone(), line: self.line }
+    }
+}
+
+/// A statement that is to stay in its script: the first of a [`Piece`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kept {
+    pub phase: PhaseKind,
+    pub file: Option<PathBuf>,
+    pub line: usize,
+}
+
 /// How a task is to be converted.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
@@ -122,6 +136,8 @@ pub struct Context<'a> {
     pub to: Dialect,
     pub target: Target,
     pub allow_weaker: bool,
+    /// What stays in its script though it could be lifted: its proof failed.
+    pub kept: &'a [Kept],
 }
 
 /// A task in another dialect.
@@ -149,6 +165,18 @@ pub struct Converted {
 }
 
 impl Converted {
+    /// The lifted statements, each as what it takes to keep it in its script.
+    pub fn lifted(&self) -> impl Iterator<Item = Kept> {
+        let lifted = self.pieces.iter().filter(|piece| piece.label != Label::Residual && piece.line > 0);
+        lifted.map(Piece::kept)
+    }
+
+    /// The same for the statement that an action stands for.
+    pub fn origin(&self, action: &str) -> Option<Kept> {
+        let (_, piece) = self.origins.iter().find(|(id, _)| id == action)?;
+        self.pieces.get(*piece).filter(|piece| piece.label != Label::Residual).map(Piece::kept)
+    }
+
     /// Labels as worlds have shown them: by which actions the conversion fails where the original passes.
     pub fn relabel(&mut self, stronger: &[(String, String)]) {
         let mut shown = std::collections::BTreeMap::new();

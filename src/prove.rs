@@ -45,6 +45,8 @@ pub struct Job {
     task: PathBuf,
     /// The text to compare it with.
     converted: String,
+    /// The task with as much lifted as can be, where that is more: what its scripts look for is read from it.
+    guide: Option<String>,
     seeds: u64,
     allow: Allowance,
 }
@@ -85,6 +87,8 @@ pub struct Certificate {
     pub unreached: Vec<String>,
     /// Demands of the conversion that alone decided the verdict in none of the worlds.
     pub undecided: Vec<String>,
+    /// Actions of the conversion that may be why this is no proof.
+    pub suspects: Vec<String>,
     /// Answers meant to fool a shell that captured places were given.
     pub hostile: u64,
     /// Demands by which the conversion fails where the original passes: the action, and the world that shows it.
@@ -226,13 +230,19 @@ const REAL: &[&str] = &[
 const OUTSIDE: &[&str] =
     &["kubectl", "oc", "helm", "curl", "sleep", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc", "date"];
 
-/// Runs the original and its conversion side by side.
+/// Runs the original and its conversion side by side. A `guide` says what scripts look for that the conversion has kept.
 ///
 /// # Errors
 /// Where the jail could not be built or its program did not answer.
-pub fn prove(bwrap: &Path, exe: &Path, task: &Path, new: &Converted, seeds: u64) -> Result<Certificate, String> {
+pub fn prove(
+    (bwrap, exe): (&Path, &Path),
+    task: &Path,
+    new: &Converted,
+    guide: Option<String>,
+    seeds: u64,
+) -> Result<Certificate, String> {
     let (root, inside) = root(task, new);
-    let job = Job { task: inside, converted: new.text.clone(), seeds, allow: Allowance::of(new) };
+    let job = Job { task: inside, converted: new.text.clone(), guide, seeds, allow: Allowance::of(new) };
     let jail = Jail {
         readable: vec![
             (root.clone(), PathBuf::from("/source")),

@@ -19,10 +19,11 @@ use crate::{
     Compiled,
     builtin::count,
     compile,
-    convert::{self, Context, Converted, Label, Tally, Target},
+    convert::{self, Context, Converted, Kept, Label, Tally, Target},
     diagnostic::{Diagnostic, Strength},
-    hir::Dialect,
+    hir::{Dialect, PhaseKind},
     host::{disk::write_atomic, within::Within},
+    project::TaskUnit,
     source::{Files, ReadError, Sources, Stat, normalize},
 };
 
@@ -183,12 +184,24 @@ fn run(args: &Args) -> Result<u8, Fault> {
         let why = hard.map(|d| format!(": {}", d.message)).unwrap_or_default();
         return Err((status::USAGE, format!("no task was found here{why}")));
     }
-    let mut outcomes = converted(args, &compiled, &sources, &files);
+    let mut outcomes: Vec<Outcome> = {
+        use rayon::prelude::*;
+        let context = context(args, &compiled, &sources, &files);
+        compiled.project.tasks.par_iter().map(|unit| outcome(unit, &compiled, context)).collect()
+    };
     inherited(&mut outcomes, &compiled, &sources, &files);
     let writes = args.write || args.out.is_some() || args.in_place;
     let mut unproven = args.no_verify.then(|| "`--no-verify`".to_owned());
+    let again = |path: &Path, target: Option<Target>, kept: &[Kept]| {
+        let unit = compiled.project.tasks.iter().find(|unit| unit.path == path)?;
+        let mut cx = Context { kept, ..context(args, &compiled, &sources, &files) };
+        cx.target = target.unwrap_or(cx.target);
+        let mut outcome = outcome(unit, &compiled, cx);
+        inherited(std::slice::from_mut(&mut outcome), &compiled, &sources, &files);
+        Some(outcome)
+    };
     if !args.no_verify
-        && let Err((code, why)) = prove(&mut outcomes, args)
+        && let Err((code, why)) = prove(&mut outcomes, args, &again)
     {
         if writes || args.verify {
             return Err((code, why));
@@ -304,43 +317,92 @@ fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
     Ok(Vec::new())
 }
 
-/// Runs originals and conversions side by side.
+/// Converts a task otherwise: to another target, and with statements that stay in their scripts.
+type Again<'a> = dyn Fn(&Path, Option<Target>, &[Kept]) -> Option<Outcome> + Sync + 'a;
+
+/// Runs originals and conversions side by side. Of what is not proved so, `again` makes less: statements stay in their scripts.
 #[cfg(all(feature = "run", target_os = "linux"))]
-fn prove(outcomes: &mut [Outcome], args: &Args) -> Result<(), Fault> {
+fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(), Fault> {
     use rayon::prelude::*;
     let unproved =
         |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or do without a proof: `--no-verify`"));
     let bwrap = crate::sandbox::find().map_err(unproved)?;
     let exe =
         std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
+    let prove = |outcome: &mut Outcome, keeps: bool| -> Result<Option<Certificate>, String> {
+        let Ok(new) = &mut outcome.result else { return Ok(None) };
+        let lifted =
+            if keeps && args.to == To::Portable { again(&outcome.path, Some(Target::Builtin), &[]) } else { None };
+        let guide = lifted.and_then(|lifted| Some(lifted.result.ok()?.text));
+        let certificate = crate::prove::prove((&bwrap, &exe), &outcome.path, new, guide, args.seeds)?;
+        new.relabel(&certificate.stronger);
+        outcome.proof = Proof::Certificate(certificate.clone());
+        Ok(Some(certificate))
+    };
+    let settle = |outcome: &mut Outcome| -> Result<(), String> {
+        let Some(first) = prove(outcome, args.target.is_none())? else { return Ok(()) };
+        let mut refuted = first.counter_example.is_some();
+        for kept in less(outcome, &first) {
+            let Some(mut other) = again(&outcome.path, None, &kept) else { continue };
+            let Some(certificate) = prove(&mut other, true)? else { continue };
+            // What is not refuted is better than what is, and a proof is better than none.
+            if certificate.is_full() || refuted && certificate.counter_example.is_none() {
+                refuted = false;
+                *outcome = other;
+            }
+            if certificate.is_full() {
+                break;
+            }
+        }
+        Ok(())
+    };
     let faults: Vec<Fault> = outcomes
         .par_iter_mut()
         .filter_map(|outcome| {
-            let Ok(new) = &mut outcome.result else { return None };
-            match crate::prove::prove(&bwrap, &exe, &outcome.path, new, args.seeds) {
-                Ok(certificate) => {
-                    new.relabel(&certificate.stronger);
-                    outcome.proof = Proof::Certificate(certificate);
-                    None
-                }
-                Err(why) => Some((status::BROKEN, format!("{}: {why}", outcome.path.display()))),
-            }
+            let why = settle(outcome).err()?;
+            Some((status::BROKEN, format!("{}: {why}", outcome.path.display())))
         })
         .collect();
     faults.into_iter().next().map_or(Ok(()), Err)
 }
 
+/// How many times less is made of a task.
+#[cfg(all(feature = "run", target_os = "linux"))]
+const TRIES: usize = 16;
+
+/// What may stay in scripts, that the rest is proved: the suspects, each statement by itself, those of a phase, all.
+#[cfg(all(feature = "run", target_os = "linux"))]
+fn less(outcome: &Outcome, certificate: &Certificate) -> Vec<Vec<Kept>> {
+    let Ok(new) = &outcome.result else { return Vec::new() };
+    let all: Vec<Kept> = new.lifted().collect();
+    let suspects: Vec<Kept> = certificate.suspects.iter().filter_map(|id| new.origin(id)).collect();
+    let mut tries = vec![suspects];
+    if certificate.counter_example.is_some() {
+        let phases = [PhaseKind::Verify, PhaseKind::Setup, PhaseKind::Cleanup];
+        let of = |phase| all.iter().filter(move |kept| kept.phase == phase).cloned();
+        tries.extend(phases.into_iter().flat_map(of).map(|kept| vec![kept]).take(TRIES));
+        tries.extend(phases.into_iter().map(|phase| of(phase).collect()));
+        tries.push(all.clone());
+    }
+    let mut seen: Vec<Vec<Kept>> = vec![Vec::new()];
+    tries.retain(|kept| {
+        let new = !seen.contains(kept);
+        seen.push(kept.clone());
+        new
+    });
+    tries
+}
+
 #[cfg(not(all(feature = "run", target_os = "linux")))]
-fn prove(_: &mut [Outcome], _: &Args) -> Result<(), Fault> {
+fn prove(_: &mut [Outcome], _: &Args, _: &Again<'_>) -> Result<(), Fault> {
     Err((
         status::BROKEN,
         "the proof rests on bubblewrap, which only Linux has; do without it: `--no-verify`".to_owned(),
     ))
 }
 
-fn converted(args: &Args, compiled: &Compiled, sources: &Sources, files: &Within) -> Vec<Outcome> {
-    use rayon::prelude::*;
-    let context = Context {
+fn context<'a>(args: &Args, compiled: &'a Compiled, sources: &'a Sources, files: &'a Within) -> Context<'a> {
+    Context {
         sources,
         files,
         project: &compiled.project,
@@ -351,26 +413,23 @@ fn converted(args: &Args, compiled: &Compiled, sources: &Sources, files: &Within
             Some(TargetName::Kubernetes) => Target::Kubernetes,
         },
         allow_weaker: args.allow_weaker,
+        kept: &[],
+    }
+}
+
+fn outcome(unit: &TaskUnit, compiled: &Compiled, context: Context<'_>) -> Outcome {
+    let hard = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard && d.span.file == unit.file);
+    let located = |span: crate::source::Span, message: &str| {
+        let source = context.sources.get(span.file);
+        let at = source.position(span.start);
+        format!("{}:{}:{}: {message}", source.path().display(), at.line, at.column)
     };
-    compiled
-        .project
-        .tasks
-        .par_iter()
-        .map(|unit| {
-            let hard = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard && d.span.file == unit.file);
-            let located = |span: crate::source::Span, message: &str| {
-                let source = sources.get(span.file);
-                let at = source.position(span.start);
-                format!("{}:{}:{}: {message}", source.path().display(), at.line, at.column)
-            };
-            let result = match hard {
-                Some(d) => Err(located(d.span, &d.message)),
-                None => convert::task(unit, context).map_err(|r| located(r.span, &r.message)),
-            };
-            let name = unit.task.as_ref().map_or_else(String::new, |t| t.name.value.clone());
-            Outcome { path: unit.path.clone(), name, result, inherited: Vec::new(), proof: Proof::None }
-        })
-        .collect()
+    let result = match hard {
+        Some(d) => Err(located(d.span, &d.message)),
+        None => convert::task(unit, context).map_err(|r| located(r.span, &r.message)),
+    };
+    let name = unit.task.as_ref().map_or_else(String::new, |t| t.name.value.clone());
+    Outcome { path: unit.path.clone(), name, result, inherited: Vec::new(), proof: Proof::None }
 }
 
 /// Files as they would be.

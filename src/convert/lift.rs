@@ -16,7 +16,7 @@ use std::{
     path::PathBuf,
 };
 
-use super::{Label, Tally, shell::Scope, step::Step};
+use super::{Kept, Label, Tally, shell::Scope, step::Step};
 use crate::{bash::tools::looks, hir::PhaseKind, source::Files};
 
 pub use script::{Source, constants, lift};
@@ -28,6 +28,7 @@ pub struct Shared<'a> {
     /// The task's folder.
     pub dir: PathBuf,
     pub allow_weaker: bool,
+    pub kept: &'a [Kept],
     /// Variables that may stand in `spec.env`, with their values as templates.
     pub env: BTreeMap<String, (String, Option<String>)>,
     pub env_used: RefCell<HashSet<String>>,
@@ -93,6 +94,9 @@ impl Shared<'_> {
 
 /// Why a cleanup is stronger; the proof knows it by these words.
 pub const REPORTED: &str = "a failure is reported as a failed cleanup";
+
+/// Why a statement stays that could be lifted.
+const NOT_PROVED: &str = "what it would become is not proved to do the same";
 
 /// Where the files of a run lie that only its own steps read.
 pub const TEMPORARY: &str = "/tmp/{random.id}/";

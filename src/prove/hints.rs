@@ -17,6 +17,7 @@ use crate::{
 };
 
 /// What the steps of a plan wait for. It makes worlds in which something passes; what it says is never believed.
+#[derive(Clone)]
 pub struct Hints {
     /// Answers, by command.
     pub answers: BTreeMap<String, Vec<String>>,

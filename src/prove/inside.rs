@@ -55,7 +55,10 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     let (old, words, named) = planned(&job.task)?;
     let (new, ..) = planned(&converted)?;
     let operations = has_operations(&new);
-    let Hints { answers: hints, web, denied, captured, waited, asked, texts } = hints(&new, &words, operations);
+    let own = hints(&new, &words, operations);
+    let guide = job.guide.as_ref().map(|text| guided(&converted, text, &words, operations)).transpose()?;
+    let Hints { answers: hints, web, denied, texts, .. } = guide.as_ref().unwrap_or(&own).clone();
+    let Hints { captured, waited, asked, .. } = own;
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -134,6 +137,16 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     // What they came to for the first time.
     proof.exhaust().await?;
     Ok(proof.end())
+}
+
+/// What the scripts look for that a conversion has kept, read from one that has not.
+fn guided(converted: &Path, guide: &str, words: &[String], operations: bool) -> Result<Hints, String> {
+    let task = converted.with_extension("guide.yaml");
+    let path = Path::new(TASK).join(&task);
+    fs::write(&path, guide).map_err(|e| e.to_string())?;
+    let (plan, ..) = planned(&task)?;
+    fs::remove_file(&path).map_err(|e| e.to_string())?;
+    Ok(hints(&plan, words, operations))
 }
 
 /// Worlds that differ in two things from the best one, at most.
@@ -224,6 +237,7 @@ impl Proof<'_> {
         }
         if let Some(why) = wrong {
             certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
+            certificate.suspects = b.failed.into_keys().collect();
             return Ok(());
         }
         certificate.agreed += 1;
@@ -281,6 +295,10 @@ impl Proof<'_> {
         if !plain || world.refuses {
             return;
         }
+        if a.passed && b.passed && self.passing.is_empty() {
+            // Near to a world in which all is well more can be told than near to others.
+            self.seen.clear();
+        }
         if a.passed && b.passed && self.passing.len() < PAIRS {
             self.passing.push((world.clone(), a.before_cleanup().cloned().collect()));
         }
@@ -334,7 +352,11 @@ impl Proof<'_> {
         let shown = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(|name| REAL.contains(&name));
         certificate.unreached = self.unreached.into_iter().filter(shown).map(|p| p.replace('\u{1f}', " ")).collect();
         let open = self.conditions.into_iter().filter(|condition| self.open.contains(&condition.id));
-        certificate.undecided = open.map(|condition| condition.shown).collect();
+        let (suspects, undecided) = open.map(|condition| (condition.id, condition.shown)).unzip();
+        certificate.undecided = undecided;
+        if certificate.counter_example.is_none() {
+            certificate.suspects = suspects;
+        }
         certificate
     }
 }

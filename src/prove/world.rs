@@ -126,7 +126,7 @@ pub struct Answer {
 }
 
 /// A question: a command and what it was given.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Call {
     pub argv: Vec<String>,
     pub stdin: Option<String>,
@@ -307,7 +307,9 @@ impl World {
 
     /// Most commands end what they print; a JSONPath does not.
     fn ended(&self, call: &Call, text: String) -> String {
-        let bare = text.is_empty() || call.argv.iter().any(|a| a.contains("jsonpath") || a == "-w" || a == "-s");
+        let bare = text.is_empty()
+            || text.ends_with('\n')
+            || call.argv.iter().any(|a| a.contains("jsonpath") || a == "-w" || a == "-s");
         if bare { text } else { text + "\n" }
     }
 }

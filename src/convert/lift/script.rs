@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Books, End, Flow, Label, Lifter, Next, Out, Shared, State, allowed, messages,
+    Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, allowed, messages,
     statement::{
         self, assigned, assigned_beyond, lists, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk,
     },
@@ -93,12 +93,17 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
         shared.places.set(before.2);
         shared.env_used.replace(before.3.clone());
     };
+    let is_kept = |stmt: &Stmt| {
+        let line = line_of(source, stmt);
+        shared.kept.iter().any(|k| k.phase == source.phase && k.file == source.path && k.line == line)
+    };
+    let kept: BTreeSet<usize> = (0..list.len()).filter(|at| is_kept(&list[*at])).collect();
     let attempt = |tallies: HashSet<String>| {
         let lifter = Lifter { shared, phase: source.phase, tallies };
-        let mut forced: BTreeSet<usize> = BTreeSet::new();
+        let mut forced = kept.clone();
         loop {
             restore();
-            match chunks(&lifter, &list, source, &forced) {
+            match chunks(&lifter, &list, source, &kept, &forced) {
                 Ok(chunks) => break (lifter, chunks),
                 Err(more) => {
                     let known = forced.len();
@@ -318,11 +323,17 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
     }
 }
 
+/// From 1, in the script.
+fn line_of(source: &Source, stmt: &Stmt) -> usize {
+    source.text[..stmt.range.start].matches('\n').count() + 1
+}
+
 /// What each statement becomes; `Err`: statements that cannot be lifted after all.
 fn chunks(
     lifter: &Lifter<'_>,
     list: &[Stmt],
     source: &Source,
+    kept: &BTreeSet<usize>,
     forced: &BTreeSet<usize>,
 ) -> Result<Vec<Chunk>, Vec<usize>> {
     let mut st = start(lifter, source, list);
@@ -392,7 +403,7 @@ fn chunks(
                 lifter.shared.temporary.replace(marks.1);
                 lifter.shared.env_used.replace(marks.2);
                 let stmt = &list[at];
-                let why = reason(stmt);
+                let why = if kept.contains(&at) { NOT_PROVED } else { reason(stmt) };
                 let holes = st.scope.outputs();
                 let to = if takes_all(stmt) { list.len() } else { at + 1 };
                 spans.extend(spans_of(&owners, at, to));
@@ -556,7 +567,7 @@ fn assemble(
         let slice = &list[run.from..run.to];
         let text: Vec<&str> = slice.iter().map(|s| &source.text[s.range.clone()]).collect();
         let statements = classify::effective_in(&text.join("\n"), once);
-        let line = source.text[..slice.first().map_or(0, |s| s.range.start)].matches('\n').count() + 1;
+        let line = slice.first().map_or(1, |stmt| line_of(source, stmt));
         let shown = text.first().and_then(|t| t.lines().next()).unwrap_or_default().trim().to_owned();
         let piece = |label, why: Option<String>| Piece {
             phase: source.phase,

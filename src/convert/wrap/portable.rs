@@ -288,6 +288,7 @@ fn shared<'a>(cx: Context<'a>, task: &Written, scripts: &[Source], mistake: Opti
         files: cx.files,
         dir: task.dir.clone(),
         allow_weaker: cx.allow_weaker,
+        kept: cx.kept,
         env,
         env_used: RefCell::default(),
         ids: RefCell::new(ids),
