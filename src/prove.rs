@@ -27,6 +27,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use self::files::tree;
 use self::inside::inside;
@@ -47,6 +48,8 @@ pub struct Job {
     converted: String,
     /// The task with as much lifted as can be, where that is more: what its scripts look for is read from it.
     guide: Option<String>,
+    /// The world that shows most of the original, where an earlier proof has found it.
+    start: Option<Value>,
     seeds: u64,
     allow: Allowance,
 }
@@ -87,6 +90,8 @@ pub struct Certificate {
     pub unreached: Vec<String>,
     /// Demands of the conversion that alone decided the verdict in none of the worlds.
     pub undecided: Vec<String>,
+    /// The world that shows most of the original: the next proof of the same task may start there.
+    pub best: Option<Value>,
     /// Actions of the conversion that may be why this is no proof.
     pub suspects: Vec<String>,
     /// Answers meant to fool a shell that captured places were given.
@@ -230,7 +235,8 @@ const REAL: &[&str] = &[
 const OUTSIDE: &[&str] =
     &["kubectl", "oc", "helm", "curl", "sleep", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc", "date"];
 
-/// Runs the original and its conversion side by side. A `guide` says what scripts look for that the conversion has kept.
+/// Runs the original and its conversion side by side. A `guide` says what scripts look for that the conversion has kept; `start` is
+/// the best world of an earlier proof.
 ///
 /// # Errors
 /// Where the jail could not be built or its program did not answer.
@@ -239,10 +245,11 @@ pub fn prove(
     task: &Path,
     new: &Converted,
     guide: Option<String>,
+    start: Option<Value>,
     seeds: u64,
 ) -> Result<Certificate, String> {
     let (root, inside) = root(task, new);
-    let job = Job { task: inside, converted: new.text.clone(), guide, seeds, allow: Allowance::of(new) };
+    let job = Job { task: inside, converted: new.text.clone(), guide, start, seeds, allow: Allowance::of(new) };
     let jail = Jail {
         readable: vec![
             (root.clone(), PathBuf::from("/source")),

@@ -296,7 +296,7 @@ fn do_the_same(target: Target) {
     side_by_side(suite.units(), |unit| {
         let new = suite.lifted_to(unit, target);
         let start = std::time::Instant::now();
-        let proof = prove::prove((&bwrap, &exe), &unit.path, &new, None, seeds);
+        let proof = prove::prove((&bwrap, &exe), &unit.path, &new, None, None, seeds);
         took.lock().unwrap().push((start.elapsed().as_secs(), unit.path.display().to_string()));
         match proof {
             Ok(c) if c.counter_example.is_none() => {
@@ -367,7 +367,7 @@ fn mistaken_conversions_are_caught() {
     let missed = Mutex::new(Vec::new());
     let unseen = AtomicUsize::new(0);
     side_by_side(&chosen, |(path, place, fault, wrong)| {
-        let found = prove::prove((&bwrap, &exe), path, wrong, None, 60);
+        let found = prove::prove((&bwrap, &exe), path, wrong, None, None, 60);
         let agrees = found.as_ref().is_ok_and(|c| c.counter_example.is_none());
         // `mkdir` is the jail's own, and never fails there.
         let sure =

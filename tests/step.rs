@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use gevals::{
     builtin::{
         BUILTINS,
-        expect::{JsonExpect, TextExpect},
+        expect::{JsonExpect, TextExpect, TextFields},
         steps_http::FieldExpect,
         tool,
     },
@@ -742,7 +742,7 @@ proptest! {
     #[test]
     fn a_difference_is_bounded_and_shows_where(same in ".{0,900}", a in "[ab]{1,900}", b in "[cd]{1,900}") {
         let (expected, actual) = (format!("{same}{a}"), format!("{same}{b}"));
-        let expect = TextExpect { equals: Some(expected), ..TextExpect::default() };
+        let expect = TextExpect(TextFields { equals: Some(expected), ..TextFields::default() });
         let found = compare::text("stdout", &expect, &actual).unwrap().differences;
         prop_assert_eq!(found.len(), 1);
         prop_assert!(found[0].expected.chars().count() <= 402 && found[0].actual.chars().count() <= 402);

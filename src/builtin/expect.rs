@@ -6,9 +6,189 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
-/// Demands on a text; a bare string means `equals`.
+use crate::ty::number;
+
+/// A struct with all that may be demanded of a text, beside what else it holds.
+macro_rules! with_text_demands {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $ty:ty,)* }) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $ty,)*
+            /// A part of the text.
+            pub contains: Option<String>,
+            /// A pattern for the text (RE2 syntax, unanchored).
+            #[schemars(extend("format" = "regex"))]
+            pub matches: Option<String>,
+            /// The whole text is one of these.
+            #[schemars(length(min = 1))]
+            pub one_of: Option<Vec<String>>,
+            /// Whether the text is empty.
+            pub empty: Option<bool>,
+            /// How many lines it has; newlines at its end do not count.
+            pub lines: Option<$crate::builtin::expect::Count>,
+            /// The text is a number, and not less than this.
+            pub at_least: Option<$crate::builtin::expect::Bound>,
+            /// The text is a number, and not more than this.
+            pub at_most: Option<$crate::builtin::expect::Bound>,
+            /// The text is a number, and more than this.
+            pub above: Option<$crate::builtin::expect::Bound>,
+            /// The text is a number, and less than this.
+            pub below: Option<$crate::builtin::expect::Bound>,
+            /// What must not hold of the text; a bare string means `equals`.
+            pub not: Option<$crate::builtin::expect::NotText>,
+        }
+
+        impl $name {
+            /// What is demanded of the text.
+            pub fn demands(&self) -> $crate::builtin::expect::TextDemands<'_> {
+                $crate::builtin::expect::TextDemands {
+                    contains: self.contains.as_deref(),
+                    matches: self.matches.as_deref(),
+                    one_of: self.one_of.as_deref(),
+                    empty: self.empty,
+                    lines: self.lines.as_ref(),
+                    bounds: $crate::builtin::expect::Bounds {
+                        at_least: self.at_least.as_ref(),
+                        at_most: self.at_most.as_ref(),
+                        above: self.above.as_ref(),
+                        below: self.below.as_ref(),
+                    },
+                    not: self.not.as_ref(),
+                }
+            }
+        }
+    };
+}
+pub(crate) use with_text_demands;
+
+/// What is demanded of a text; the extension of the format that `docs/expect.md` describes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TextDemands<'e> {
+    pub contains: Option<&'e str>,
+    pub matches: Option<&'e str>,
+    pub one_of: Option<&'e [String]>,
+    pub empty: Option<bool>,
+    pub lines: Option<&'e Count>,
+    pub bounds: Bounds<'e>,
+    pub not: Option<&'e NotText>,
+}
+
+impl<'e> TextDemands<'e> {
+    /// Nothing but a pattern, if that.
+    pub fn pattern(matches: Option<&'e str>) -> Self {
+        Self { matches, ..Self::default() }
+    }
+
+    /// Whether anything is demanded.
+    pub fn is_some(&self) -> bool {
+        let Bounds { at_least, at_most, above, below } = self.bounds;
+        let number = [at_least, at_most, above, below].iter().any(Option::is_some);
+        let text = self.contains.is_some() || self.matches.is_some() || self.one_of.is_some() || self.not.is_some();
+        text || number || self.empty.is_some() || self.lines.is_some()
+    }
+}
+
+/// Between what a number must be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bounds<'e> {
+    pub at_least: Option<&'e Bound>,
+    pub at_most: Option<&'e Bound>,
+    pub above: Option<&'e Bound>,
+    pub below: Option<&'e Bound>,
+}
+
+/// How many there must be: a number, or bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub at_least: u64,
+    pub at_most: Option<u64>,
+}
+
+impl Count {
+    /// Whether so many are right.
+    pub fn admits(self, n: u64) -> bool {
+        n >= self.at_least && self.at_most.is_none_or(|most| n <= most)
+    }
+
+    /// In words: `3`, `at least 1`, `1 to 3`.
+    pub fn describe(self) -> String {
+        match self {
+            Self { at_least, at_most: Some(most) } if at_least == most => most.to_string(),
+            Self { at_least: 0, at_most: Some(most) } => format!("at most {most}"),
+            Self { at_least, at_most: Some(most) } => format!("{at_least} to {most}"),
+            Self { at_least, at_most: None } => format!("at least {at_least}"),
+        }
+    }
+}
+
+/// The mapping form.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CountBounds {
+    /// Not fewer.
+    #[serde(default)]
+    at_least: u64,
+    /// Not more.
+    at_most: Option<u64>,
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(d)?;
+        // A hole gives a text.
+        let whole = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
+        match whole {
+            Some(n) => Ok(Self { at_least: n, at_most: Some(n) }),
+            None => {
+                let CountBounds { at_least, at_most } = serde_json::from_value(value).map_err(D::Error::custom)?;
+                Ok(Self { at_least, at_most })
+            }
+        }
+    }
+}
+
+impl JsonSchema for Count {
+    fn schema_name() -> Cow<'static, str> {
+        "Count".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let bounds = generator.subschema_for::<CountBounds>();
+        json_schema!({ "description": "How many: a number, or bounds.", "anyOf": [{ "type": "integer", "minimum": 0 }, bounds] })
+    }
+}
+
+/// A number to compare with; a hole may give it as text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound(pub String);
+
+impl<'de> Deserialize<'de> for Bound {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = match Value::deserialize(d)? {
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text.trim().to_owned(),
+            other => return Err(D::Error::custom(format!("`{other}` is not a number"))),
+        };
+        match number::compare(&text, "0") {
+            Some(_) => Ok(Self(text)),
+            None => Err(D::Error::custom(format!("`{text}` is not a number"))),
+        }
+    }
+}
+
+impl JsonSchema for Bound {
+    fn schema_name() -> Cow<'static, str> {
+        "Bound".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "number" }, { "type": "string", "format": "number" }] })
+    }
+}
+
+/// What must not hold of a text; a bare string means `equals`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TextExpect {
+pub struct NotText {
     pub equals: Option<String>,
     pub contains: Option<String>,
     pub matches: Option<String>,
@@ -17,7 +197,7 @@ pub struct TextExpect {
 /// The mapping form.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct TextExpectFields {
+struct NotTextFields {
     /// The whole text.
     equals: Option<String>,
     /// A part of it.
@@ -27,15 +207,49 @@ struct TextExpectFields {
     matches: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for TextExpect {
+impl<'de> Deserialize<'de> for NotText {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         match Value::deserialize(d)? {
             Value::String(text) => Ok(Self { equals: Some(text), ..Self::default() }),
             other => {
-                let TextExpectFields { equals, contains, matches } =
+                let NotTextFields { equals, contains, matches } =
                     serde_json::from_value(other).map_err(D::Error::custom)?;
                 Ok(Self { equals, contains, matches })
             }
+        }
+    }
+}
+
+impl JsonSchema for NotText {
+    fn schema_name() -> Cow<'static, str> {
+        "NotText".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let fields = generator.subschema_for::<NotTextFields>();
+        json_schema!({ "description": "What must not hold; a bare string means `equals`.", "anyOf": [{ "type": "string" }, fields] })
+    }
+}
+
+with_text_demands! {
+/// Demands on a text in a mapping.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TextFields {
+    /// The whole text.
+    pub equals: Option<String>,
+}
+}
+
+/// Demands on a text; a bare string means `equals`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TextExpect(pub TextFields);
+
+impl<'de> Deserialize<'de> for TextExpect {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        match Value::deserialize(d)? {
+            Value::String(text) => Ok(Self(TextFields { equals: Some(text), ..TextFields::default() })),
+            other => serde_json::from_value(other).map(Self).map_err(D::Error::custom),
         }
     }
 }
@@ -46,7 +260,7 @@ impl JsonSchema for TextExpect {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let fields = generator.subschema_for::<TextExpectFields>();
+        let fields = generator.subschema_for::<TextFields>();
         json_schema!({ "description": "Demands on a text; a bare string means `equals`.", "anyOf": [{ "type": "string" }, fields] })
     }
 }
@@ -77,6 +291,70 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
+/// A struct with all that may be demanded of one JSON value, beside what else it holds.
+macro_rules! with_json_demands {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $ty:ty,)* }) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $ty,)*
+            /// The value, with its type: `"5"` is not `5`, and `null` means null.
+            #[serde(default, deserialize_with = "present")]
+            #[schemars(with = "Value")]
+            pub equals: Option<Value>,
+            /// A pattern for a string (RE2 syntax, unanchored).
+            #[schemars(extend("format" = "regex"))]
+            pub matches: Option<String>,
+            /// The value's type.
+            #[serde(rename = "type")]
+            pub ty: Option<JsonType>,
+            /// An element of a list, a part of a string, or entries of an object.
+            #[serde(default, deserialize_with = "present")]
+            #[schemars(with = "Value")]
+            pub contains: Option<Value>,
+            /// The value is one of these.
+            #[schemars(length(min = 1))]
+            pub one_of: Option<Vec<Value>>,
+            /// How many elements, entries or characters it has.
+            pub length: Option<Count>,
+            /// A number, not less than this.
+            pub at_least: Option<Bound>,
+            /// A number, not more than this.
+            pub at_most: Option<Bound>,
+            /// A number, more than this.
+            pub above: Option<Bound>,
+            /// A number, less than this.
+            pub below: Option<Bound>,
+            /// The order of a list's elements, all of them numbers or all of them strings.
+            pub sorted: Option<Sorted>,
+            /// What must not hold of the value.
+            pub not: Option<NotJson>,
+        }
+
+        impl $name {
+            /// What is demanded of the value.
+            pub fn demands(&self) -> JsonDemands<'_> {
+                JsonDemands {
+                    equals: self.equals.as_ref(),
+                    matches: self.matches.as_deref(),
+                    ty: self.ty,
+                    contains: self.contains.as_ref(),
+                    one_of: self.one_of.as_deref(),
+                    length: self.length.as_ref(),
+                    bounds: Bounds {
+                        at_least: self.at_least.as_ref(),
+                        at_most: self.at_most.as_ref(),
+                        above: self.above.as_ref(),
+                        below: self.below.as_ref(),
+                    },
+                    sorted: self.sorted,
+                    not: self.not.as_ref(),
+                }
+            }
+        }
+    };
+}
+
+with_json_demands! {
 /// A demand on the value at a path of a JSON document (RFC 9535): no match is a failure, several compare as a list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -84,18 +362,78 @@ pub struct JsonExpect {
     /// Where to look.
     #[schemars(extend("format" = "jsonpath"))]
     pub path: String,
-    /// The value, with its type: `"5"` is not `5`, and `null` means null.
+    /// Whether there is a value at all.
+    pub exists: Option<bool>,
+    /// What each element of a list must be; an empty list fails.
+    pub all: Option<ElementExpect>,
+    /// What at least one element of a list must be.
+    pub any: Option<ElementExpect>,
+}
+}
+
+with_json_demands! {
+/// A demand on an element of a list.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ElementExpect {
+    /// Where to look in the element; without it, at the element itself.
+    #[schemars(extend("format" = "jsonpath"))]
+    pub path: Option<String>,
+    /// Whether there is a value at all.
+    pub exists: Option<bool>,
+}
+}
+
+/// What is demanded of one JSON value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JsonDemands<'e> {
+    pub equals: Option<&'e Value>,
+    pub matches: Option<&'e str>,
+    pub ty: Option<JsonType>,
+    pub contains: Option<&'e Value>,
+    pub one_of: Option<&'e [Value]>,
+    pub length: Option<&'e Count>,
+    pub bounds: Bounds<'e>,
+    pub sorted: Option<Sorted>,
+    pub not: Option<&'e NotJson>,
+}
+
+/// What must not hold of a JSON value.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NotJson {
+    /// The value, with its type.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub equals: Option<Value>,
+    /// An element of a list, a part of a string, or entries of an object.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Value")]
+    pub contains: Option<Value>,
     /// A pattern for a string (RE2 syntax, unanchored).
     #[schemars(extend("format" = "regex"))]
     pub matches: Option<String>,
     /// The value's type.
     #[serde(rename = "type")]
     pub ty: Option<JsonType>,
-    /// Whether there is a value at all.
-    pub exists: Option<bool>,
+}
+
+/// An order of elements; equal neighbours fit both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Sorted {
+    Ascending,
+    Descending,
+}
+
+impl Sorted {
+    /// As an expectation writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ascending => "ascending",
+            Self::Descending => "descending",
+        }
+    }
 }
 
 /// The types of JSON.

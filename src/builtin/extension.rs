@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Builtin, call, excerpt,
-    expect::{JsonExpect, OneOrMany},
+    expect::{JsonExpect, OneOrMany, with_text_demands},
 };
 use crate::{
     hir::{Def, Dialect, OperationKind, Step},
@@ -45,23 +45,25 @@ pub enum OutputExpect {
     Value(Value),
 }
 
+with_text_demands! {
 /// As commands and requests have them.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Matchers {
     /// The whole value.
+    #[schemars(with = "Value")]
     pub equals: Option<Value>,
-    /// A part of its text.
-    pub contains: Option<String>,
-    /// A pattern (RE2 syntax, unanchored).
-    pub matches: Option<String>,
     /// Of the value, or of the JSON that a text holds.
     pub json: Option<OneOrMany<JsonExpect>>,
+}
 }
 
 impl<'de> Deserialize<'de> for OutputExpect {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        const KEYS: [&str; 4] = ["equals", "contains", "matches", "json"];
+        const KEYS: [&str; 12] = [
+            "equals", "contains", "matches", "json", "oneOf", "empty", "lines", "atLeast", "atMost", "above", "below",
+            "not",
+        ];
         match Value::deserialize(d)? {
             Value::Object(fields) if !fields.is_empty() && fields.keys().all(|key| KEYS.contains(&key.as_str())) => {
                 serde_json::from_value(Value::Object(fields)).map(Self::Matchers).map_err(D::Error::custom)

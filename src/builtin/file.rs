@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Builtin, excerpt, text};
+use super::{Builtin, excerpt, expect::with_text_demands, text};
 use crate::{
     hir::{Def, Dialect, Step},
     signature::{Shape, Signature},
@@ -36,6 +36,7 @@ fn default_mode() -> String {
     "0644".to_owned()
 }
 
+with_text_demands! {
 /// What the file must be.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -43,14 +44,10 @@ pub struct Expect {
     /// Whether there is such a file; true by default.
     #[serde(default = "yes")]
     pub exists: bool,
-    /// A part of its text.
-    pub contains: Option<String>,
-    /// A pattern for its text (RE2 syntax, unanchored).
-    #[schemars(extend("format" = "regex"))]
-    pub matches: Option<String>,
     /// Its octal permissions.
     #[schemars(extend("format" = "file-mode"))]
     pub mode: Option<String>,
+}
 }
 
 fn yes() -> bool {

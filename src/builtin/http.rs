@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     Builtin, excerpt,
-    expect::{JsonExpect, OneOrMany},
+    expect::{JsonExpect, OneOrMany, with_text_demands},
     text,
 };
 use crate::{
@@ -157,17 +157,14 @@ impl JsonSchema for Status {
     }
 }
 
+with_text_demands! {
 /// What the body of an answer must be.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BodyExpect {
-    /// A part of it.
-    pub contains: Option<String>,
-    /// A pattern (RE2 syntax, unanchored).
-    #[schemars(extend("format" = "regex"))]
-    pub matches: Option<String>,
     /// Demands on the body as JSON, one or a list.
     pub json: Option<OneOrMany<JsonExpect>>,
+}
 }
 
 fn signature() -> Signature {

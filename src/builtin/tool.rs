@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    expect::{JsonExpect, OneOrMany, present},
+    expect::{JsonExpect, OneOrMany, present, with_text_demands},
     steps_http::FieldExpect,
 };
 use crate::{
@@ -42,7 +42,8 @@ pub struct Expect {
     pub structured_content: Option<Value>,
 }
 
-/// What the result must hold.
+with_text_demands! {
+/// What the result must hold; a text is that of the result's content.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContentExpect {
@@ -51,13 +52,9 @@ pub struct ContentExpect {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub equals: Option<Value>,
-    /// A part of the text of the result's content.
-    pub contains: Option<String>,
-    /// A pattern for that text (RE2 syntax, unanchored).
-    #[schemars(extend("format" = "regex"))]
-    pub matches: Option<String>,
     /// Demands on the structured content, or on the text where it is JSON; one or a list.
     pub json: Option<OneOrMany<JsonExpect>>,
+}
 }
 
 /// What the tool must answer (steps dialect, §6.6 of the upstream behaviour).

@@ -18,7 +18,7 @@ use crate::{
     signature::{Field, Format, Shape},
     source::{Span, Stat},
     template::Path,
-    ty::Type,
+    ty::{Type, number},
 };
 
 rule! {
@@ -323,6 +323,10 @@ impl Checker<'_> {
         let fault = match format {
             Format::Duration => parse_duration(text, span, &what.to_string()).err(),
             Format::Regex => check_pattern(text, span).err(),
+            Format::Number => number::compare(text, "0").is_none().then(|| {
+                let fault = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a number"));
+                Box::new(fault.help("write a number, or a hole that gives one"))
+            }),
             Format::JsonPath => serde_json_path::JsonPath::parse(text).err().map(|e| {
                 let fault =
                     |why: &str| Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a JSONPath: {why}"));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Global, complain,
@@ -329,22 +329,22 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
     let bwrap = crate::sandbox::find().map_err(unproved)?;
     let exe =
         std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
-    let prove = |outcome: &mut Outcome, keeps: bool| -> Result<Option<Certificate>, String> {
+    let prove = |outcome: &mut Outcome, keeps: bool, start: Option<Value>| -> Result<Option<Certificate>, String> {
         let Ok(new) = &mut outcome.result else { return Ok(None) };
         let lifted =
             if keeps && args.to == To::Portable { again(&outcome.path, Some(Target::Builtin), &[]) } else { None };
         let guide = lifted.and_then(|lifted| Some(lifted.result.ok()?.text));
-        let certificate = crate::prove::prove((&bwrap, &exe), &outcome.path, new, guide, args.seeds)?;
+        let certificate = crate::prove::prove((&bwrap, &exe), &outcome.path, new, guide, start, args.seeds)?;
         new.relabel(&certificate.stronger);
         outcome.proof = Proof::Certificate(certificate.clone());
         Ok(Some(certificate))
     };
     let settle = |outcome: &mut Outcome| -> Result<(), String> {
-        let Some(first) = prove(outcome, args.target.is_none())? else { return Ok(()) };
+        let Some(first) = prove(outcome, args.target.is_none(), None)? else { return Ok(()) };
         let mut refuted = first.counter_example.is_some();
         for kept in less(outcome, &first) {
             let Some(mut other) = again(&outcome.path, None, &kept) else { continue };
-            let Some(certificate) = prove(&mut other, true)? else { continue };
+            let Some(certificate) = prove(&mut other, true, first.best.clone())? else { continue };
             // What is not refuted is better than what is, and a proof is better than none.
             if certificate.is_full() || refuted && certificate.counter_example.is_none() {
                 refuted = false;

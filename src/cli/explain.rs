@@ -11,17 +11,18 @@ use crate::{
 };
 
 /// What is no rule and can be explained all the same.
-const TOPICS: [(&str, &str); 7] = [
+const TOPICS: [(&str, &str); 8] = [
     ("agents", include_str!("../../docs/agents.md")),
     ("running", include_str!("../../docs/running.md")),
     ("ci", include_str!("../../docs/ci.md")),
     ("convert", include_str!("../../docs/convert.md")),
     ("evals", include_str!("../../docs/evals.md")),
     ("extensions", include_str!("../../docs/extensions.md")),
+    ("expect", include_str!("../../docs/expect.md")),
     ("effects", include_str!("../../docs/effects.md")),
 ];
 
-/// Explain a rule: why it matters, an example, and its cure; or a topic: agents, running, ci, convert, evals, extensions, effects.
+/// Explain a rule: why it matters, an example, and its cure; or a topic: agents, running, ci, convert, evals, extensions, expect, effects.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -52,6 +52,11 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
             // Of a value of JSON, null is one to compare with (`decisions.md` §4).
             let blanks = fields.iter().filter(|(name, arg)| is_blank(arg) && name.value != "equals");
             blanks.for_each(|(name, _)| out.push(blank(name)));
+            for (name, inner) in fields.iter().filter(|(name, _)| name.value == "length") {
+                if matches!(&inner.kind, ArgKind::Record(fields) if fields.iter().all(admits_all)) {
+                    out.push(nothing(name, "any number of them will do"));
+                }
+            }
             if dialect != Dialect::Portable {
                 field(fields, out);
             }
@@ -67,6 +72,11 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
                         out.push(
                             nothing(name, "0 is no status: any answer will do").help("write the status, such as 200"),
                         );
+                    }
+                    // What must not hold is looked at as a whole.
+                    ("not", _, ArgKind::Record(fields)) if !fields.is_empty() => {}
+                    ("lines" | "length", _, ArgKind::Record(fields)) if fields.iter().all(admits_all) => {
+                        out.push(nothing(name, "any number of them will do"));
                     }
                     ("contains", Some(""), _) => out.push(nothing(name, "every text contains the empty one")),
                     ("matches" | "match", Some(pattern), _) if matches_all(pattern, Texts::Lines) => {
@@ -84,6 +94,11 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
         }
         _ => {}
     }
+}
+
+/// `atLeast: 0`, of a number of lines or elements.
+fn admits_all((name, bound): &(Name, Arg<Def>)) -> bool {
+    name.value == "atLeast" && matches!(bound.kind, ArgKind::Int(0))
 }
 
 /// In the steps dialect a path alone asks for nothing, and `equals: null` is not compared.

@@ -269,7 +269,7 @@ fn exactly(expect: &Arg<Def>, uses: &dyn Fn(&Template<Def>) -> bool) -> Option<S
     match &expect.kind {
         ArgKind::Text(template) if uses(template) => Some(expect.span),
         ArgKind::Record(fields) => fields.iter().find_map(|(key, arg)| match key.value.as_str() {
-            "contains" | "matches" | "match" | "path" | "fields" => None,
+            "contains" | "matches" | "match" | "path" | "fields" | "not" | "oneOf" => None,
             _ => exactly(arg, uses),
         }),
         _ => None,

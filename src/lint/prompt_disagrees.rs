@@ -838,7 +838,7 @@ fn expected(view: &TaskView<'_>) -> Vec<(Span, String)> {
 fn expectations(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, String)>) {
     match &arg.kind {
         ArgKind::Record(fields) => fields.iter().for_each(|(key, arg)| match key.value.as_str() {
-            "status" | "exitCode" | "path" | "matches" | "timeout" => {}
+            "status" | "exitCode" | "path" | "matches" | "timeout" | "not" | "type" | "sorted" => {}
             _ => expectations(arg, found),
         }),
         ArgKind::List(items) => items.iter().for_each(|arg| expectations(arg, found)),

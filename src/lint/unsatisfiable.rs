@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     EvalView, TaskView,
-    pattern::{Names, matches_none},
+    pattern::{Names, Texts, matches_all, matches_none},
 };
 use crate::{
     builtin::expect::JsonType,
@@ -48,6 +48,10 @@ fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
         ArgKind::List(items) => items.iter().for_each(|item| record(item, key, dialect, out)),
         ArgKind::Record(fields) => {
             absent(fields, out);
+            bounds(arg, out);
+            if let Some(not) = arg.get("not") {
+                refused(arg, not, out);
+            }
             let output = matches!(key, "stdout" | "stderr");
             let pattern = arg.get("matches").or(arg.get("match"));
             if let Some((pattern, text)) = pattern.and_then(|p| Some((p, p.as_literal()?)))
@@ -61,7 +65,7 @@ fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
                 together(arg, pattern, key, dialect, out);
             }
             // A whole value has no demands in it.
-            let value = |name: &Name| matches!(name.value.as_str(), "equals" | "structuredContent");
+            let value = |name: &Name| matches!(name.value.as_str(), "equals" | "structuredContent" | "not" | "oneOf");
             let demands = fields.iter().filter(|(name, _)| dialect != Dialect::Portable || !value(name));
             demands.for_each(|(name, inner)| record(inner, &name.value, dialect, out));
         }
@@ -75,7 +79,27 @@ fn absent(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
         |(name, arg): &&(Name, Arg<Def>)| name.value == "exists" && matches!(arg.kind, ArgKind::Bool(false));
     let Some((exists, _)) = fields.iter().find(is_absent) else { return };
     let other = fields.iter().find(|(name, arg)| {
-        let demands = matches!(name.value.as_str(), "equals" | "type" | "matches" | "match" | "contains" | "mode");
+        let demands = matches!(
+            name.value.as_str(),
+            "equals"
+                | "type"
+                | "matches"
+                | "match"
+                | "contains"
+                | "mode"
+                | "oneOf"
+                | "empty"
+                | "lines"
+                | "length"
+                | "atLeast"
+                | "atMost"
+                | "above"
+                | "below"
+                | "sorted"
+                | "all"
+                | "any"
+                | "not"
+        );
         demands && !matches!(arg.kind, ArgKind::Null)
     });
     if let Some((other, _)) = other {
@@ -84,6 +108,60 @@ fn absent(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
             never(other.span, message)
                 .label(exists.span, "nothing may be there")
                 .help(format!("remove `{}`, or `exists: false`", other.value)),
+        );
+    }
+}
+
+/// Bounds between which there is no number, and an output that is to be empty and to hold something.
+fn bounds(arg: &Arg<Def>, out: &mut Diagnostics) {
+    let number = |key: &str| {
+        let bound = arg.get(key)?;
+        let text =
+            bound.as_literal().map(str::to_owned).or_else(|| Some(bound.as_value()?.as_number()?.to_string()))?;
+        Some((bound, text))
+    };
+    for (low, high, may_meet) in [
+        ("atLeast", "atMost", true),
+        ("atLeast", "below", false),
+        ("above", "atMost", false),
+        ("above", "below", false),
+    ] {
+        let (Some((low, least)), Some((high, most))) = (number(low), number(high)) else { continue };
+        let Some(order) = crate::ty::number::compare(&least, &most) else { continue };
+        if order.is_gt() || order.is_eq() && !may_meet {
+            out.push(exclude(high, low, "no number is between these"));
+        }
+    }
+    if let Some(empty) = arg.get("empty").filter(|empty| matches!(empty.kind, ArgKind::Bool(true))) {
+        let holds = ["contains", "atLeast", "atMost", "above", "below"].into_iter().find_map(|key| arg.get(key));
+        if let Some(other) = holds {
+            out.push(exclude(other, empty, "an empty text has none of this"));
+        }
+    }
+}
+
+/// What is demanded and refused at once, and what no text escapes.
+fn refused(arg: &Arg<Def>, not: &Arg<Def>, out: &mut Diagnostics) {
+    if let (Some(equals), Some(value)) = (arg.get("equals"), arg.get("equals").and_then(Arg::as_value)) {
+        let other = if matches!(not.kind, ArgKind::Text(_)) { Some(not) } else { not.get("equals") };
+        if let Some(other) = other.filter(|other| other.as_value().as_ref() == Some(&value)) {
+            out.push(exclude(other, equals, "this is demanded here"));
+        }
+    }
+    for key in ["contains", "matches"] {
+        let (Some(wanted), Some(other)) = (arg.get(key), not.get(key)) else { continue };
+        if wanted.as_literal().is_some() && wanted.as_literal() == other.as_literal() {
+            out.push(exclude(other, wanted, "this is demanded here"));
+        }
+    }
+    if let Some(part) = not.get("contains").filter(|part| part.as_literal() == Some("")) {
+        out.push(never(part.span, "every text contains the empty one".to_owned()).help("write `empty: false`"));
+    }
+    if let Some(pattern) = not.get("matches")
+        && pattern.as_literal().is_some_and(|text| matches_all(text, Texts::Lines))
+    {
+        out.push(
+            never(pattern.span, "this pattern matches every text".to_owned()).help("write what must not be there"),
         );
     }
 }

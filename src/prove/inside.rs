@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::Deserialize;
+
 use super::{
     Certificate, Job, REAL,
     condition::{self, Condition},
@@ -76,17 +78,21 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     };
     // The world that shows most of the original: the others differ from it in one thing after the other.
     let mut best: Option<(World, Ran)> = None;
-    for seed in 0..8 {
-        let world = world(seed, Mood::Good);
+    let start = job.start.as_ref().and_then(|start| World::deserialize(start).ok());
+    let known = start.is_some();
+    let first = start.map(|start| World { operations, ..start });
+    for world in first.into_iter().chain((0..8).map(|seed| world(seed, Mood::Good))) {
         let ran = ran(&old, &world, &real, &files).await?;
         if best.as_ref().is_none_or(|(_, most)| ran.shown() > most.shown()) {
             best = Some((world, ran));
         }
-        if best.as_ref().is_some_and(|(_, ran)| ran.passed) {
+        if known || best.as_ref().is_some_and(|(_, ran)| ran.passed) {
             break;
         }
     }
-    if let Some((world, most)) = &mut best {
+    if let Some((world, most)) = &mut best
+        && !known
+    {
         explore(world, most, &old, &real, &files, (&named, &texts)).await?;
     }
     let judged = new.judgements() > 0;
@@ -105,10 +111,13 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         conditions,
         called: Vec::new(),
         seen: BTreeSet::new(),
-        near: best.into_iter().map(|(world, _)| world).collect(),
         passing: Vec::new(),
         lost: 0,
-        certificate: Certificate::default(),
+        certificate: Certificate {
+            best: best.as_ref().and_then(|(world, _)| serde_json::to_value(world).ok()),
+            ..Certificate::default()
+        },
+        near: best.into_iter().map(|(world, _)| world).collect(),
     };
     if judged && let Some(best) = proof.near.front().cloned() {
         proof.near.push_back(World { refuses: true, ..best });

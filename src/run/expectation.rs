@@ -31,7 +31,7 @@ struct Place<'k> {
     path: String,
     /// The last key of it.
     key: &'k str,
-    /// Beside a `path`: what is compared is a value of a JSON document.
+    /// Beside a `path`, or below what stands beside one: what is compared is a value of a JSON document.
     of_json: bool,
 }
 
@@ -40,7 +40,7 @@ impl Walk<'_> {
         match &arg.kind {
             ArgKind::Record(_) | ArgKind::List(_) if self.is_value(place) => Ok(()),
             ArgKind::Record(fields) => {
-                let of_json = fields.iter().any(|(name, _)| name.value == "path");
+                let of_json = place.refines_json() || fields.iter().any(|(name, _)| name.value == "path");
                 fields.iter().try_for_each(|(name, value)| self.arg(value, &place.of(&name.value, of_json)))
             }
             ArgKind::List(items) => items.iter().try_for_each(|item| {
@@ -83,7 +83,7 @@ impl Walk<'_> {
             Value::String(_) if matches!(place.key, "equals" | "stdout" | "stderr") => None,
             _ if is_blank(value) => Some((place.path.clone(), value)),
             Value::Object(fields) => {
-                let of_json = fields.contains_key("path");
+                let of_json = place.refines_json() || fields.contains_key("path");
                 fields.iter().find_map(|(name, value)| self.hollow_at(value, &place.of(name, of_json)))
             }
             Value::Array(items) => items.iter().find_map(|item| {
@@ -97,11 +97,16 @@ impl Walk<'_> {
     /// dialect `equals: null` demands nothing (§6.1 of the upstream behaviour).
     fn is_value(&self, place: &Place<'_>) -> bool {
         let whole = matches!(place.path.as_str(), "expect.content.equals" | "expect.structuredContent");
-        (whole || place.of_json && place.key == "equals") && self.dialect == Dialect::Portable
+        (whole || place.of_json && matches!(place.key, "equals" | "oneOf")) && self.dialect == Dialect::Portable
     }
 }
 
 impl Place<'_> {
+    /// Below a demand on a value of JSON: on its elements, or what it must not be.
+    fn refines_json(&self) -> bool {
+        self.of_json && matches!(self.key, "not" | "all" | "any")
+    }
+
     fn of<'k>(&self, key: &'k str, of_json: bool) -> Place<'k> {
         Place { path: format!("{}.{key}", self.path), key, of_json }
     }

@@ -294,6 +294,7 @@ fn text(format: Option<Format>, words: &[String]) -> Value {
         Some(Format::Mode) => "^[0-7]{3,4}$",
         Some(Format::JsonPath) => r"^\$",
         Some(Format::Url) => "^https?://",
+        Some(Format::Number) => r"^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$",
         Some(Format::File | Format::Path | Format::Script) => return json!({ "type": "string", "minLength": 1 }),
         // RE2 is not the syntax that a validator of schemas knows.
         Some(Format::Regex | Format::FieldPath | Format::Method) | None => return json!({ "type": "string" }),

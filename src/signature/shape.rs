@@ -65,13 +65,15 @@ pub enum Format {
     Url,
     /// Of a request; any word is one.
     Method,
+    /// A decimal number.
+    Number,
     /// Text of a shell script.
     Script,
 }
 
 impl Format {
     /// The word in a schema's `format`.
-    const NAMES: [(&'static str, Self); 11] = [
+    const NAMES: [(&'static str, Self); 12] = [
         ("duration", Self::Duration),
         ("regex", Self::Regex),
         ("jsonpath", Self::JsonPath),
@@ -82,6 +84,7 @@ impl Format {
         ("path", Self::Path),
         ("url", Self::Url),
         ("method", Self::Method),
+        ("number", Self::Number),
         ("script", Self::Script),
     ];
 

@@ -1,14 +1,15 @@
 //! Compares what was found with what is expected: texts, JSON values, and the steps dialect's fields.
 
-use std::{borrow::Cow, fmt::Write};
+use std::{borrow::Cow, cmp::Ordering, fmt::Write};
 
 use regex::Regex;
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
+pub use crate::builtin::expect::TextDemands;
 use crate::{
     builtin::{
-        expect::{JsonExpect, JsonType, TextExpect},
+        expect::{Bound, Bounds, ElementExpect, JsonDemands, JsonExpect, JsonType, Sorted, TextExpect},
         steps_http::FieldExpect,
     },
     event::Difference,
@@ -52,29 +53,77 @@ impl Compared {
 /// A pattern that is none: holes can make one.
 pub fn text(subject: &str, expect: &TextExpect, actual: &str) -> Result<Compared, String> {
     let mut found = Compared::default();
-    if let Some(expected) = &expect.equals {
-        let differs = expected.trim_end_matches('\n') != actual.trim_end_matches('\n');
-        found.add(differs.then(|| unequal(subject, expected, actual)));
+    if let Some(expected) = &expect.0.equals {
+        found.add((!same_text(expected, actual)).then(|| unequal(subject, expected, actual)));
     }
-    found.extend(part(subject, expect.contains.as_deref(), expect.matches.as_deref(), actual)?);
+    found.extend(part(subject, &expect.0.demands(), actual)?);
     Ok(found)
 }
 
-/// Looks for a part and for a pattern in a text.
+fn same_text(a: &str, b: &str) -> bool {
+    a.trim_end_matches('\n') == b.trim_end_matches('\n')
+}
+
+/// All that is demanded of a text but that it be another one.
 ///
 /// # Errors
 /// A pattern that is none.
-pub fn part(subject: &str, contains: Option<&str>, matches: Option<&str>, actual: &str) -> Result<Compared, String> {
+pub fn part(subject: &str, demands: &TextDemands<'_>, actual: &str) -> Result<Compared, String> {
     let mut found = Compared::default();
-    if let Some(part) = contains {
-        let differs = !actual.contains(part);
-        found.add(differs.then(|| difference(subject, &format!("contains `{part}`"), actual)));
+    let differs = |expected: &str| difference(subject, expected, actual);
+    if let Some(part) = demands.contains {
+        found.add((!actual.contains(part)).then(|| differs(&format!("contains `{part}`"))));
     }
-    if let Some(text) = matches {
-        let differs = !pattern(text)?.is_match(actual);
-        found.add(differs.then(|| difference(subject, &format!("matches `{text}`"), actual)));
+    if let Some(text) = demands.matches {
+        found.add((!pattern(text)?.is_match(actual)).then(|| differs(&format!("matches `{text}`"))));
+    }
+    if let Some(texts) = demands.one_of {
+        let is_one = texts.iter().any(|text| same_text(text, actual));
+        found.add((!is_one).then(|| differs(&one_of(texts.iter().map(|text| format!("`{text}`"))))));
+    }
+    let body = actual.trim_end_matches('\n');
+    if let Some(empty) = demands.empty {
+        let expected = if empty { "nothing" } else { "a text that is not empty" };
+        found.add((body.is_empty() != empty).then(|| differs(expected)));
+    }
+    if let Some(count) = demands.lines {
+        let lines = if body.is_empty() { 0 } else { body.split('\n').count() };
+        let difference = || difference(&format!("lines of {subject}"), &count.describe(), &lines.to_string());
+        found.add((!count.admits(lines as u64)).then(difference));
+    }
+    bounds(subject, &demands.bounds, Some(body), actual, &mut found);
+    if let Some(not) = demands.not {
+        if let Some(text) = &not.equals {
+            found.add(same_text(text, actual).then(|| differs(&format!("not `{text}`"))));
+        }
+        if let Some(part) = &not.contains {
+            found.add(actual.contains(part).then(|| differs(&format!("does not contain `{part}`"))));
+        }
+        if let Some(text) = &not.matches {
+            found.add(pattern(text)?.is_match(actual).then(|| differs(&format!("does not match `{text}`"))));
+        }
     }
     Ok(found)
+}
+
+fn one_of(shown: impl Iterator<Item = String>) -> String {
+    let shown: Vec<String> = shown.collect();
+    format!("one of {}", shown.join(", "))
+}
+
+/// Between what a number must be; `number`: as it is written, where there is one.
+fn bounds(subject: &str, bounds: &Bounds<'_>, number: Option<&str>, actual: &str, found: &mut Compared) {
+    let demands: [(_, _, fn(Ordering) -> bool); 4] = [
+        (bounds.at_least, "at least", Ordering::is_ge),
+        (bounds.at_most, "at most", Ordering::is_le),
+        (bounds.above, "above", Ordering::is_gt),
+        (bounds.below, "below", Ordering::is_lt),
+    ];
+    for (bound, words, admits) in demands {
+        let Some(Bound(bound)) = bound else { continue };
+        let holds = number.and_then(|number| number::compare(number, bound)).is_some_and(admits);
+        found.add((!holds).then(|| difference(subject, &format!("a number {words} {bound}"), actual)));
+    }
 }
 
 /// Compares values of a JSON document: no match is a failure, several matches compare as a list.
@@ -90,47 +139,185 @@ pub fn json(subject: &str, expects: &[JsonExpect], document: &Value) -> Result<C
 }
 
 fn json_value(subject: &str, expect: &JsonExpect, document: &Value) -> Result<Compared, String> {
-    // Whether there is a value.
-    let mut found = Compared { made: 1, ..Compared::default() };
-    let path = JsonPath::parse(&expect.path).map_err(|e| format!("`{}` is not a JSON path: {e}", expect.path))?;
-    let subject = format!("{subject} {}", expect.path);
-    let matches: Vec<&Value> = path.query(document).all();
-    let value = match matches.as_slice() {
-        [] if expect.exists == Some(false) => return Ok(found),
-        [] => {
-            found.differences.push(difference(&subject, &demand(expect), "nothing at this path"));
-            return Ok(found);
-        }
-        [one] => Cow::Borrowed(*one),
-        many => Cow::Owned(many.iter().copied().cloned().collect()),
-    };
-    if expect.exists == Some(false) {
-        found.differences.push(difference(&subject, "nothing at this path", &compact(&value)));
+    let demands = expect.demands();
+    let mut found = Compared::default();
+    let Some((subject, value, listed)) = at_path(subject, &expect.path, expect.exists, &demands, document, &mut found)?
+    else {
         return Ok(found);
-    }
-    if let Some(expected) = &expect.equals {
-        // A path that can match often gives a list; that it matched but once does not make it another thing.
-        let listed = may_match_often(&expect.path)
-            && matches.len() == 1
-            && expected.as_array().is_some_and(|items| items.len() == 1 && same_value(&items[0], &value));
-        let differs = !listed && !same_value(expected, &value);
-        found.add(differs.then(|| unequal(&subject, &compact(expected), &compact(&value))));
-    }
-    if let Some(ty) = expect.ty {
-        found.add((ty != JsonType::of(&value)).then(|| wrong_type(&subject, ty, &value)));
-    }
-    if let Some(text) = &expect.matches {
-        found.add(value_matches(&subject, text, &value)?);
+    };
+    found.extend(value_demands(&subject, &demands, &value, listed)?);
+    for (element, all) in [(&expect.all, true), (&expect.any, false)] {
+        let Some(element) = element else { continue };
+        let Value::Array(items) = &*value else {
+            found.add(Some(wrong_type(&subject, JsonType::Array, &value)));
+            continue;
+        };
+        found.extend(elements(&subject, element, all, items)?);
     }
     Ok(found)
 }
 
+/// The value at a path, and whether it may stand for a list of one; `None` where there is nothing more to compare.
+fn at_path<'v>(
+    subject: &str,
+    path: &str,
+    exists: Option<bool>,
+    demands: &JsonDemands<'_>,
+    document: &'v Value,
+    found: &mut Compared,
+) -> Result<Option<(String, Cow<'v, Value>, bool)>, String> {
+    // Whether there is a value.
+    found.made += 1;
+    let parsed = JsonPath::parse(path).map_err(|e| format!("`{path}` is not a JSON path: {e}"))?;
+    let subject = format!("{subject} {path}");
+    let matches: Vec<&Value> = parsed.query(document).all();
+    let value = match matches.as_slice() {
+        [] if exists == Some(false) => return Ok(None),
+        [] => {
+            found.differences.push(difference(&subject, &demand(demands), "nothing at this path"));
+            return Ok(None);
+        }
+        [one] => Cow::Borrowed(*one),
+        many => Cow::Owned(many.iter().copied().cloned().collect()),
+    };
+    if exists == Some(false) {
+        found.differences.push(difference(&subject, "nothing at this path", &compact(&value)));
+        return Ok(None);
+    }
+    Ok(Some((subject, value, may_match_often(path) && matches.len() == 1)))
+}
+
+/// Each element by itself; what differs is that of the first that is not as it must be.
+fn elements(subject: &str, expect: &ElementExpect, all: bool, items: &[Value]) -> Result<Compared, String> {
+    if items.is_empty() {
+        let differs = difference(subject, "at least one element", "an empty list");
+        return Ok(Compared { made: 1, differences: vec![differs] });
+    }
+    let demands = expect.demands();
+    let mut first = None;
+    for (index, item) in items.iter().enumerate() {
+        let of = format!("{subject}[{index}]");
+        let mut found = Compared::default();
+        let path = expect.path.as_deref().unwrap_or("$");
+        if let Some((at, value, listed)) = at_path(&of, path, expect.exists, &demands, item, &mut found)? {
+            found.extend(value_demands(&at, &demands, &value, listed)?);
+        }
+        match (found.differences.is_empty(), all) {
+            (true, false) => return Ok(found),
+            (false, true) => return Ok(found),
+            _ => first = first.or(Some(found)),
+        }
+    }
+    Ok(match all {
+        true => first.unwrap_or_default(),
+        false => {
+            let expected = format!("an element: {}", demand(&demands));
+            Compared {
+                made: 1,
+                differences: vec![difference(subject, &expected, &compact(&Value::Array(items.to_vec())))],
+            }
+        }
+    })
+}
+
+/// `listed`: a path that can match often gives a list; that it matched but once does not make it another thing.
+fn value_demands(subject: &str, demands: &JsonDemands<'_>, value: &Value, listed: bool) -> Result<Compared, String> {
+    let mut found = Compared::default();
+    let differs = |expected: &str| difference(subject, expected, &compact(value));
+    if let Some(expected) = demands.equals {
+        let of_one =
+            listed && expected.as_array().is_some_and(|items| items.len() == 1 && same_value(&items[0], value));
+        let differs = !of_one && !same_value(expected, value);
+        found.add(differs.then(|| unequal(subject, &compact(expected), &compact(value))));
+    }
+    if let Some(ty) = demands.ty {
+        found.add((ty != JsonType::of(value)).then(|| wrong_type(subject, ty, value)));
+    }
+    if let Some(text) = demands.matches {
+        found.add(value_matches(subject, text, value)?);
+    }
+    if let Some(part) = demands.contains {
+        found.add((!contains(value, part)).then(|| differs(&format!("contains {}", compact(part)))));
+    }
+    if let Some(values) = demands.one_of {
+        let is_one = values.iter().any(|one| same_value(one, value));
+        found.add((!is_one).then(|| differs(&one_of(values.iter().map(compact)))));
+    }
+    if let Some(count) = demands.length {
+        match length(value) {
+            Some(n) => {
+                let difference = || difference(&format!("length of {subject}"), &count.describe(), &n.to_string());
+                found.add((!count.admits(n as u64)).then(difference));
+            }
+            None => found.add(Some(differs("a list, an object or a string"))),
+        }
+    }
+    let number = value.as_number().map(ToString::to_string);
+    bounds(subject, &demands.bounds, number.as_deref(), &compact(value), &mut found);
+    if let Some(order) = demands.sorted {
+        found.add((!is_sorted(value, order)).then(|| differs(&format!("a list in {} order", order.name()))));
+    }
+    if let Some(not) = demands.not {
+        if let Some(other) = &not.equals {
+            found.add(same_value(other, value).then(|| differs(&format!("not {}", compact(other)))));
+        }
+        if let Some(part) = &not.contains {
+            found.add(contains(value, part).then(|| differs(&format!("does not contain {}", compact(part)))));
+        }
+        if let Some(text) = &not.matches {
+            let matched = value_matches(subject, text, value)?.is_none();
+            found.add(matched.then(|| differs(&format!("does not match `{text}`"))));
+        }
+        if let Some(ty) = not.ty {
+            found.add((ty == JsonType::of(value)).then(|| differs(&format!("not of the type {}", ty.name()))));
+        }
+    }
+    Ok(found)
+}
+
+fn contains(value: &Value, part: &Value) -> bool {
+    match (value, part) {
+        (Value::Array(items), part) => items.iter().any(|item| same_value(item, part)),
+        (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
+        (Value::Object(fields), Value::Object(part)) => {
+            part.iter().all(|(key, part)| fields.get(key).is_some_and(|value| same_value(value, part)))
+        }
+        _ => false,
+    }
+}
+
+fn length(value: &Value) -> Option<usize> {
+    match value {
+        Value::Array(items) => Some(items.len()),
+        Value::Object(fields) => Some(fields.len()),
+        Value::String(text) => Some(text.chars().count()),
+        _ => None,
+    }
+}
+
+fn is_sorted(value: &Value, order: Sorted) -> bool {
+    let Value::Array(items) = value else { return false };
+    let compare = |a: &Value, b: &Value| match (a, b) {
+        (Value::Number(a), Value::Number(b)) => number::compare(&a.to_string(), &b.to_string()),
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        _ => None,
+    };
+    items.windows(2).all(|pair| {
+        compare(&pair[0], &pair[1]).is_some_and(|found| match order {
+            Sorted::Ascending => found.is_le(),
+            Sorted::Descending => found.is_ge(),
+        })
+    })
+}
+
 /// What is expected where there is nothing, in words.
-fn demand(expect: &JsonExpect) -> String {
-    match (&expect.equals, &expect.matches, expect.ty) {
-        (Some(value), ..) => compact(value),
-        (_, Some(pattern), _) => format!("matches `{pattern}`"),
-        (_, _, Some(ty)) => format!("type {}", ty.name()),
+fn demand(demands: &JsonDemands<'_>) -> String {
+    match demands {
+        JsonDemands { equals: Some(value), .. } => compact(value),
+        JsonDemands { matches: Some(pattern), .. } => format!("matches `{pattern}`"),
+        JsonDemands { ty: Some(ty), .. } => format!("type {}", ty.name()),
+        JsonDemands { contains: Some(part), .. } => format!("contains {}", compact(part)),
+        JsonDemands { one_of: Some(values), .. } => one_of(values.iter().map(compact)),
         _ => "a value".to_owned(),
     }
 }

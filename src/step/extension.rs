@@ -84,7 +84,7 @@ fn judge(expect: &Expect, answer: &Answer) -> Result<Compared, String> {
                 if let Some(expected) = &matchers.equals {
                     found.add(unequal(name, expected, value));
                 }
-                found.extend(compare::part(name, matchers.contains.as_deref(), matchers.matches.as_deref(), &text)?);
+                found.extend(compare::part(name, &matchers.demands(), &text)?);
                 if let Some(json) = &matchers.json {
                     let parsed = match value {
                         Value::String(text) => serde_json::from_str(text).ok(),

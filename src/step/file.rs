@@ -57,11 +57,12 @@ fn look(cx: &Context<'_>, path: &Path, name: &str, expect: &Expect) -> Result<Co
     if differs || stat.is_none() {
         return Ok(found);
     }
-    if expect.contains.is_some() || expect.matches.is_some() {
+    let demands = expect.demands();
+    if demands.is_some() {
         match cx.host.files().read(path) {
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
-                found.extend(compare::part(name, expect.contains.as_deref(), expect.matches.as_deref(), &text)?);
+                found.extend(compare::part(name, &demands, &text)?);
             }
             Err(ReadError::IsDir) => found.add(Some(compare::difference(name, "a file", "a folder"))),
             Err(e) => return Err(format!("`{name}` could not be read: {e}")),

@@ -91,9 +91,9 @@ fn judge(expect: &Expect, answer: &HttpResponse) -> Result<Compared, String> {
     // That there is an answer is one, where any will do.
     let differs = !expect.status.admits(answer.status);
     found.add(differs.then(|| compare::difference("status", &expect.status.describe(), &answer.status.to_string())));
-    if let Some(BodyExpect { contains, matches, json }) = &expect.body {
+    if let Some(expected @ BodyExpect { json, .. }) = &expect.body {
         let body = whole_body(answer)?;
-        found.extend(compare::part("body", contains.as_deref(), matches.as_deref(), &body)?);
+        found.extend(compare::part("body", &expected.demands(), &body)?);
         if let Some(json) = json {
             match serde_json::from_slice(&answer.body) {
                 Ok(document) => found.extend(compare::json("body.json", &json.0, &document)?),

@@ -50,7 +50,7 @@ fn judge(expect: &StepsExpect, answer: &HttpResponse) -> Result<Compared, String
     }
     if let Some(expect) = &expect.body {
         let body = whole_body(answer)?;
-        found.extend(compare::part("body", None, expect.matches.as_deref(), &body)?);
+        found.extend(compare::part("body", &compare::TextDemands::pattern(expect.matches.as_deref()), &body)?);
         if !expect.fields.is_empty() {
             match serde_json::from_str(&body) {
                 Ok(document) => found.extend(compare::fields("body", &expect.fields, &document)?),

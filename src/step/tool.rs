@@ -145,12 +145,13 @@ fn judge(expect: &Expect, answer: &ToolAnswer) -> Result<Compared, String> {
     if let Some(structured) = &expect.structured_content {
         found.extend(equal(primitive::same("structuredContent", structured, answer.structured_content.as_ref())));
     }
-    if let Some(ContentExpect { equals, contains, matches, json }) = &expect.content {
+    if let Some(content) = &expect.content {
+        let ContentExpect { equals, json, .. } = content;
         if let Some(equals) = equals {
             found.extend(equal(primitive::content(equals, &answer.content)));
         }
         let text = text_of(&answer.content);
-        found.extend(compare::part("content", contains.as_deref(), matches.as_deref(), &text)?);
+        found.extend(compare::part("content", &content.demands(), &text)?);
         if let Some(json) = json {
             match answer.structured_content.clone().or_else(|| serde_json::from_str(&text).ok()) {
                 Some(document) => found.extend(compare::json("content.json", &json.0, &document)?),
@@ -191,7 +192,7 @@ fn steps(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> Done
             found.add(is_error(false, answer.is_error));
         }
         if let Some(expect) = &expect.content {
-            found.extend(compare::part("content", None, expect.matches.as_deref(), &text)?);
+            found.extend(compare::part("content", &compare::TextDemands::pattern(expect.matches.as_deref()), &text)?);
             found.extend(compare::fields("content", &expect.fields, &answer.content)?);
         }
         Ok(found)

@@ -1,5 +1,7 @@
 //! Numbers of JSON by their decimal value: exact, whatever their size, and however they are written.
 
+use std::cmp::Ordering;
+
 use serde_json::{Number, Value};
 
 /// Whether two numbers are the same: `1`, `1.0` and `10e-1` are, 2^64 and 2^64 + 1 are not.
@@ -18,6 +20,34 @@ pub fn same_value(a: &Value, b: &Value) -> bool {
         }
         _ => a == b,
     }
+}
+
+/// How two decimal numbers compare: exactly, with signs, leading zeros and exponents as people and programs write them. `None` where
+/// one is no number.
+pub fn compare(a: &str, b: &str) -> Option<Ordering> {
+    let read = |text: &str| {
+        let text = text.trim();
+        let body = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let (mantissa, exponent) = body.split_once(['e', 'E']).unwrap_or((body, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let is_number =
+            digits(whole) && digits(fraction) && digits(exponent.strip_prefix(['-', '+']).unwrap_or(exponent));
+        is_number.then(|| Decimal::of(text.strip_prefix('+').unwrap_or(text)))?
+    };
+    let (a, b) = (read(a)?, read(b)?);
+    let size = |x: &Decimal| match (x.digits.is_empty(), x.negative) {
+        (true, _) => 0,
+        (false, true) => -1,
+        (false, false) => 1,
+    };
+    let order = size(&a).cmp(&size(&b));
+    if order != Ordering::Equal || a.digits.is_empty() {
+        return Some(order);
+    }
+    // Without zeros at their ends digits of one exponent compare as texts do.
+    let order = a.exponent.cmp(&b.exponent).then_with(|| a.digits.cmp(&b.digits));
+    Some(if a.negative { order.reverse() } else { order })
 }
 
 /// The IEEE 754 binary64 number whose shortest decimal form is exactly this number.
