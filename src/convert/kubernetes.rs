@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 use super::{
     emit::{Entry, Item, Value, plain},
     lift::TEMPORARY,
-    step::{Expect, Kind, NOT_EMPTY, Step},
+    step::{Expect, Kind, NOT_EMPTY, Step, text_expect},
 };
 use crate::{
     bash::{
@@ -217,7 +217,7 @@ impl Cx<'_> {
             ExitCode::Any => true,
             ExitCode::Is(_) => return None,
         };
-        let demands = expect.of_text() && expect.equals.as_deref() != Some("");
+        let demands = expect.of_text() && expect.equals.as_deref() != Some("") && expect.not.is_none();
         // What fails prints nothing, and nothing is not what is expected; else the script would have gone on.
         (demands || !any).then_some(())?;
         body.push(Entry::new("jsonpath", Value::text(escape(&one_path(path)?))));
@@ -231,7 +231,7 @@ impl Cx<'_> {
             let output = |name: &str| format!("{{steps.{id}.outputs.{name}");
             self.outputs.push((output("stdout"), output("text")));
         }
-        if let Some(text) = text_expect(expect) {
+        if let Some(text) = text_expect(expect.demands()) {
             body.push(Entry::new("expect", Value::map([("text", text)])));
         }
         self.placed(kubectl, &body);
@@ -459,17 +459,6 @@ fn one_path(template: &str) -> Option<String> {
     (plain && single).then_some(inner)
 }
 
-fn text_expect(expect: &Expect) -> Option<Value> {
-    let all = [("equals", &expect.equals), ("contains", &expect.contains), ("matches", &expect.matches)];
-    let fields: Vec<_> =
-        all.into_iter().filter_map(|(key, text)| Some(Entry::new(key, Value::text(text.as_ref()?)))).collect();
-    match fields.as_slice() {
-        [] => None,
-        [Entry { key, value, .. }] if key == "equals" => Some(value.clone()),
-        _ => Some(Value::Map(fields)),
-    }
-}
-
 fn wait(kubectl: &Kubectl) -> Option<Vec<Entry>> {
     kubectl.only(&["for", "timeout", "namespace", "selector"])?;
     let mut body = kubectl.chosen()?;
@@ -662,7 +651,9 @@ fn can_i(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
     let [what, verb, resource] = kubectl.words.as_slice() else { return None };
     (what == "can-i").then_some(())?;
     let said = |text: &str| {
-        [&expect.equals, &expect.contains].into_iter().flatten().all(|t| t == text) && expect.matches.is_none()
+        [&expect.equals, &expect.contains].into_iter().flatten().all(|t| t == text)
+            && expect.matches.is_none()
+            && expect.not.is_none()
     };
     let allowed = match expect.exit_code {
         ExitCode::Is(0) if !expect.of_text() || said("yes") => true,
@@ -737,6 +728,6 @@ fn logs(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
 /// What a text must hold, where the end of its last line does not count.
 fn part_of(expect: &Expect) -> Option<Value> {
     let anchored = |pattern: &String| pattern.contains(['$', '^']) && pattern != NOT_EMPTY;
-    (expect.equals.is_none() && !expect.matches.as_ref().is_some_and(anchored)).then_some(())?;
-    text_expect(expect)
+    (expect.equals.is_none() && expect.not.is_none() && !expect.matches.as_ref().is_some_and(anchored)).then_some(())?;
+    text_expect(expect.demands())
 }

@@ -1,7 +1,9 @@
 //! A step as the converter makes it, and how it is written.
 
+use std::time::Duration;
+
 use super::emit::{Entry, Item, Value};
-use crate::{builtin::command::ExitCode, template};
+use crate::{builtin::command::ExitCode, template, ty::duration};
 
 /// One step of the portable dialect. Texts are templates: what looks like a hole is one; only what a shell runs is no template.
 #[derive(Clone, PartialEq, Debug)]
@@ -71,11 +73,21 @@ pub struct Expect {
     pub equals: Option<String>,
     pub contains: Option<String>,
     pub matches: Option<String>,
+    /// What the text must not be.
+    pub not: Option<String>,
 }
 
 impl Expect {
     pub fn of_text(&self) -> bool {
-        self.equals.is_some() || self.contains.is_some() || self.matches.is_some()
+        self.equals.is_some() || self.contains.is_some() || self.matches.is_some() || self.not.is_some()
+    }
+
+    /// What is demanded of the text, as a person writes it.
+    pub fn demands(&self) -> Vec<Entry> {
+        let text = |key: &str, text: &Option<String>| Some(Entry::new(key, Value::text(text.as_ref()?)));
+        let matches = self.matches.as_ref().map(|pattern| worded(pattern));
+        let all = [text("equals", &self.equals), text("contains", &self.contains), matches, text("not", &self.not)];
+        all.into_iter().flatten().collect()
     }
 
     /// Both, where there is room for both.
@@ -91,12 +103,17 @@ impl Expect {
             (ExitCode::Any, ExitCode::Is(0)) | (ExitCode::Is(0), ExitCode::Any) => ExitCode::Any,
             _ => return None,
         };
-        let anything = |e: &Self| e.equals.is_none() && e.contains.is_none() && e.matches.as_deref() == Some(NOT_EMPTY);
+        let anything = |e: &Self| {
+            e.equals.is_none() && e.contains.is_none() && e.not.is_none() && e.matches.as_deref() == Some(NOT_EMPTY)
+        };
+        let fills = |e: &Self| {
+            e.equals.as_deref().is_some_and(|text| !text.is_empty()) || e.contains.is_some() || e.matches.is_some()
+        };
         // That a text is not empty follows from most other demands on it.
-        if anything(&self) && other.of_text() && other.equals.as_deref() != Some("") {
+        if anything(&self) && fills(&other) {
             return Some(Self { exit_code, ..other });
         }
-        if anything(&other) && self.of_text() && self.equals.as_deref() != Some("") {
+        if anything(&other) && fills(&self) {
             return Some(Self { exit_code, ..self });
         }
         Some(Self {
@@ -104,12 +121,66 @@ impl Expect {
             equals: one(self.equals, other.equals)?,
             contains: one(self.contains, other.contains)?,
             matches: one(self.matches, other.matches)?,
+            not: one(self.not, other.not)?,
         })
     }
 }
 
 /// The pattern of a text that is not empty.
 pub const NOT_EMPTY: &str = "(?s).";
+
+/// The pattern of a text of so many lines, none of which is empty.
+pub fn lines(at_least: u64, exactly: bool) -> String {
+    match (at_least, exactly) {
+        (1, false) => NOT_EMPTY.to_owned(),
+        (1, true) => r"^[^\n]+$".to_owned(),
+        (n, exactly) => format!(r"^[^\n]+(\n[^\n]+){{{}{}}}$", n - 1, if exactly { "" } else { "," }),
+    }
+}
+
+/// A pattern as a person writes what it means.
+fn worded(pattern: &str) -> Entry {
+    if pattern == NOT_EMPTY {
+        return Entry::new("empty", Value::bool(false));
+    }
+    if pattern == lines(1, true) {
+        return Entry::new("lines", Value::Raw("1".to_owned()));
+    }
+    let repeated = pattern.strip_prefix(r"^[^\n]+(\n[^\n]+){").and_then(|rest| rest.strip_suffix("}$"));
+    if let Some(repeated) = repeated {
+        let (count, exactly) = repeated.strip_suffix(',').map_or((repeated, true), |count| (count, false));
+        if let Ok(more) = count.parse::<u64>() {
+            let count = Value::Raw((more + 1).to_string());
+            return Entry::new("lines", if exactly { count } else { Value::map([("atLeast", count)]) });
+        }
+    }
+    if let Some(choices) = pattern.strip_prefix("^(").and_then(|rest| rest.strip_suffix(")$")) {
+        let texts: Vec<Option<String>> = choices.split('|').map(literal).collect();
+        if let Some(texts) = texts.into_iter().collect::<Option<Vec<String>>>() {
+            return Entry::new("oneOf", Value::texts(texts));
+        }
+    }
+    // Around what has no alternatives no parentheses are needed.
+    let line = pattern.strip_prefix("(?m)^(?:").and_then(|rest| rest.strip_suffix(")$"));
+    match line.filter(|inner| !inner.contains(['|', '(', ')'])) {
+        Some(inner) => Entry::new("matches", Value::text(format!("(?m)^{inner}$"))),
+        None => Entry::new("matches", Value::text(pattern)),
+    }
+}
+
+/// The text that is all that a pattern matches.
+fn literal(pattern: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => text.push(chars.next().filter(|c| c.is_ascii_punctuation())?),
+            '.' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '^' | '$' | '|' => return None,
+            c => text.push(c),
+        }
+    }
+    Some(text)
+}
 
 /// What an answer must be.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -177,6 +248,21 @@ impl Step {
         lists.iter().flat_map(|l| l.iter()).for_each(|s| s.walk(visit));
     }
 
+    /// How long it says that it may wait, beyond the usual.
+    pub fn waits(&self) -> Duration {
+        let said = |text: &str| duration::parse(text).unwrap_or_default();
+        // What a step of a script was given at most is no wait that anyone asked for.
+        let own = self.timeout.as_deref().filter(|limit| *limit != "5m").map(said);
+        let inner = |steps: &[Self]| steps.iter().map(Self::waits).sum::<Duration>();
+        match &self.kind {
+            Kind::Sleep(time) => said(time),
+            Kind::Foreach { values, steps, .. } => own.unwrap_or_else(|| inner(steps) * values.len().max(1) as u32),
+            Kind::AnyOf(steps) => own.unwrap_or_else(|| inner(steps)),
+            Kind::Group { steps, .. } => own.unwrap_or_else(|| inner(steps)),
+            _ => own.unwrap_or_default(),
+        }
+    }
+
     /// The lists inside.
     pub fn lists(&mut self) -> Vec<&mut Vec<Self>> {
         match &mut self.kind {
@@ -204,7 +290,10 @@ impl Step {
             Kind::Command { run: _, workdir, env, expect } => {
                 workdir.iter_mut().for_each(change);
                 pairs(env);
-                [&mut expect.equals, &mut expect.contains, &mut expect.matches].into_iter().flatten().for_each(change);
+                [&mut expect.equals, &mut expect.contains, &mut expect.matches, &mut expect.not]
+                    .into_iter()
+                    .flatten()
+                    .for_each(change);
             }
             Kind::Http { url, headers, body, expect, .. } => {
                 change(url);
@@ -264,7 +353,7 @@ impl Step {
                     ExitCode::Is(code) => entries.push(Entry::new("exitCode", Value::Raw(code.to_string()))),
                     ExitCode::Any => entries.push(Entry::new("exitCode", Value::Raw("any".to_owned()))),
                 }
-                if let Some(value) = text_expect(expect) {
+                if let Some(value) = text_expect(expect.demands()) {
                     entries.push(Entry::new("stdout", value));
                 }
                 if !entries.is_empty() {
@@ -286,10 +375,8 @@ impl Step {
                 if let Some(status) = &expect.status {
                     entries.push(Entry::new("status", Value::Raw(status.clone())));
                 }
-                let demands: Vec<_> = [("contains", &expect.contains), ("matches", &expect.matches)]
-                    .into_iter()
-                    .filter_map(|(k, v)| Some(Entry::new(k, Value::text(v.as_ref()?))))
-                    .collect();
+                let (contains, matches) = (expect.contains.clone(), expect.matches.clone());
+                let demands = Expect { contains, matches, ..Expect::default() }.demands();
                 if !demands.is_empty() {
                     entries.push(Entry::new("body", Value::Map(demands)));
                 }
@@ -392,15 +479,10 @@ fn texts(pairs: &[(String, String)]) -> Value {
 }
 
 /// A bare text means `equals`.
-fn text_expect(expect: &Expect) -> Option<Value> {
-    match (&expect.equals, &expect.contains, &expect.matches) {
-        (None, None, None) => None,
-        (Some(equals), None, None) => Some(Value::text(equals)),
-        (equals, contains, matches) => {
-            let all = [("equals", equals), ("contains", contains), ("matches", matches)];
-            Some(Value::Map(
-                all.into_iter().filter_map(|(k, v)| Some(Entry::new(k, Value::text(v.as_ref()?)))).collect(),
-            ))
-        }
+pub fn text_expect(demands: Vec<Entry>) -> Option<Value> {
+    match demands.as_slice() {
+        [] => None,
+        [Entry { key, value, .. }] if key == "equals" => Some(value.clone()),
+        _ => Some(Value::Map(demands)),
     }
 }

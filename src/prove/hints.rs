@@ -281,6 +281,22 @@ pub fn answers(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, Strin
         let candidates = words.iter().cloned().chain(numbers).chain(lines).chain([plain.clone()]).chain(choices);
         wanted.extend(candidates.filter(|c| pattern.is_match(c.trim_end_matches('\n'))).take(12));
     }
+    let list = |key: &str| match expect.get(key).map(|list| &list.kind) {
+        Some(ArgKind::List(items)) => items.as_slice(),
+        _ => &[],
+    };
+    wanted.extend(list("oneOf").iter().filter_map(|one| text(Some(one))));
+    if let Some(lines) = expect.get("lines") {
+        let number = |arg: &Arg<Def>| arg.as_value().and_then(|value| value.as_u64());
+        let count = number(lines).or_else(|| lines.get("atLeast").and_then(number));
+        wanted.extend(count.map(|n| (0..n).map(|i| format!("thing-{i}\n")).collect()));
+    }
+    let refused = text(expect.get("not"));
+    let any = expect.get("empty").is_some() || refused.is_some();
+    if any && wanted.is_empty() {
+        let others = words.iter().cloned().chain(["something".to_owned()]);
+        wanted.extend(others.filter(|word| Some(word) != refused.as_ref()).take(4));
+    }
     wanted
 }
 

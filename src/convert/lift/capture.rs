@@ -625,7 +625,7 @@ impl<'a> Lifter<'a> {
                         let expect = match (equal, known.is_empty()) {
                             (true, _) => Expect { equals: Some(value.template()), ..Expect::default() },
                             (false, true) => not_empty(),
-                            (false, false) => return None,
+                            (false, false) => Expect { not: Some(value.template()), ..Expect::default() },
                         };
                         let kind = text(expect);
                         Some(vec![Demand { var, kind, lenient: bare && operator == "!=", bare }])
@@ -746,6 +746,7 @@ fn holds(ask: &Ask, expect: &Expect, text: &str, lines: bool) -> bool {
             expect.equals.as_deref().is_none_or(|e| e == text)
                 && expect.contains.as_deref().is_none_or(|c| text.contains(c))
                 && expect.matches.as_deref().is_none_or(|m| regex::Regex::new(m).is_ok_and(|r| r.is_match(text)))
+                && expect.not.as_deref().is_none_or(|other| other != text)
         }
     }
 }
@@ -791,26 +792,15 @@ fn mirror(operator: &str) -> Option<&'static str> {
 
 /// A number of lines, each of which ends.
 fn line_count(operator: &str, limit: u64) -> Option<Expect> {
-    let lines = |min: u64, max: &str| Expect {
-        matches: Some(match (min, max) {
-            (1, "") => NOT_EMPTY.to_owned(),
-            (1, _) => r"^[^\n]+$".to_owned(),
-            _ => format!(r"^[^\n]+(\n[^\n]+){{{}{max}}}$", min - 1),
-        }),
-        ..Expect::default()
-    };
     let none = || Expect { equals: Some(String::new()), ..Expect::default() };
+    let lines = |n, exactly| Expect { matches: Some(step::lines(n, exactly)), ..Expect::default() };
     Some(match (operator, limit) {
         ("-eq", 0) | ("-le", 0) | ("-lt", 1) => none(),
-        ("-ne", 0) | ("-gt", 0) | ("-ge", 1) => lines(1, ""),
-        ("-eq", n) => lines(n, "="),
-        ("-ge", n) => lines(n, ","),
-        ("-gt", n) => lines(n + 1, ","),
+        ("-ne", 0) | ("-gt", 0) | ("-ge", 1) => lines(1, false),
+        ("-eq", n) => lines(n, true),
+        ("-ge", n) => lines(n, false),
+        ("-gt", n) => lines(n + 1, false),
         _ => return None,
-    })
-    .map(|mut e: Expect| {
-        e.matches = e.matches.map(|m| m.replace("=}", "}"));
-        e
     })
 }
 

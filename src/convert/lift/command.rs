@@ -509,7 +509,7 @@ impl<'a> Lifter<'a> {
         match &mut step.kind {
             step::Kind::Command { expect, .. } => *expect = expect.clone().and(wanted)?,
             step::Kind::Http { expect, .. } => {
-                if wanted.equals.is_some() || wanted.exit_code != ExitCode::Is(0) {
+                if wanted.equals.is_some() || wanted.not.is_some() || wanted.exit_code != ExitCode::Is(0) {
                     return None;
                 }
                 expect.contains = wanted.contains;
@@ -539,6 +539,7 @@ pub(super) fn is_echo(simple: &Simple) -> bool {
 pub(super) fn takes_option(expect: &Expect) -> bool {
     ["-n", "-e", "-E", "-ne", "-en", "-nE", "-En", "-eE"].iter().any(|option| {
         expect.contains.as_ref().is_none_or(|part| option.contains(part.as_str()))
+            && expect.not.as_ref().is_none_or(|text| text != option)
             && expect.matches.as_ref().is_none_or(|m| regex::Regex::new(m).is_ok_and(|m| m.is_match(option)))
     })
 }

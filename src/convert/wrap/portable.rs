@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
 };
 
 use super::{Converter, Written, find, refusal};
@@ -20,21 +21,17 @@ use crate::{
     yaml::Node,
 };
 
+/// A task whose steps wait for longer than this gets a limit that has room for them.
+const LONG_WAIT: Duration = Duration::from_secs(120);
+/// What a task of the portable dialect may take where it says nothing.
+const USUAL_LIMIT: Duration = Duration::from_secs(300);
+
 impl Converter<'_> {
     pub fn as_portable(&mut self, root: Node<'_>, mistake: Option<usize>) -> Result<(Vec<Entry>, usize), Refusal> {
         // Here braces have an escape.
         self.comments.forget("gevals: allow(unexpanded-hole)");
         let mut entries = self.head(root, "mcp-eval/v1");
         let mut metadata = self.metadata(root).unwrap_or_else(|| Entry::new("metadata", Value::Map(Vec::new())));
-        if let Value::Map(fields) = &mut metadata.value {
-            for (key, own) in
-                [("timeout", &self.task.meta.timeout), ("cleanupTimeout", &self.task.meta.cleanup_timeout)]
-            {
-                let limit = own.as_ref().map_or(crate::plan::UNSET_TIMEOUT, |t| t.value);
-                fields.push(Entry::new(key, Value::text(duration::format(limit))));
-            }
-        }
-        entries.push(metadata);
         let legacy = self.task.dialect == Dialect::Legacy;
         let block = find(root, if legacy { "steps" } else { "spec" })
             .ok_or_else(|| refusal(root.span(), "the task has no steps"))?;
@@ -80,6 +77,10 @@ impl Converter<'_> {
         pruned(&mut phases);
         let alias =
             if self.cx.target == Target::Kubernetes { self.with_operations(&mut phases, &shared) } else { None };
+        if let Value::Map(fields) = &mut metadata.value {
+            fields.extend(self.limits(&phases));
+        }
+        entries.push(metadata);
         let mut spec = Vec::new();
         if let Some(entry) = self.imports(alias)? {
             spec.push(entry);
@@ -130,6 +131,36 @@ impl Converter<'_> {
             self.note(note.clone());
         }
         Ok((entries, shared.places.get()))
+    }
+
+    /// The limits of the task: its own; and where it has none, more than the usual ones only where its steps may wait for longer.
+    fn limits(&mut self, phases: &[(PhaseKind, Vec<Step>)]) -> Vec<Entry> {
+        let waits = |cleanup: bool| -> Duration {
+            let of = |(kind, _): &&(PhaseKind, Vec<Step>)| (*kind == PhaseKind::Cleanup) == cleanup;
+            phases.iter().filter(of).flat_map(|(_, steps)| steps).map(Step::waits).sum()
+        };
+        let mut fields = Vec::new();
+        let mut unset = false;
+        for (key, own, cleanup) in
+            [("timeout", &self.task.meta.timeout, false), ("cleanupTimeout", &self.task.meta.cleanup_timeout, true)]
+        {
+            let needed = waits(cleanup);
+            let limit = match own {
+                Some(own) => Some(own.value),
+                None if needed > LONG_WAIT => {
+                    Some(Duration::from_secs((needed + USUAL_LIMIT).as_secs().div_ceil(60) * 60))
+                }
+                None => None,
+            };
+            unset |= limit.is_none() && !cleanup;
+            fields.extend(limit.map(|limit| Entry::new(key, Value::text(duration::format(limit)))));
+        }
+        if unset && self.task.dialect != Dialect::Portable {
+            self.note(
+                "the task had no limit of its own; now the eval's applies, or 5m: write `metadata.timeout` if its agent needs longer",
+            );
+        }
+        fields
     }
 
     /// Commands of kubectl as operations. Gives the alias of the extension where the task does not import it yet.
