@@ -342,12 +342,17 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
     let settle = |outcome: &mut Outcome| -> Result<(), String> {
         let Some(first) = prove(outcome, args.target.is_none(), None)? else { return Ok(()) };
         let mut refuted = first.counter_example.is_some();
+        let shown = first.counter_example.as_ref().and_then(|example| example.lines().next());
+        let why = shown.map(|example| format!("lifted as well as can be, it was refuted: {example}"));
         for kept in less(outcome, &first) {
             let Some(mut other) = again(&outcome.path, None, &kept) else { continue };
             let Some(certificate) = prove(&mut other, true, first.best.clone())? else { continue };
             // What is not refuted is better than what is, and a proof is better than none.
             if certificate.is_full() || refuted && certificate.counter_example.is_none() {
                 refuted = false;
+                if let (Some(why), Ok(new)) = (&why, &mut other.result) {
+                    new.notes.push(why.clone());
+                }
                 *outcome = other;
             }
             if certificate.is_full() {

@@ -27,6 +27,8 @@ pub struct Hints {
     pub denied: BTreeSet<String>,
     /// Commands whose output is compared or handed on.
     pub captured: BTreeSet<String>,
+    /// What commands must not print.
+    pub refused: BTreeMap<String, Vec<String>>,
     /// Commands that a wait asks again and again.
     pub waited: BTreeSet<String>,
     /// All that is called.
@@ -39,6 +41,7 @@ pub struct Hints {
 pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut web: BTreeMap<String, Web> = BTreeMap::new();
     let mut denied = BTreeSet::new();
+    let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let env: BTreeMap<String, String> = plan
         .env
         .iter()
@@ -86,6 +89,9 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             let wanted = printed.map_or_else(Vec::new, |e| answers(e, words, &env));
             if printed.is_some() {
                 compared.insert(commands.len());
+            }
+            if let Some(text) = printed.and_then(|e| e.get("not")).and_then(Arg::as_literal) {
+                refused.entry(traced(&argv)).or_default().push(text.to_owned());
             }
             ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
             commands.push((argv, wanted));
@@ -139,8 +145,11 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             free.insert(commands.len());
         }
         let wanted = expect.and_then(|e| e.get("stdout")).map_or_else(Vec::new, |e| answers(e, words, &env));
-        if expect.is_some_and(|e| e.get("stdout").is_some()) {
+        if let Some(printed) = expect.and_then(|e| e.get("stdout")) {
             compared.insert(commands.len());
+            if let Some(text) = printed.get("not").and_then(Arg::as_literal) {
+                refused.entry(traced(&argv)).or_default().push(text.to_owned());
+            }
         }
         ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
         commands.push((argv, wanted));
@@ -186,7 +195,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
         found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
     }
-    Hints { answers: found, web, denied, captured, waited, asked, texts }
+    Hints { answers: found, web, denied, captured, refused, waited, asked, texts }
 }
 
 /// Files that a script names: in its own folder, or in `/tmp`.

@@ -60,7 +60,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     let own = hints(&new, &words, operations);
     let guide = job.guide.as_ref().map(|text| guided(&converted, text, &words, operations)).transpose()?;
     let Hints { answers: hints, web, denied, texts, .. } = guide.as_ref().unwrap_or(&own).clone();
-    let Hints { captured, waited, asked, .. } = own;
+    let Hints { captured, refused, waited, asked, .. } = own;
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -106,6 +106,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         unreached: asked.clone(),
         asked,
         captured,
+        refused,
         waited,
         open: conditions.iter().map(|condition| condition.id.clone()).collect(),
         conditions,
@@ -170,6 +171,7 @@ struct Proof<'a> {
     files: Files,
     asked: BTreeSet<String>,
     captured: BTreeSet<String>,
+    refused: BTreeMap<String, Vec<String>>,
     waited: BTreeSet<String>,
     unreached: BTreeSet<String>,
     /// Actions whose demands have not decided yet.
@@ -325,6 +327,9 @@ impl Proof<'_> {
             full.hints.insert(key.clone(), vec![world.words.join("\n")]);
             self.near.extend([with(Given::Fails), with(Given::Silent), with(Given::FailsSaying), full]);
             self.near.extend([with(Given::Missing), with(Given::Hangs)]);
+            for (_, texts) in self.refused.iter().filter(|(pattern, _)| asks(pattern, call)) {
+                self.near.extend(texts.iter().map(|text| with(Given::Says(lines_of(call, text.clone())))));
+            }
             if self.captured.iter().any(|pattern| asks(pattern, call)) {
                 let wanted = wanted(world, call);
                 let says = |text: &&str| {
