@@ -15,6 +15,7 @@ mod wrap;
 
 use std::path::PathBuf;
 
+pub use self::lift::test_words;
 pub use crate::bash::tools::looks;
 use crate::{
     hir::{Dialect, PhaseKind},

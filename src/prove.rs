@@ -16,6 +16,7 @@ mod kubectl;
 mod shim;
 mod side;
 mod trace;
+mod wishes;
 mod world;
 
 use std::{

@@ -22,6 +22,23 @@ pub struct Stmt {
     pub background: bool,
 }
 
+impl Stmt {
+    /// The lists inside of a statement.
+    pub fn lists(&self) -> Vec<&[Stmt]> {
+        match &self.kind {
+            Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
+            Kind::And(pair) | Kind::Or(pair) => vec![pair.as_slice()],
+            Kind::Not(inner) => vec![std::slice::from_ref(&**inner)],
+            Kind::If { branches, otherwise } => {
+                branches.iter().flat_map(|(c, b)| [c.as_slice(), b.as_slice()]).chain(otherwise.as_deref()).collect()
+            }
+            Kind::For { body, .. } | Kind::Count { body, .. } | Kind::Function { body, .. } => vec![body],
+            Kind::While { condition, body, .. } => vec![condition, body],
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// What a statement is.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {

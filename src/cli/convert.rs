@@ -371,9 +371,9 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
     faults.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// How many times less is made of a task.
+/// How many statements are tried in their script one by one.
 #[cfg(all(feature = "run", target_os = "linux"))]
-const TRIES: usize = 16;
+const TRIES: usize = 6;
 
 /// What may stay in scripts, that the rest is proved: the suspects, each statement by itself, those of a phase, all.
 #[cfg(all(feature = "run", target_os = "linux"))]
@@ -385,7 +385,8 @@ fn less(outcome: &Outcome, certificate: &Certificate) -> Vec<Vec<Kept>> {
     if certificate.counter_example.is_some() {
         let phases = [PhaseKind::Verify, PhaseKind::Setup, PhaseKind::Cleanup];
         let of = |phase| all.iter().filter(move |kept| kept.phase == phase).cloned();
-        tries.extend(phases.into_iter().flat_map(of).map(|kept| vec![kept]).take(TRIES));
+        // The end of a script is where its verdict is made.
+        tries.extend(phases.into_iter().flat_map(|phase| of(phase).rev()).map(|kept| vec![kept]).take(TRIES));
         tries.extend(phases.into_iter().map(|phase| of(phase).collect()));
         tries.push(all.clone());
     }

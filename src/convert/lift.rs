@@ -20,7 +20,7 @@ use super::{Kept, Label, Tally, shell::Scope, step::Step};
 use crate::{bash::tools::looks, hir::PhaseKind, source::Files};
 
 pub use script::{Source, constants, lift};
-pub use statement::is_special;
+pub use statement::{is_special, split as test_words};
 
 /// What all scripts of a task share.
 pub struct Shared<'a> {

@@ -33,6 +33,8 @@ pub struct Hints {
     pub waited: BTreeSet<String>,
     /// All that is called.
     pub asked: BTreeSet<String>,
+    /// By which action what is called.
+    pub callers: Vec<(String, String)>,
     /// What files that the agent makes are to hold.
     pub texts: Vec<String>,
 }
@@ -41,6 +43,7 @@ pub struct Hints {
 pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut web: BTreeMap<String, Web> = BTreeMap::new();
     let mut denied = BTreeSet::new();
+    let mut callers: Vec<(String, String)> = Vec::new();
     let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let env: BTreeMap<String, String> = plan
         .env
@@ -94,6 +97,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
                 refused.entry(traced(&argv)).or_default().push(text.to_owned());
             }
             ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
+            callers.push((action.id.clone(), traced(&argv)));
             commands.push((argv, wanted));
             return;
         }
@@ -152,6 +156,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             }
         }
         ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
+        callers.push((action.id.clone(), traced(&argv)));
         commands.push((argv, wanted));
     });
     // From the end: what a filter is to print, the command before it must have printed something for.
@@ -195,7 +200,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
         found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
     }
-    Hints { answers: found, web, denied, captured, refused, waited, asked, texts }
+    Hints { answers: found, web, denied, captured, refused, waited, asked, callers, texts }
 }
 
 /// Files that a script names: in its own folder, or in `/tmp`.

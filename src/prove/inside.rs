@@ -16,8 +16,10 @@ use super::{
     files::{Files, restore, tree},
     hints::{Hints, asks, has_operations, hints, mined, paths},
     invert::spoiled,
+    kubectl,
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
+    wishes::wishes,
     world::{Call, Dice, Given, HOSTILE, Mood, World, lines_of},
 };
 use crate::{
@@ -54,13 +56,20 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     let mut files = source;
     files.push((converted.clone(), job.converted.clone().into_bytes(), 0o644));
     restore(&files)?;
-    let (old, words, named) = planned(&job.task)?;
-    let (new, ..) = planned(&converted)?;
+    let Planned { plan: old, words, named, scripts } = planned(&job.task)?;
+    let new = planned(&converted)?.plan;
     let operations = has_operations(&new);
     let own = hints(&new, &words, operations);
     let guide = job.guide.as_ref().map(|text| guided(&converted, text, &words, operations)).transpose()?;
     let Hints { answers: hints, web, denied, texts, .. } = guide.as_ref().unwrap_or(&own).clone();
-    let Hints { captured, refused, waited, asked, .. } = own;
+    let Hints { captured, refused, waited, asked, callers, .. } = own;
+    let mut hints = hints;
+    for (command, texts) in wishes(&scripts) {
+        let command = if operations { normal(&command) } else { command };
+        let known: &mut Vec<String> = hints.entry(command).or_default();
+        let new: Vec<String> = texts.into_iter().filter(|text| !known.contains(text)).collect();
+        known.extend(new);
+    }
     let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -108,6 +117,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         captured,
         refused,
         waited,
+        callers,
         open: conditions.iter().map(|condition| condition.id.clone()).collect(),
         conditions,
         called: Vec::new(),
@@ -154,7 +164,7 @@ fn guided(converted: &Path, guide: &str, words: &[String], operations: bool) -> 
     let task = converted.with_extension("guide.yaml");
     let path = Path::new(TASK).join(&task);
     fs::write(&path, guide).map_err(|e| e.to_string())?;
-    let (plan, ..) = planned(&task)?;
+    let plan = planned(&task)?.plan;
     fs::remove_file(&path).map_err(|e| e.to_string())?;
     Ok(hints(&plan, words, operations))
 }
@@ -173,6 +183,7 @@ struct Proof<'a> {
     captured: BTreeSet<String>,
     refused: BTreeMap<String, Vec<String>>,
     waited: BTreeSet<String>,
+    callers: Vec<(String, String)>,
     unreached: BTreeSet<String>,
     /// Actions whose demands have not decided yet.
     open: BTreeSet<String>,
@@ -248,7 +259,15 @@ impl Proof<'_> {
         }
         if let Some(why) = wrong {
             certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
-            certificate.suspects = b.failed.into_keys().collect();
+            // What fails there and not in the original, and what asks for an answer that is odd.
+            let odd = |(_, pattern): &&(String, String)| {
+                let calls = || a.phases.values().chain(b.phases.values()).flatten();
+                calls().any(|call| world.given.contains_key(&call.key()) && asks(pattern, call))
+            };
+            certificate.suspects = self.callers.iter().filter(odd).map(|(id, _)| id.clone()).collect();
+            if a.passed {
+                certificate.suspects.extend(b.failed.into_keys());
+            }
             return Ok(());
         }
         certificate.agreed += 1;
@@ -407,6 +426,7 @@ pub async fn explore(
     (named, texts): (&[String], &[String]),
 ) -> Result<(), String> {
     let words = world.words.clone();
+    let hinted = world.clone();
     for path in named {
         for text in texts.iter().chain(&words) {
             if most.passed {
@@ -424,11 +444,16 @@ pub async fn explore(
     let mut tried = BTreeSet::new();
     while !most.passed && tried.len() < TRIES {
         let keys: Vec<String> = most.before_cleanup().map(Call::key).collect();
-        let answers = || [Try::Failure].into_iter().chain(words.iter().cloned().map(Try::Word)).chain([Try::Silence]);
-        let next = keys
-            .iter()
-            .rev()
-            .find_map(|key| answers().map(|answer| (key.clone(), answer)).find(|answer| !tried.contains(answer)));
+        let answers = |key: &str| {
+            let call = Call { argv: key.split('\u{1f}').map(str::to_owned).collect(), stdin: None };
+            // What is compared with it before all other words.
+            let wished = hinted.hints(&call).unwrap_or_default();
+            let all = wished.into_iter().chain(words.iter().cloned()).map(Try::Word);
+            [Try::Failure].into_iter().chain(all).chain([Try::Silence]).collect::<Vec<_>>()
+        };
+        let next = keys.iter().rev().find_map(|key| {
+            answers(key).into_iter().map(|answer| (key.clone(), answer)).find(|answer| !tried.contains(answer))
+        });
         let Some((key, answer)) = next else { return Ok(()) };
         tried.insert((key.clone(), answer.clone()));
         let mut other = world.clone();
@@ -445,8 +470,24 @@ pub async fn explore(
     Ok(())
 }
 
-/// The plan of a task with an agent that does nothing, and the words its scripts compare with.
-pub fn planned(task: &Path) -> Result<(Plan, Vec<String>, Vec<String>), String> {
+/// A command of kubectl as operations call it.
+fn normal(command: &str) -> String {
+    let argv = command.split('\u{1f}').map(str::to_owned).collect();
+    kubectl::normal(Call { argv, stdin: None }).key()
+}
+
+/// A task as proofs read it.
+pub struct Planned {
+    pub plan: Plan,
+    /// Words its scripts compare with.
+    pub words: Vec<String>,
+    /// Files that its scripts name.
+    pub named: Vec<String>,
+    pub scripts: Vec<String>,
+}
+
+/// The plan of a task with an agent that does nothing, and what its scripts say.
+pub fn planned(task: &Path) -> Result<Planned, String> {
     let sources = Sources::default();
     let path = Path::new(TASK).join(task);
     let compiled = compile(&[path], &sources, &Disk);
@@ -461,6 +502,7 @@ pub fn planned(task: &Path) -> Result<(Plan, Vec<String>, Vec<String>), String> 
     }
     let mut words = BTreeSet::new();
     let mut named = BTreeSet::new();
+    let mut scripts = Vec::new();
     for source in sources.all() {
         mined(source.text(), &mut words);
         paths(source.text(), &mut named);
@@ -472,10 +514,13 @@ pub fn planned(task: &Path) -> Result<(Plan, Vec<String>, Vec<String>), String> 
                 let text = fs::read_to_string(task.dir.join(file)).unwrap_or_default();
                 mined(&text, &mut words);
                 paths(&text, &mut named);
+                scripts.push(text);
             }
+            scripts.extend(step.arg("inline").and_then(Arg::as_literal).map(str::to_owned));
         });
     }
     // What is there already is nothing an agent makes.
     named.retain(|n| !Path::new(TASK).join(n).exists());
-    Ok((*plan, words.into_iter().take(90).collect(), named.into_iter().take(12).collect()))
+    let words = words.into_iter().take(90).collect();
+    Ok(Planned { plan: *plan, words, named: named.into_iter().take(12).collect(), scripts })
 }

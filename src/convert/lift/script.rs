@@ -8,7 +8,7 @@ use std::{
 use super::{
     Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, allowed, messages,
     statement::{
-        self, assigned, assigned_beyond, lists, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk,
+        self, assigned, assigned_beyond, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk,
     },
 };
 use crate::{
@@ -198,7 +198,7 @@ fn changes_only(stmt: &Stmt, name: &str, first: Option<&str>) -> bool {
         }),
         _ => prints(stmt) || !mentions_itself(stmt, name),
     };
-    own && lists(stmt).into_iter().flatten().all(|s| changes_only(s, name, first))
+    own && stmt.lists().into_iter().flatten().all(|s| changes_only(s, name, first))
 }
 
 /// Whether a script goes on behind whatever is wrong, up to its last statement.
@@ -514,7 +514,7 @@ fn takes_all(stmt: &Stmt) -> bool {
         Kind::Subshell(_) => return false,
         _ => false,
     };
-    own || lists(stmt).into_iter().flatten().any(takes_all)
+    own || stmt.lists().into_iter().flatten().any(takes_all)
 }
 
 fn reason(stmt: &Stmt) -> &'static str {

@@ -41,22 +41,7 @@ pub fn assigned_beyond(stmt: &Stmt, names: &mut Vec<String>) {
 /// This statement and all below it; what stands in substitutions is text.
 pub fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
     visit(stmt);
-    lists(stmt).into_iter().flatten().for_each(|s| walk(s, visit));
-}
-
-/// The lists inside of a statement.
-pub fn lists(stmt: &Stmt) -> Vec<&[Stmt]> {
-    match &stmt.kind {
-        Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
-        Kind::And(pair) | Kind::Or(pair) => vec![pair.as_slice()],
-        Kind::Not(inner) => vec![std::slice::from_ref(&**inner)],
-        Kind::If { branches, otherwise } => {
-            branches.iter().flat_map(|(c, b)| [c.as_slice(), b.as_slice()]).chain(otherwise.as_deref()).collect()
-        }
-        Kind::For { body, .. } | Kind::Count { body, .. } | Kind::Function { body, .. } => vec![body],
-        Kind::While { condition, body, .. } => vec![condition, body],
-        _ => Vec::new(),
-    }
+    stmt.lists().into_iter().flatten().for_each(|s| walk(s, visit));
 }
 
 /// Whether a list reads a variable before it sets it anew, as far as that can be told: rather yes than no.
@@ -82,7 +67,7 @@ pub fn mentions(stmt: &Stmt, name: &str) -> bool {
     match &stmt.kind {
         Kind::For { var, values, .. } if var == name => values.iter().any(|w| in_word(w, name)),
         Kind::Count { var, .. } if var == name => false,
-        _ => mentions_itself(stmt, name) || lists(stmt).into_iter().any(|list| reads(list, name)),
+        _ => mentions_itself(stmt, name) || stmt.lists().into_iter().any(|list| reads(list, name)),
     }
 }
 

@@ -1,0 +1,292 @@
+//! What scripts compare the answers of commands with: texts by which they may get further. A guess, which worlds try.
+
+use std::collections::BTreeMap;
+
+use super::{invert, side::traced};
+use crate::{
+    bash::{
+        self,
+        ast::{self, Kind, Part, Redirect, Simple, Stmt, Word},
+    },
+    convert::test_words,
+};
+
+/// Texts wanted of commands, by the command as worlds know it; a word that only a run knows is `{…}`.
+pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for text in scripts {
+        let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else { continue };
+        let mut script = Script::default();
+        list.iter().for_each(|stmt| script.constants(stmt));
+        list.iter().for_each(|stmt| script.sources(stmt));
+        list.iter().for_each(|stmt| script.tests(stmt));
+        for (argv, texts) in script.solved() {
+            let known = found.entry(traced(&argv)).or_default();
+            for text in texts {
+                if !known.contains(&text) {
+                    known.push(text);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Where a variable's value comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    Command(Vec<String>),
+    Variable(String),
+}
+
+#[derive(Default)]
+struct Script {
+    /// Variables that are one text; `None`: they are more.
+    constants: BTreeMap<String, Option<String>>,
+    /// What a variable is read from, through which filters.
+    sources: BTreeMap<String, (Source, Vec<Vec<String>>)>,
+    /// What a variable, or what a command prints, is compared with: the whole text, or a part.
+    whole: Vec<(Source, Vec<Vec<String>>, String)>,
+    parts: Vec<(Source, Vec<Vec<String>>, String)>,
+}
+
+impl Script {
+    fn constants(&mut self, stmt: &Stmt) {
+        walk(stmt, &mut |stmt| {
+            let Kind::Assign(assigns) = &stmt.kind else { return };
+            for assign in assigns {
+                let text = assign.value.as_ref().filter(|_| !assign.odd).and_then(|word| self.text(word));
+                let known = self.constants.get(&assign.name).cloned();
+                let text = if known.is_some() { None } else { text };
+                self.constants.insert(assign.name.clone(), text);
+            }
+        });
+    }
+
+    fn sources(&mut self, stmt: &Stmt) {
+        walk(stmt, &mut |stmt| {
+            let Kind::Assign(assigns) = &stmt.kind else { return };
+            for assign in assigns {
+                let Some(Word { parts, .. }) = &assign.value else { continue };
+                let [Part::Command { text, .. }] = parts.as_slice() else { continue };
+                if let Some(source) = self.read(text) {
+                    self.sources.entry(assign.name.clone()).or_insert(source);
+                }
+            }
+        });
+    }
+
+    fn tests(&mut self, stmt: &Stmt) {
+        walk(stmt, &mut |stmt| match &stmt.kind {
+            Kind::Test(inner, _) => {
+                for comparison in test_words(inner).unwrap_or_default().windows(3) {
+                    let [a, operator, b] = comparison else { continue };
+                    self.compared(a, &operator.source, b);
+                    self.compared(b, &operator.source, a);
+                }
+            }
+            Kind::Pipeline(list) => {
+                let Some(([.., Stmt { kind: Kind::Simple(last), .. }], (source, mut filters))) =
+                    Some(list.as_slice()).zip(self.pipeline(list))
+                else {
+                    return;
+                };
+                filters.pop();
+                self.searched(last, source, filters);
+            }
+            Kind::Simple(simple) => {
+                let fed = simple.redirects.iter().find_map(|r| match r {
+                    Redirect::Herestring(word) => variable(word),
+                    _ => None,
+                });
+                if let Some(name) = fed {
+                    self.searched(simple, Source::Variable(name), Vec::new());
+                }
+            }
+            _ => {}
+        });
+    }
+
+    fn compared(&mut self, word: &Word, operator: &str, other: &Word) {
+        let from = match word.parts.as_slice() {
+            [Part::Command { text, .. }] => self.read(text),
+            _ => variable(word).map(|name| (Source::Variable(name), Vec::new())),
+        };
+        let Some((source, filters)) = from else { return };
+        let is_glob = other.parts.iter().any(|part| match part {
+            Part::Text { text, quoted } => !quoted && text.contains('*'),
+            part => matches!(part, Part::Other),
+        });
+        let number = || self.text(other)?.parse::<i64>().ok();
+        let text = match operator {
+            "=" | "==" | "!=" | "=~" if is_glob || operator == "=~" => {
+                let text = self.text(other).unwrap_or_else(|| other.source.replace(['"', '\''], ""));
+                let fragment = text.replace(['*', '^', '$', '\\'], "").replace(".+", "-");
+                self.parts.push((source, filters, fragment));
+                return;
+            }
+            "=" | "==" | "!=" => self.text(other),
+            "-eq" | "-ge" | "-le" => number().map(|n| n.to_string()),
+            "-gt" | "-ne" => number().map(|n| n.saturating_add(1).to_string()),
+            "-lt" => number().map(|n| n.saturating_sub(1).to_string()),
+            _ => None,
+        };
+        if let Some(text) = text {
+            self.whole.push((source, filters, text));
+        }
+    }
+
+    /// `… | grep -q PATTERN`
+    fn searched(&mut self, simple: &Simple, source: Source, filters: Vec<Vec<String>>) {
+        let words: Vec<String> = simple.words.iter().filter_map(|word| self.text(word)).collect();
+        let ([name, rest @ ..], true) = (words.as_slice(), words.len() == simple.words.len()) else { return };
+        if !matches!(name.as_str(), "grep" | "egrep" | "fgrep") {
+            return;
+        }
+        if let Some(pattern) = rest.iter().find(|word| !word.starts_with('-')) {
+            let fragment = pattern.replace(".*", "-").replace(['^', '$', '\\'], "");
+            let fragment = fragment.split('|').next().unwrap_or_default().to_owned();
+            self.parts.push((source, filters, fragment));
+        }
+    }
+
+    /// What a command substitution reads, and through which filters.
+    fn read(&self, text: &str) -> Option<(Source, Vec<Vec<String>>)> {
+        let list = ast::read(&bash::parse(text)?)?;
+        match list.as_slice() {
+            [stmt] => self.printed(stmt),
+            _ => None,
+        }
+    }
+
+    fn printed(&self, stmt: &Stmt) -> Option<(Source, Vec<Vec<String>>)> {
+        match &stmt.kind {
+            Kind::Simple(simple) => Some((self.command(simple)?, Vec::new())),
+            Kind::Pipeline(list) => self.pipeline(list),
+            // `|| echo ""`
+            Kind::Or(pair) => self.printed(&pair[0]),
+            _ => None,
+        }
+    }
+
+    fn pipeline(&self, list: &[Stmt]) -> Option<(Source, Vec<Vec<String>>)> {
+        let (first, rest) = list.split_first()?;
+        let Kind::Simple(first) = &first.kind else { return None };
+        let filters = rest.iter().map(|stmt| match &stmt.kind {
+            // Behind the program of a filter its file is expected.
+            Kind::Simple(simple) => Some([self.argv(simple)?, vec!["-".to_owned()]].concat()),
+            _ => None,
+        });
+        Some((self.command(first)?, filters.collect::<Option<_>>()?))
+    }
+
+    /// A command, or the variable that `echo` prints.
+    fn command(&self, simple: &Simple) -> Option<Source> {
+        let name = simple.words.first()?.source.as_str();
+        match (name, simple.words.last()) {
+            ("echo" | "printf", Some(word)) => variable(word).map(Source::Variable),
+            _ => self.argv(simple).map(Source::Command),
+        }
+    }
+
+    fn argv(&self, simple: &Simple) -> Option<Vec<String>> {
+        let words = simple.words.iter().map(|word| {
+            let parts = word.parts.iter().map(|part| match part {
+                Part::Text { text, .. } => text.clone(),
+                Part::Var { name, .. } => match self.constants.get(name) {
+                    Some(Some(text)) => text.clone(),
+                    _ => format!("{{{name}}}"),
+                },
+                Part::Command { .. } => "{}".to_owned(),
+                Part::Other => word.source.clone(),
+            });
+            parts.collect::<String>()
+        });
+        let argv: Vec<String> = words.collect();
+        (!argv.is_empty()).then_some(argv)
+    }
+
+    fn text(&self, word: &Word) -> Option<String> {
+        let part = |part: &Part| match part {
+            Part::Text { text, .. } => Some(text.clone()),
+            Part::Var { name, .. } => self.constants.get(name)?.clone(),
+            _ => None,
+        };
+        word.parts.iter().map(part).collect()
+    }
+
+    /// Commands, and what they may say.
+    fn solved(&self) -> Vec<(Vec<String>, Vec<String>)> {
+        // By the command: for each way in which it is read, what is wanted there.
+        let mut wanted: Vec<(Vec<String>, Vec<(Vec<Vec<String>>, Vec<String>)>)> = Vec::new();
+        let mut add = |source: &Source, filters: &[Vec<String>], text: &str, is_part: bool| {
+            let Some((argv, filters)) = self.origin(source, filters) else { return };
+            let at = wanted.iter().position(|(known, _)| *known == argv).unwrap_or(wanted.len());
+            if at == wanted.len() {
+                wanted.push((argv, Vec::new()));
+            }
+            let ways = &mut wanted[at].1;
+            match ways.iter_mut().find(|(known, _)| *known == filters) {
+                // Several parts stand in one text.
+                Some((_, texts)) if is_part && !texts.is_empty() => {
+                    let all = format!("{} {text}", texts[0]);
+                    texts.insert(0, all);
+                    texts.push(text.to_owned());
+                }
+                Some((_, texts)) => texts.push(text.to_owned()),
+                None => ways.push((filters, vec![text.to_owned()])),
+            }
+        };
+        self.parts.iter().for_each(|(source, filters, text)| add(source, filters, text, true));
+        self.whole.iter().for_each(|(source, filters, text)| add(source, filters, text, false));
+        let solve = |(argv, ways): (Vec<String>, Vec<(Vec<Vec<String>>, Vec<String>)>)| {
+            let plain = ways.iter().filter(|(filters, _)| filters.is_empty()).flat_map(|(_, texts)| texts.clone());
+            let plain: Vec<String> = plain.collect();
+            let through = |(filters, texts): &(Vec<Vec<String>>, Vec<String>)| {
+                filters.iter().rev().fold(texts.clone(), |texts, filter| invert::inputs(filter, &texts))
+            };
+            let filtered: Vec<Vec<String>> =
+                ways.iter().filter(|(filters, _)| !filters.is_empty()).map(through).collect();
+            let mut texts = if filtered.is_empty() { Vec::new() } else { invert::combined(&filtered, &[]) };
+            texts.extend(plain);
+            texts.truncate(MANY);
+            (argv, texts)
+        };
+        wanted.into_iter().map(solve).filter(|(_, texts)| !texts.is_empty()).collect()
+    }
+
+    /// The command behind variables, with all filters on the way.
+    fn origin(&self, source: &Source, filters: &[Vec<String>]) -> Option<(Vec<String>, Vec<Vec<String>>)> {
+        let mut filters = filters.to_vec();
+        let mut source = source.clone();
+        // A variable may be made of itself.
+        for _ in 0..8 {
+            match source {
+                Source::Command(argv) => return Some((argv, filters)),
+                Source::Variable(name) => {
+                    let (next, before) = self.sources.get(&name)?;
+                    filters.splice(0..0, before.iter().cloned());
+                    source = next.clone();
+                }
+            }
+        }
+        None
+    }
+}
+
+/// So many texts are tried of one command at most.
+const MANY: usize = 12;
+
+/// `"$NAME"`, and nothing else.
+fn variable(word: &Word) -> Option<String> {
+    match word.parts.as_slice() {
+        [Part::Var { name, .. }] => Some(name.clone()),
+        _ => None,
+    }
+}
+
+/// A statement and all inside it.
+fn walk(stmt: &Stmt, visit: &mut dyn FnMut(&Stmt)) {
+    visit(stmt);
+    stmt.lists().into_iter().flatten().for_each(|inner| walk(inner, visit));
+}
