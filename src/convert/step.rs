@@ -74,7 +74,55 @@ pub struct Expect {
     pub contains: Option<String>,
     pub matches: Option<String>,
     /// What the text must not be.
-    pub not: Option<String>,
+    pub not: Option<Not>,
+}
+
+/// What a text must not be, hold, or match.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Not {
+    Equals(String),
+    Contains(String),
+    Matches(String),
+}
+
+impl Not {
+    /// The contrary of one demand on a text.
+    pub fn of(expect: &Expect) -> Option<Self> {
+        match expect {
+            Expect { exit_code: ExitCode::Is(0), equals, contains, matches, not: None } => {
+                match (equals, contains, matches) {
+                    (Some(text), None, None) => Some(Self::Equals(text.clone())),
+                    (None, Some(text), None) => Some(Self::Contains(text.clone())),
+                    (None, None, Some(text)) => Some(Self::Matches(text.clone())),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn text(&mut self) -> &mut String {
+        match self {
+            Self::Equals(text) | Self::Contains(text) | Self::Matches(text) => text,
+        }
+    }
+
+    /// Whether a text is as it must be.
+    pub fn admits(&self, actual: &str) -> bool {
+        match self {
+            Self::Equals(text) => text != actual,
+            Self::Contains(text) => !actual.contains(text.as_str()),
+            Self::Matches(pattern) => regex::Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(actual)),
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Self::Equals(text) => Value::text(text),
+            Self::Contains(text) => Value::map([("contains", Value::text(text))]),
+            Self::Matches(text) => Value::map([("matches", Value::text(text))]),
+        }
+    }
 }
 
 impl Expect {
@@ -86,13 +134,14 @@ impl Expect {
     pub fn demands(&self) -> Vec<Entry> {
         let text = |key: &str, text: &Option<String>| Some(Entry::new(key, Value::text(text.as_ref()?)));
         let matches = self.matches.as_ref().map(|pattern| worded(pattern));
-        let all = [text("equals", &self.equals), text("contains", &self.contains), matches, text("not", &self.not)];
+        let not = self.not.as_ref().map(|not| Entry::new("not", not.value()));
+        let all = [text("equals", &self.equals), text("contains", &self.contains), matches, not];
         all.into_iter().flatten().collect()
     }
 
     /// Both, where there is room for both.
     pub fn and(self, other: Self) -> Option<Self> {
-        fn one(a: Option<String>, b: Option<String>) -> Option<Option<String>> {
+        fn one<T: PartialEq>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
             match (a, b) {
                 (Some(a), Some(b)) if a != b => None,
                 (a, b) => Some(a.or(b)),
@@ -290,10 +339,8 @@ impl Step {
             Kind::Command { run: _, workdir, env, expect } => {
                 workdir.iter_mut().for_each(change);
                 pairs(env);
-                [&mut expect.equals, &mut expect.contains, &mut expect.matches, &mut expect.not]
-                    .into_iter()
-                    .flatten()
-                    .for_each(change);
+                let texts = [&mut expect.equals, &mut expect.contains, &mut expect.matches];
+                texts.into_iter().flatten().chain(expect.not.as_mut().map(Not::text)).for_each(change);
             }
             Kind::Http { url, headers, body, expect, .. } => {
                 change(url);

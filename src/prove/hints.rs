@@ -93,9 +93,10 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             if printed.is_some() {
                 compared.insert(commands.len());
             }
-            if let Some(text) = printed.and_then(|e| e.get("not")).and_then(Arg::as_literal) {
-                refused.entry(traced(&argv)).or_default().push(text.to_owned());
-            }
+            refused
+                .entry(traced(&argv))
+                .or_default()
+                .extend(printed.map_or_else(Vec::new, |e| denials(e, words, &env)));
             ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
             callers.push((action.id.clone(), traced(&argv)));
             commands.push((argv, wanted));
@@ -151,9 +152,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         let wanted = expect.and_then(|e| e.get("stdout")).map_or_else(Vec::new, |e| answers(e, words, &env));
         if let Some(printed) = expect.and_then(|e| e.get("stdout")) {
             compared.insert(commands.len());
-            if let Some(text) = printed.get("not").and_then(Arg::as_literal) {
-                refused.entry(traced(&argv)).or_default().push(text.to_owned());
-            }
+            refused.entry(traced(&argv)).or_default().extend(denials(printed, words, &env));
         }
         ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
         callers.push((action.id.clone(), traced(&argv)));
@@ -305,11 +304,10 @@ pub fn answers(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, Strin
         let count = number(lines).or_else(|| lines.get("atLeast").and_then(number));
         wanted.extend(count.map(|n| (0..n).map(|i| format!("thing-{i}\n")).collect()));
     }
-    let refused = text(expect.get("not"));
-    let any = expect.get("empty").is_some() || refused.is_some();
-    if any && wanted.is_empty() {
+    let refused = expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env));
+    if (expect.get("empty").is_some() || !refused.is_empty()) && wanted.is_empty() {
         let others = words.iter().cloned().chain(["something".to_owned()]);
-        wanted.extend(others.filter(|word| Some(word) != refused.as_ref()).take(4));
+        wanted.extend(others.filter(|word| !refused.contains(word)).take(4));
     }
     wanted
 }
@@ -333,6 +331,11 @@ fn filled_in(word: &bash::ast::Word, variable: &dyn Fn(&str) -> Option<String>) 
         _ => None,
     };
     word.parts.iter().map(part).collect()
+}
+
+/// What a text must not be.
+fn denials(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, String>) -> Vec<String> {
+    expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env).into_iter().take(3).collect())
 }
 
 /// The words of one simple command, with what is in its variables.

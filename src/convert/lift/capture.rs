@@ -14,7 +14,7 @@ use crate::{
     convert::{
         Label, pattern,
         shell::{self, Text},
-        step::{self, Expect, NOT_EMPTY, Step},
+        step::{self, Expect, NOT_EMPTY, Not, Step},
     },
     template,
 };
@@ -520,29 +520,39 @@ impl<'a> Lifter<'a> {
             Kind::Pipeline(list) => {
                 let [first, last] = list.as_slice() else { return None };
                 let (Kind::Simple(first), Kind::Simple(last)) = (&first.kind, &last.kind) else { return None };
-                if self.name(last)? != "grep" || !positive {
+                if self.name(last)? != "grep" {
                     return None;
                 }
                 let word = handed_on(first)?;
-                let found = self.found(word, last, captures, st)?;
+                let found = self.found(word, last, true, captures, st)?;
                 let swallowed =
                     is_echo(first) && found.iter().any(|d| matches!(&d.kind, Ask::Text(e) if takes_option(e)));
-                (!swallowed).then_some(found)
+                (!swallowed).then_some(())?;
+                if positive { Some(found) } else { self.found(word, last, false, captures, st) }
             }
-            Kind::Simple(simple) if self.name(simple)? == "grep" && positive => {
+            Kind::Simple(simple) if self.name(simple)? == "grep" => {
                 let mut simple = simple.clone();
                 let here = simple.redirects.iter().position(|r| matches!(r, Redirect::Herestring(_)))?;
                 let Redirect::Herestring(word) = simple.redirects.remove(here) else { return None };
-                self.found(&word, &simple, captures, st)
+                self.found(&word, &simple, positive, captures, st)
             }
             _ => None,
         }
     }
 
-    fn found(&self, word: &Word, grep: &ast::Simple, captures: &[Capture], st: &State) -> Option<Vec<Demand>> {
+    /// What `grep` finds in a variable, or does not.
+    fn found(
+        &self,
+        word: &Word,
+        grep: &ast::Simple,
+        positive: bool,
+        captures: &[Capture],
+        st: &State,
+    ) -> Option<Vec<Demand>> {
         let [Part::Var { name, default: None, quoted: true }] = word.parts.as_slice() else { return None };
         captures.iter().find(|c| c.var == *name)?;
         let expect = expect_of(self.wanted(grep, st)?);
+        let expect = if positive { expect } else { Expect { not: Some(Not::of(&expect)?), ..Expect::default() } };
         Some(vec![Demand { var: name.clone(), kind: Ask::Text(expect), lenient: false, bare: false }])
     }
 
@@ -605,8 +615,10 @@ impl<'a> Lifter<'a> {
                         let equal = (operator != "!=") == positive;
                         let glob = double && !swapped && other.parts.iter().any(|p| matches!(p, Part::Other));
                         if glob {
-                            equal.then_some(())?;
-                            return one(var, text(globbed(&other.source)?), false);
+                            let expect = globbed(&other.source)?;
+                            let expect =
+                                if equal { expect } else { Expect { not: Not::of(&expect), ..Expect::default() } };
+                            return one(var, text(expect), false);
                         }
                         let value = st.scope.parts(&other.parts, true)?;
                         self.uses(&value);
@@ -625,12 +637,12 @@ impl<'a> Lifter<'a> {
                         let expect = match (equal, known.is_empty()) {
                             (true, _) => Expect { equals: Some(value.template()), ..Expect::default() },
                             (false, true) => not_empty(),
-                            (false, false) => Expect { not: Some(value.template()), ..Expect::default() },
+                            (false, false) => Expect { not: Some(Not::Equals(value.template())), ..Expect::default() },
                         };
                         let kind = text(expect);
                         Some(vec![Demand { var, kind, lenient: bare && operator == "!=", bare }])
                     }
-                    "=~" if double && positive && !swapped => {
+                    "=~" if double && !swapped => {
                         let source = other.source.trim_matches(['"', '\'']);
                         let quoted = source.len() != other.source.len();
                         if other.source.contains('$') && !other.source.ends_with('$') || source.matches('$').count() > 1
@@ -644,6 +656,8 @@ impl<'a> Lifter<'a> {
                                 ..Expect::default()
                             },
                         };
+                        let expect =
+                            if positive { expect } else { Expect { not: Not::of(&expect), ..Expect::default() } };
                         one(var, text(expect), false)
                     }
                     _ => {
@@ -746,7 +760,7 @@ fn holds(ask: &Ask, expect: &Expect, text: &str, lines: bool) -> bool {
             expect.equals.as_deref().is_none_or(|e| e == text)
                 && expect.contains.as_deref().is_none_or(|c| text.contains(c))
                 && expect.matches.as_deref().is_none_or(|m| regex::Regex::new(m).is_ok_and(|r| r.is_match(text)))
-                && expect.not.as_deref().is_none_or(|other| other != text)
+                && expect.not.as_ref().is_none_or(|not| not.admits(text))
         }
     }
 }

@@ -539,7 +539,7 @@ pub(super) fn is_echo(simple: &Simple) -> bool {
 pub(super) fn takes_option(expect: &Expect) -> bool {
     ["-n", "-e", "-E", "-ne", "-en", "-nE", "-En", "-eE"].iter().any(|option| {
         expect.contains.as_ref().is_none_or(|part| option.contains(part.as_str()))
-            && expect.not.as_ref().is_none_or(|text| text != option)
+            && expect.not.as_ref().is_none_or(|not| not.admits(option))
             && expect.matches.as_ref().is_none_or(|m| regex::Regex::new(m).is_ok_and(|m| m.is_match(option)))
     })
 }

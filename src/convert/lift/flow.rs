@@ -2,7 +2,7 @@
 
 use super::{
     End, Ending, Flow, Lifter, Next, Out, REPORTED, State, TEMPORARY,
-    command::{ONE_STATUS, PIPE_DENIED, PLAIN_NUMBER, denied},
+    command::{ONE_STATUS, PIPE_DENIED, PLAIN_NUMBER, denied, expect_of},
     messages, read_only,
     statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
 };
@@ -12,6 +12,7 @@ use crate::{
         ast::{self, Kind, List, Part, Redirect, Simple, Stmt, Word},
         tools::looks,
     },
+    builtin::command::ExitCode,
     convert::{
         Label,
         shell::Text,
@@ -665,16 +666,33 @@ impl<'a> Lifter<'a> {
 
     /// Steps that pass if the last command of a pipeline fails.
     fn denied_pipeline(&self, list: &[Stmt], st: &State) -> Option<Out> {
-        let mut out = self.filtered(list, st, false, false)?;
-        if st.pipefail {
-            out = out.but(Label::Stronger, PIPE_DENIED);
+        let told = |out: Out| if st.pipefail { out.but(Label::Stronger, PIPE_DENIED) } else { out };
+        if let Some(out) = self.not_found(list, st) {
+            return Some(told(out));
         }
+        let out = told(self.filtered(list, st, false, false)?);
         let step::Kind::Command { run, .. } = &out.steps.last()?.kind else { return None };
         // With nothing to find `grep` ends with 1, and other commands with what they like.
         if run.starts_with("grep ") {
             return denied(out);
         }
         self.fails_somehow(out)
+    }
+
+    /// `! COMMAND | grep -q TEXT`: the command, whose output does not have the text.
+    fn not_found(&self, list: &[Stmt], st: &State) -> Option<Out> {
+        let [Stmt { kind: Kind::Simple(command), .. }, Stmt { kind: Kind::Simple(grep), .. }] = list else {
+            return None;
+        };
+        (self.name(grep)? == "grep" && !matches!(self.name(command)?, "echo" | "printf" | "cat")).then_some(())?;
+        let wanted = expect_of(self.wanted(grep, st)?);
+        let mut out = self.command(command, st, true)?;
+        matches!(out.steps.as_slice(), [Step { kind: step::Kind::Command { .. }, .. }]).then_some(())?;
+        out.last()?.any_status();
+        self.expecting(
+            out,
+            &step::Expect { exit_code: ExitCode::Any, not: step::Not::of(&wanted), ..Default::default() },
+        )
     }
 
     /// Steps that pass if and only if the last of them fails, with whatever status.
