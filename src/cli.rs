@@ -113,7 +113,7 @@ struct Global {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Colour {
-    /// On a terminal, unless NO_COLOR is set.
+    /// On a terminal, unless NO_COLOR, CLICOLOR=0 or TERM=dumb says otherwise; FORCE_COLOR and CLICOLOR_FORCE ask for them elsewhere.
     Auto,
     Always,
     Never,
@@ -287,11 +287,17 @@ fn not_in_this_build() -> Option<u8> {
 impl Global {
     /// Whether to colour what goes to this stream.
     fn colour(self, stream: &impl IsTerminal) -> bool {
-        let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+        let is = |name, test: &dyn Fn(&str) -> bool| std::env::var(name).is_ok_and(|value| test(&value));
+        let forced = |name| is(name, &|value| !matches!(value, "" | "0"));
         match self.color {
             Colour::Always => true,
             Colour::Never => false,
-            Colour::Auto => !set("NO_COLOR") && (set("CLICOLOR_FORCE") || stream.is_terminal()),
+            Colour::Auto if is("NO_COLOR", &|value| !value.is_empty()) => false,
+            Colour::Auto if forced("FORCE_COLOR") || forced("CLICOLOR_FORCE") => true,
+            Colour::Auto => {
+                let refused = is("CLICOLOR", &|value| value == "0") || is("TERM", &|value| value == "dumb");
+                !refused && stream.is_terminal()
+            }
         }
     }
 

@@ -25,12 +25,14 @@ pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Portable,
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Http {
+    /// What is asked.
     #[schemars(extend("format" = "url"))]
     pub url: String,
     /// The method, sent as written.
     #[serde(default = "get")]
     #[schemars(extend("format" = "method"))]
     pub method: String,
+    /// Headers of the request.
     #[serde(default)]
     pub headers: IndexMap<String, String>,
     /// A text, or `{json: VALUE}`, which also sets the content type.
@@ -82,6 +84,7 @@ pub struct Expect {
     /// A code, a list of codes, a class like `2xx`, or `any`; any 2xx by default.
     #[serde(default)]
     pub status: Status,
+    /// What the body must be.
     pub body: Option<BodyExpect>,
 }
 

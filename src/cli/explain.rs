@@ -11,22 +11,48 @@ use crate::{
 };
 
 /// What is no rule and can be explained all the same.
-const TOPICS: [(&str, &str); 8] = [
+const TOPICS: [(&str, &str); 19] = [
     ("agents", include_str!("../../docs/agents.md")),
     ("running", include_str!("../../docs/running.md")),
     ("ci", include_str!("../../docs/ci.md")),
     ("convert", include_str!("../../docs/convert.md")),
     ("evals", include_str!("../../docs/evals.md")),
     ("extensions", include_str!("../../docs/extensions.md")),
-    ("expect", include_str!("../../docs/expect.md")),
     ("effects", include_str!("../../docs/effects.md")),
+    ("expect", include_str!("../../docs/expect.md")),
+    ("compatibility", include_str!("../../docs/compatibility.md")),
+    ("task", include_str!("../../docs/reference/task.md")),
+    ("steps", include_str!("../../docs/reference/steps.md")),
+    ("dialects", include_str!("../../docs/reference/steps-dialect.md")),
+    ("holes", include_str!("../../docs/reference/holes.md")),
+    ("script", include_str!("../../docs/reference/script.md")),
+    ("eval", include_str!("../../docs/reference/eval.md")),
+    ("assertions", include_str!("../../docs/reference/assertions.md")),
+    ("files", include_str!("../../docs/reference/files.md")),
+    ("config", include_str!("../../docs/reference/config.md")),
+    ("differences", include_str!("../../docs/reference/differences.md")),
 ];
+/// The page whose sections are topics, too: `gevals explain http`.
+const STEPS: &str = include_str!("../../docs/reference/steps.md");
 
-/// Explain a rule: why it matters, an example, and its cure; or a topic: agents, running, ci, convert, evals, extensions, expect, effects.
+/// The section of a step, with all below its heading.
+fn step(name: &str) -> Option<&'static str> {
+    let start = STEPS.find(&format!("\n## {name}\n"))? + 1;
+    let length = STEPS[start + 3..].find("\n## ").map_or(STEPS.len() - start, |end| end + 4);
+    STEPS.get(start..start + length)
+}
+
+/// A page for a terminal: without what only a generator reads.
+fn shown(page: &str) -> String {
+    let lines = page.lines().filter(|line| !(line.starts_with("<!-- ") && line.ends_with(" -->")));
+    lines.map(|line| format!("{line}\n")).collect::<String>().trim_end().to_owned() + "\n"
+}
+
+/// Explain a rule: why it matters, an example, and its cure; or a topic or a step: task, steps, http, expect, holes, eval, assertions, config, …
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The rule's name, as a finding shows it; without one, all rules and topics are listed.
+    /// A rule, as a finding shows it, a topic, or a step; without one, all are listed.
     rule: Option<String>,
     /// What a task does to the world, as gevals understands its scripts and steps.
     #[arg(long, value_name = "FILE", conflicts_with = "rule")]
@@ -37,6 +63,8 @@ const EXAMPLES: &str = "\
 Examples:
   gevals explain                         all rules and topics
   gevals explain resource-not-released   why it matters, an example, and its cure
+  gevals explain http                    a step: what it takes, expects and leaves
+  gevals explain holes                   a topic
   gevals explain --effects task.yaml     what its scripts create, read, await, change and delete";
 
 pub fn main(args: &Args) -> u8 {
@@ -45,11 +73,18 @@ pub fn main(args: &Args) -> u8 {
     }
     let Some(name) = &args.rule else {
         let topics = TOPICS.map(|(topic, _)| topic).join(", ");
-        print(&format!("{}\nTopics: {topics}\n", list()));
+        let steps: Vec<&str> = STEPS.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        print(&format!("{}\nTopics: {topics}\nSteps: {}\n", list(), steps.join(", ")));
         return status::OK;
     };
     if let Some((_, page)) = TOPICS.iter().find(|(topic, _)| topic == name) {
-        print(&format!("{}\n", page.trim_end()));
+        // A script has a page of its own beside its section.
+        let section = step(name).map(|section| format!("{}\n", shown(section))).unwrap_or_default();
+        print(&format!("{section}{}", shown(page)));
+        return status::OK;
+    }
+    if let Some(section) = step(name) {
+        print(&shown(section));
         return status::OK;
     }
     match rule(name) {
