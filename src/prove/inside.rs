@@ -83,7 +83,20 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         let files = files.into_iter().map(|f| (f, text(&mut dice))).collect();
         let (hints, web, denied, words) = (hints.clone(), web.clone(), denied.clone(), words.clone());
         let given = BTreeMap::new();
-        World { seed, mood, given, hints, web, denied, words, refuses: false, files, loud: false, operations }
+        World {
+            seed,
+            mood,
+            given,
+            hints,
+            web,
+            denied,
+            words,
+            refuses: false,
+            files,
+            loud: false,
+            operations,
+            hasty: false,
+        }
     };
     // The world that shows most of the original: the others differ from it in one thing after the other.
     let mut best: Option<(World, Ran)> = None;
@@ -91,7 +104,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     let known = start.is_some();
     let first = start.map(|start| World { operations, ..start });
     for world in first.into_iter().chain((0..8).map(|seed| world(seed, Mood::Good))) {
-        let ran = ran(&old, &world, &real, &files).await?;
+        let ran = ran(&old, &World { hasty: true, ..world.clone() }, &real, &files).await?;
         if best.as_ref().is_none_or(|(_, most)| ran.shown() > most.shown()) {
             best = Some((world, ran));
         }
@@ -124,6 +137,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         seen: BTreeSet::new(),
         passing: Vec::new(),
         lost: 0,
+        polls: BTreeMap::new(),
         certificate: Certificate {
             best: best.as_ref().and_then(|(world, _)| serde_json::to_value(world).ok()),
             ..Certificate::default()
@@ -172,6 +186,11 @@ fn guided(converted: &Path, guide: &str, words: &[String], operations: bool) -> 
 /// Worlds that differ in two things from the best one, at most.
 const PAIRS: usize = 60;
 
+/// Who has asked more often in a world has waited.
+const ROUNDS: usize = 12;
+/// In so many worlds a wait for one command is seen to its end.
+const POLLS: usize = 4;
+
 /// What a proof has come to.
 struct Proof<'a> {
     job: &'a Job,
@@ -196,6 +215,8 @@ struct Proof<'a> {
     passing: Vec<(World, Vec<Call>)>,
     /// In how many only the original passes.
     lost: u64,
+    /// In how many worlds a script asked this again and again.
+    polls: BTreeMap<String, usize>,
     certificate: Certificate,
 }
 
@@ -209,6 +230,10 @@ impl Proof<'_> {
         while !self.is_refuted()
             && let Some(world) = self.near.pop_front()
         {
+            // One more answer that a script waits in vain for shows little, and takes long.
+            if world.given.keys().any(|key| self.polls.get(key).is_some_and(|polls| *polls >= POLLS)) {
+                continue;
+            }
             self.compare(world).await?;
         }
         Ok(())
@@ -281,6 +306,12 @@ impl Proof<'_> {
         for call in a.phases.values().flatten() {
             if !self.called.contains(call) {
                 self.called.push(call.clone());
+            }
+        }
+        for key in world.given.keys() {
+            let asked = a.phases.values().flatten().filter(|call| call.key() == *key).count();
+            if asked > ROUNDS {
+                *self.polls.entry(key.clone()).or_default() += 1;
             }
         }
         if !b.passed {
@@ -427,6 +458,7 @@ pub async fn explore(
 ) -> Result<(), String> {
     let words = world.words.clone();
     let hinted = world.clone();
+    let looked = |world: &World| World { hasty: true, ..world.clone() };
     for path in named {
         for text in texts.iter().chain(&words) {
             if most.passed {
@@ -435,7 +467,7 @@ pub async fn explore(
             let mut other = world.clone();
             other.files.retain(|(other, _)| other != path);
             other.files.push((path.clone(), format!("{text}\n")));
-            let ran = ran(old, &other, real, files).await?;
+            let ran = ran(old, &looked(&other), real, files).await?;
             if ran.shown() > most.shown() {
                 (*world, *most) = (other, ran);
             }
@@ -462,7 +494,7 @@ pub async fn explore(
             Try::Word(word) => drop(other.hints.insert(key, vec![word])),
             Try::Silence => drop(other.given.insert(key, Given::Silent)),
         }
-        let ran = ran(old, &other, real, files).await?;
+        let ran = ran(old, &looked(&other), real, files).await?;
         if ran.shown() > most.shown() {
             (*world, *most) = (other, ran);
         }

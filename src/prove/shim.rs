@@ -18,6 +18,8 @@ use crate::source::normalize;
 const SLEPT: &str = "/world/slept";
 /// Seconds a script may take.
 const PATIENCE: f64 = 300.0;
+/// So often a script sleeps in a world that is hasty.
+const HASTE: u32 = 6;
 /// Where the task lies.
 pub const TASK: &str = "/task";
 
@@ -56,10 +58,14 @@ pub fn main() -> Option<u8> {
 /// Takes no time; but who sleeps too long is killed, as a script that takes too long is.
 fn sleep(args: &[String]) -> u8 {
     let seconds = args.first().and_then(|a| a.trim_end_matches('s').parse::<f64>().ok()).unwrap_or(1.0);
-    let before: f64 = fs::read_to_string(SLEPT).ok().and_then(|t| t.parse().ok()).unwrap_or(0.0);
-    let _ = fs::write(SLEPT, (before + seconds).to_string());
+    let before = fs::read_to_string(SLEPT).unwrap_or_default();
+    let (time, rounds) = before.split_once(' ').unwrap_or_default();
+    let time = time.parse::<f64>().unwrap_or(0.0) + seconds;
+    let rounds = rounds.parse::<u32>().unwrap_or(0) + 1;
+    let _ = fs::write(SLEPT, format!("{time} {rounds}"));
     trace::append(PAUSE);
-    if before + seconds >= PATIENCE { hang() } else { 0 }
+    let hasty = || World::read().is_some_and(|world| world.hasty);
+    if time >= PATIENCE || rounds > HASTE && hasty() { hang() } else { 0 }
 }
 
 /// A new script has all its time.

@@ -34,6 +34,8 @@ pub struct World {
     pub loud: bool,
     /// Whether operations stand for commands of kubectl, which are compared in one form then.
     pub operations: bool,
+    /// Whether a script that waits for long is ended early: for worlds in which it is only asked whether it can pass.
+    pub hasty: bool,
 }
 
 /// What is waited for of a URL.
