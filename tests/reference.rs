@@ -184,8 +184,10 @@ fn row(key: &str, field: &Field) -> String {
     if field.required {
         doc = format!("Required. {doc}");
     }
-    if let Some(default) =
-        field.default.as_ref().filter(|value| !value.is_null() && !value.as_object().is_some_and(|o| o.is_empty()))
+    if let Some(default) = field
+        .default
+        .as_ref()
+        .filter(|value| !value.is_null() && !value.as_object().is_some_and(serde_json::Map::is_empty))
     {
         doc += &format!(" Default: `{}`.", default.as_str().map_or_else(|| default.to_string(), str::to_owned));
     }

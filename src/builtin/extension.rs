@@ -41,7 +41,7 @@ pub struct Expect(pub IndexMap<String, OutputExpect>);
 /// What is expected of an output: matchers, or the value itself.
 #[derive(Clone, Debug)]
 pub enum OutputExpect {
-    Matchers(Matchers),
+    Matchers(Box<Matchers>),
     Value(Value),
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     Global, complain,
@@ -21,7 +21,7 @@ use crate::{
     compile,
     convert::{self, Context, Converted, Kept, Label, Tally, Target},
     diagnostic::{Diagnostic, Strength},
-    hir::{Dialect, PhaseKind},
+    hir::Dialect,
     host::{disk::write_atomic, within::Within},
     project::TaskUnit,
     source::{Files, ReadError, Sources, Stat, normalize},
@@ -126,7 +126,7 @@ enum Proof {
     /// Not asked for.
     None,
     #[cfg_attr(not(feature = "run"), expect(dead_code, reason = "without runs there are no proofs"))]
-    Certificate(Certificate),
+    Certificate(Box<Certificate>),
 }
 
 #[cfg(feature = "run")]
@@ -212,7 +212,9 @@ fn run(args: &Args) -> Result<u8, Fault> {
         if let Err(why) = &outcome.result {
             complain(why);
         }
-        if let Proof::Certificate(Certificate { counter_example: Some(example), .. }) = &outcome.proof {
+        if let Proof::Certificate(certificate) = &outcome.proof
+            && let Some(example) = &certificate.counter_example
+        {
             complain(&format!("{}: original and conversion do not do the same: {example}", outcome.path.display()));
         }
         if let Some(lacks) = unproved(outcome) {
@@ -230,9 +232,8 @@ fn run(args: &Args) -> Result<u8, Fault> {
     {
         warn(&format!("unproved: {why}"));
     }
-    let right = |o: &&Outcome| {
-        o.result.is_ok() && !matches!(&o.proof, Proof::Certificate(Certificate { counter_example: Some(_), .. }))
-    };
+    let right =
+        |o: &&Outcome| o.result.is_ok() && !matches!(&o.proof, Proof::Certificate(c) if c.counter_example.is_some());
     let good = |o: &&Outcome| right(o) && (args.allow_unproved || unproved(o).is_none());
     let all = outcomes.iter().all(|o| good(&o));
     // What is only shown is shown all the same.
@@ -329,16 +330,17 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
     let bwrap = crate::sandbox::find().map_err(unproved)?;
     let exe =
         std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
-    let prove = |outcome: &mut Outcome, keeps: bool, start: Option<Value>| -> Result<Option<Certificate>, String> {
-        let Ok(new) = &mut outcome.result else { return Ok(None) };
-        let lifted =
-            if keeps && args.to == To::Portable { again(&outcome.path, Some(Target::Builtin), &[]) } else { None };
-        let guide = lifted.and_then(|lifted| Some(lifted.result.ok()?.text));
-        let certificate = crate::prove::prove((&bwrap, &exe), &outcome.path, new, guide, start, args.seeds)?;
-        new.relabel(&certificate.stronger);
-        outcome.proof = Proof::Certificate(certificate.clone());
-        Ok(Some(certificate))
-    };
+    let prove =
+        |outcome: &mut Outcome, keeps: bool, start: Option<serde_json::Value>| -> Result<Option<Certificate>, String> {
+            let Ok(new) = &mut outcome.result else { return Ok(None) };
+            let lifted =
+                if keeps && args.to == To::Portable { again(&outcome.path, Some(Target::Builtin), &[]) } else { None };
+            let guide = lifted.and_then(|lifted| Some(lifted.result.ok()?.text));
+            let certificate = crate::prove::prove((&bwrap, &exe), &outcome.path, new, guide, start, args.seeds)?;
+            new.relabel(&certificate.stronger);
+            outcome.proof = Proof::Certificate(Box::new(certificate.clone()));
+            Ok(Some(certificate))
+        };
     let settle = |outcome: &mut Outcome| -> Result<(), String> {
         let Some(first) = prove(outcome, args.target.is_none(), None)? else { return Ok(()) };
         let mut refuted = first.counter_example.is_some();
@@ -383,7 +385,8 @@ fn less(outcome: &Outcome, certificate: &Certificate) -> Vec<Vec<Kept>> {
     let suspects: Vec<Kept> = certificate.suspects.iter().filter_map(|id| new.origin(id)).collect();
     let mut tries = vec![suspects];
     if certificate.counter_example.is_some() {
-        let phases = [PhaseKind::Verify, PhaseKind::Setup, PhaseKind::Cleanup];
+        use crate::hir::PhaseKind::{Cleanup, Setup, Verify};
+        let phases = [Verify, Setup, Cleanup];
         let of = |phase| all.iter().filter(move |kept| kept.phase == phase).cloned();
         // The end of a script is where its verdict is made.
         tries.extend(phases.into_iter().flat_map(|phase| of(phase).rev()).map(|kept| vec![kept]).take(TRIES));

@@ -223,7 +223,7 @@ fn literal(pattern: &str) -> Option<String> {
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
         match c {
-            '\\' => text.push(chars.next().filter(|c| c.is_ascii_punctuation())?),
+            '\\' => text.push(chars.next().filter(char::is_ascii_punctuation)?),
             '.' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '^' | '$' | '|' => return None,
             c => text.push(c),
         }

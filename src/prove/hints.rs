@@ -137,7 +137,9 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
                 && let Some(output) = filled_in(&bash::ast::Word::read(output, 0), &variable)
                 && let Some(index) = output_of(&output).and_then(|id| ids.get(id))
             {
-                commands[*index].1.push(other.unwrap_or(word.trim_matches(['\'', '"'])).to_owned());
+                let word =
+                    filled_in(&bash::ast::Word::read(word.trim(), 0), &variable).unwrap_or_else(|| word.to_owned());
+                commands[*index].1.push(other.map_or(word, str::to_owned));
             }
         }
         let Some(argv) = split(&run, &variable) else { return };
@@ -306,7 +308,8 @@ pub fn answers(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, Strin
     }
     let refused = expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env));
     if (expect.get("empty").is_some() || !refused.is_empty()) && wanted.is_empty() {
-        let others = words.iter().cloned().chain(["something".to_owned()]);
+        // Long enough for whoever asks for its length, too.
+        let others = ["something-quite-different".to_owned()].into_iter().chain(words.iter().cloned());
         wanted.extend(others.filter(|word| !refused.contains(word)).take(4));
     }
     wanted

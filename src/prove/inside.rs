@@ -137,6 +137,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         seen: BTreeSet::new(),
         passing: Vec::new(),
         lost: 0,
+        waited_out: 0,
         polls: BTreeMap::new(),
         certificate: Certificate {
             best: best.as_ref().and_then(|(world, _)| serde_json::to_value(world).ok()),
@@ -160,7 +161,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         proof.compare(world).await?;
     }
     for seed in 4..job.seeds.saturating_add(4) {
-        if proof.is_refuted() {
+        if proof.is_refuted() || proof.waited_out >= WAITED_OUT {
             break;
         }
         let mut dice = Dice::new(seed, "mood");
@@ -191,6 +192,11 @@ const ROUNDS: usize = 12;
 /// In so many worlds a wait for one command is seen to its end.
 const POLLS: usize = 4;
 
+/// Who has asked more often has waited for as long as it can.
+const LONG_WAIT: usize = 100;
+/// After so many worlds in which a script has waited out its time no more are made by chance.
+const WAITED_OUT: usize = 8;
+
 /// What a proof has come to.
 struct Proof<'a> {
     job: &'a Job,
@@ -215,6 +221,8 @@ struct Proof<'a> {
     passing: Vec<(World, Vec<Call>)>,
     /// In how many only the original passes.
     lost: u64,
+    /// In how many worlds a script waited for as long as it can.
+    waited_out: usize,
     /// In how many worlds a script asked this again and again.
     polls: BTreeMap<String, usize>,
     certificate: Certificate,
@@ -308,9 +316,11 @@ impl Proof<'_> {
                 self.called.push(call.clone());
             }
         }
+        let mut asked: BTreeMap<String, usize> = BTreeMap::new();
+        a.phases.values().flatten().for_each(|call| *asked.entry(call.key()).or_default() += 1);
+        self.waited_out += usize::from(asked.values().any(|times| *times > LONG_WAIT));
         for key in world.given.keys() {
-            let asked = a.phases.values().flatten().filter(|call| call.key() == *key).count();
-            if asked > ROUNDS {
+            if asked.get(key).is_some_and(|times| *times > ROUNDS) {
                 *self.polls.entry(key.clone()).or_default() += 1;
             }
         }
@@ -387,7 +397,9 @@ impl Proof<'_> {
                     with(Given::Says(lines_of(call, text)))
                 };
                 let waits = self.waited.iter().any(|pattern| asks(pattern, call));
-                self.near.extend(HOSTILE.iter().take(if waits { 4 } else { HOSTILE.len() }).map(says));
+                // What looks like an option is one to kubectl, and a name to an operation.
+                let fools = |text: &&&str| !(world.operations && text.starts_with('-'));
+                self.near.extend(HOSTILE.iter().take(if waits { 4 } else { HOSTILE.len() }).filter(fools).map(says));
             }
         }
     }

@@ -16,6 +16,15 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
     let program = words.iter().rev().nth(1).cloned().unwrap_or_default();
     match name.as_str() {
         "jq" => documents(&program, wanted).into_iter().map(|d| d.to_string()).collect(),
+        "wc" => {
+            let lines = |n: usize| (0..n.min(50)).map(|i| format!("thing-{i}\n")).collect();
+            wanted.iter().filter_map(|n| n.parse().ok()).map(lines).collect()
+        }
+        "grep" if words.iter().any(|word| matches!(word.as_str(), "-c" | "--count")) => {
+            let part = program.replace(['^', '$', '\\'], "").replace(".*", "-");
+            let lines = |n: usize| (0..n.min(50)).map(|i| format!("some {part} {i}\n")).collect();
+            wanted.iter().filter_map(|n| n.parse().ok()).map(lines).collect()
+        }
         "grep" => vec![format!("some {} more", program.replace(['^', '$', '\\'], "").replace(".*", "-"))],
         "base64" => wanted.iter().map(|w| STANDARD.encode(w)).collect(),
         "awk" | "cut" => {
