@@ -190,7 +190,7 @@ const PAIRS: usize = 60;
 /// Who has asked more often in a world has waited.
 const ROUNDS: usize = 12;
 /// In so many worlds a wait for one command is seen to its end.
-const POLLS: usize = 4;
+const POLLS: usize = 3;
 
 /// Who has asked more often has waited for as long as it can.
 const LONG_WAIT: usize = 100;
@@ -223,7 +223,7 @@ struct Proof<'a> {
     lost: u64,
     /// In how many worlds a script waited for as long as it can.
     waited_out: usize,
-    /// In how many worlds a script asked this again and again.
+    /// In how many worlds a script asked this again and again, in vain.
     polls: BTreeMap<String, usize>,
     certificate: Certificate,
 }
@@ -251,10 +251,9 @@ impl Proof<'_> {
     fn pairs(&self) -> impl Iterator<Item = World> + use<> {
         let more = |(world, calls): &(World, Vec<Call>)| {
             let mut found = Vec::new();
-            let waits = |call: &&Call| self.waited.iter().any(|pattern| asks(pattern, call));
             // Each round of a wait takes its time, and what it asks for has been refused already.
-            for call in calls.iter().filter(|call| !world.given.contains_key(&call.key()) && !waits(call)) {
-                let key = call.key();
+            let is_free = |key: &String| !world.given.contains_key(key) && !self.polls.contains_key(key);
+            for (call, key) in calls.iter().map(|call| (call, call.key())).filter(|(_, key)| is_free(key)) {
                 let mut with = |given| {
                     let mut other = world.clone();
                     other.given.insert(key.clone(), given);
@@ -319,10 +318,8 @@ impl Proof<'_> {
         let mut asked: BTreeMap<String, usize> = BTreeMap::new();
         a.phases.values().flatten().for_each(|call| *asked.entry(call.key()).or_default() += 1);
         self.waited_out += usize::from(asked.values().any(|times| *times > LONG_WAIT));
-        for key in world.given.keys() {
-            if asked.get(key).is_some_and(|times| *times > ROUNDS) {
-                *self.polls.entry(key.clone()).or_default() += 1;
-            }
+        for (key, _) in asked.into_iter().filter(|(_, times)| *times > ROUNDS) {
+            *self.polls.entry(key).or_default() += 1;
         }
         if !b.passed {
             self.decide(&a, &b, &world).await?;
@@ -347,8 +344,11 @@ impl Proof<'_> {
                     let ran = ran(&relaxed, world, &self.real, &self.files).await?;
                     ran.passed || ran.failed.is_empty()
                 }
-                // Of steps that hold others the inner one is meant.
-                None => b.failed.iter().filter(|(id, was)| **was && !is_around(id, &condition.id)).count() == 1,
+                // Of steps that hold others the inner one is meant; what failed in a step that passed decides nothing.
+                None => {
+                    let counts = |id: &String| b.failed.contains_key(outermost(id)) && !is_around(id, &condition.id);
+                    b.failed.iter().filter(|(id, was)| **was && counts(id)).count() == 1
+                }
             };
             match (alone, a.passed) {
                 (true, true) => self.certificate.stronger.push((condition.id.clone(), world.shown())),
@@ -445,6 +445,11 @@ fn wanted(world: &World, call: &Call) -> String {
 /// Whether an action holds another one.
 fn is_around(outer: &str, inner: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// The step of a phase that an action belongs to.
+fn outermost(id: &str) -> &str {
+    id.match_indices('/').nth(1).map_or(id, |(end, _)| &id[..end])
 }
 
 /// Runs that look for the answers which a script waits for.
