@@ -308,7 +308,7 @@ pub fn answers(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, Strin
     }
     let refused = expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env));
     if (expect.get("empty").is_some() || !refused.is_empty()) && wanted.is_empty() {
-        // Long enough for whoever asks for its length, too.
+        // Long enough for a script that asks for its length, too.
         let others = ["something-quite-different".to_owned()].into_iter().chain(words.iter().cloned());
         wanted.extend(others.filter(|word| !refused.contains(word)).take(4));
     }
