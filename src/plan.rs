@@ -38,7 +38,7 @@ use crate::{
     hir::{
         AcpAgent, Agent, AgentRef, Arg, Assertion, AssertionKind, BlockRole, Bounds, Budget, CallKind, CallMatcher,
         CallStatus, Def, Dialect, Isolation, JudgeEnv, KubeWorld, ModelAgent, Name, Operation, OperationKind,
-        OracleCall, Provider, Sandbox, Server, ShellAgent, Substitute, Template,
+        OracleCall, Provider, Sandbox, Server, ShellAgent, Substitute, Template, WrongAnswer,
     },
     lock::{LockedRelease, Permissions},
     signature::Control,
@@ -234,6 +234,8 @@ pub struct AgentAction {
     pub prompt: Template<Def>,
     pub kind: AgentKind,
     pub skills: Option<SkillMount>,
+    /// In a mutant of the task, what is wrong with an answer that the agent is given.
+    pub wrong: Option<WrongAnswer>,
 }
 
 /// What an agent is given to read before it works.

@@ -523,11 +523,12 @@ fn a_suite_proves_that_it_can_fail() {
     assert_eq!(of(&format!("{create} is not made")), Some((true, "verify/read".to_owned())), "{told:#}");
     assert_eq!(of(&format!("{create} has another `body`")), Some((true, "verify/read".to_owned())), "{told:#}");
     assert_eq!(of(&format!("{create} has another `tags`")), Some((false, String::new())), "{told:#}");
+    assert_eq!(of(&format!("{create} fails")), Some((true, "verify/read".to_owned())), "{told:#}");
     assert_eq!(of("the answer is empty"), Some((false, String::new())), "{told:#}");
-    assert_eq!((&told["noticed"], &told["mutants"]), (&json!(3), &json!(5)), "{told:#}");
-    assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "60 %");
+    assert_eq!((&told["noticed"], &told["mutants"]), (&json!(4), &json!(6)), "{told:#}");
+    assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "66 %");
     let said = [
-        "3 of 5 mutants noticed (60 %)",
+        "4 of 6 mutants noticed (66 %)",
         "✗ call 1 (notes.notes_create) has another `tags`: not noticed; it takes a verify step",
     ];
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
@@ -555,6 +556,42 @@ fn a_suite_proves_that_it_can_fail() {
     );
     world.write("t.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: test -d .}}]\n");
     world.run(&["prove", "noop.yaml"]).expect(2, &["no task has a script to follow"]);
+}
+
+/// What a tool answers wrongly is noticed by what uses the answer, and that it failed by an assertion that asks for its status.
+#[test]
+fn a_wrong_answer_of_a_tool_is_a_mutant() {
+    let world = quickstart();
+    // The script quotes the list, and reads two notes: of the second one the first one's answer says nothing.
+    world.write(
+        "q/oracle.yaml",
+        "kind: Oracle\ntasks:\n  tidy-up:\n    calls:\n      - {server: notes, tool: notes_list, args: {tag: '{env.TAG}'}}\n      \
+         - {server: notes, tool: notes_append, args: {title: 'Plan {random.id}', text: 'Reviewed: yes'}}\n      \
+         - {server: notes, tool: notes_read, args: {title: 'Plan {random.id}'}}\n    \
+         output: 'The list. The plan: {calls[2].content | tojson}'\n",
+    );
+    let ran = world.run(&["prove", "q", "--run", "tidy-up", "--format", "json"]).expect(0, &[]);
+    let tried = |told: &str, mutant: &str| {
+        let told: Value = serde_json::from_str(told).unwrap();
+        let tried = told["tasks"][0]["tried"].as_array().unwrap().iter().find(|t| t["mutant"] == mutant).cloned();
+        let tried = tried.unwrap_or_else(|| panic!("no mutant `{mutant}`: {told:#}"));
+        (tried["noticed"] == true, tried["by"].as_str().unwrap_or_default().to_owned(), tried["cure"].to_string())
+    };
+    let (list, read) = ("call 1 (notes.notes_list)", "call 3 (notes.notes_read)");
+    let (noticed, _, cure) = tried(&ran.out, &format!("{list} fails"));
+    assert!(!noticed && cure.contains("`status: ok` in the assertion `toolsUsed`"), "{cure}");
+    for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
+        assert!(!tried(&ran.out, &format!("{read} {wrong}")).0, "{wrong}");
+    }
+    assert!(!ran.out.contains(&format!("{list} is answered")), "nobody reads that answer");
+    // Checks that notice: of the failure, and of what was answered.
+    let task = world.read("q/tasks/tidy-up.yaml");
+    let look = "  verify:\n    - command:\n        run: printf '%s' \"$ANSWER\" | grep -q 'Nothing yet'\n        env: {ANSWER: '{agent.output}'}\n";
+    world.write("q/tasks/tidy-up.yaml", &task.replacen("  verify:\n", look, 1));
+    let ran = world.run(&["prove", "q", "--run", "tidy-up", "--format", "json"]).expect(0, &[]);
+    for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
+        assert_eq!(tried(&ran.out, &format!("{read} {wrong}")).1, "verify/0", "{wrong}");
+    }
 }
 
 /// A failure is told when it happens, once, and again in the summary.

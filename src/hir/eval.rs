@@ -336,6 +336,25 @@ pub enum AssertionKind {
     SkillsNotLoaded(Vec<SkillMatcher>),
 }
 
+/// An answer that an agent is given in the place of the server's, to see whether the task notices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrongAnswer {
+    /// Of the agent's calls, from 0, in the order of their start.
+    pub call: usize,
+    pub kind: WrongKind,
+}
+
+/// What is wrong with an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrongKind {
+    /// It is an error, and the server was never asked.
+    Error,
+    /// It has no content.
+    Empty,
+    /// It is that of the call before it.
+    Previous,
+}
+
 /// What an agent asks a server for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]

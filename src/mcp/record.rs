@@ -7,12 +7,13 @@ use std::{
 
 use axum::http::HeaderMap;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::message::decoded;
 use crate::{
     event::{Headers, TaskRun},
+    hir::{WrongAnswer, WrongKind},
     plan::wire::is_secret_header,
     secrets::Secrets,
 };
@@ -80,6 +81,7 @@ pub struct Recorder {
 struct Shared {
     secrets: Arc<Secrets>,
     task: OnceLock<TaskRun>,
+    wrong: OnceLock<WrongAnswer>,
     calls: Mutex<Calls>,
 }
 
@@ -102,6 +104,14 @@ impl Recorder {
     /// Of this run of a task.
     pub fn of_task(self, task: TaskRun) -> Self {
         let _ = self.shared.task.set(task);
+        self
+    }
+
+    /// One call is given another answer than the server's.
+    pub fn with(self, wrong: Option<WrongAnswer>) -> Self {
+        if let Some(wrong) = wrong {
+            let _ = self.shared.wrong.set(wrong);
+        }
         self
     }
 
@@ -226,6 +236,32 @@ pub(super) struct OpenCall {
 }
 
 impl OpenCall {
+    /// Whether the call is refused, without the server.
+    pub fn is_refused(&self) -> bool {
+        self.wrong() == Some(WrongKind::Error)
+    }
+
+    /// The result that the agent is given instead of the server's, as JSON.
+    pub fn replaced(&self) -> Option<String> {
+        let result = match self.wrong()? {
+            WrongKind::Error => return None,
+            WrongKind::Empty => match self.record.kind {
+                CallKind::Tool => json!({ "content": [] }),
+                CallKind::Resource => json!({ "contents": [] }),
+                CallKind::Prompt => json!({ "messages": [] }),
+            },
+            WrongKind::Previous => {
+                let calls = self.recorder.lock();
+                calls.slots.get(self.slot.checked_sub(1)?)?.as_ref()?.result.clone()?
+            }
+        };
+        Some(result.to_string())
+    }
+
+    fn wrong(&self) -> Option<WrongKind> {
+        self.recorder.shared.wrong.get().filter(|wrong| wrong.call == self.slot).map(|wrong| wrong.kind)
+    }
+
     /// The server answered; one of the two is its text.
     pub fn answered(mut self, result: Option<&str>, error: Option<&str>) {
         self.record.outcome = match error.map(decoded) {

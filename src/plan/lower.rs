@@ -302,6 +302,7 @@ impl Lowering {
                 prompt: prompt.clone(),
                 kind: context.agent.clone(),
                 skills: context.skills.clone(),
+                wrong: None,
             }),
         });
         self.data(ix, |visit| {

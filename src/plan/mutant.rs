@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use super::{ActionKind, AgentKind, Plan};
-use crate::hir::{Arg, ArgKind, Def, OracleCall, Template};
+use crate::{
+    hir::{Arg, ArgKind, CallKind, Def, OracleCall, Target, Template, WrongAnswer, WrongKind},
+    template::SegmentKind,
+};
 
 /// A plan whose agent does one thing wrong.
 #[derive(Clone, Debug)]
@@ -19,8 +22,8 @@ pub fn idle(plan: &Plan) -> Plan {
     with(plan, AgentKind::Noop)
 }
 
-/// Every mutant of a scripted agent's turn: a call less, two calls exchanged, an argument with another value, no answer. None of
-/// an agent that follows no script.
+/// Every mutant of a scripted agent's turn: a call less, two calls exchanged, an argument with another value, a call that is answered
+/// with an error, with nothing or with the answer of another, no answer at the end. None of an agent that follows no script.
 pub fn mutants(plan: &Plan) -> Vec<Mutant> {
     let ActionKind::Agent(agent) = &plan.action(plan.agent).kind else { return Vec::new() };
     let AgentKind::Script { calls, output, entry: true } = &agent.kind else { return Vec::new() };
@@ -50,15 +53,61 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
             add(format!("{name} has another `{}`", key.value), cure, changed, output.clone());
         }
     }
+    let answered = |nth: usize, kind, title: &str, cure: &str| {
+        let mut plan = once(plan);
+        let agent = plan.agent;
+        if let ActionKind::Agent(turn) = &mut plan.action_mut(agent).kind {
+            turn.wrong = Some(WrongAnswer { call: nth, kind });
+        }
+        Mutant { title: format!("{} {title}", name(nth, &calls[nth])), cure: cure.to_owned(), plan }
+    };
+    let mut wrong = Vec::new();
+    for nth in 0..calls.len() {
+        let used = match calls[nth].kind {
+            CallKind::Tool => "toolsUsed",
+            CallKind::Resource => "resourcesRead",
+            CallKind::Prompt => "promptsUsed",
+        };
+        let cure = format!("a verify step that looks at what it does, or `status: ok` in the assertion `{used}`");
+        wrong.push(answered(nth, WrongKind::Error, "fails", &cure));
+        // To a script that does not read an answer all answers are one.
+        if !reads(calls, output.as_ref(), nth) {
+            continue;
+        }
+        let cure = "a verify step that looks at what the answer is used for";
+        wrong.push(answered(nth, WrongKind::Empty, "is answered with nothing", cure));
+        if nth > 0 && calls[nth - 1].kind == calls[nth].kind {
+            wrong.push(answered(nth, WrongKind::Previous, "has the answer of the call before it", cure));
+        }
+    }
     if output.as_ref().is_some_and(|output| !output.parts.is_empty()) {
         let cure = "a verify step that looks at `{agent.output}`, if the answer matters".to_owned();
         add("the answer is empty".to_owned(), cure, calls.clone(), None);
     }
+    out.extend(wrong);
     out
 }
 
 fn name(nth: usize, call: &OracleCall<Def>) -> String {
     format!("call {} ({}.{})", nth + 1, call.server.value, call.name.display())
+}
+
+/// Whether a later call or the output uses the answer of the nth call.
+fn reads(calls: &[OracleCall<Def>], output: Option<&Template<Def>>, nth: usize) -> bool {
+    let mut found = false;
+    let mut look = |text: &Template<Def>| {
+        found |= text.holes().any(|hole| {
+            let first = hole.reference.segments.first();
+            hole.reference.target == Target::Calls
+                && first.is_none_or(|segment| i64::try_from(nth).is_ok_and(|nth| *segment == SegmentKind::Index(nth)))
+        });
+    };
+    for call in calls {
+        look(&call.name);
+        call.args.iter().for_each(|(_, arg)| arg.templates(&mut look));
+    }
+    output.into_iter().for_each(look);
+    found
 }
 
 fn alike(one: &OracleCall<Def>, other: &OracleCall<Def>) -> bool {

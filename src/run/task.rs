@@ -536,7 +536,7 @@ async fn agent_turn<'a>(
 ) -> Option<Turned> {
     let recording = world.recording;
     let action = unit.plan.action(unit.plan.agent);
-    let ActionKind::Agent(AgentAction { prompt, kind, skills }) = &action.kind else { return None };
+    let ActionKind::Agent(AgentAction { prompt, kind, skills, wrong }) = &action.kind else { return None };
     unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Agent.name().to_owned() });
     if limits.cancel.is_cancelled() {
         return None;
@@ -545,7 +545,7 @@ async fn agent_turn<'a>(
     unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
     let started = unit.host.elapsed();
     unit.events.emitter.durable().await;
-    let recorder = Recorder::new(unit.events.emitter.vault.secrets()).of_task(unit.events.run.clone());
+    let recorder = Recorder::new(unit.events.emitter.vault.secrets()).of_task(unit.events.run.clone()).with(*wrong);
     let mut live = recorder.subscribe();
     let filled = match scope.text(prompt) {
         // As upstream: a prompt with a hole that nothing fills is sent as written (`check` has reported it).

@@ -9,6 +9,7 @@ use super::{Asked, Envelope, Handshake, Relay, SessionKind, State, send};
 use crate::mcp::{
     ServerError,
     message::{self, IdKey, Message, Shape, Skim},
+    record::OpenCall,
 };
 
 /// What a tool's schema says of an argument that HTTP clients repeat in a header (2026-07-28).
@@ -72,8 +73,13 @@ impl Relay {
         if let Some(token) = pending.token {
             state.tokens.remove(&(space, token));
         }
+        let instead = pending.call.as_ref().and_then(OpenCall::replaced).filter(|_| message.result().is_some());
         if let Some(call) = pending.call {
-            call.answered(message.result(), message.error());
+            call.answered(instead.as_deref().or(message.result()), message.error());
+        }
+        if let Some(result) = instead {
+            self.deliver(state, pending.session, message::answer(&pending.id, &result));
+            return;
         }
         let mut edits = match (pending.replaced, message.id_place()) {
             (Some(_), Some(place)) => vec![(place, pending.id)],

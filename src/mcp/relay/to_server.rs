@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::bytes::Bytes;
 
 use super::{Direction, Envelope, Handshake, Pending, Relay, SessionKind, State, Token, send};
@@ -96,7 +96,7 @@ impl Relay {
         let initialize = message.method.as_deref() == Some("initialize");
         let Some(member) = state.sessions.get_mut(&session) else { return };
         member.ready |= !initialize;
-        let call = match (&member.kind, message.method.as_deref().and_then(CallKind::of_method)) {
+        let mut call = match (&member.kind, message.method.as_deref().and_then(CallKind::of_method)) {
             (SessionKind::Agent(recorder), Some(kind)) => {
                 Some(recorder.open(&self.name, kind, message.params(), envelope.said.as_deref()))
             }
@@ -108,6 +108,23 @@ impl Relay {
             }
             let text = state.failure.as_ref().map_or_else(String::new, ServerError::brief);
             self.deliver(state, session, message::lost(&id, &text));
+            return;
+        }
+        if let Some(call) = call.take_if(|call| call.is_refused()) {
+            const WHY: &str = "it is out of order";
+            let text = json!({ "content": [{ "type": "text", "text": WHY }], "isError": true }).to_string();
+            let refused = json!({ "code": -32603, "message": WHY }).to_string();
+            let answer = match message.method.as_deref() {
+                Some("tools/call") => {
+                    call.answered(Some(&text), None);
+                    message::answer(&id, &text)
+                }
+                _ => {
+                    call.answered(None, Some(&refused));
+                    message::refusal(&id, -32603, WHY)
+                }
+            };
+            self.deliver(state, session, answer);
             return;
         }
         if initialize && space == 0 {
