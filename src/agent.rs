@@ -44,7 +44,7 @@ const COMPLAINTS: usize = 4 << 10;
 pub use acp::program as acp_program;
 pub use claude::adapter_or_cli as claude_code;
 pub use model::{Conversation, Conversed, Speaker, converse, endpoint};
-pub use replay::{Drawn, drawn};
+pub use replay::{Drawn, drawn, follow};
 
 /// What an agent works with.
 pub struct AgentContext<'a> {

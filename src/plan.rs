@@ -236,6 +236,8 @@ pub struct AgentAction {
     pub skills: Option<SkillMount>,
     /// In a mutant of the task, what is wrong with an answer that the agent is given.
     pub wrong: Option<WrongAnswer>,
+    /// The recording that its script was read from: what was random then is so again.
+    pub recorded: Option<PathBuf>,
 }
 
 /// What an agent is given to read before it works.
@@ -649,10 +651,11 @@ impl Plan {
         judged && self.members(PlanPhase::Assert).next().is_none()
     }
 
-    /// The recording that its agent replays.
+    /// The recording that its agent replays, or follows as a script.
     pub fn recording(&self) -> Option<&Path> {
         match &self.action(self.agent).kind {
             ActionKind::Agent(AgentAction { kind: AgentKind::Replay { path }, .. }) => Some(path),
+            ActionKind::Agent(agent) => agent.recorded.as_deref(),
             _ => None,
         }
     }

@@ -558,6 +558,30 @@ fn a_suite_proves_that_it_can_fail() {
     world.run(&["prove", "noop.yaml"]).expect(2, &["no task has a script to follow"]);
 }
 
+/// What an agent did when it passed is a script: what was random then is so again, and its tasks notice what the script's do.
+#[test]
+fn a_recording_is_followed_and_mutated() {
+    let world = quickstart();
+    world.run(&["run", "q", "-o", "."]).expect(0, &[]);
+    let run = std::fs::read_dir(world.path(".gevals/runs")).unwrap().flatten().next().unwrap().file_name();
+    let recorded = format!("builtin.replay:.gevals/runs/{}/recording.jsonl", run.to_str().unwrap());
+    let told = |args: &[&str]| -> Value {
+        serde_json::from_str(&world.run(&[&["prove", "q", "--format", "json"], args].concat()).expect(0, &[]).out)
+            .unwrap()
+    };
+    let noticed = |told: &Value| -> Vec<(Value, Value)> {
+        let tried = told["tasks"].as_array().unwrap().iter().flat_map(|task| task["tried"].as_array().unwrap());
+        tried.filter(|t| t["noticed"] == true).map(|t| (t["mutant"].clone(), t["by"].clone())).collect()
+    };
+    let (script, replay) = (noticed(&told(&[])), noticed(&told(&["--agent", &recorded])));
+    assert!(script.len() > 15, "{script:?}");
+    assert_eq!(script, replay);
+    // A task that it does not have is reported before anything runs.
+    let none = world.read("q/tasks/write-note.yaml").replace("name: write-note", "name: unheard");
+    world.write("q/tasks/write-note.yaml", &none);
+    world.run(&["prove", "q", "--agent", &recorded]).expect(2, &["has nothing of the task `unheard`"]);
+}
+
 /// What a tool answers wrongly is noticed by what uses the answer, and that it failed by an assertion that asks for its status.
 #[test]
 fn a_wrong_answer_of_a_tool_is_a_mutant() {

@@ -14,9 +14,11 @@ use crate::{
         Difference,
         recording::{Line, VERSION, Way},
     },
-    hir::CallKind,
+    hir::{Arg, ArgKind, CallKind, Def, OracleCall, Template},
     host::Host,
+    plan::{ActionKind, AgentKind, Plan},
     secrets::MASK,
+    source::{Span, Spanned},
     ty::number::same_value,
 };
 
@@ -59,6 +61,52 @@ pub struct Drawn {
 /// What was random in the run of the task that is replayed, where the recording tells.
 pub fn drawn(host: &dyn Host, path: &Path, task: &str, run: u32) -> Option<Drawn> {
     read(host, path, task, run).ok()?.drawn
+}
+
+/// The plan of a task whose agent replays a recording, with its calls as a script: of that there are mutants. Other plans stay as they
+/// are. Fails where the recording has nothing of the task, or not all.
+pub fn follow(host: &dyn Host, plan: &mut Plan) -> Result<(), String> {
+    let (ix, task) = (plan.agent, plan.task.name.value.clone());
+    let action = plan.action_mut(ix);
+    let span = action.span;
+    let ActionKind::Agent(turn) = &mut action.kind else { return Ok(()) };
+    let AgentKind::Replay { path } = &turn.kind else { return Ok(()) };
+    let part = read(host, path, &task, 0)?;
+    let name = |text: String| Spanned::new(text, span);
+    let script = |call: Call| {
+        if call.args.to_string().contains(MASK) {
+            let (line, path) = (call.line, path.display());
+            return Err(format!(
+                "line {line} of the recording `{path}` has a secret that was masked: it cannot be sent"
+            ));
+        }
+        let args = match call.args {
+            Value::Object(args) => args.iter().map(|(key, value)| (name(key.clone()), literal(value, span))).collect(),
+            _ => Vec::new(),
+        };
+        let (server, called) = (name(call.server), Template::literal(call.name, span));
+        Ok(OracleCall { span, kind: call.kind, server, name: called, args })
+    };
+    let calls = part.calls.into_iter().map(script).collect::<Result<_, _>>()?;
+    let output = (!part.output.is_empty()).then(|| Template::literal(part.output, span));
+    turn.recorded = Some(path.clone());
+    turn.kind = AgentKind::Script { calls, output, entry: true };
+    Ok(())
+}
+
+/// A value as an argument without holes.
+fn literal(value: &Value, span: Span) -> Arg<Def> {
+    let kind = match value {
+        Value::Null => ArgKind::Null,
+        Value::Bool(value) => ArgKind::Bool(*value),
+        Value::Number(n) => n.as_i64().map_or_else(|| ArgKind::Float(n.clone()), ArgKind::Int),
+        Value::String(text) => ArgKind::Text(Template::literal(text, span)),
+        Value::Array(items) => ArgKind::List(items.iter().map(|item| literal(item, span)).collect()),
+        Value::Object(fields) => ArgKind::Record(
+            fields.iter().map(|(key, value)| (Spanned::new(key.clone(), span), literal(value, span))).collect(),
+        ),
+    };
+    Arg::new(kind, span)
 }
 
 /// What a recording has of one run of a task.

@@ -1,6 +1,6 @@
 //! The cluster: how it is reached, what kinds it has, and what its errors mean.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
@@ -11,7 +11,10 @@ use kube::{
     core::gvk::GroupVersion,
 };
 use serde::Deserialize;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::{
+    sync::{Mutex, OnceCell},
+    time::{Instant, sleep},
+};
 
 use crate::{
     hir::KubeWorld,
@@ -282,6 +285,18 @@ impl Cluster {
             (false, None) => format!("`{version}` has no kind `{kind}`"),
         };
         Err(Error::NoKind { why, is_near: near.is_some() })
+    }
+
+    /// Waits until the cluster lists a kind that was just defined: its lists lag behind the condition `Established`.
+    pub async fn defined(&self, version: &str, kind: &str, limit: Duration) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        loop {
+            self.known.lock().await.remove(version);
+            match self.kind(version, kind).await {
+                Err(Error::NoKind { .. }) if Instant::now() < deadline => sleep(Duration::from_millis(50)).await,
+                found => return found.map(drop),
+            }
+        }
     }
 
     /// The kind that a text names: a kind, plural, singular or short name, also with its group (`deployments.apps`).

@@ -21,6 +21,9 @@ use crate::kubernetes::operation::{Annotate, Apply, Delete, Get, Label, Patch, P
 /// The field manager of server-side apply.
 const MANAGER: &str = "gevals";
 
+/// How long a new kind may take to be served.
+const DEFINED: Duration = Duration::from_secs(10);
+
 /// `apply`.
 pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
     let manifests = match (&args.file, args.inline) {
@@ -39,7 +42,12 @@ pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
         if target.kind.resource.kind == "CustomResourceDefinition" {
             // What follows may be an object of this kind.
             let until = Until::Condition { kind: "Established".to_owned(), status: "True".to_owned() };
-            wait::until(&Watched::one(&target), &until, Duration::from_secs(10)).await?;
+            wait::until(&Watched::one(&target), &until, DEFINED).await?;
+            for version in served(&object.data) {
+                call.cluster
+                    .defined(&version, object.data["spec"]["names"]["kind"].as_str().unwrap_or_default(), DEFINED)
+                    .await?;
+            }
         }
         applied.push(format!("{}/{}", target.kind.resource.kind.to_lowercase(), target.name));
     }
@@ -252,6 +260,15 @@ async fn placed(call: &Call, mut manifest: Value, namespace: Option<&str>) -> Re
     }
     let object = serde_json::from_value(manifest).map_err(|e| Error::Broken(format!("{}: {e}", target.label())))?;
     Ok((target, object))
+}
+
+/// The versions in which a CustomResourceDefinition serves its kind, as `apiVersion` names them.
+fn served(definition: &Value) -> Vec<String> {
+    let spec = &definition["spec"];
+    let versions = spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true);
+    let names =
+        versions.filter_map(|version| Some(format!("{}/{}", spec["group"].as_str()?, version["name"].as_str()?)));
+    names.collect()
 }
 
 /// The objects of manifests; lists are what they hold.

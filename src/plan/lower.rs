@@ -303,6 +303,7 @@ impl Lowering {
                 kind: context.agent.clone(),
                 skills: context.skills.clone(),
                 wrong: None,
+                recorded: None,
             }),
         });
         self.data(ix, |visit| {

@@ -536,7 +536,7 @@ async fn agent_turn<'a>(
 ) -> Option<Turned> {
     let recording = world.recording;
     let action = unit.plan.action(unit.plan.agent);
-    let ActionKind::Agent(AgentAction { prompt, kind, skills, wrong }) = &action.kind else { return None };
+    let ActionKind::Agent(AgentAction { prompt, kind, skills, wrong, .. }) = &action.kind else { return None };
     unit.events.emit(EventKind::PhaseStarted { phase: PlanPhase::Agent.name().to_owned() });
     if limits.cancel.is_cancelled() {
         return None;

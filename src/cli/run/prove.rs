@@ -10,6 +10,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::{args, ready::prepare};
 use crate::{
+    agent,
     cli::{Global, complain, packages, print, status},
     diagnostic::visible,
     event::{EventKind, Outcome, Verdict},
@@ -22,6 +23,8 @@ const EXAMPLES: &str = "\
 Examples:
   gevals prove eval.yaml                          can each task fail?
   gevals prove eval.yaml --agent oracle.yaml      where the eval's own agent follows no script
+  gevals prove eval.yaml --agent builtin.replay:.gevals/runs/RUN/recording.jsonl
+                                                  the script is what an agent did when it passed
   gevals prove eval.yaml --min-score 0.9          exit 1 where fewer mutants are noticed
   gevals prove eval.yaml --badge proved.json      for https://shields.io/badges/endpoint-badge
 
@@ -40,7 +43,7 @@ pub struct Args {
     /// Only tasks whose name matches this pattern.
     #[arg(short, long, visible_alias = "task", value_name = "REGEX")]
     run: Option<String>,
-    /// A script to follow, instead of the eval's agent: a file of kind Oracle.
+    /// A script to follow, instead of the eval's agent: a file of kind Oracle, or a recording, as builtin.replay:RECORDING.
     #[arg(long, value_name = "FILE")]
     agent: Option<String>,
     /// Other servers: an MCP config, instead of the one that the eval names.
@@ -159,12 +162,18 @@ pub fn main(args: &Args, global: Global) -> u8 {
         Ok(ready) => ready,
         Err(exit) => return exit,
     };
-    let selected: Vec<Plan> =
+    let mut selected: Vec<Plan> =
         ready.selection.of(&ready.plan).into_iter().map(|at| ready.plan.tasks[at].clone()).collect();
+    let host = RealHost::new();
+    if let Some(why) = selected.iter_mut().find_map(|plan| agent::follow(&host, plan).err()) {
+        complain(&why);
+        return status::BROKEN;
+    }
     let scripted = |plan: &&Plan| !mutant::mutants(plan).is_empty();
     if !selected.iter().any(|plan| scripted(&plan)) {
         complain(
-            "no task has a script to follow: `--agent FILE` names one, a file of kind Oracle (`gevals explain agents`)",
+            "no task has a script to follow: `--agent FILE` names one, a file of kind Oracle, and \
+             `--agent builtin.replay:RECORDING` what an agent did (`gevals explain agents`)",
         );
         return status::USAGE;
     }
