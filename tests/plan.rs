@@ -21,7 +21,7 @@ use gevals::{
         diff::{Diff, Side, diff},
         lower, why, wire,
     },
-    render::{Done, FORMATS, View, diff::DIFF_FORMATS, results, why::WHY_FORMATS, worst_case},
+    render::{Done, FORMATS, View, diff::DIFF_FORMATS, gate::gate, results, why::WHY_FORMATS, worst_case},
     source::{MemoryFiles, Sources, Span, Spanned},
     yaml,
 };
@@ -1038,16 +1038,21 @@ fn results_are_read_back() {
 #[test]
 fn what_to_expect_is_the_mean_of_earlier_runs_times_those_to_come() {
     let file = serde_json::json!({ "results": [
-        { "taskName": "t", "durationSeconds": 1.0, "tokenEstimate": { "totalTokens": 100 } },
-        { "taskName": "t", "durationSeconds": 2.0, "tokenEstimate": { "totalTokens": 200 } },
+        { "taskName": "t", "durationSeconds": 1.0, "tokenEstimate": { "totalTokens": 100, "cost": 0.25 } },
+        { "taskName": "t", "durationSeconds": 2.0, "tokenEstimate": { "totalTokens": 200, "cost": 0.75 } },
         { "taskName": "other", "durationSeconds": 50.0 },
         { "taskName": "never", "tokenEstimate": { "totalTokens": 7 } },
-    ] });
+    ], "summary": { "currency": "EUR" } });
     let earlier = results::Earlier::read(&file, "then.json".to_owned()).unwrap();
     let task = |name: &str, runs: u32| {
         let text = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: NAME, runs: RUNS}\nspec: {prompt: p, verify: [{command: {run: a}}]}\n";
         plan(&text.replace("NAME", name).replace("RUNS", &runs.to_string()))
     };
     let plans = [task("t", 5), task("unknown", 1)];
-    assert_eq!(earlier.of(&plans), (Duration::from_millis(7500), Some(750), 1));
+    let took = results::Took { time: Duration::from_millis(7500), tokens: Some(750), cost: Some(2.5) };
+    assert_eq!(earlier.of(&plans), (took, 1));
+    assert_eq!(earlier.words(took), "7.5s, 750 tokens, 2.5000 EUR");
+    // 29 runs of the task that is known.
+    let shown = gate("0.9@95%".parse().unwrap(), None, &plans, Some(&earlier));
+    assert!(shown.contains("  43s, 4350 tokens, 14.5000 EUR (1 of 2 tasks)\n"), "{shown}");
 }

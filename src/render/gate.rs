@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
-use super::results::Earlier;
+use super::results::{Earlier, Took};
 use crate::{
     builtin::count,
     plan::{EvalPlan, Plan},
     statistics::Rate,
-    ty::duration,
 };
 
 /// How likely a task meets the gate that is better than it asks for.
@@ -15,7 +14,7 @@ const POWERS: [f64; 2] = [0.8, 0.95];
 /// How much better: the share of failures that it does not make.
 const BETTER: [f64; 4] = [0.5, 0.8, 0.9, 1.0];
 
-/// The runs that a gate needs, by how good tasks are; their time and tokens by what an earlier run took.
+/// The runs that a gate needs, by how good tasks are; their time, tokens and cost by what an earlier run took.
 pub fn gate(rate: Rate, eval: Option<&EvalPlan>, plans: &[Plan], earlier: Option<&Earlier>) -> String {
     let mut out = String::new();
     let name = eval.map_or_else(|| count(plans.len(), "task", "tasks"), |eval| eval.name.clone());
@@ -42,7 +41,7 @@ pub fn gate(rate: Rate, eval: Option<&EvalPlan>, plans: &[Plan], earlier: Option
     }
     match earlier {
         Some(earlier) => {
-            writeln!(out, "\ntime and tokens are of all tasks one after another, by {}", earlier.from).ok()
+            writeln!(out, "\ntime, tokens and cost are of all tasks one after another, by {}", earlier.from).ok()
         }
         None => writeln!(out, "\nwhat that takes is known once there are results").ok(),
     };
@@ -50,11 +49,11 @@ pub fn gate(rate: Rate, eval: Option<&EvalPlan>, plans: &[Plan], earlier: Option
 }
 
 fn taken(earlier: &Earlier, plans: &[Plan], runs: u32) -> String {
-    let (time, tokens, known) = earlier.runs(plans, runs);
+    let (took, known) = earlier.runs(plans, runs);
     if known == 0 {
         return String::new();
     }
-    let tokens = tokens.map(|tokens| format!(", {tokens} tokens")).unwrap_or_default();
     let of = if known < plans.len() { format!(" ({known} of {} tasks)", plans.len()) } else { String::new() };
-    format!("  {}{tokens}{of}", duration::format(std::time::Duration::from_secs(time.as_secs().max(1))))
+    let time = std::time::Duration::from_secs(took.time.as_secs().max(1));
+    format!("  {}{of}", earlier.words(Took { time, ..took }))
 }

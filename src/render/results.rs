@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 
 use super::Done;
-use crate::{event::Outcome, plan::Plan};
+use crate::{event::Outcome, plan::Plan, prices::money, ty::duration};
 
 /// Where the results of an eval go.
 pub fn results_path(output_dir: &Path, eval: &str) -> PathBuf {
@@ -66,51 +66,81 @@ pub fn read(file: &Value) -> Option<Painted> {
 #[derive(Clone, Debug)]
 pub struct Earlier {
     pub from: String,
-    /// Time and tokens of one run of each task, on average; tokens where they were counted.
-    tasks: HashMap<String, (Duration, Option<u64>)>,
+    /// What costs are counted in.
+    currency: String,
+    /// Of one run of each task, on average.
+    tasks: HashMap<String, Took>,
+}
+
+/// What runs take. Tokens and cost are there where they were counted.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Took {
+    pub time: Duration,
+    pub tokens: Option<u64>,
+    pub cost: Option<f64>,
+}
+
+impl Took {
+    fn and(self, other: Self) -> Self {
+        let tokens = self.tokens.into_iter().chain(other.tokens).reduce(u64::saturating_add);
+        let cost = self.cost.into_iter().chain(other.cost).reduce(|a, b| a + b);
+        Self { time: self.time.saturating_add(other.time), tokens, cost }
+    }
+
+    fn times(self, runs: u32) -> Self {
+        Self {
+            time: self.time.saturating_mul(runs),
+            tokens: self.tokens.map(|tokens| tokens.saturating_mul(runs.into())),
+            cost: self.cost.map(|cost| cost * f64::from(runs)),
+        }
+    }
 }
 
 impl Earlier {
     /// Reads a results file. `None` where it is none.
     pub fn read(file: &Value, from: String) -> Option<Self> {
         let results = file.as_array().or_else(|| file.get("results")?.as_array())?;
-        let mut runs: HashMap<String, Vec<(Duration, Option<u64>)>> = HashMap::new();
+        let mut runs: HashMap<String, Vec<Took>> = HashMap::new();
         for result in results {
             let name = result.get("taskName").and_then(Value::as_str);
             if let (Some(name), Some(time)) = (name, seconds(result.get("durationSeconds"))) {
-                let tokens = result.pointer("/tokenEstimate/totalTokens").and_then(Value::as_u64);
-                runs.entry(name.to_owned()).or_default().push((time, tokens));
+                let estimate = |key: &str| result.get("tokenEstimate")?.get(key);
+                let tokens = estimate("totalTokens").and_then(Value::as_u64);
+                let cost = estimate("cost").and_then(Value::as_f64);
+                runs.entry(name.to_owned()).or_default().push(Took { time, tokens, cost });
             }
         }
         let tasks = runs.into_iter().map(|(name, runs)| {
             let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
-            let time = runs.iter().map(|(time, _)| *time).sum::<Duration>() / count;
-            let tokens = runs.iter().map(|(_, tokens)| *tokens).sum::<Option<u64>>().map(|sum| sum / u64::from(count));
-            (name, (time, tokens))
+            let time = runs.iter().map(|took| took.time).sum::<Duration>() / count;
+            let tokens = runs.iter().map(|took| took.tokens).sum::<Option<u64>>().map(|sum| sum / u64::from(count));
+            let cost = runs.iter().map(|took| took.cost).sum::<Option<f64>>().map(|sum| sum / f64::from(count));
+            (name, Took { time, tokens, cost })
         });
-        Some(Self { from, tasks: tasks.collect() })
+        let currency = file.pointer("/summary/currency").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Some(Self { from, currency, tasks: tasks.collect() })
     }
 
-    /// Time, tokens, and how many of the plans it knows; each counted as often as it will run.
-    pub fn of(&self, plans: &[Plan]) -> (Duration, Option<u64>, usize) {
+    /// What the plans take together, each as often as it will run, and how many of them are known.
+    pub fn of(&self, plans: &[Plan]) -> (Took, usize) {
         self.together(plans, &|plan| plan.task.runs)
     }
 
     /// The same where each is run so often.
-    pub fn runs(&self, plans: &[Plan], runs: u32) -> (Duration, Option<u64>, usize) {
+    pub fn runs(&self, plans: &[Plan], runs: u32) -> (Took, usize) {
         self.together(plans, &|_| runs)
     }
 
-    fn together(&self, plans: &[Plan], runs: &dyn Fn(&Plan) -> u32) -> (Duration, Option<u64>, usize) {
-        let known = plans.iter().filter_map(|plan| Some((runs(plan), self.tasks.get(&plan.task.name.value)?)));
-        known.fold((Duration::ZERO, None, 0), |(time, tokens, count), (runs, (more, used))| {
-            let used = used.map(|used| used.saturating_mul(runs.into()));
-            let tokens = match (tokens, used) {
-                (Some(a), Some(b)) => Some(a + b),
-                (a, b) => a.or(b),
-            };
-            (time.saturating_add(more.saturating_mul(runs)), tokens, count + 1)
-        })
+    /// For people: the time, the tokens and the cost, as far as they are known.
+    pub fn words(&self, took: Took) -> String {
+        let tokens = took.tokens.map(|tokens| format!(", {tokens} tokens")).unwrap_or_default();
+        let cost = took.cost.map(|cost| format!(", {} {}", money(cost), self.currency)).unwrap_or_default();
+        format!("{}{tokens}{}", duration::format(took.time), cost.trim_end())
+    }
+
+    fn together(&self, plans: &[Plan], runs: &dyn Fn(&Plan) -> u32) -> (Took, usize) {
+        let known = plans.iter().filter_map(|plan| Some(self.tasks.get(&plan.task.name.value)?.times(runs(plan))));
+        known.fold((Took::default(), 0), |(sum, count), took| (sum.and(took), count + 1))
     }
 }
 

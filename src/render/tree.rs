@@ -134,11 +134,10 @@ impl Tree<'_> {
         };
         self.fact("tasks", &format!("{}{order}", self.view.plans.len()));
         if let Some(earlier) = self.view.earlier
-            && let (time, tokens, known @ 1..) = earlier.of(self.view.plans)
+            && let (took, known @ 1..) = earlier.of(self.view.plans)
         {
-            let tokens = tokens.map_or_else(String::new, |n| format!(" and {n} tokens"));
             let known = if known == self.view.plans.len() { String::new() } else { format!(" for {known} of them") };
-            self.fact("expect", &format!("{}{tokens}{known}, as in `{}`", duration::format(time), earlier.from));
+            self.fact("expect", &format!("{}{known}, as in `{}`", earlier.words(took), earlier.from));
         }
     }
 
