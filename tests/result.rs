@@ -586,7 +586,7 @@ fn a_recording_is_followed_and_mutated() {
 #[test]
 fn a_wrong_answer_of_a_tool_is_a_mutant() {
     let world = quickstart();
-    // The script quotes the list, and reads two notes: of the second one the first one's answer says nothing.
+    // The script uses the answer of its last call only.
     world.write(
         "q/oracle.yaml",
         "kind: Oracle\ntasks:\n  tidy-up:\n    calls:\n      - {server: notes, tool: notes_list, args: {tag: '{env.TAG}'}}\n      \
@@ -616,6 +616,17 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
         assert_eq!(tried(&ran.out, &format!("{read} {wrong}")).1, "verify/0", "{wrong}");
     }
+    // The cure that was named for the list: an assertion that asks for the status.
+    let eval = world.read("q/eval.yaml");
+    let asks = eval.replacen(
+        "        callOrder:\n",
+        "        toolsUsed: [{server: notes, tool: notes_list, status: ok}]\n        callOrder:\n",
+        1,
+    );
+    assert_ne!(asks, eval);
+    world.write("q/eval.yaml", &asks);
+    let ran = world.run(&["prove", "q", "--run", "tidy-up", "--format", "json"]).expect(0, &[]);
+    assert!(tried(&ran.out, &format!("{list} fails")).1.starts_with("assert/"), "{}", ran.out);
 }
 
 /// A failure is told when it happens, once, and again in the summary.

@@ -111,7 +111,7 @@ impl Relay {
             return;
         }
         if let Some(call) = call.take_if(|call| call.is_refused()) {
-            const WHY: &str = "it is out of order";
+            const WHY: &str = "out of service";
             let text = json!({ "content": [{ "type": "text", "text": WHY }], "isError": true }).to_string();
             let refused = json!({ "code": -32603, "message": WHY }).to_string();
             let answer = match message.method.as_deref() {
