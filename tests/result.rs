@@ -627,6 +627,9 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     world.write("q/eval.yaml", &asks);
     let ran = world.run(&["prove", "q", "--run", "tidy-up", "--format", "json"]).expect(0, &[]);
     assert!(tried(&ran.out, &format!("{list} fails")).1.starts_with("assert/"), "{}", ran.out);
+    // An alternative that fails in a step that passes is no reason.
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(told["tasks"][0]["script"], json!({"verdict": "passed", "reason": "", "by": null}));
 }
 
 /// A failure is told when it happens, once, and again in the summary.

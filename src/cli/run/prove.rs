@@ -236,7 +236,10 @@ fn carry_out(plan: &EvalPlan, options: crate::run::RunOptions) -> Result<HashMap
                 let (Some(task), EventKind::ActionFinished { action, report }) = (event.task, event.kind) else {
                     continue;
                 };
-                let judges = action.starts_with("verify/") || action.starts_with("assert/");
+                // What fails within a step may be one of several alternatives: the step itself decides.
+                let judges = ["verify/", "assert/"]
+                    .iter()
+                    .any(|phase| action.strip_prefix(phase).is_some_and(|id| !id.contains('/')));
                 if judges && report.outcome == Outcome::Failed {
                     checks.entry(task.index).or_insert(action);
                 }
