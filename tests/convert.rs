@@ -301,7 +301,7 @@ fn do_the_same(target: Target) {
         match proof {
             Ok(c) if c.counter_example.is_none() => {
                 if !c.is_full() {
-                    open.lock().unwrap().push(unit.path.clone());
+                    open.lock().unwrap().push((start.elapsed(), unit.path.clone()));
                 }
                 if c.passed == 0 {
                     blind.lock().unwrap().push(format!("{}: {:?}", unit.path.display(), c.hindered));
@@ -324,26 +324,27 @@ fn do_the_same(target: Target) {
     // That two tasks fail alike says little.
     let blind = blind.into_inner().unwrap();
     assert!(blind.is_empty(), "{} tasks pass in no world\n{}", blind.len(), blind.join("\n"));
-    // What is not proved when all is lifted, `convert` leaves in its script; what it would write is proved.
-    let (lifted, all) = (open.into_inner().unwrap(), suite.units().len());
-    let name = if target == Target::Builtin { "builtin" } else { "kubernetes" };
-    let open = Mutex::new(Vec::new());
-    side_by_side(&lifted, |path| {
+    // What is not proved when all is lifted, `convert` leaves in its script: what it would write is asked, the quickest first, until
+    // those that are left cannot be too many.
+    let (mut lifted, all) = (open.into_inner().unwrap(), suite.units().len());
+    lifted.sort();
+    let (name, most) = (if target == Target::Builtin { "builtin" } else { "kubernetes" }, all * 15 / 100);
+    println!("{} of {all} are proved when all is lifted", all - lifted.len());
+    let (mut unproved, mut left) = (Vec::new(), lifted.len());
+    for (_, path) in &lifted {
+        if unproved.len() + left <= most || unproved.len() > most {
+            break;
+        }
+        left -= 1;
         let args = ["--target", name, "--verify", "--report", "json", "--seeds", &seeds.to_string()];
         let ran = std::process::Command::new(&exe).arg("convert").arg(path).args(args).output().unwrap();
         let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap_or_default();
         let proof = &report["tasks"][0]["proof"];
         if proof["proved"] != true {
-            open.lock().unwrap().push(format!("{}: {proof}", path.display()));
+            unproved.push(format!("{}: {proof}", path.display()));
         }
-    });
-    let open = open.into_inner().unwrap();
-    println!(
-        "{} of {all} are proved when all is lifted, {} as they would be written",
-        all - lifted.len(),
-        all - open.len()
-    );
-    assert!(open.len() * 100 <= all * 15, "{} tasks are not proved\n{}", open.len(), open.join("\n"));
+    }
+    assert!(unproved.len() + left <= most, "{} tasks are not proved\n{}", unproved.len(), unproved.join("\n"));
 }
 
 #[test]
