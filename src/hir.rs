@@ -283,6 +283,24 @@ impl<H> Arg<H> {
         }
     }
 
+    /// A value, without holes.
+    pub fn of_value(value: &Value, span: Span) -> Self {
+        let kind = match value {
+            Value::Null => ArgKind::Null,
+            Value::Bool(value) => ArgKind::Bool(*value),
+            Value::Number(n) => n.as_i64().map_or_else(|| ArgKind::Float(n.clone()), ArgKind::Int),
+            Value::String(text) => ArgKind::Text(Template::literal(text, span)),
+            Value::Array(items) => ArgKind::List(items.iter().map(|item| Self::of_value(item, span)).collect()),
+            Value::Object(fields) => ArgKind::Record(
+                fields
+                    .iter()
+                    .map(|(key, value)| (Spanned::new(key.clone(), span), Self::of_value(value, span)))
+                    .collect(),
+            ),
+        };
+        Self { kind, span }
+    }
+
     /// The value, where it has no holes.
     pub fn as_value(&self) -> Option<Value> {
         Some(match &self.kind {

@@ -14,11 +14,11 @@ use crate::{
         Difference,
         recording::{Line, VERSION, Way},
     },
-    hir::{Arg, ArgKind, CallKind, Def, OracleCall, Template},
+    hir::{Arg, CallKind, OracleCall, Template},
     host::Host,
     plan::{ActionKind, AgentKind, Plan},
     secrets::MASK,
-    source::{Span, Spanned},
+    source::Spanned,
     ty::number::same_value,
 };
 
@@ -81,7 +81,9 @@ pub fn follow(host: &dyn Host, plan: &mut Plan) -> Result<(), String> {
             ));
         }
         let args = match call.args {
-            Value::Object(args) => args.iter().map(|(key, value)| (name(key.clone()), literal(value, span))).collect(),
+            Value::Object(args) => {
+                args.iter().map(|(key, value)| (name(key.clone()), Arg::of_value(value, span))).collect()
+            }
             _ => Vec::new(),
         };
         let (server, called) = (name(call.server), Template::literal(call.name, span));
@@ -92,21 +94,6 @@ pub fn follow(host: &dyn Host, plan: &mut Plan) -> Result<(), String> {
     turn.recorded = Some(path.clone());
     turn.kind = AgentKind::Script { calls, output, entry: true };
     Ok(())
-}
-
-/// A value as an argument without holes.
-fn literal(value: &Value, span: Span) -> Arg<Def> {
-    let kind = match value {
-        Value::Null => ArgKind::Null,
-        Value::Bool(value) => ArgKind::Bool(*value),
-        Value::Number(n) => n.as_i64().map_or_else(|| ArgKind::Float(n.clone()), ArgKind::Int),
-        Value::String(text) => ArgKind::Text(Template::literal(text, span)),
-        Value::Array(items) => ArgKind::List(items.iter().map(|item| literal(item, span)).collect()),
-        Value::Object(fields) => ArgKind::Record(
-            fields.iter().map(|(key, value)| (Spanned::new(key.clone(), span), literal(value, span))).collect(),
-        ),
-    };
-    Arg::new(kind, span)
 }
 
 /// What a recording has of one run of a task.
