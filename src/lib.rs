@@ -4,6 +4,7 @@ pub mod ascii;
 pub mod source;
 pub mod secrets;
 pub mod ci;
+pub mod random;
 pub mod diagnostic;
 pub mod ty;
 pub mod kubernetes;

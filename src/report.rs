@@ -4,6 +4,8 @@ mod classic;
 mod github;
 mod json;
 mod live;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod results;
 mod text;
 
@@ -79,6 +81,9 @@ pub struct ReportInput {
     pub live: bool,
     /// Of the command line, what a command to run a task again must repeat.
     pub flags: Vec<String>,
+    /// Where traces go, if anywhere.
+    #[cfg(feature = "otlp")]
+    pub otlp: Option<otlp::Destination>,
 }
 
 /// How much the text says.
@@ -117,6 +122,8 @@ impl ReportInput {
             live: false,
             flags: Vec::new(),
             earlier: None,
+            #[cfg(feature = "otlp")]
+            otlp: None,
         }
     }
 
@@ -152,13 +159,29 @@ pub async fn run(
             Err(error) => RunSummary::refused(3, vec![unwritable(error)]),
         };
     }
+    #[cfg(feature = "otlp")]
+    let open = |to: &otlp::Destination| otlp::Exporter::open(to, Arc::clone(&input.plan), &host);
+    #[cfg(feature = "otlp")]
+    let mut traces = match input.otlp.as_ref().map(open).transpose() {
+        Ok(traces) => traces,
+        Err(fault) => return RunSummary::refused(3, vec![fault]),
+    };
+    // Of the events of this run alone: those of the run that it resumes were handed on then.
+    let mut also = |_event: &Event| {
+        #[cfg(feature = "otlp")]
+        traces.iter_mut().for_each(|traces| traces.take(_event));
+    };
     let (sink, events) = unbounded_channel();
     let fold = (format.make)(input);
     let own = options.journal.as_ref().map(|journal| journal.dir());
     let (mut summary, written) = tokio::join!(
         run_eval(&input.plan, options, Arc::clone(&host), interrupts, sink),
-        follow(input, own, host.as_ref(), events, fold, out),
+        follow(input, own, host.as_ref(), events, fold, &mut also, out),
     );
+    #[cfg(feature = "otlp")]
+    if let Some(traces) = traces {
+        summary.cuts.extend(traces.close().await);
+    }
     match written {
         Err(error) => {
             summary.faults.push(unwritable(error));
@@ -251,6 +274,7 @@ async fn follow(
     host: &dyn Host,
     mut events: UnboundedReceiver<Event>,
     mut fold: Fold,
+    also: &mut (dyn FnMut(&Event) + Send),
     out: &mut (dyn Write + Send),
 ) -> std::io::Result<usize> {
     let spool = own.map_or_else(|| Ok(Spool::in_memory()), Spool::of_run);
@@ -287,6 +311,7 @@ async fn follow(
             written = failure.take().map_or_else(|| put(input, &mut results, own, host), Err);
         }
         live.iter_mut().for_each(|live| live.take(&event));
+        also(&event);
         let text = fold(&event);
         if text.is_empty() {
             continue;

@@ -252,7 +252,7 @@ fn open(name: &str, text: &str) -> u8 {
         complain("--open opens html and svg");
         return status::USAGE;
     }
-    let folder = std::env::temp_dir().join(format!("gevals-{:016x}", fastrand::u64(..)));
+    let folder = std::env::temp_dir().join(format!("gevals-{:016x}", crate::random::number()));
     let path = folder.join(format!("plan.{name}"));
     let mut private = std::fs::DirBuilder::new();
     #[cfg(unix)]

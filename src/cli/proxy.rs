@@ -125,7 +125,7 @@ fn bounds(args: &Args) -> RecordingBounds {
 fn record(path: &Path, bounds: RecordingBounds, secrets: &Arc<Secrets>) -> Result<Arc<Recording>, String> {
     let first = Line::Recording {
         version: VERSION,
-        run: format!("{:016x}", fastrand::u64(..)),
+        run: format!("{:016x}", crate::random::number()),
         eval: String::new(),
         plan_digest: String::new(),
         at: Timestamp::now(),

@@ -201,6 +201,8 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         // Half a run's results are not to stand where a whole one's are looked for.
         input.results = journal::results(journal.dir());
     }
+    #[cfg(feature = "otlp")]
+    input.otlp.clone_from(&args.otlp);
     input.flags = repeated(args);
     let phase = args.phase.and_then(|phase| clap::ValueEnum::to_possible_value(&phase));
     input.flags.extend(phase.into_iter().flat_map(|phase| ["--phase".to_owned(), phase.get_name().to_owned()]));

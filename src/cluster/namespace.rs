@@ -11,6 +11,7 @@ use super::{
     wait::{self, Until, Watched},
 };
 use crate::kubernetes::operation::{CreateNamespace, DeleteNamespace, GenerateNamespace, Nothing};
+use crate::random;
 
 /// The label of a generated namespace: the run of a task that it was made for.
 const RUN: &str = "gevals/run";
@@ -54,11 +55,7 @@ pub async fn delete(call: &Call, args: DeleteNamespace) -> Result<Done> {
 
 /// `createNamespace`.
 pub async fn generate(call: &Call, args: GenerateNamespace) -> Result<Done> {
-    let id: String = std::iter::repeat_with(|| fastrand::char('0'..='z'))
-        .filter(|c| c.is_ascii_digit() || c.is_ascii_lowercase())
-        .take(8)
-        .collect();
-    let name = format!("{}-{id}", args.prefix);
+    let name = format!("{}-{}", args.prefix, random::word());
     make(call, &name, BTreeMap::from([(RUN.to_owned(), call.run_id.to_string())])).await?;
     Ok(Done::said(format!("created the namespace `{name}`")).with("namespace", name))
 }

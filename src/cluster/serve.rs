@@ -98,7 +98,7 @@ async fn serve() -> io::Result<()> {
     });
     let cluster: OnceLock<Arc<Cluster>> = OnceLock::new();
     // What is generated belongs to this process where no run is named.
-    let own: Arc<str> = format!("{:016x}", fastrand::u64(..)).into();
+    let own: Arc<str> = format!("{:016x}", crate::random::number()).into();
     while let Some(line) = lines.next_line().await? {
         if line.trim().is_empty() {
             continue;

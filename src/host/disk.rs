@@ -213,6 +213,14 @@ pub(crate) fn write_with(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Re
     written
 }
 
+/// A file, made if need be, to whose end everything goes; what is written at once stays together.
+///
+/// # Errors
+/// It cannot be opened for writing.
+pub fn add_to(path: &Path) -> io::Result<Box<dyn Write + Send>> {
+    Ok(Box::new(OpenOptions::new().append(true).create(true).open(path)?))
+}
+
 /// A new file in the folder of `target`, so that a rename cannot cross file systems.
 fn beside(target: &Path) -> io::Result<(PathBuf, File)> {
     let name =
@@ -220,7 +228,7 @@ fn beside(target: &Path) -> io::Result<(PathBuf, File)> {
     loop {
         let mut temp = OsString::from(".");
         temp.push(name);
-        temp.push(format!(".{:08x}.tmp", fastrand::u32(..)));
+        temp.push(format!(".{}.tmp", crate::random::word()));
         let temp = target.with_file_name(temp);
         match OpenOptions::new().write(true).create_new(true).open(&temp) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}

@@ -8,7 +8,7 @@ use super::{
     exec, http,
     tree::{self, Tree},
 };
-use crate::source::Files;
+use crate::{random, source::Files};
 use futures_util::future::BoxFuture;
 use std::{
     fs, io,
@@ -53,7 +53,7 @@ impl RealHost {
         descriptors::raise();
         Self {
             started: Instant::now(),
-            mark: random_id(),
+            mark: random::word(),
             on_start: exec::OnStart::default(),
             clients: http::Clients::default(),
             group: Arc::default(),
@@ -82,7 +82,7 @@ impl RealHost {
     }
 
     fn exec_mark(&self) -> String {
-        format!("{}.{}", self.mark, random_id())
+        format!("{}.{}", self.mark, random::word())
     }
 }
 
@@ -100,7 +100,7 @@ impl Host for RealHost {
     }
 
     fn random_id(&self) -> String {
-        random_id()
+        random::word()
     }
 
     fn free_port(&self) -> io::Result<u16> {
@@ -147,7 +147,7 @@ impl Host for RealHost {
 
     fn temp_dir(&self) -> io::Result<PathBuf> {
         loop {
-            let path = std::env::temp_dir().join(format!("gevals-{}", random_id()));
+            let path = std::env::temp_dir().join(format!("gevals-{}", random::word()));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| path),
@@ -220,9 +220,4 @@ impl Host for RealHost {
     fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>> {
         Box::pin(self.clients.send(request))
     }
-}
-
-fn random_id() -> String {
-    let letter = || char::from(b"abcdefghijklmnopqrstuvwxyz0123456789"[fastrand::usize(..36)]);
-    std::iter::repeat_with(letter).take(8).collect()
 }

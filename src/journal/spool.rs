@@ -99,7 +99,7 @@ pub fn results(dir: &Path) -> PathBuf {
 pub fn replace(path: &Path, text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
-    let temporary = target.with_file_name(format!(".{name}.{:08x}.tmp", fastrand::u32(..)));
+    let temporary = target.with_file_name(format!(".{name}.{}.tmp", crate::random::word()));
     let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
     let written = (|| {
         let mut out = BufWriter::with_capacity(64 << 10, &file);

@@ -91,7 +91,7 @@ impl<'a> Clusters<'a> {
     pub fn of(plan: &'a EvalPlan, options: &'a RunOptions) -> Option<Self> {
         let share = plan.world?;
         let run = options.journal.as_ref().map(|journal| journal.dir().join(FOLDER));
-        let folder = run.unwrap_or_else(|| std::env::temp_dir().join(format!("gevals-{}", fastrand::u64(..))));
+        let folder = run.unwrap_or_else(|| std::env::temp_dir().join(format!("gevals-{}", crate::random::number())));
         let folder = std::path::absolute(&folder).unwrap_or(folder);
         let (taken, kept, executable) = (AtomicBool::new(false), Mutex::default(), options.executable.as_ref());
         Some(Self { plan, share, executable, folder, taken, kept })
@@ -192,7 +192,7 @@ fn name(task: &TaskRun) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let word: String = task.name.chars().take(40).map(plain).collect();
     let word = word.trim_matches('-');
-    format!("task-{word}{}{:08x}", if word.is_empty() { "" } else { "-" }, fastrand::u32(..))
+    format!("task-{word}{}{}", if word.is_empty() { "" } else { "-" }, crate::random::word())
 }
 
 async fn up(folder: PathBuf) -> Result<(), String> {

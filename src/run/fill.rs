@@ -85,7 +85,7 @@ impl<'a> TaskValues<'a> {
     pub fn new(host: &'a dyn Host, name: &'a str) -> Self {
         let (env, port, kept) = (Mutex::default(), Mutex::default(), Values::default());
         // No hole shows it, so that it need not be the same where calls are replayed: another run may replay them at the same time.
-        let run_id = format!("{:016x}", fastrand::u64(..));
+        let run_id = format!("{:016x}", crate::random::number());
         Self { host, name, env, id: OnceLock::new(), port, run_id, kept }
     }
 

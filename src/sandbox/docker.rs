@@ -74,7 +74,7 @@ impl Docker {
         env: impl Iterator<Item = &'a str>,
         program: &Path,
     ) -> (PathBuf, Vec<OsString>, Container) {
-        let container = Container { docker: self.clone(), name: format!("gevals-{:016x}", fastrand::u64(..)) };
+        let container = Container { docker: self.clone(), name: format!("gevals-{:016x}", crate::random::number()) };
         let mut args = self.options.clone();
         let mut add = |words: &[&dyn AsRef<OsStr>]| args.extend(words.iter().map(|w| w.as_ref().to_owned()));
         add(&[&"run", &"--rm", &"--interactive", &"--init", &"--name", &container.name]);

@@ -5,6 +5,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use clap::builder::PossibleValuesParser;
 use regex::Regex;
 
+#[cfg(feature = "otlp")]
+use crate::report::otlp::Destination;
 use crate::{
     cli::in_ci,
     hir::{Bounds, Budget, Isolation},
@@ -14,6 +16,7 @@ use crate::{
     mcp::RecordingBounds,
     prices::Prices,
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
+    random,
     report::REPORTS,
     run::{Demand, Gate, Keep, Labels, Only, RunOptions, Selection, Shard},
     source::Files,
@@ -35,6 +38,7 @@ Examples:
   gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
   gevals run eval.yaml --max-cost 5 --prices prices.yaml   stop when that much is spent
   gevals run eval.yaml --format json        events as JSON lines, for other programs
+  gevals run eval.yaml --otlp http://localhost:4318   traces for a collector of OpenTelemetry
   gevals run eval.yaml --resume             finish a run that was interrupted
   gevals run eval.yaml --preflight          look whether everything is there, and run no task
   gevals run eval.yaml --run '^web$' --phase setup     set up, and leave the world standing
@@ -148,6 +152,10 @@ pub struct Args {
     /// Write a page of the results beside them, to look around in.
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Output")]
     pub report: Option<ReportArg>,
+    /// Add the run to a file, or send it to a collector, as OpenTelemetry traces: `http://localhost:4318`.
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "FILE|URL", value_parser = Destination::parse, help_heading = "Output")]
+    pub otlp: Option<Destination>,
     /// Print the summary only, and what did not pass.
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
     pub quiet: bool,
@@ -309,7 +317,7 @@ pub fn selection(args: &Args) -> Selection {
         labels: args.label_selector.iter().cloned().fold(Labels::tagged(&args.tag), Labels::and),
         shard: args.shard,
         // Few digits, as people copy it.
-        shuffle: args.shuffle.then(|| args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000))),
+        shuffle: args.shuffle.then(|| args.seed.unwrap_or_else(|| random::number() % 1_000_000)),
     }
 }
 

@@ -134,7 +134,7 @@ impl Notes {
             note.body.push('\n');
         }
         note.body.push_str(text);
-        let next = self.dir.join(format!(".{}.{:08x}", note.slug, fastrand::u32(..)));
+        let next = self.dir.join(format!(".{}.{}", note.slug, crate::random::word()));
         new(&next)?.write_all(encode(&note).as_bytes())?;
         fs::rename(next, self.path(&note.slug))?;
         Ok(note)
