@@ -79,7 +79,7 @@ pub const SCHEMAS: &[SchemaInfo] = &[
         name: "config",
         summary: "`gevals.toml`",
         dialects: &[],
-        make: |_| generate::<crate::policy::Document>("Settings of gevals", WRITTEN),
+        make: |_| generate::<crate::policy::Document>("Settings of gevals", READ),
     },
     SchemaInfo {
         name: "plan",

@@ -79,7 +79,7 @@ pub struct Commands {
     pub arg_template_allowed_tools: Option<String>,
     /// What stands between them.
     pub allowed_tools_join_separator: Option<String>,
-    /// Prints the agent's version.
+    /// Would print the agent's version; gevals does not run it.
     pub get_version: Option<String>,
     /// Has no effect: nothing makes such a home.
     pub use_virtual_home: Option<bool>,

@@ -36,7 +36,7 @@ pub struct OracleMetadata {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OracleTask {
-    /// In this order; a hole `{calls[0].text}` reads an earlier call's answer.
+    /// In this order; a hole `{calls[0].content[0].text}` reads an earlier call's answer.
     pub calls: Option<Vec<Call>>,
     /// What the agent answers in the end; a text with holes.
     pub output: Option<String>,
