@@ -194,7 +194,9 @@ fn every_block_is_an_example() {
             } else if block.file() == "gevals.toml" {
                 let value: Value = toml::from_str(&block.body).unwrap();
                 assert!(config.is_valid(&value), "{}:{}", page.path.display(), block.line);
-                assert!(!config.is_valid(&json!({ "rulse": {} })) && !config.is_valid(&json!({ "rules": { "a": "loud" } })));
+                assert!(
+                    !config.is_valid(&json!({ "rulse": {} })) && !config.is_valid(&json!({ "rules": { "a": "loud" } }))
+                );
             } else {
                 assert!(block.has("example"), "{}:{} is no `example`", page.path.display(), block.line);
             }
@@ -419,7 +421,6 @@ fn every_option_is_one() {
     let mut options = BTreeSet::from(["--help".to_owned(), "--version".to_owned()]);
     walk(&cli::commands(), &mut Vec::new(), &mut |_, command| {
         options.extend(command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")));
-        options.extend(command.get_arguments().filter_map(|arg| arg.get_short()).map(|short| format!("-{short}")));
     });
     let named = Regex::new(r"(?:^|[\s`(\[])(--[a-z][a-z0-9-]*)").unwrap();
     let mut faults = Vec::new();
@@ -700,7 +701,7 @@ fn the_protocol_of_scripts_is_as_described() {
 fn everything_can_be_explained() {
     let mut words: BTreeSet<String> =
         ["prove", "coverage", "gate", "env", "llmJudge", "exit", "gevals.toml", "filters"].map(str::to_owned).into();
-    words.extend(KINDS.iter().map(|kind| kind.to_string()));
+    words.extend(KINDS.map(str::to_owned));
     for dialect in [Dialect::Portable, Dialect::Steps] {
         words.extend(vocabularies().of(dialect).names().map(str::to_owned));
     }

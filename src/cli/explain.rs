@@ -48,6 +48,10 @@ const SECTIONS: [(&str, &str, &str); 12] = [
     ("prices", "files", "Price files"),
 ];
 
+/// The pages whose tables say what each key, matcher, filter and variable is.
+const KEYS: [&str; 10] =
+    ["expect", "task", "steps", "dialects", "holes", "script", "eval", "assertions", "files", "config"];
+
 /// The page of the steps of portable tasks, whose sections are listed.
 const STEPS: &str = include_str!("../../docs/reference/steps.md");
 
@@ -99,7 +103,7 @@ fn is_about(row: &str, word: &str) -> bool {
 /// The rows of all tables that are about a word, below the headings of their sections.
 fn rows(word: &str) -> String {
     let mut out = String::new();
-    for (topic, page) in TOPICS {
+    for (topic, page) in TOPICS.iter().filter(|(topic, _)| KEYS.contains(topic)) {
         let (mut heading, mut head, mut told) = ("", "", "");
         for line in page.lines() {
             if line.starts_with('#') {
@@ -138,7 +142,7 @@ fn named(word: &str) -> Vec<Section> {
 pub fn explained(word: &str) -> Option<String> {
     if let Some((topic, page)) = TOPICS.iter().find(|(topic, _)| topic.eq_ignore_ascii_case(word)) {
         // A script has a page of its own beside its section.
-        let own = named(word).into_iter().filter(|section| section.topic != *topic);
+        let own = named(word).into_iter().filter(|section| section.topic == "steps" && *topic != "steps");
         let sections: String = own.map(|section| format!("{}\n", shown(section.text))).collect();
         return Some(format!("{sections}{}", shown(page)));
     }
@@ -158,11 +162,7 @@ pub fn explained(word: &str) -> Option<String> {
     if let Some(rule) = rule(word) {
         return Some(format!("{}\n", rule.page.trim_end()));
     }
-    let rows = rows(word);
-    if !rows.is_empty() {
-        return Some(rows + &options);
-    }
-    let name = command?;
+    let Some(name) = command else { return Some(rows(word)).filter(|rows| !rows.is_empty()) };
     let mut commands = super::commands().term_width(100);
     commands.build();
     commands
