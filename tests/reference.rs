@@ -922,7 +922,7 @@ fn written(document: &Value, schema: &Value) -> String {
     if let Some(values) = schema["enum"].as_array() {
         return values
             .iter()
-            .filter(|v| !v.is_null())
+            .filter(|v| !v.is_null() && *v != "")
             .map(|v| format!("`{}`", v.as_str().unwrap_or(&v.to_string())))
             .collect::<Vec<_>>()
             .join(" or ");

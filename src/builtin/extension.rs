@@ -119,3 +119,22 @@ pub fn meaning(step: &Step<Def>) -> String {
     };
     format!("call {name}{}", call(&step.args))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn null_is_a_value_to_compare_with() {
+        let Expect(outputs) = serde_json::from_value(json!({ "a": { "equals": null }, "b": { "of": 1 } })).unwrap();
+        match (&outputs["a"], &outputs["b"]) {
+            (OutputExpect::Matchers(a), OutputExpect::Value(b)) => {
+                assert_eq!(a.equals, Some(Value::Null));
+                assert_eq!(*b, json!({ "of": 1 }));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
