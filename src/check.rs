@@ -18,8 +18,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Reported},
     hir::{
-        ArgKind, Block, BlockRole, Def, Dialect, Name, OracleCall, OracleTask, Phase, PhaseKind, Prompt, Step, Task,
-        Template,
+        ArgKind, Block, BlockRole, Def, Dialect, Name, OperationKind, OracleCall, OracleTask, Phase, PhaseKind, Prompt,
+        Step, Task, Template,
     },
     lock::Lock,
     rule,
@@ -387,7 +387,11 @@ impl<'a> Checker<'a> {
         }
         scope.locals = Some((Arc::clone(&locals), false));
         if let (Some((at, expect)), Some(shape)) = (&step.expect, &signature.expect) {
-            checked.expect = Some((*at, self.arg(expect, shape, What::Expect(&name), scope)));
+            let shape = match checked.op.kind {
+                OperationKind::Extension { .. } => bind::expected_here(shape, expect),
+                _ => Arc::clone(shape),
+            };
+            checked.expect = Some((*at, self.arg(expect, &shape, What::Expect(&name), scope)));
         }
         let mut named: Option<IndexMap<String, Type>> = None;
         if let Some(outputs) = &step.outputs {

@@ -156,6 +156,16 @@ enum Command {
     Version,
 }
 
+/// What `gevals explain` says of a word.
+pub fn explained(word: &str) -> Option<String> {
+    explain::explained(word)
+}
+
+/// The commands with their options, for pages that speak of them.
+pub fn commands() -> clap::Command {
+    Cli::command()
+}
+
 /// Reads the arguments and does what they say.
 pub fn main() -> ExitCode {
     #[cfg(feature = "run")]

@@ -365,7 +365,10 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &flow::UNUSED_OUTPUT, found: Found::UnderEval(flow::unused) },
     Lint { rule: &flow::OVERWRITTEN_OUTPUT, found: Found::InTask(flow::overwritten) },
     Lint { rule: &env::UNUSED_ENV, found: Found::UnderEval(env::unused) },
-    Lint { rule: &env::UNDECLARED_PROCESS_VARIABLE, found: Found::InTask(unset::undeclared) },
+    Lint {
+        rule: &env::UNDECLARED_PROCESS_VARIABLE,
+        found: Found::InBoth(unset::undeclared, env::undeclared_by_oracle),
+    },
     Lint { rule: &unset::UNSET_VARIABLE, found: Found::InTask(unset::unset) },
     way(&unset::BAD_EXPANSION),
     Lint { rule: &unset::VALUE_LOST_IN_SUBSHELL, found: Found::InTask(unset::lost) },

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
@@ -32,15 +33,20 @@ pub enum Level {
     Error,
 }
 
+/// Their words; those behind the first four are other names.
+const LEVELS: [(&str, Level); 7] = [
+    ("off", Level::Off),
+    ("note", Level::Note),
+    ("warning", Level::Warning),
+    ("error", Level::Error),
+    ("allow", Level::Off),
+    ("warn", Level::Warning),
+    ("deny", Level::Error),
+];
+
 impl Level {
     fn parse(word: &str) -> Option<Self> {
-        Some(match word {
-            "off" | "allow" => Self::Off,
-            "note" => Self::Note,
-            "warning" | "warn" => Self::Warning,
-            "error" | "deny" => Self::Error,
-            _ => return None,
-        })
+        LEVELS.iter().find(|(known, _)| *known == word).map(|(_, level)| *level)
     }
 }
 
@@ -54,16 +60,38 @@ pub struct Policy {
     pub tools: Tools,
 }
 
-/// The file as it is written.
-#[derive(Deserialize, Default)]
+/// `gevals.toml`, as it is written.
+#[derive(Deserialize, JsonSchema, Default, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Document {
+pub struct Document {
+    /// How much the findings of a rule weigh here, by the rule's name.
     #[serde(default)]
+    #[schemars(with = "indexmap::IndexMap<String, LevelWord>")]
     rules: indexmap::IndexMap<String, toml::Spanned<String>>,
+    /// Patterns of paths that are left out when a folder is searched.
     #[serde(default)]
     exclude: Vec<String>,
+    /// What programs of your own do to the world, by their names.
     #[serde(default)]
     effects: indexmap::IndexMap<String, Tool>,
+}
+
+/// The words for levels.
+#[derive(Clone, Copy, Debug)]
+struct LevelWord;
+
+impl JsonSchema for LevelWord {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Level".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "enum": LEVELS.map(|(word, _)| word) })
+    }
 }
 
 impl Policy {

@@ -25,8 +25,10 @@ pub struct Prices {
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Price {
+    /// Tokens that are read.
     #[schemars(range(min = 0))]
     pub input: f64,
+    /// Tokens that are written.
     #[schemars(range(min = 0))]
     pub output: f64,
     /// Of input that was read from a cache; by default as other input.

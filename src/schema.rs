@@ -76,6 +76,12 @@ pub const SCHEMAS: &[SchemaInfo] = &[
         make: |_| generate::<mcp_config::McpConfig>("An MCP config", READ),
     },
     SchemaInfo {
+        name: "config",
+        summary: "`gevals.toml`",
+        dialects: &[],
+        make: |_| generate::<crate::policy::Document>("Settings of gevals", READ),
+    },
+    SchemaInfo {
         name: "plan",
         summary: "what `gevals plan --format json` prints",
         dialects: &[],

@@ -4,6 +4,9 @@
 
 #[path = "support/documents.rs"]
 mod documents;
+#[path = "support/page.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod page;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,7 +28,7 @@ use gevals::{
 };
 use jsonschema::Validator;
 use proptest::{collection::vec, prelude::*, strategy::ValueTree};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn the_files_are_those_the_code_makes() {
@@ -136,6 +139,124 @@ fn the_cures_fit() {
             let faults = faults(validator, &document);
             assert!(faults.is_empty(), "{}: this is no {name}: {faults:#?}\n{text}", path.display());
         }
+    }
+}
+
+/// What the pages of tests show, wherever `check` has no error in the file.
+#[test]
+fn the_pages_fit() {
+    let mut seen = 0;
+    let mut faults = Vec::new();
+    for folder in ["tests/suite", "tests/flow", "docs/reference"] {
+        for page in page::pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)) {
+            let headings: std::collections::BTreeSet<usize> = page.blocks.iter().map(|b| b.heading.0).collect();
+            // What stands before the first case belongs to all.
+            let first = usize::from(folder != "docs/reference");
+            for heading in headings {
+                let of = |block: &&page::Block| block.heading.0 == heading || block.heading.0 == first;
+                let blocks: Vec<_> = page
+                    .blocks
+                    .iter()
+                    .filter(of)
+                    .filter(|b| ["yaml", "json", "sh", "text", "toml", "md"].contains(&b.language()))
+                    .collect();
+                let (files, roots) = page::files(&blocks);
+                let sources = Sources::default();
+                let compiled = compile(&roots, &sources, &files);
+                let bad = |rule: &gevals::diagnostic::Diagnostic| {
+                    rule.strength.is_error() || ["coerced-scalar", "empty-value"].contains(&rule.rule.name)
+                };
+                let wrong: Vec<PathBuf> = compiled
+                    .diagnostics
+                    .iter()
+                    .filter(|d| bad(d))
+                    .map(|d| sources.get(d.span.file).path().to_owned())
+                    .collect();
+                for block in blocks.iter().filter(|b| b.language() == "yaml" && b.heading.0 == heading) {
+                    // The later block of one name is the one that was read.
+                    let read = blocks.iter().rfind(|other| other.file() == block.file());
+                    if read.is_none_or(|read| read.line != block.line)
+                        || wrong.iter().any(|path| path == Path::new(block.file()))
+                    {
+                        continue;
+                    }
+                    let (sources, mut out) = (Sources::default(), Diagnostics::default());
+                    let text = block.text();
+                    let Ok(tree) = yaml::parse(sources.add(&page.path, text.as_str()), text.as_str(), &mut out) else {
+                        continue;
+                    };
+                    let document = tree.root().to_json();
+                    let Some((name, validator)) = validator_of(&document) else { continue };
+                    seen += 1;
+                    let found = self::faults(validator, &document);
+                    if !found.is_empty() {
+                        faults.push(format!("{}:{}: this is no {name}: {found:#?}", page.path.display(), block.line));
+                    }
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(seen >= 200, "{seen} files");
+}
+
+/// Files that are wrong in one place, beside the same file with that place right: an editor shows it.
+#[test]
+fn what_is_wrong_is_refused() {
+    let task = |step: Value| {
+        json!({
+            "kind": "Task", "apiVersion": "mcp-eval/v1", "metadata": { "name": "t" },
+            "spec": {
+                "requires": [{ "mcpServer": "notes" }],
+                "imports": [{ "package": "./k", "as": "k8s" }],
+                "prompt": "x", "verify": [step],
+            },
+        })
+    };
+    let old = |step: Value| {
+        json!({
+            "kind": "Task", "apiVersion": "mcpchecker/v1alpha2", "metadata": { "name": "t" },
+            "spec": { "requires": [{ "mcpServer": "notes" }], "prompt": { "inline": "x" }, "verify": [step] },
+        })
+    };
+    let tool = |expect: Value| task(json!({ "notes.read": { "expect": expect } }));
+    let short = |expect: Value| task(json!({ "k8s.apply": { "expect": expect } }));
+    let long = |expect: Value| task(json!({ "extension": { "package": "./k", "action": "a", "expect": expect } }));
+    let outputs = |outputs: Value| task(json!({ "notes.read": { "outputs": outputs } }));
+    let old_tool = |expect: Value| old(json!({ "notes.read": { "expect": expect } }));
+    let pairs = [
+        (tool(json!({ "content": { "contains": "a" } })), tool(json!({ "content": { "contans": "a" } }))),
+        (tool(json!({ "content": { "contains": "a" } })), tool(json!({ "content": { "contains": 5 } }))),
+        (tool(json!({ "content": { "lines": 3 } })), tool(json!({ "content": { "lines": "many" } }))),
+        (
+            tool(json!({ "content": { "json": { "path": "$.a" } } })),
+            tool(json!({ "content": { "json": { "path": "a" } } })),
+        ),
+        (
+            tool(json!({ "content": { "json": [{ "path": "$.a", "type": "number" }] } })),
+            tool(json!({ "content": { "json": [{ "path": "$.a", "type": "integer" }] } })),
+        ),
+        (tool(json!({ "isError": true })), tool(json!({ "isError": "yes" }))),
+        (tool(json!({ "structuredContent": 5 })), tool(json!("text"))),
+        (short(json!({ "rows": { "contains": "a" } })), short(json!({ "rows": { "contains": ["a"] } }))),
+        (long(json!({ "rows": { "atLeast": 1 } })), long(json!({ "rows": { "atLeast": [1] } }))),
+        (long(json!({ "rows": { "of": "it" } })), long(json!(["rows"]))),
+        (long(json!({ "rows": 3 })), long(json!({ "rows": { "matches": 3 } }))),
+        (outputs(json!({ "a": "{content[0].text}" })), outputs(json!(["a"]))),
+        (outputs(json!({ "a": ["{isError}", 3] })), outputs(json!("{content}"))),
+        (old_tool(json!({ "content": { "match": "a" } })), old_tool(json!({ "content": { "matches": "a" } }))),
+        (
+            old_tool(json!({ "content": { "fields": [{ "path": "a", "equals": 1 }] } })),
+            old_tool(json!({ "content": { "fields": [{ "equals": 1 }] } })),
+        ),
+        (old_tool(json!({ "isError": true })), old_tool(json!({ "isError": 1 }))),
+    ];
+    for (right, wrong) in pairs {
+        let found = faults(validator("task"), &right);
+        assert!(found.is_empty(), "{right:#}\n{found:#?}");
+        assert!(errors(&right).0.iter().all(|e| beyond(e)), "{right:#}\n{:#?}", errors(&right).0);
+        assert!(!validator("task").is_valid(&wrong), "the schema takes {wrong:#}");
+        assert!(!errors(&wrong).0.iter().all(|e| beyond(e)), "check takes {wrong:#}");
     }
 }
 

@@ -7,10 +7,11 @@ use std::{
 };
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// What is known of a program, in the words of its command line.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Tool {
     /// What it is called, without a folder. Programs with the same command line share an entry; the first name stands for all.
@@ -43,6 +44,7 @@ pub struct Tool {
     /// Operations that change nothing, as the operands that they begin with.
     #[serde(default)]
     pub looks: Vec<String>,
+    /// What it can be asked to do; the first that fits is the one.
     #[serde(default)]
     pub commands: Vec<Command>,
     /// Kinds of its things that live in all parts of the system, with other words for each.
@@ -72,7 +74,7 @@ pub struct Tool {
 }
 
 /// One thing that a program can be asked to do. The first that fits is the one.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Command {
     /// Operands: words as they are, `KIND` and `NAME` for a word, `NAMES` for one or more, `FILES` for what an option names; other
@@ -103,9 +105,13 @@ pub struct Command {
     pub sql: bool,
     /// What it does, to things of which kind: a word, or `KIND` as on the command line.
     pub creates: Option<String>,
+    /// Likewise.
     pub reads: Option<String>,
+    /// Likewise.
     pub awaits: Option<String>,
+    /// Likewise.
     pub changes: Option<String>,
+    /// Likewise.
     pub deletes: Option<String>,
     /// The words of `usage`.
     #[serde(skip)]

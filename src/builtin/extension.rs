@@ -1,6 +1,6 @@
 //! `extension`: the long form of an extension's operation.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Builtin, call, excerpt,
-    expect::{JsonExpect, OneOrMany, with_text_demands},
+    expect::{JsonExpect, OneOrMany, present, with_text_demands},
 };
 use crate::{
     hir::{Def, Dialect, OperationKind, Step},
@@ -51,6 +51,7 @@ with_text_demands! {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Matchers {
     /// The whole value.
+    #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub equals: Option<Value>,
     /// Of the value, or of the JSON that a text holds.
@@ -58,14 +59,24 @@ pub struct Matchers {
 }
 }
 
+/// The matchers of an output.
+pub static MATCHERS: LazyLock<Shape> = LazyLock::new(Shape::of::<Matchers>);
+
+/// What `expect` takes where nobody knows the outputs: any name.
+pub static ANY_OUTPUT: LazyLock<Arc<Shape>> =
+    LazyLock::new(|| Arc::new(Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) }));
+
+/// Whether a mapping with these keys holds matchers; any other is a value to compare with.
+pub fn are_matchers<'k>(keys: impl IntoIterator<Item = &'k str>) -> bool {
+    let mut keys = keys.into_iter().peekable();
+    let known = MATCHERS.fields();
+    keys.peek().is_some() && keys.all(|key| known.is_some_and(|fields| fields.contains_key(key)))
+}
+
 impl<'de> Deserialize<'de> for OutputExpect {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        const KEYS: [&str; 12] = [
-            "equals", "contains", "matches", "json", "oneOf", "empty", "lines", "atLeast", "atMost", "above", "below",
-            "not",
-        ];
         match Value::deserialize(d)? {
-            Value::Object(fields) if !fields.is_empty() && fields.keys().all(|key| KEYS.contains(&key.as_str())) => {
+            Value::Object(fields) if are_matchers(fields.keys().map(String::as_str)) => {
                 serde_json::from_value(Value::Object(fields)).map(Self::Matchers).map_err(D::Error::custom)
             }
             value => Ok(Self::Value(value)),
@@ -93,7 +104,7 @@ fn signature() -> Signature {
     Signature {
         locals: locals(None),
         lists_outputs: true,
-        expect: Some(Arc::new(Shape::Any)),
+        expect: Some(Arc::clone(&ANY_OUTPUT)),
         ..Signature::leaf("extension", "calls an operation of an extension", Shape::of::<Extension>())
     }
 }
@@ -107,4 +118,23 @@ pub fn meaning(step: &Step<Def>) -> String {
         _ => step.op.name.clone(),
     };
     format!("call {name}{}", call(&step.args))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn null_is_a_value_to_compare_with() {
+        let Expect(outputs) = serde_json::from_value(json!({ "a": { "equals": null }, "b": { "of": 1 } })).unwrap();
+        match (&outputs["a"], &outputs["b"]) {
+            (OutputExpect::Matchers(a), OutputExpect::Value(b)) => {
+                assert_eq!(a.equals, Some(Value::Null));
+                assert_eq!(*b, json!({ "of": 1 }));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -422,7 +422,7 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOpera
         locals: builtin::extension::locals(outputs),
         schema: locked.map(|operation| operation.input_schema.clone()),
         lists_outputs: dialect == Dialect::Portable,
-        expect: Some(Arc::new(expected(locked))),
+        expect: Some(expected(locked)),
         timeout: Some(std::time::Duration::from_secs(300)),
         continues: dialect == Dialect::Portable,
         ..Signature::leaf(name, doc, params)
@@ -430,10 +430,30 @@ fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOpera
 }
 
 /// What `expect` takes: any of the outputs, where the manifest lists them. One that runs a command has an `exitCode`.
-fn expected(locked: Option<&LockedOperation>) -> Shape {
-    let Some(outputs) = locked.and_then(|operation| operation.outputs.as_ref()) else { return Shape::Any };
+fn expected(locked: Option<&LockedOperation>) -> Arc<Shape> {
+    let Some(outputs) = locked.and_then(|operation| operation.outputs.as_ref()) else {
+        return Arc::clone(&builtin::extension::ANY_OUTPUT);
+    };
     let field = |name: &String| (name.clone(), Field { shape: Shape::Any, ..Field::default() });
-    Shape::Record { fields: outputs.keys().map(field).collect(), rest: None }
+    Arc::new(Shape::Record { fields: outputs.keys().map(field).collect(), rest: None })
+}
+
+/// The same with the matchers of each output that this step compares by matchers, and not with a value.
+pub(super) fn expected_here(shape: &Arc<Shape>, expect: &Arg<Path>) -> Arc<Shape> {
+    let (Shape::Record { fields, rest }, ArgKind::Record(outputs)) = (&**shape, &expect.kind) else {
+        return Arc::clone(shape);
+    };
+    let mut fields = fields.clone();
+    for (name, demand) in outputs {
+        if let ArgKind::Record(keys) = &demand.kind
+            && (rest.is_some() || fields.contains_key(&name.value))
+            && builtin::extension::are_matchers(keys.iter().map(|(key, _)| key.value.as_str()))
+        {
+            let shape = builtin::extension::MATCHERS.clone();
+            fields.insert(name.value.clone(), Field { shape, ..Field::default() });
+        }
+    }
+    Arc::new(Shape::Record { fields, rest: rest.clone() })
 }
 
 /// What a step of the steps dialect offers, and under which type (§1.6): scripts, requests and judges offer nothing.

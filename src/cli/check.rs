@@ -48,9 +48,11 @@ Examples:
   gevals check -D unused-requirement  one warning is an error here
   gevals check --write-baseline known.json && gevals check --baseline known.json
 
-A comment `# gevals: allow(RULE)` silences a rule on its line and the next (with the block scalar it opens); gevals.toml sets levels for all files.
+A comment `# gevals: allow(RULE)` silences a rule on its line and the next (with the block scalar it
+opens); gevals.toml sets levels for all files.
 
-Exit status: 0 no errors, 1 errors were found, 2 a named path cannot be read, or nothing was found to check";
+Exit status: 0 no errors, 1 errors were found, 2 a named path cannot be read, or nothing was found
+to check";
 
 /// Check tasks, evals and what they refer to, without running anything.
 ///

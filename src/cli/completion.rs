@@ -7,10 +7,12 @@ use super::{Cli, log, status};
 
 const EXAMPLES: &str = "\
 Examples:
-  source <(gevals completion bash)                                      in this shell
+  source <(gevals completion bash)             in this shell
   gevals completion bash > ~/.local/share/bash-completion/completions/gevals
-  gevals completion zsh > ~/.zfunc/_gevals                              with ~/.zfunc in $fpath
-  gevals completion fish > ~/.config/fish/completions/gevals.fish";
+  gevals completion zsh > ~/.zfunc/_gevals     with ~/.zfunc in $fpath
+  gevals completion fish > ~/.config/fish/completions/gevals.fish
+
+Exit status: 0 printed, 2 used wrongly";
 
 /// Print a script that completes commands and options in a shell.
 #[derive(clap::Args, Debug)]

@@ -29,16 +29,24 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals convert tasks/create-pod.yaml                     print the task in the portable dialect
-  gevals convert tasks/ --target builtin --diff            see what lifting its scripts would change
-  gevals convert tasks/ --target builtin --write           write NAME.portable.yaml beside each task, if proved
-  gevals convert eval.yaml --target builtin --out new/     a new tree: tasks, what they refer to, and the eval
-  gevals convert tasks/ --in-place --no-verify             replace the files, and keep each as NAME.yaml.orig
-  gevals convert tasks/ --target builtin --report json     what became of every statement
-  gevals convert tasks/ --target kubernetes --diff         the same, with operations for commands of kubectl
+  gevals convert tasks/create-pod.yaml
+      print the task in the portable dialect
+  gevals convert tasks/ --target builtin --diff
+      see what lifting its scripts would change
+  gevals convert tasks/ --target builtin --write
+      write NAME.portable.yaml beside each task, if proved
+  gevals convert eval.yaml --target builtin --out new/
+      a new tree: tasks, what they refer to, and the eval
+  gevals convert tasks/ --in-place --no-verify
+      replace the files, and keep each as NAME.yaml.orig
+  gevals convert tasks/ --target builtin --report json
+      what became of every statement
+  gevals convert tasks/ --target kubernetes --diff
+      the same, with operations for commands of kubectl
 
-Exit status: 0 converted, 1 a task could not be converted, its proof failed or lacks something, 2 a named path cannot
-be read, 3 there is no sandbox for the proof (bubblewrap); `--no-verify` does without";
+Exit status: 0 converted, 1 a task could not be converted, its proof failed or lacks something, 2 a
+named path cannot be read, 3 there is no sandbox for the proof (bubblewrap); `--no-verify` does
+without";
 
 /// Write tasks in another dialect: bash tasks become portable ones, statement by statement.
 ///

@@ -15,15 +15,20 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals coverage eval.yaml                         what steps, scripted agents and assertions touch
-  gevals coverage eval.yaml --recording run.jsonl   and what agents have called in a run (`gevals run --record`)
-  gevals coverage eval.yaml --min 0.8               exit 1 where fewer than 80 % of the tools are touched
-  gevals coverage eval.yaml --format json           for programs
+  gevals coverage eval.yaml
+      what steps, scripted agents and assertions touch
+  gevals coverage eval.yaml --recording run.jsonl
+      and what agents have called in a run (`gevals run --record`)
+  gevals coverage eval.yaml --min 0.8
+      exit 1 where fewer than 80 % of the tools are touched
+  gevals coverage eval.yaml --format json
+      for programs
 
-The surface is what `gevals lock` has written down: without a lock there is none. A demand of an assertion counts for the tool that it
-names, and for a pattern where it fits one tool alone.
+The surface is what `gevals lock` has written down: without a lock there is none. A demand of an
+assertion counts for the tool that it names, and for a pattern where it fits one tool alone.
 
-Exit status: 0 all is well, 1 fewer tools are touched than --min says, 2 used wrongly, or nothing is locked";
+Exit status: 0 all is well, 1 fewer tools are touched than --min says, 2 used wrongly, or nothing is
+locked";
 
 /// Say which tools, parameters, values and errors of the locked servers no task touches.
 #[derive(clap::Args, Debug)]

@@ -7,8 +7,17 @@ use tokio_util::sync::CancellationToken;
 use super::{complain, note, status};
 use crate::mcp::demo;
 
+const EXAMPLES: &str = "\
+Examples:
+  gevals demo-server                          as the command of a client's config
+  gevals demo-server --http 127.0.0.1:8080    over HTTP, until Ctrl-C
+
+Exit status: 0 the client has left, or it was stopped, 2 used wrongly, 3 the address or the folder
+cannot be used";
+
 /// Serve a store of notes over MCP: tools, resources and prompts to try gevals on.
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where the notes are kept, a file each; made if it is not there.
     #[arg(long, default_value = "notes")]

@@ -46,8 +46,8 @@ const EXAMPLES: &str = "\
 Examples:
   gevals evals list -- my-server                         what evals a server ships
   gevals evals list --level invocation https://x.org/mcp
-  gevals evals check --mcp-config mcp.json notes         whether they can be right: ids, gradings, tools, arguments
-  gevals evals check evals.yaml                          the same of a file, before a server ships it
+  gevals evals check --mcp-config mcp.json notes         whether they can be right
+  gevals evals check evals.yaml                          the same of a file, not yet shipped
   gevals evals run --allow-execution -- my-server        whether they pass
   gevals evals strength --allow-execution -- my-server   what they notice of broken tools
   gevals evals serve evals.yaml -- my-server             add evals to any server, unmodified

@@ -32,14 +32,56 @@ const TOPICS: [(&str, &str); 19] = [
     ("config", include_str!("../../docs/reference/config.md")),
     ("differences", include_str!("../../docs/reference/differences.md")),
 ];
-/// The page whose sections are topics, too: `gevals explain http`.
+/// Words for sections that are headed otherwise.
+const SECTIONS: [(&str, &str, &str); 12] = [
+    ("prove", "running", "Whether a suite can fail"),
+    ("coverage", "running", "What of a server no task touches"),
+    ("gate", "running", "What a pass is worth"),
+    ("recover", "running", "Cleanup survives everything"),
+    ("env", "config", "Environment"),
+    ("exit", "config", "Exit statuses"),
+    ("filters", "holes", "Filters"),
+    ("Agent", "files", "Agent files"),
+    ("Oracle", "files", "Oracle files"),
+    ("McpEvals", "files", "Evals of a server"),
+    ("mcp-config", "files", "MCP-config files"),
+    ("prices", "files", "Price files"),
+];
+
+/// The pages whose tables say what each key, matcher, filter and variable is.
+const KEYS: [&str; 10] =
+    ["expect", "task", "steps", "dialects", "holes", "script", "eval", "assertions", "files", "config"];
+
+/// The page of the steps of portable tasks, whose sections are listed.
 const STEPS: &str = include_str!("../../docs/reference/steps.md");
 
-/// The section of a step, with all below its heading.
-fn step(name: &str) -> Option<&'static str> {
-    let start = STEPS.find(&format!("\n## {name}\n"))? + 1;
-    let length = STEPS[start + 3..].find("\n## ").map_or(STEPS.len() - start, |end| end + 4);
-    STEPS.get(start..start + length)
+/// A section of a page: its heading, and all of it with what is below.
+struct Section {
+    topic: &'static str,
+    heading: &'static str,
+    text: &'static str,
+}
+
+/// All sections of all pages, those of the reference first.
+fn sections() -> impl Iterator<Item = Section> {
+    TOPICS.iter().flat_map(|(topic, page)| {
+        headings(page).map(move |(start, level, heading)| {
+            let end = headings(page).find(|(at, other, _)| *at > start && *other <= level).map_or(page.len(), |h| h.0);
+            Section { topic, heading, text: page.get(start..end).unwrap_or_default() }
+        })
+    })
+}
+
+/// Where headings are, of which level, and what they say. What looks like one in a block of code is none.
+fn headings(page: &'static str) -> impl Iterator<Item = (usize, usize, &'static str)> {
+    let (mut at, mut code) = (0, false);
+    page.split_inclusive('\n').filter_map(move |line| {
+        let start = at;
+        at += line.len();
+        code ^= line.starts_with("```");
+        let level = line.bytes().take_while(|byte| *byte == b'#').count();
+        (!code && level > 0).then(|| (start, level, line[level..].trim()))
+    })
 }
 
 /// A page for a terminal: without what only a generator reads.
@@ -48,11 +90,91 @@ fn shown(page: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect::<String>().trim_end().to_owned() + "\n"
 }
 
-/// Explain a rule: why it matters, an example, and its cure; or a topic or a step: task, steps, http, expect, holes, eval, assertions, config, …
+/// Whether the first cell of a row of a table is about a word: `` | `word: TEXT` | ``.
+fn is_about(row: &str, word: &str) -> bool {
+    let cell = row.strip_prefix("| ").and_then(|rest| rest.split(" | ").next()).unwrap_or_default();
+    cell.split('`').skip(1).step_by(2).any(|code| {
+        let code = code.trim_start_matches(['{', '$']);
+        let rest = code.strip_prefix(word);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/')))
+    })
+}
+
+/// The rows of all tables that are about a word, below the headings of their sections.
+fn rows(word: &str) -> String {
+    let mut out = String::new();
+    for (topic, page) in TOPICS.iter().filter(|(topic, _)| KEYS.contains(topic)) {
+        let (mut heading, mut head, mut told) = ("", "", "");
+        for line in page.lines() {
+            if line.starts_with('#') {
+                heading = line.trim_start_matches('#').trim();
+            }
+            if !line.starts_with('|') {
+                head = "";
+            } else if head.is_empty() {
+                head = line;
+            } else if is_about(line, word) {
+                if told != heading {
+                    let columns = head.matches('|').count().saturating_sub(1);
+                    out +=
+                        &format!("\n## {heading} (`gevals explain {topic}`)\n\n{head}\n|{}\n", "---|".repeat(columns));
+                    told = heading;
+                }
+                out += &format!("{line}\n");
+            }
+        }
+    }
+    out.trim_start().to_owned()
+}
+
+/// The sections that a word names: by their headings, or as [`SECTIONS`] says.
+fn named(word: &str) -> Vec<Section> {
+    let also = SECTIONS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(word));
+    let is_meant = |section: &Section| {
+        let heading = section.heading.trim_matches('`');
+        let is = also.is_some_and(|(_, topic, heading)| section.topic == *topic && section.heading == *heading);
+        is || also.is_none() && heading.eq_ignore_ascii_case(word)
+    };
+    sections().filter(is_meant).collect()
+}
+
+/// What is known of a word: a topic, a step or another section of a page, a rule, a key of a table, a command.
+pub fn explained(word: &str) -> Option<String> {
+    if let Some((topic, page)) = TOPICS.iter().find(|(topic, _)| topic.eq_ignore_ascii_case(word)) {
+        // A script has a page of its own beside its section.
+        let own = named(word).into_iter().filter(|section| section.topic == "steps" && *topic != "steps");
+        let sections: String = own.map(|section| format!("{}\n", shown(section.text))).collect();
+        return Some(format!("{sections}{}", shown(page)));
+    }
+    let command = super::commands().find_subcommand(word).map(clap::Command::get_name).map(str::to_owned);
+    let options =
+        command.as_ref().map_or_else(String::new, |name| format!("\n`gevals help {name}` has the options.\n"));
+    let sections: Vec<String> = named(word)
+        .iter()
+        .map(|section| match section.topic {
+            "dialects" => format!("Of `mcpchecker/v1alpha2`:\n\n{}", shown(section.text)),
+            _ => shown(section.text),
+        })
+        .collect();
+    if !sections.is_empty() {
+        return Some(sections.join("\n") + &options);
+    }
+    if let Some(rule) = rule(word) {
+        return Some(format!("{}\n", rule.page.trim_end()));
+    }
+    let Some(name) = command else { return Some(rows(word)).filter(|rows| !rows.is_empty()) };
+    let mut commands = super::commands().term_width(100);
+    commands.build();
+    commands
+        .find_subcommand_mut(&name)
+        .map(|command| format!("{}\n", command.render_long_help().to_string().trim_end()))
+}
+
+/// Explain a rule: why it matters, an example, and its cure; or a topic, a step, a matcher, a filter, a key, a command.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A rule, as a finding shows it, a topic, or a step; without one, all are listed.
+    /// A rule, as a finding shows it, a topic, a step, or another word of the language; without one, all are listed.
     rule: Option<String>,
     /// What a task does to the world, as gevals understands its scripts and steps.
     #[arg(long, value_name = "FILE", conflicts_with = "rule")]
@@ -65,31 +187,32 @@ Examples:
   gevals explain resource-not-released   why it matters, an example, and its cure
   gevals explain http                    a step: what it takes, expects and leaves
   gevals explain holes                   a topic
-  gevals explain --effects task.yaml     what its scripts create, read, await, change and delete";
+  gevals explain oneOf                   a matcher, filter, assertion, or key of a file
+  gevals explain GEVALS_CACHE_DIR        a variable
+  gevals explain --effects task.yaml     what its scripts create, read, await, change and delete
+
+Exit status: 0 explained, 1 the file has errors, 2 there is no such rule or topic";
 
 pub fn main(args: &Args) -> u8 {
     if let Some(path) = &args.effects {
         return acts(path);
     }
     let Some(name) = &args.rule else {
-        let topics = TOPICS.map(|(topic, _)| topic).join(", ");
-        let steps: Vec<&str> = STEPS.lines().filter_map(|line| line.strip_prefix("## ")).collect();
-        print(&format!("{}\nTopics: {topics}\nSteps: {}\n", list(), steps.join(", ")));
+        let topics = TOPICS.iter().map(|(topic, _)| *topic).chain(SECTIONS.iter().map(|(word, ..)| *word));
+        let topics: Vec<&str> = topics.collect();
+        let steps: Vec<&str> =
+            headings(STEPS).filter(|(_, level, _)| *level == 2).map(|(.., heading)| heading).collect();
+        print(&format!(
+            "{}\nTopics: {}\nSteps: {}\nAlso every matcher, filter, assertion, key of a file, variable and command.\n",
+            list(),
+            topics.join(", "),
+            steps.join(", ")
+        ));
         return status::OK;
     };
-    if let Some((_, page)) = TOPICS.iter().find(|(topic, _)| topic == name) {
-        // A script has a page of its own beside its section.
-        let section = step(name).map(|section| format!("{}\n", shown(section))).unwrap_or_default();
-        print(&format!("{section}{}", shown(page)));
-        return status::OK;
-    }
-    if let Some(section) = step(name) {
-        print(&shown(section));
-        return status::OK;
-    }
-    match rule(name) {
-        Some(rule) => {
-            print(&format!("{}\n", rule.page.trim_end()));
+    match explained(name) {
+        Some(text) => {
+            print(&text);
             status::OK
         }
         None => {
@@ -123,7 +246,8 @@ fn acts(path: &Path) -> u8 {
 
 /// That there is no such rule, and which one may be meant.
 pub fn unknown(name: &str) -> String {
-    let topics = TOPICS.iter().map(|(topic, _)| *topic);
+    let steps = headings(STEPS).map(|(.., heading)| heading);
+    let topics = TOPICS.iter().map(|(topic, _)| *topic).chain(SECTIONS.iter().map(|(word, ..)| *word)).chain(steps);
     let near = nearest(name, RULES.iter().map(|l| l.rule.name).chain(topics));
     let hint = near.map_or_else(|| "`gevals explain` lists them all".to_owned(), |n| format!("did you mean `{n}`?"));
     format!("no rule is called `{name}`; {hint}")

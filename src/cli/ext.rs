@@ -26,19 +26,22 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals ext list                                           which extensions the evals below this folder use
-  gevals ext add eval.yaml github.com/acme/files@v1.2.0     download, pin, and write it into the eval
-  gevals ext update eval.yaml                               newer releases of what is `latest`
-  gevals ext update eval.yaml files --to v1.3.0             another version
-  gevals ext rollback eval.yaml files                       what was pinned before
-  gevals ext verify eval.yaml                               is the cache what the lock says?
-  gevals ext describe builtin:kubernetes                    its operations, arguments and outputs
-  gevals ext init files --language python                   a new extension, with its tests
-  gevals ext conformance ./files                            does a program keep to the protocol?
+  gevals ext list                                which extensions the evals below this folder use
+  gevals ext add eval.yaml github.com/acme/files@v1.2.0
+                                                 download, pin, and write it into the eval
+  gevals ext update eval.yaml                    newer releases of what is `latest`
+  gevals ext update eval.yaml files --to v1.3.0  another version
+  gevals ext rollback eval.yaml files            what was pinned before
+  gevals ext verify eval.yaml                    is the cache what the lock says?
+  gevals ext describe builtin:kubernetes         its operations, arguments and outputs
+  gevals ext init files --language python        a new extension, with its tests
+  gevals ext conformance ./files                 does a program keep to the protocol?
 
-Releases come from GitHub; GEVALS_GITHUB_URL names another server. Downloads are kept in GEVALS_CACHE_DIR, else in the user's cache.
+Releases come from GitHub; GEVALS_GITHUB_URL names another server. Downloads are kept in
+GEVALS_CACHE_DIR, else in the user's cache.
 
-Exit status: 0 all is well; 1 the answer is no; 2 used wrongly; 3 something could not be downloaded or started";
+Exit status: 0 all is well; 1 the answer is no; 2 used wrongly; 3 something could not be downloaded
+or started";
 
 /// Use, pin and write extensions.
 #[derive(clap::Args, Debug)]

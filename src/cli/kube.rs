@@ -11,10 +11,12 @@ Examples:
   gevals run eval.yaml                    run an eval against it
   gevals kube down                        stop it
 
-It needs `etcd` and `kube-apiserver` (and takes `kube-controller-manager` where it is) from the folder that
-KUBEBUILDER_ASSETS names, or from the PATH: `setup-envtest use -p path` downloads them, and prints the folder. It has no nodes: pods never run.
+It needs `etcd` and `kube-apiserver` (and takes `kube-controller-manager` where it is) from the
+folder that KUBEBUILDER_ASSETS names, or from the PATH: `setup-envtest use -p path` downloads them,
+and prints the folder. It has no nodes: pods never run.
 
-Exit status: 0 started, or stopped; 2 a program is missing, or one runs there already; 3 it did not start, or did not stop";
+Exit status: 0 started, or stopped; 2 a program is missing, or one runs there already; 3 it did not
+start, or did not stop";
 
 /// Start and stop a disposable Kubernetes control plane on this machine.
 #[derive(clap::Args, Debug)]

@@ -40,9 +40,11 @@ Examples:
   gevals lock eval.yaml --fetch   download what is locked, on another machine
   gevals lock eval.yaml --update  newer commits of the sources of tasks
 
-`gevals check` is pure and offline: it knows the tools of a server and the operations of an extension from this file only.
+`gevals check` is pure and offline: it knows the tools of a server and the operations of an
+extension from this file only.
 
-Exit status: 0 written, or as locked; 1 --check found a difference; 2 there is nothing to lock; 3 a server did not answer";
+Exit status: 0 written, or as locked; 1 --check found a difference; 2 there is nothing to lock; 3 a
+server did not answer";
 
 /// Write down what servers and extensions have: gevals.lock, beside the eval.
 ///

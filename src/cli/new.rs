@@ -24,10 +24,12 @@ Examples:
   gevals new task tasks/create-note.yaml   one more task
   gevals new task tasks/create-note.yaml --from-server https://example.org/mcp
 
-With --from-server the server is started and asked for its tools: the task calls one of them, lists the others, and
-gevals.lock lets `gevals check` know them all. What is written passes `gevals check`.
+With --from-server the server is started and asked for its tools: the task calls one of them, lists
+the others, and gevals.lock lets `gevals check` know them all. What is written passes `gevals
+check`.
 
-Exit status: 0 all is written, 2 a file is there already: nothing is written, 3 the server does not start";
+Exit status: 0 all is written, 2 a file is there already: nothing is written, 3 the server does not
+start";
 
 /// Write a first task or eval, to begin with.
 #[derive(clap::Args, Debug)]

@@ -31,17 +31,18 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals plan eval.yaml                                  what an eval would do
-  gevals plan tasks/create-pod.yaml                      what one task would do
-  gevals plan eval.yaml --format mermaid                 a picture for a pull request
-  gevals plan eval.yaml --format html --open             a page to look around in
-  gevals plan eval.yaml --results gevals-web-out.json    how it went
-  gevals plan eval.yaml --why verify/ready               what a step waits for, and what waits for it
-  gevals plan eval.yaml --gate 0.9@95%                   how many runs it takes to show that
-  gevals plan eval.yaml --diff-rev origin/main           what changed since
+  gevals plan eval.yaml                                what an eval would do
+  gevals plan tasks/create-pod.yaml                    what one task would do
+  gevals plan eval.yaml --format mermaid               a picture for a pull request
+  gevals plan eval.yaml --format html --open           a page to look around in
+  gevals plan eval.yaml --results gevals-web-out.json  how it went
+  gevals plan eval.yaml --why verify/ready             what a step waits for, and what waits for it
+  gevals plan eval.yaml --gate 0.9@95%                 how many runs it takes to show that
+  gevals plan eval.yaml --diff-rev origin/main         what changed since
   gevals plan eval.yaml --diff-rev origin/main --format markdown --deny-growth
 
-Exit status: 0 there is a plan, 1 its reach grew and --deny-growth is given, 2 there is no plan, or no such step";
+Exit status: 0 there is a plan, 1 its reach grew and --deny-growth is given, 2 there is no plan, or
+no such step";
 
 /// Show what a task or an eval would do, without doing it.
 #[derive(clap::Args, Debug)]

@@ -24,13 +24,18 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals proxy -- npx -y @modelcontextprotocol/server-everything     as the command of a client's config
-  gevals proxy --record calls.jsonl --task write-note -- my-server   and keep every message
-  gevals proxy --http 127.0.0.1:8080 -- my-server                    a process, served over HTTP
-  gevals proxy --url https://example.org/mcp                         an HTTP server, for a client of processes
+  gevals proxy -- npx -y @modelcontextprotocol/server-everything
+      as the command of a client's config
+  gevals proxy --record calls.jsonl --task write-note -- my-server
+      and keep every message
+  gevals proxy --http 127.0.0.1:8080 -- my-server
+      a process, served over HTTP
+  gevals proxy --url https://example.org/mcp
+      an HTTP server, for a client of processes
 
-Messages pass as they are. Every call is a line on standard error, with its outcome and how long it took. In an eval
-with a server of the same name, the agent `builtin.replay:calls.jsonl` makes the calls of a recording again.
+Messages pass as they are. Every call is a line on standard error, with its outcome and how long it
+took. In an eval with a server of the same name, the agent `builtin.replay:calls.jsonl` makes the
+calls of a recording again.
 
 Exit status: 0 the client has left, 2 used wrongly, 3 the server does not start or has ended";
 

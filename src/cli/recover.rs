@@ -34,15 +34,17 @@ Examples:
   gevals recover k3v9x0aa     one run, by its id
   gevals recover --forget k3v9x0aa     its world was cleaned up by hand
 
-A run that was killed has left a journal, .gevals/runs/RUN/journal.jsonl in its output directory. What it left
-running is ended, its pending cleanups are run, and its results are completed. Runs that are under way are left alone.
-It may be killed itself, and run again: a cleanup step that is known to be done is never run twice.
+A run that was killed has left a journal, .gevals/runs/RUN/journal.jsonl in its output directory.
+What it left running is ended, its pending cleanups are run, and its results are completed. Runs
+that are under way are left alone. It may be killed itself, and run again: a cleanup step that is
+known to be done is never run twice.
 
-A journal that a disk has damaged is recovered as far as it can be read. It stays open, since nobody knows what it does not
-tell any more, until `--forget` says that somebody has looked.
+A journal that a disk has damaged is recovered as far as it can be read. It stays open, since nobody
+knows what it does not tell any more, until `--forget` says that somebody has looked.
 
-Exit status: 0 no cleanup is pending any more, 2 there is no such run, or it is under way, 3 a journal cannot be used,
-             4 a cleanup is still pending, or a journal is damaged, 129, 130 or 143 interrupted";
+Exit status: 0 no cleanup is pending any more, 2 there is no such run, or it is under way, 3 a
+journal cannot be used, 4 a cleanup is still pending, or a journal is damaged, 129, 130 or 143
+interrupted";
 
 /// Clean up after runs that were killed: end what they left running, run their pending cleanups, write their results.
 #[derive(clap::Args, Debug)]

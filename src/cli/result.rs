@@ -103,9 +103,10 @@ Examples:
   gevals result verify gevals-e-out.json                all tasks must have passed
   gevals result verify gevals-e-out.json --task 0.9 --assertion 0.9
 
-The file must be complete: a result of every run of every task that was selected. Without a threshold all tasks must have
-passed, those with a gate as often as it says. For thresholds every run counts as a task, and every kind of assertion of a
-result as an assertion. Where nothing is asserted, no threshold of assertions can be missed.";
+The file must be complete: a result of every run of every task that was selected. Without a
+threshold all tasks must have passed, those with a gate as often as it says. For thresholds every
+run counts as a task, and every kind of assertion of a result as an assertion. Where nothing is
+asserted, no threshold of assertions can be missed.";
 
 /// Exit with 1 unless the results are complete, and all tasks or as many as the thresholds say passed.
 #[derive(clap::Args, Debug)]
@@ -128,9 +129,10 @@ Examples:
 
   gevals result diff main.json mine.json --fail-on any-loss
 
-Where fewer runs of a task passed, an exact test (Fisher's, Holm over the tasks) says whether that is a regression or may be chance;
-all tasks together are tested in pairs of runs (McNemar's). By default the exit status is 1 where a test finds a regression; where every
-task ran once, where one that passed does not pass any more. It is always 1 where a task is gone, which counts as not passed,
+Where fewer runs of a task passed, an exact test (Fisher's, Holm over the tasks) says whether that
+is a regression or may be chance; all tasks together are tested in pairs of runs (McNemar's). By
+default the exit status is 1 where a test finds a regression; where every task ran once, where one
+that passed does not pass any more. It is always 1 where a task is gone, which counts as not passed,
 and where the current results are incomplete.";
 
 /// Compare two results files: what got worse, better, is new or gone.
@@ -183,8 +185,9 @@ Examples:
   gevals result html old.json new.json -o report.html        what got better and worse
   gevals result html opus/*.json gpt/*.json -o report.html   agents and models side by side
 
-The page is one file that needs nothing else, not even a network. Two files are compared as `gevals result diff` does.
-In GitHub Actions places are links to the repository; elsewhere `--source-url` makes them links.";
+The page is one file that needs nothing else, not even a network. Two files are compared as `gevals
+result diff` does. In GitHub Actions places are links to the repository; elsewhere `--source-url`
+makes them links.";
 
 /// Write a page to look around in: why each task failed, and what happened.
 #[derive(clap::Args, Debug)]
@@ -238,8 +241,8 @@ Examples:
   gevals run eval.yaml --shard 2/2 -o shard-2       on another
   gevals result merge shard-1/*.json shard-2/*.json -o gevals-e-out.json
 
-A shard or a result that is missing, or there twice, is reported, and the exit status is 1; what is there is written all
-the same.";
+A shard or a result that is missing, or there twice, is reported, and the exit status is 1; what is
+there is written all the same.";
 
 /// Put the results of shards together, as if they had been one run.
 #[derive(clap::Args, Debug)]

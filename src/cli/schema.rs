@@ -9,8 +9,17 @@ use crate::{
     schema::{SCHEMAS, text},
 };
 
+const EXAMPLES: &str = "\
+Examples:
+  gevals schema                            all names
+  gevals schema eval > eval.schema.json    for an editor
+  gevals schema task --dialect portable    of one dialect
+
+Exit status: 0 printed, 2 there is no such schema";
+
 /// Print a JSON Schema: of task, eval, agent, oracle, MCP-config, MCP-evals and price files, of plans, events, recordings, results and findings.
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Which; without a name, all are listed.
     name: Option<String>,

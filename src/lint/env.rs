@@ -3,15 +3,18 @@
 use indexmap::IndexSet;
 
 use super::{
-    TaskView, UnderView, facts,
+    EvalView, TaskView, UnderView, facts,
     script::{Form, ScriptView},
     texts,
 };
 use crate::{
     bash::program::Statement,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Def, Dialect, OperationKind, Step, Target},
+    hir::{Def, Dialect, Name, OperationKind, Step, Target, Template},
+    project::TaskUnit,
     rule,
+    source::Span,
+    template::{Path, SegmentKind},
 };
 
 rule! {
@@ -117,11 +120,11 @@ pub fn unused(view: &UnderView<'_>, out: &mut Diagnostics) {
         .and_then(|e| e.unit.oracle.as_ref())
         .and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
     // Nobody knows what an oracle says that cannot be read.
-    let scripted = |e: super::EvalView<'_>| e.eval.agent.as_ref().is_some_and(|a| a.kind.value == "builtin.script");
+    let scripted = |e: EvalView<'_>| e.eval.agent.as_ref().is_some_and(|a| a.kind.value == "builtin.script");
     opaque |= view.eval.is_some_and(|e| e.unit.oracle.is_none() && scripted(e));
     let mut said = Vec::new();
     if let Some(entry) = oracle {
-        let mut say = |t: &crate::hir::Template<crate::template::Path>| said.extend(t.holes().map(|h| h.text.clone()));
+        let mut say = |t: &Template<Path>| said.extend(t.holes().map(|h| h.text.clone()));
         entry.output.iter().for_each(&mut say);
         for call in &entry.calls {
             say(&call.name);
@@ -169,19 +172,41 @@ pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
         if hole.has_default() || COMMON.contains(&name.as_str()) {
             return;
         }
-        let known: Vec<&str> = view.task.env.iter().map(|(n, _)| n.value.as_str()).collect();
-        let mut diagnostic = Diagnostic::new(
-            &UNDECLARED_PROCESS_VARIABLE,
-            hole.span,
-            format!("`{name}` is not in `spec.env`: it is read from the environment that gevals runs in"),
-        );
-        if let Some(near) = crate::diagnostic::nearest(name, known) {
-            diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
-        }
-        out.push(diagnostic.help(format!(
-            "declare it under `spec.env`, or say what to take where it is missing: `{{env.{name} | default('…')}}`"
-        )));
+        out.push(not_declared(name, &view.task.env, hole.span));
     });
+}
+
+/// The same in an oracle: the variables are those of the task that it does.
+pub fn undeclared_by_oracle(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let portable = |unit: &&TaskUnit| unit.dialect == Dialect::Portable;
+    for entry in view.unit.oracle.iter().flat_map(|oracle| &oracle.tasks) {
+        let mut tasks = view.tasks.iter().copied().filter(portable).filter_map(|unit| unit.task.as_ref());
+        let Some(task) = tasks.find(|task| task.name.value == entry.task.value) else { continue };
+        let mut look = |template: &Template<Path>| {
+            for hole in template.holes().filter(|hole| hole.reference.root.text == "env" && !hole.has_default()) {
+                let Some(SegmentKind::Name(name)) = hole.reference.segments.first().map(|s| &s.kind) else { continue };
+                if !COMMON.contains(&name.as_str()) && !task.env.iter().any(|(known, _)| known.value == *name) {
+                    out.push(not_declared(name, &task.env, hole.span).label(entry.task.span, "the task"));
+                }
+            }
+        };
+        entry.output.iter().for_each(&mut look);
+        for call in &entry.calls {
+            look(&call.name);
+            call.args.iter().for_each(|(_, arg)| arg.templates(&mut |template| look(template)));
+        }
+    }
+}
+
+fn not_declared<H>(name: &str, env: &[(Name, Template<H>)], hole: Span) -> Diagnostic {
+    let message = format!("`{name}` is not in `spec.env`: it is read from the environment that gevals runs in");
+    let mut diagnostic = Diagnostic::new(&UNDECLARED_PROCESS_VARIABLE, hole, message);
+    if let Some(near) = crate::diagnostic::nearest(name, env.iter().map(|(known, _)| known.value.as_str())) {
+        diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
+    }
+    diagnostic.help(format!(
+        "declare it under `spec.env`, or say what to take where it is missing: `{{env.{name} | default('…')}}`"
+    ))
 }
 
 /// `spec.env` is in the environment of every command.

@@ -12,8 +12,10 @@ use super::{
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Agent {
+    /// What the file is.
     #[schemars(extend("const" = "Agent"))]
     pub kind: String,
+    /// The form it is written in.
     pub api_version: Option<AnyVersion>,
     pub metadata: Option<AgentMetadata>,
     pub builtin: Option<BuiltinAgent>,
@@ -28,7 +30,9 @@ pub struct Agent {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentMetadata {
+    /// What results call it.
     pub name: Option<String>,
+    /// Stands in the results.
     pub version: Option<String>,
     /// Carried, never interpreted.
     pub description: Option<Value>,
@@ -59,6 +63,7 @@ pub struct BuiltinAgent {
 pub struct AcpAgent {
     /// A program on the PATH, or a path from this file.
     pub cmd: Name,
+    /// What it is started with.
     pub args: Option<Vec<String>>,
 }
 
@@ -74,9 +79,9 @@ pub struct Commands {
     pub arg_template_allowed_tools: Option<String>,
     /// What stands between them.
     pub allowed_tools_join_separator: Option<String>,
-    /// Prints the agent's version.
+    /// Would print the agent's version; gevals does not run it.
     pub get_version: Option<String>,
-    /// Whether the agent gets an empty home folder.
+    /// Has no effect: nothing makes such a home.
     pub use_virtual_home: Option<bool>,
 }
 

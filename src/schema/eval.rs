@@ -15,8 +15,10 @@ use super::{
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Eval {
+    /// What the file is.
     #[schemars(extend("const" = "Eval"))]
     pub kind: String,
+    /// The form it is written in.
     pub api_version: Option<AnyVersion>,
     pub metadata: EvalMetadata,
     pub config: Config,
@@ -66,6 +68,7 @@ pub struct Config {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EvalLimits {
+    /// Of the whole run; tasks that are left then are cancelled.
     pub max_time: Option<Time>,
     #[schemars(flatten)]
     pub bounds: Bounds,
@@ -75,6 +78,7 @@ pub struct EvalLimits {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentRef {
+    /// What agent it is.
     #[schemars(rename = "type")]
     pub kind: AgentType,
     /// The agent's file (`file`), or the oracle's (`builtin.script`).
@@ -87,6 +91,7 @@ pub struct AgentRef {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TestedAgent {
+    /// What agent it is.
     #[schemars(rename = "type")]
     pub kind: AgentType,
     /// The agent's file (`file`), or the oracle's (`builtin.script`).
@@ -138,8 +143,11 @@ pub struct Judge {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JudgeEnv {
+    /// The variable with the URL of the model.
     pub base_url_key: Name,
+    /// The variable with its key.
     pub api_key_key: Name,
+    /// The variable with its name.
     pub model_name_key: Name,
 }
 
@@ -190,6 +198,7 @@ pub struct Denied {
     pub package: Option<Name>,
     /// SHA-256 of a file of a release, or of a manifest.
     pub digest: Option<Name>,
+    /// What is said where it is refused.
     pub reason: Name,
 }
 
@@ -225,6 +234,7 @@ pub struct Extension {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Source {
+    /// `OWNER/REPO` on GitHub, a URL, or a path.
     pub repo: Name,
     /// A branch, tag or commit.
     #[schemars(rename = "ref")]
@@ -237,6 +247,7 @@ pub struct Source {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Skills {
+    /// Where they come from.
     pub sources: Option<Vec<SkillSource>>,
 }
 
@@ -244,8 +255,10 @@ pub struct Skills {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SkillSource {
+    /// A folder is the only source there is.
     #[schemars(rename = "type", extend("const" = "path"))]
     pub kind: String,
+    /// A folder with skills in it.
     pub path: Name,
 }
 
@@ -281,8 +294,10 @@ pub struct Assertions {
     /// None may match any call.
     #[schemars(length(min = 1))]
     pub tools_not_used: Option<Vec<ToolMatcher>>,
+    /// Fewer calls of tools are too few.
     #[schemars(range(min = 0))]
     pub min_tool_calls: Option<u64>,
+    /// More are too many.
     #[schemars(range(min = 0))]
     pub max_tool_calls: Option<u64>,
     /// Each must match a read.
@@ -302,8 +317,10 @@ pub struct Assertions {
     pub call_order: Option<Vec<OrderedCall>>,
     /// Whether the same call may not come twice.
     pub no_duplicate_calls: Option<bool>,
+    /// Each must match a skill that the agent has loaded.
     #[schemars(length(min = 1))]
     pub skills_loaded: Option<Vec<SkillMatcher>>,
+    /// None may match any skill that it has loaded.
     #[schemars(length(min = 1))]
     pub skills_not_loaded: Option<Vec<SkillMatcher>>,
 }
@@ -314,12 +331,15 @@ pub struct Assertions {
 pub struct ToolMatcher {
     /// A name from the MCP config.
     pub server: Name,
+    /// Its name.
     pub tool: Option<Name>,
     /// A pattern (RE2 syntax, unanchored).
     pub tool_pattern: Option<Name>,
     /// Arguments the call must have, with these values.
     pub arguments_match: Option<Map<String, Value>>,
+    /// How the call ended; any way by default.
     pub status: Option<Status>,
+    /// The call took no longer.
     pub max_duration: Option<Time>,
 }
 
@@ -329,10 +349,13 @@ pub struct ToolMatcher {
 pub struct ResourceMatcher {
     /// A name from the MCP config.
     pub server: Name,
+    /// Its URI.
     pub uri: Option<Name>,
     /// A pattern (RE2 syntax, unanchored).
     pub uri_pattern: Option<Name>,
+    /// How the read ended; any way by default.
     pub status: Option<Status>,
+    /// The read took no longer.
     pub max_duration: Option<Time>,
 }
 
@@ -342,12 +365,15 @@ pub struct ResourceMatcher {
 pub struct PromptMatcher {
     /// A name from the MCP config.
     pub server: Name,
+    /// Its name.
     pub prompt: Option<Name>,
     /// A pattern (RE2 syntax, unanchored).
     pub prompt_pattern: Option<Name>,
     /// Arguments the call must have, with these values.
     pub arguments_match: Option<Map<String, Value>>,
+    /// How it ended; any way by default.
     pub status: Option<Status>,
+    /// It took no longer.
     pub max_duration: Option<Time>,
 }
 
@@ -389,6 +415,7 @@ pub enum CallType {
 )]
 /// Which skills are meant: one by name, or all that a pattern matches.
 pub struct SkillMatcher {
+    /// Its name.
     pub skill: Option<Name>,
     /// A pattern (RE2 syntax, unanchored).
     pub skill_pattern: Option<Name>,

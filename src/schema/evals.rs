@@ -9,13 +9,16 @@ use super::word::{AnyVersion, Name};
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct McpEvals {
+    /// What the file is.
     #[schemars(extend("const" = "McpEvals"))]
     pub kind: String,
+    /// The form it is written in.
     pub api_version: Option<AnyVersion>,
     /// Carried, never interpreted.
     pub metadata: Option<Value>,
     /// The server's name in `gevals.lock`: `check` knows its tools from there.
     pub server: Option<Name>,
+    /// What the server ships.
     pub evals: Vec<ShippedEval>,
 }
 
@@ -67,7 +70,12 @@ pub enum Input {
     /// A model gets the messages and the server's tools: which tool does it call?
     Invocation { messages: Messages },
     /// The tool is called: what does it answer?
-    Execution { tool_name: Filled, arguments: Map<String, Value> },
+    Execution {
+        /// The tool that is called.
+        tool_name: Filled,
+        /// What it is called with.
+        arguments: Map<String, Value>,
+    },
     /// A model works with the tools until it is done: is the goal reached?
     Scenario {
         messages: Messages,
@@ -82,6 +90,7 @@ pub enum Input {
 pub enum Expected {
     /// `toolName` and `arguments` of an invocation, `content` of an execution.
     ExactMatch {
+        /// Of an invocation: the tool that the model must call.
         tool_name: Option<Filled>,
         /// Only these keys are compared.
         arguments: Option<Map<String, Value>>,
@@ -89,6 +98,7 @@ pub enum Expected {
         content: Option<Value>,
     },
     LlmAsJudge {
+        /// What the judge decides by.
         rubric: Filled,
     },
 }
@@ -99,6 +109,7 @@ pub enum Expected {
 pub struct Message {
     pub role: Role,
     pub content: Content,
+    /// Carried, never interpreted.
     #[schemars(rename = "_meta")]
     pub meta: Option<Value>,
 }
@@ -115,11 +126,36 @@ pub enum Role {
 #[derive(JsonSchema, Debug)]
 #[schemars(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum Block {
-    Text { text: String },
-    Image { data: String, mime_type: String },
-    Audio { data: String, mime_type: String },
-    ToolUse { id: String, name: String, input: Map<String, Value> },
-    ToolResult { tool_use_id: String, content: Vec<Value> },
+    Text {
+        /// What is said.
+        text: String,
+    },
+    Image {
+        /// In base64.
+        data: String,
+        /// As `image/png`.
+        mime_type: String,
+    },
+    Audio {
+        /// In base64.
+        data: String,
+        /// As `audio/wav`.
+        mime_type: String,
+    },
+    ToolUse {
+        /// What its result names.
+        id: String,
+        /// The tool.
+        name: String,
+        /// Its arguments.
+        input: Map<String, Value>,
+    },
+    ToolResult {
+        /// The `id` of the call.
+        tool_use_id: String,
+        /// What the tool gave.
+        content: Vec<Value>,
+    },
 }
 
 macro_rules! described {

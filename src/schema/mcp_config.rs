@@ -25,10 +25,13 @@ pub struct Server {
     pub kind: Option<ServerType>,
     /// The program; exactly `gevals` is this executable.
     pub command: Option<String>,
+    /// What the program is started with.
     pub args: Option<Vec<String>>,
     /// Variables added to its environment.
     pub env: Option<IndexMap<String, String>>,
+    /// Of a streamable HTTP server.
     pub url: Option<String>,
+    /// Sent with each request; values are masked.
     pub headers: Option<IndexMap<String, String>>,
     /// Whether it is left out.
     pub disabled: Option<bool>,

@@ -10,8 +10,10 @@ use super::word::{AnyVersion, Name};
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Oracle {
+    /// What the file is.
     #[schemars(extend("const" = "Oracle"))]
     pub kind: String,
+    /// The form it is written in.
     pub api_version: Option<AnyVersion>,
     pub metadata: Option<OracleMetadata>,
     /// By the task's name.
@@ -34,7 +36,7 @@ pub struct OracleMetadata {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OracleTask {
-    /// In this order; a hole `{calls[0].text}` reads an earlier call's answer.
+    /// In this order; a hole `{calls[0].content[0].text}` reads an earlier call's answer.
     pub calls: Option<Vec<Call>>,
     /// What the agent answers in the end; a text with holes.
     pub output: Option<String>,
@@ -50,9 +52,11 @@ pub struct OracleTask {
 pub struct Call {
     /// A name from the MCP config.
     pub server: Name,
+    /// The tool that is called.
     pub tool: Option<Name>,
     /// Its URI.
     pub resource: Option<Name>,
+    /// The prompt that is got.
     pub prompt: Option<Name>,
     /// Of the tool or the prompt; texts may have holes.
     pub args: Option<Map<String, Value>>,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
@@ -18,51 +19,60 @@ const HOLE: &str = r"\{[\s\S]*\}";
 /// A text that is a hole and nothing else: it keeps its value's type.
 const WHOLE: &str = r"^\{[\s\S]*\}$";
 
-/// What the schemas of steps are called.
-pub const NAMES: [&str; 2] = ["PortableStep", "StepsStep"];
+/// What the schemas of steps and of what they expect are called.
+pub const NAMES: [&str; 4] = ["PortableStep", "StepsStep", "PortableMatchers", "StepsMatchers"];
 
-/// A step of the portable dialect.
-#[derive(Clone, Copy, Debug)]
-pub struct PortableStep;
+macro_rules! schemas {
+    ($($(#[$doc:meta])* $name:ident = $nth:literal, |$generator:ident| $schema:expr;)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
 
-/// A step of the steps dialect.
-#[derive(Clone, Copy, Debug)]
-pub struct StepsStep;
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                NAMES[$nth].into()
+            }
 
-impl JsonSchema for PortableStep {
-    fn schema_name() -> Cow<'static, str> {
-        NAMES[0].into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let one = generator.subschema_for::<Self>();
-        step(Dialect::Portable, one.as_value())
-    }
+            fn json_schema($generator: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    )+};
 }
 
-impl JsonSchema for StepsStep {
-    fn schema_name() -> Cow<'static, str> {
-        NAMES[1].into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let one = generator.subschema_for::<Self>();
-        step(Dialect::Steps, one.as_value())
-    }
+schemas! {
+    /// A step of the portable dialect.
+    PortableStep = 0, |generator| {
+        let matchers = generator.subschema_for::<PortableMatchers>();
+        step(Dialect::Portable, generator.subschema_for::<Self>().as_value(), matchers.as_value())
+    };
+    /// A step of the steps dialect.
+    StepsStep = 1, |generator| {
+        let matchers = generator.subschema_for::<StepsMatchers>();
+        step(Dialect::Steps, generator.subschema_for::<Self>().as_value(), matchers.as_value())
+    };
+    /// What is expected of an output, in the portable dialect.
+    PortableMatchers = 2, |_generator| matchers(true);
+    /// The same in the steps dialect.
+    StepsMatchers = 3, |_generator| matchers(false);
 }
 
-/// One operation, and beside it, in the steps dialect, an id. `one` refers to this schema, for nested steps.
-fn step(dialect: Dialect, one: &Value) -> Schema {
+fn matchers(holes: bool) -> Schema {
+    Schema::try_from(shape(&builtin::extension::MATCHERS, holes)).unwrap_or_default()
+}
+
+/// One operation, and beside it, in the steps dialect, an id. `one` refers to this schema, for nested steps; `matchers` to those of outputs.
+fn step(dialect: Dialect, one: &Value, matchers: &Value) -> Schema {
     let vocabulary = builtin::vocabularies().of(dialect);
     let mut properties = Map::new();
     for (name, signature) in vocabulary.names().filter_map(|n| vocabulary.get(n)) {
-        properties.insert(name.to_owned(), operation(signature, dialect, one));
+        properties.insert(name.to_owned(), operation(signature, dialect, one, matchers));
     }
     let mut schema = json!({
         "description": "An operation and its body.",
         "type": "object",
         "properties": properties,
-        "patternProperties": { r"\.": prefixed(dialect) },
+        "patternProperties": { r"\.": prefixed(dialect, matchers) },
         "additionalProperties": false,
     });
     if dialect == Dialect::Portable {
@@ -78,7 +88,7 @@ fn step(dialect: Dialect, one: &Value) -> Schema {
     Schema::try_from(schema).unwrap_or_default()
 }
 
-fn operation(signature: &Signature, dialect: Dialect, one: &Value) -> Value {
+fn operation(signature: &Signature, dialect: Dialect, one: &Value, matchers: &Value) -> Value {
     let holes = dialect == Dialect::Portable;
     let mut properties = reserved(dialect, signature);
     let mut required = Vec::new();
@@ -108,7 +118,11 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value) -> Value {
         properties.insert((*key).to_owned(), list);
     }
     if let Some(expect) = &signature.expect {
-        properties.insert("expect".to_owned(), described(shape(expect, holes), "What must come of it."));
+        let schema = match signature.name == builtin::extension::BUILTIN.name {
+            true => expected_outputs(matchers),
+            false => described(shape(expect, holes), "What must come of it."),
+        };
+        properties.insert("expect".to_owned(), schema);
     }
     // A key with nothing behind it is one that is not there; below `expect` nothing would be compared.
     for (key, schema) in &mut properties {
@@ -150,8 +164,9 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value) -> Value {
     described(schema, &capital(&signature.doc))
 }
 
-/// A tool of a server or an operation of an extension; which of the two only the task's `requires` and `imports` tell.
-fn prefixed(dialect: Dialect) -> Value {
+/// A tool of a server or an operation of an extension; which of the two only the task's `requires` and `imports` tell. What is expected
+/// of `content` and `isError` is that of a tool: an extension that calls its outputs so, and compares one with a mapping, writes `equals`.
+fn prefixed(dialect: Dialect, matchers: &Value) -> Value {
     let signature = Signature { lists_outputs: true, continues: true, ..Signature::leaf("", "", Shape::Any) };
     let mut properties = reserved(dialect, &signature);
     if dialect != Dialect::Portable {
@@ -159,11 +174,47 @@ fn prefixed(dialect: Dialect) -> Value {
     }
     properties.values_mut().for_each(|schema| *schema = or_null(schema.take()));
     properties.insert("args".to_owned(), json!({ "description": "The tool's arguments." }));
-    properties.insert("expect".to_owned(), json!({ "description": "What must come of it." }));
+    properties.insert("expect".to_owned(), expected_of_prefixed(dialect, matchers));
     json!({
         "description": "`ALIAS.TOOL` calls a tool of an MCP server, `ALIAS.OPERATION` an operation of an extension.",
         "type": ["object", "null"],
         "properties": properties,
+    })
+}
+
+/// What a tool must answer, or an operation, whose outputs only its manifest knows.
+fn expected_of_prefixed(dialect: Dialect, matchers: &Value) -> Value {
+    let holes = dialect == Dialect::Portable;
+    let mut schema = expected_outputs(matchers);
+    let tool = builtin::tool::signature(dialect, "", None).expect;
+    let fields = tool.iter().filter_map(|shape| shape.fields()).flatten();
+    let properties = fields.map(|(name, field)| {
+        let own = self::field(field, holes);
+        let record = field.shape.alternatives().iter().find(|shape| shape.fields().is_some());
+        let schema = match record {
+            Some(record) => described(
+                json!({ "if": { "type": "object" }, "then": self::shape(record, holes) }),
+                "Of the text of a tool's result; or of an output of this name.",
+            ),
+            None => own,
+        };
+        (name.clone(), schema)
+    });
+    schema["properties"] = properties.collect::<Map<_, _>>().into();
+    schema
+}
+
+/// What is expected of the outputs of an operation, by name: a mapping of matchers, or the value itself.
+fn expected_outputs(matchers: &Value) -> Value {
+    let keys: Vec<&String> = builtin::extension::MATCHERS.fields().into_iter().flat_map(IndexMap::keys).collect();
+    json!({
+        "description": "What must come of it.",
+        "type": "object",
+        "additionalProperties": {
+            "description": "Of an output: matchers, or the value.",
+            "if": { "type": "object", "minProperties": 1, "propertyNames": { "enum": keys } },
+            "then": matchers,
+        },
     })
 }
 
@@ -190,7 +241,14 @@ fn reserved(dialect: Dialect, signature: &Signature) -> Map<String, Value> {
     if signature.lists_outputs && dialect == Dialect::Portable {
         add(
             "outputs",
-            json!({ "description": "What later steps may use: `{steps.ID.outputs.NAME}`.", "type": "object" }),
+            json!({
+                "description": "What later steps may use: `{steps.ID.outputs.NAME}`.",
+                "type": "object",
+                "additionalProperties": {
+                    "description": "A text with holes of the step's own values; or another value, with such texts in it.",
+                    "type": ["string", "number", "boolean", "array", "object", "null"],
+                },
+            }),
         );
     }
     keys

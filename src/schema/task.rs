@@ -13,8 +13,10 @@ use super::{
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PortableTask {
+    /// What the file is.
     #[schemars(extend("const" = "Task"))]
     pub kind: String,
+    /// The form it is written in.
     pub api_version: PortableVersion,
     pub metadata: PortableMetadata,
     pub spec: PortableSpec,
@@ -26,7 +28,9 @@ pub struct PortableTask {
 pub struct PortableMetadata {
     /// What results call the task; unique in an eval.
     pub name: Name,
+    /// For people; carried, never interpreted.
     pub description: Option<String>,
+    /// How hard it is: results count by it.
     pub difficulty: Option<Difficulty>,
     /// What the label selectors of an eval look at.
     pub labels: Option<IndexMap<String, String>>,
@@ -55,8 +59,10 @@ pub struct PortableMetadata {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gate {
+    /// How many must pass.
     #[schemars(range(min = 1))]
     pub passes: u32,
+    /// How often the task is run.
     #[schemars(range(min = 1))]
     pub of: u32,
 }
@@ -71,6 +77,7 @@ pub struct Bounds {
     /// In the currency of the prices.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_cost: Option<f64>,
+    /// Calls of tools by the agent.
     #[schemars(range(min = 1))]
     pub max_tool_calls: Option<u64>,
 }
@@ -152,8 +159,10 @@ pub struct Prompt {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsTask {
+    /// What the file is.
     #[schemars(extend("const" = "Task"))]
     pub kind: String,
+    /// The form it is written in.
     pub api_version: StepsVersion,
     pub metadata: Metadata,
     pub spec: StepsSpec,
@@ -165,7 +174,9 @@ pub struct StepsTask {
 pub struct Metadata {
     /// What results call the task; unique in an eval.
     pub name: Name,
+    /// For people; carried, never interpreted.
     pub description: Option<String>,
+    /// How hard it is: results count by it.
     pub difficulty: Option<Difficulty>,
     /// What the label selectors of an eval look at.
     pub labels: Option<IndexMap<String, String>>,
@@ -237,8 +248,10 @@ pub struct StepsRequirement {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LegacyTask {
+    /// What the file is.
     #[schemars(extend("const" = "Task"))]
     pub kind: String,
+    /// May be left out.
     pub api_version: Option<LegacyVersion>,
     pub metadata: Metadata,
     pub steps: LegacySteps,

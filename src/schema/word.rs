@@ -52,7 +52,10 @@ words! {
         { "const": "kube" },
         {
             "type": "object",
-            "properties": { "kube": { "enum": ["namespace", "api"] } },
+            "properties": { "kube": {
+                "description": "`namespace`: one of its own on a control plane that all share; `api`: a control plane of its own.",
+                "enum": ["namespace", "api"],
+            } },
             "required": ["kube"],
             "additionalProperties": false,
         },

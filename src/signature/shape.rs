@@ -132,6 +132,14 @@ impl Shape {
         }
     }
 
+    /// What may stand here: the shapes of one of several, else this one.
+    pub fn alternatives(&self) -> &[Shape] {
+        match self {
+            Self::OneOf(shapes) => shapes,
+            one => std::slice::from_ref(one),
+        }
+    }
+
     /// Whether a record with this key may stand here, alone or as an item of a list.
     pub fn holds(&self, key: &str) -> bool {
         match self {

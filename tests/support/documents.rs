@@ -222,7 +222,7 @@ fn portable_step(verify: bool) -> Strategy1 {
                 ]),
             ]),
         ),
-        op("!k8s.apply", with(vec![("inline", anything()), ("expect", anything())])),
+        op("!k8s.apply", with(vec![("inline", anything()), ("expect", map(anything()))])),
     ];
     if verify {
         leaves.push(op("!llm", with(vec![("!contains", holed())])));
@@ -350,7 +350,7 @@ fn steps_step(verify: bool) -> Strategy1 {
                 ("expect", record(vec![("isError", boolean()), ("content", demands())])),
             ]),
         ),
-        op("!k8s.wait", record(vec![("timeout", duration()), ("resource", anything()), ("expect", anything())])),
+        op("!k8s.wait", record(vec![("timeout", duration()), ("resource", anything()), ("expect", map(anything()))])),
     ];
     if verify {
         ops.push(op("!llmJudge", record(vec![("!contains", string())])));

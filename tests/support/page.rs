@@ -67,7 +67,7 @@ impl Block {
 
     /// The word that is a path, or what a file of this kind is called when nobody says.
     pub fn file(&self) -> &str {
-        const WORDS: [&str; 6] = ["fail", "pass", "root", "exec", "crlf", "bom"];
+        const WORDS: [&str; 7] = ["fail", "pass", "root", "exec", "crlf", "bom", "example"];
         let named = self.info.iter().skip(1).map(String::as_str).find(|w| !WORDS.contains(w));
         let holds = |text: &str| self.body.lines().any(|l| l.starts_with(text));
         named.unwrap_or_else(|| match () {

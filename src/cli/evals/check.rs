@@ -23,10 +23,11 @@ Examples:
   gevals evals check evals.yaml -- my-server         the same, beside the tools of that server
   gevals evals check --format json https://x.org/mcp
 
-A server is asked twice: ids must be the same both times. Nothing is run: no tool is called, no model is asked.
+A server is asked twice: ids must be the same both times. Nothing is run: no tool is called, no
+model is asked.
 
-Exit status: 0 no errors, 1 errors were found, 2 used wrongly, unreadable, or the server ships none, 3 the server does not
-start or does not list them";
+Exit status: 0 no errors, 1 errors were found, 2 used wrongly, unreadable, or the server ships none,
+3 the server does not start or does not list them";
 
 /// Check the evals that a server ships, or a file of evals.
 #[derive(clap::Args, Debug)]

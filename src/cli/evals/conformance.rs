@@ -20,11 +20,11 @@ Examples:
 
 The server is connected to twice. Nothing is run: no tool is called, no model is asked.
 
-A file of expected failures has a number a line; `#` begins a comment. One that is listed and does not fail is a failure.
-A SHOULD that is not followed is a warning, and with --strict a failure.
+A file of expected failures has a number a line; `#` begins a comment. One that is listed and does
+not fail is a failure. A SHOULD that is not followed is a warning, and with --strict a failure.
 
-Exit status: 0 every MUST that could be tried is kept, 1 one is not, 2 used wrongly, or the server ships no evals, 3 the
-server does not start";
+Exit status: 0 every MUST that could be tried is kept, 1 one is not, 2 used wrongly, or the server
+ships no evals, 3 the server does not start";
 
 /// Check whether a server conforms to the evals primitive: numbered requirements.
 #[derive(clap::Args, Debug)]

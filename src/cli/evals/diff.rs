@@ -19,16 +19,17 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals evals diff -- my-server                     since `gevals evals lock`
-  gevals evals diff old.json -- my-server            since `gevals evals list --format json` wrote this file
-  gevals evals diff old.yaml new.yaml                between two files of evals
+  gevals evals diff -- my-server           since `gevals evals lock`
+  gevals evals diff old.json -- my-server  since `gevals evals list --format json` wrote this file
+  gevals evals diff old.yaml new.yaml      between two files of evals
   gevals evals diff --format json --mcp-config mcp.json notes
 
-Changed evals are told with what of them changed: `input`, `expected`, `gradingType`; `name` stands for all that decides
-nothing. An eval is renamed if it asks and expects what another one did. Tools that have lost their last eval are named.
+Changed evals are told with what of them changed: `input`, `expected`, `gradingType`; `name` stands
+for all that decides nothing. An eval is renamed if it asks and expects what another one did. Tools
+that have lost their last eval are named.
 
-Exit status: 0 the same, 1 different, 2 used wrongly, unreadable, or not locked, 3 the server does not start or does not
-list its evals";
+Exit status: 0 the same, 1 different, 2 used wrongly, unreadable, or not locked, 3 the server does
+not start or does not list its evals";
 
 /// Tell how the evals of a server differ from those that were locked, or from a file.
 #[derive(clap::Args, Debug)]

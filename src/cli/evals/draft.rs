@@ -15,13 +15,15 @@ const EXAMPLES: &str = "\
 Examples:
   gevals evals draft -- my-server > evals.yaml
   gevals evals draft --output evals.yaml https://example.org/mcp
-  gevals evals draft --allow-execution -- my-server  all tools, not only those that are declared to read
+  gevals evals draft --allow-execution -- my-server
+all tools, not only those that are declared to read
 
-Each tool is called twice, with arguments from its schema: required ones, by `default`, `const`, `enum`, `examples`, or the
-simplest value. One whose answers differ, hold a secret or the environment, or that reports an error, is left out; standard error says which, and why.
+Each tool is called twice, with arguments from its schema: required ones, by `default`, `const`,
+`enum`, `examples`, or the simplest value. One whose answers differ, hold a secret or the
+environment, or that reports an error, is left out; standard error says which, and why.
 
-Exit status: 0 written, 1 no eval came of it: nothing is written, 2 used wrongly, or the file is there already, 3 the server
-does not start, or does not list its tools";
+Exit status: 0 written, 1 no eval came of it: nothing is written, 2 used wrongly, or the file is
+there already, 3 the server does not start, or does not list its tools";
 
 /// Bytes of the value of a variable that is not in a text by chance.
 const SHORTEST: usize = 4;

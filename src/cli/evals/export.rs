@@ -30,17 +30,19 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals evals export eval.yaml -o evals.yaml        the tasks of an eval file, with its assertions and its agent
-  gevals evals export tasks/ > evals.yaml            tasks alone: what a judge decides
+  gevals evals export eval.yaml -o evals.yaml
+      the tasks of an eval file, with its assertions and its agent
+  gevals evals export tasks/ > evals.yaml
+      tasks alone: what a judge decides
   gevals evals export --report json eval.yaml -o evals.yaml
 
-An eval is one call of a tool (a task under `builtin.noop` with one step `SERVER.TOOL`), one call that a model must make
-(no verify steps, `toolsUsed`), or the work of a model for a judge (steps `llm`). Whatever else a task says is reported with
-its place: `left out`, the task is not exported; `weaker`, less is checked; `differs`, it is decided in another way;
-`dropped`, it decides nothing.
+An eval is one call of a tool (a task under `builtin.noop` with one step `SERVER.TOOL`), one call
+that a model must make (no verify steps, `toolsUsed`), or the work of a model for a judge (steps
+`llm`). Whatever else a task says is reported with its place: `left out`, the task is not exported;
+`weaker`, less is checked; `differs`, it is decided in another way; `dropped`, it decides nothing.
 
-Exit status: 0 every task is exported, 1 one could not be, and the others are written, 2 used wrongly, unreadable, or tasks of
-several servers";
+Exit status: 0 every task is exported, 1 one could not be, and the others are written, 2 used
+wrongly, unreadable, or tasks of several servers";
 
 /// Write the evals that portable tasks amount to, in a file that `gevals evals serve` takes.
 #[derive(clap::Args, Debug)]

@@ -39,14 +39,17 @@ const EXAMPLES: &str = "\
 Examples:
   gevals evals import -o suite --level execution -- my-server
   gevals evals import -o suite --model openai:gpt-5 --judge openai:gpt-5 https://example.org/mcp
-  gevals evals import evals.yaml -o suite --level execution -- my-server     a file, before a server ships it
+  gevals evals import evals.yaml -o suite --level execution -- my-server
+a file, before a server ships it
 
-The folder has a task for each eval, an eval file for each level that runs them (`execution.yaml`, …), the MCP config and
-gevals.lock; `gevals check` accepts it. What a task says otherwise than the eval is reported with its place: `left out`, there
-is no task for it; `weaker`, less is checked; `differs`, it is decided in another way; `dropped`, it decides nothing.
+The folder has a task for each eval, an eval file for each level that runs them (`execution.yaml`,
+…), the MCP config and gevals.lock; `gevals check` accepts it. What a task says otherwise than the
+eval is reported with its place: `left out`, there is no task for it; `weaker`, less is checked;
+`differs`, it is decided in another way; `dropped`, it decides nothing.
 
-Exit status: 0 every eval is a task, 1 one could not be, and the others are written, 2 used wrongly, the folder is there already,
-or the server ships no evals, 3 the server does not start or does not list its evals or tools";
+Exit status: 0 every eval is a task, 1 one could not be, and the others are written, 2 used wrongly,
+the folder is there already, or the server ships no evals, 3 the server does not start or does not
+list its evals or tools";
 
 /// Write portable tasks for the evals that a server ships, with the eval files that run them.
 #[derive(clap::Args, Debug)]

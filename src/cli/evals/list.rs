@@ -19,7 +19,8 @@ Examples:
   gevals evals list --mcp-config mcp.json notes      one of a config
   gevals evals list --format json -- my-server       every eval, as the server sent it
 
-Exit status: 0 listed, 2 used wrongly, or the server ships none, 3 the server does not start or does not list them";
+Exit status: 0 listed, 2 used wrongly, or the server ships none, 3 the server does not start or does
+not list them";
 
 /// List the evals that a server ships.
 #[derive(clap::Args, Debug)]

@@ -17,11 +17,12 @@ Examples:
   gevals evals lock --mcp-config mcp.json notes      beside the config, under the name `notes`
   gevals evals lock --lock ci/gevals.lock https://example.org/mcp
 
-The lock holds digests, and not what the evals say. What else stands in it stays: tools of servers, extensions, sources.
-`gevals evals diff` tells what has changed since; `gevals evals run --locked` runs nothing that is not as locked.
+The lock holds digests, and not what the evals say. What else stands in it stays: tools of servers,
+extensions, sources. `gevals evals diff` tells what has changed since; `gevals evals run --locked`
+runs nothing that is not as locked.
 
-Exit status: 0 written, 2 used wrongly, the server ships no evals, or evals that mean nothing, 3 the server does not start
-or does not list them, or the lock cannot be written";
+Exit status: 0 written, 2 used wrongly, the server ships no evals, or evals that mean nothing, 3 the
+server does not start or does not list them, or the lock cannot be written";
 
 /// Lock the evals that a server ships: their digests, in gevals.lock.
 #[derive(clap::Args, Debug)]

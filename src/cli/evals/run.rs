@@ -36,15 +36,17 @@ Examples:
   gevals evals run --level execution --allow-execution -- my-server
   gevals evals run --level invocation --model anthropic:claude-sonnet-4-5 https://example.org/mcp
   gevals evals run --model openai:gpt-5 --judge openai:gpt-5 --allow-execution -- my-server
-  gevals evals run --level scenario --agent builtin.claude-code --judge openai:gpt-5 --allow-execution -- my-server
-  gevals evals run --locked --allow-execution -- my-server     only what `gevals evals lock` has written down
+  gevals evals run --level scenario --agent builtin.claude-code --judge openai:gpt-5 -- my-server
+  gevals evals run --locked --allow-execution -- my-server
+      only what `gevals evals lock` has written down
 
---agent does the scenarios and reaches the server through a recording proxy: what it called is known from there, and not from
-what it says. Executions and scenarios call tools of the server: --allow-execution allows that, or you are asked on a terminal. The
-results are written to gevals-evals-SERVER-out.json, for `gevals result`; nothing is sent to the server.
+--agent does the scenarios and reaches the server through a recording proxy: what it called is known
+from there, and not from what it says. Executions and scenarios call tools of the server:
+--allow-execution allows that, or you are asked on a terminal. The results are written to
+gevals-evals-SERVER-out.json, for `gevals result`; nothing is sent to the server.
 
-Exit status: 0 all passed, 1 an eval did not pass, 2 used wrongly, no consent, or evals that mean nothing, 3 no server,
-model or judge";
+Exit status: 0 all passed, 1 an eval did not pass, 2 used wrongly, no consent, or evals that mean
+nothing, 3 no server, model or judge";
 
 /// Run the evals that a server ships.
 #[derive(clap::Args, Debug)]

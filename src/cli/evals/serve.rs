@@ -19,14 +19,19 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals evals serve evals.yaml -- npx -y @modelcontextprotocol/server-everything     as the command of a client's config
-  gevals evals serve evals.yaml --http 127.0.0.1:8080 -- my-server                    over HTTP
-  gevals evals serve evals.yaml --url https://example.org/mcp                         beside an HTTP server
+  gevals evals serve evals.yaml -- npx -y @modelcontextprotocol/server-everything
+      as the command of a client's config
+  gevals evals serve evals.yaml --http 127.0.0.1:8080 -- my-server
+      over HTTP
+  gevals evals serve evals.yaml --url https://example.org/mcp
+      beside an HTTP server
 
-The server declares `evals`, answers `evals/list`, and tells clients when the file has changed. A file that is broken
-meanwhile is reported on standard error, and the evals before it stay. All other messages pass as they are.
+The server declares `evals`, answers `evals/list`, and tells clients when the file has changed. A
+file that is broken meanwhile is reported on standard error, and the evals before it stay. All other
+messages pass as they are.
 
-Exit status: 0 the client has left, 2 used wrongly, or the file has errors, 3 the server does not start or has ended";
+Exit status: 0 the client has left, 2 used wrongly, or the file has errors, 3 the server does not
+start or has ended";
 
 /// Add evals to a server: between a client and any server, unmodified.
 #[derive(clap::Args, Debug)]

@@ -15,13 +15,15 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   gevals evals strength --allow-execution -- my-server
-  gevals evals strength --allow-execution --min-score 0.8 --format json https://example.org/mcp     for CI
+  gevals evals strength --allow-execution --min-score 0.8 --format json https://example.org/mcp
+      for CI
 
-Every tool is broken in turn: its answer becomes an error, empty, another tool's answer; and each value in it, alone, another one
-(16 a tool at most). Some eval must fail. With --model, invocations are measured too: the tool is not listed, or has no description.
+Every tool is broken in turn: its answer becomes an error, empty, another tool's answer; and each
+value in it, alone, another one (16 a tool at most). Some eval must fail. With --model, invocations
+are measured too: the tool is not listed, or has no description.
 
-Exit status: 0 measured, 1 an eval fails while no tool is broken, or the score is below --min-score, 2 used wrongly, no
-consent, or evals that mean nothing, 3 no server, model or judge";
+Exit status: 0 measured, 1 an eval fails while no tool is broken, or the score is below --min-score,
+2 used wrongly, no consent, or evals that mean nothing, 3 no server, model or judge";
 
 /// Break each tool of a server, and report which breakages its evals detect.
 #[derive(clap::Args, Debug)]

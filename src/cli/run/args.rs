@@ -31,11 +31,12 @@ Examples:
   gevals run eval.yaml -l suite=core        only tasks that have this label
   gevals run eval.yaml -n 5 -p 4            five runs a task, four parallel tasks at a time
   gevals run eval.yaml --gate 4/5           five runs a task, of which four must pass
-  gevals run eval.yaml --gate 0.9@95%       as many runs as show, with 95 % confidence, that each task passes 9 times of 10
-  gevals run eval.yaml --gate 0.8@95% --until-decided --max-runs 60   no more runs than it takes to know
-  gevals run eval.yaml --agent builtin.noop a task that passes now checks nothing
-  gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   both models, compared
-  gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` puts results together
+  gevals run eval.yaml --gate 0.9@95%       as many runs as show, with 95 % confidence, that each
+                                            task passes 9 times of 10
+  gevals run eval.yaml --gate 0.8@95% --until-decided --max-runs 60   no more than it takes to know
+  gevals run eval.yaml --agent builtin.noop  a task that passes now checks nothing
+  gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   both, compared
+  gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` joins results
   gevals run eval.yaml --max-cost 5 --prices prices.yaml   stop when that much is spent
   gevals run eval.yaml --format json        events as JSON lines, for other programs
   gevals run eval.yaml --otlp http://localhost:4318   traces for a collector of OpenTelemetry

@@ -28,11 +28,12 @@ Examples:
   gevals prove eval.yaml --min-score 0.9          exit 1 where fewer mutants are noticed
   gevals prove eval.yaml --badge proved.json      for https://shields.io/badges/endpoint-badge
 
-Each task is run with its script, with an agent that does nothing, with every mutant of the script – a call less, two calls exchanged,
-an argument with another value, a call that fails or has a wrong answer, no answer at the end – and with its script again, in the world that all of these have left.
+Each task is run with its script, with an agent that does nothing, with every mutant of the script –
+a call less, two calls exchanged, an argument with another value, a call that fails or has a wrong
+answer, no answer at the end – and with its script again, in the world that all of these have left.
 
-Exit status: 0 all is well, 1 a task passes although nothing is done, or does not pass as it should, or the score is too low,
-             2 used wrongly, 3 nothing could run";
+Exit status: 0 all is well, 1 a task passes although nothing is done, or does not pass as it should,
+or the score is too low, 2 used wrongly, 3 nothing could run";
 
 /// Try whether the tasks of an eval can fail: do nothing, do each thing wrong, and see what is noticed.
 #[derive(clap::Args, Debug)]
