@@ -478,7 +478,8 @@ spec:
         command.env("KUBECONFIG", &plane.kubeconfig);
         tokio::task::block_in_place(|| world.start(command).end_within(Duration::from_secs(120)))
     };
-    let ran = task("").expect(1, &["left behind: `ConfigMap stays-", " in default` (Kubernetes)", "1 of 1 tasks not proved"]);
+    let ran =
+        task("").expect(1, &["left behind: `ConfigMap stays-", " in default` (Kubernetes)", "1 of 1 tasks not proved"]);
     assert!(!ran.out.contains("goes") && !ran.out.contains("Namespace"), "{}", ran.out);
     let cleanup = "    - k8s.delete: {apiVersion: v1, kind: ConfigMap, metadata: {name: \"stays-{random.id}\", namespace: default}}\n";
     let ran = task(cleanup).expect(0, &["1 of 1 mutants noticed (100 %)"]);

@@ -35,7 +35,11 @@ fn hundreds_of_mutants_are_noticed_or_the_missing_check_is_named() {
             for tried in task["tried"].as_array().unwrap() {
                 let mutant = tried["mutant"].as_str().unwrap();
                 let missed = tried["noticed"] == false && tried["verdict"] == "passed";
-                if missed && tried["cure"].as_str().is_none_or(|cure| !cure.contains("verify step") && !cure.contains("assertion")) {
+                if missed
+                    && tried["cure"]
+                        .as_str()
+                        .is_none_or(|cure| !cure.contains("verify step") && !cure.contains("assertion"))
+                {
                     faults.push(format!("{name}: {mutant}: no check is named"));
                 }
                 // It breaks what needs its answer; nothing else does.

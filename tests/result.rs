@@ -626,7 +626,7 @@ fn a_proof_that_is_killed_is_recovered() {
     world.write("k/oracle.yaml", "kind: Oracle\ntasks:\n  t:\n    calls: [{server: notes, tool: notes_list}]\n");
     world.write("k/t.yaml", &format!(
         "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  prompt: Look.\n  setup: [{{command: {{run: 'touch {0}'}}}}]\n  \
-         verify: [{{command: {{run: 'sleep 600', timeout: 10m}}}}]\n  cleanup: [{{command: {{run: 'rm {0}'}}}}]\n",
+         verify: [{{command: {{run: 'sleep 600 && test -e {0}', timeout: 10m}}}}]\n  cleanup: [{{command: {{run: 'rm {0}'}}}}]\n",
         made.display()
     ));
     let killed = || {
@@ -639,8 +639,9 @@ fn a_proof_that_is_killed_is_recovered() {
     killed();
     world.run(&["recover"]).expect(0, &["interrupted", "cleanup/0 is done"]);
     assert!(!made.exists());
+    world.run(&["run", "k", "--resume"]).expect(2, &["no run of `k` has a journal"]);
     killed();
-    world.write("k/t.yaml", &world.read("k/t.yaml").replace("sleep 600", "true"));
+    world.write("k/t.yaml", &world.read("k/t.yaml").replace("sleep 600 && ", ""));
     world.run(&["prove", "k"]).expect(1, &["interrupted", "cleanup/0 is done", "it passes although nothing is done"]);
     assert!(!made.exists());
 }

@@ -354,3 +354,32 @@ pub fn once(plan: &Plan) -> Plan {
         _ => plan.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::source::{Sources, Span};
+
+    #[test]
+    fn each_value_within_an_argument_is_changed_by_itself() {
+        let file = Sources::default().add("oracle.yaml", "");
+        let value = json!({"a": {"none": {}, "ports": [80, true]}, "b": [], "c": null});
+        let arg = Arg::of_value(&value, Span::new(file, 0..0));
+        let found: Vec<(String, Value)> =
+            leaves("p", &arg).into_iter().map(|(path, _, changed)| (path, changed.as_value().unwrap())).collect();
+        let with = |at: &str, new: Value| {
+            let mut value = value.clone();
+            *value.pointer_mut(at).unwrap() = new;
+            value
+        };
+        let wanted = [
+            ("p.a.ports[0]".to_owned(), with("/a/ports/0", json!(81))),
+            ("p.a.ports[1]".to_owned(), with("/a/ports/1", json!(false))),
+            ("p.b".to_owned(), with("/b", json!(["another"]))),
+            ("p.c".to_owned(), with("/c", json!("another"))),
+        ];
+        assert_eq!(found, wanted);
+    }
+}

@@ -35,9 +35,9 @@ const NAMES: [&str; 7] = ["name", "title", "id", "uri", "path", "key", "url"];
 /// Something that was not there before a trial and is there after it, or the other way round.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Left {
-    /// As whoever tells of it calls it.
+    /// As the server, the folder or the cluster names it.
     pub name: String,
-    /// Who tells of it.
+    /// Where it was found.
     pub by: Vec<String>,
     /// It was there before the first trial, and is not any more.
     pub gone: bool,
@@ -53,7 +53,7 @@ impl Left {
     }
 }
 
-/// The names of things, by who tells of them.
+/// The names of things, by where they are found.
 type Stock = BTreeMap<String, BTreeSet<String>>;
 
 pub(super) struct Inventory<'a> {
@@ -174,7 +174,8 @@ impl<'a> Inventory<'a> {
             let names = stock.entry(by).or_default();
             files(self.host, folder, Path::new(""), DEPTH, names);
         }
-        if let Some((config, kinds)) = &self.cluster {
+        // What did not answer once would cost its patience after each trial.
+        if let Some((config, kinds)) = self.cluster.as_ref().filter(|_| !self.unseen.contains_key("Kubernetes")) {
             match objects(config, kinds).await {
                 Ok(names) => drop(stock.insert("Kubernetes".to_owned(), names)),
                 Err(why) => self.cannot("Kubernetes".to_owned(), why),
@@ -196,6 +197,9 @@ impl<'a> Inventory<'a> {
             Err(why) => return self.cannot(format!("the server `{name}`"), why.to_string()),
         };
         let mut asked = 0;
+        if self.unseen.contains_key(&format!("the tools of `{name}`")) {
+            return;
+        }
         match within(self.host, client.list_resources()).await {
             Ok(resources) if client.offers("resources") => {
                 asked += 1;
@@ -210,6 +214,9 @@ impl<'a> Inventory<'a> {
         };
         for tool in tools.iter().filter(|tool| is_inventory(tool)).take(MOST_TOOLS) {
             let Some(tool) = tool.get("name").and_then(Value::as_str) else { continue };
+            if self.unseen.contains_key(&format!("`{name}.{tool}`")) {
+                continue;
+            }
             match within(self.host, client.call_tool(tool, json!({}))).await {
                 Ok(answer) if answer.is_error => {
                     self.cannot(
