@@ -312,12 +312,12 @@ fn cluster(plan: &EvalPlan, tasks: &[&Plan]) -> Option<(Value, BTreeSet<String>)
     let extensions = &plan.extensions;
     let is_kubernetes = |text: &str| matches!(package(text, extensions.substitute), Ok(Package::Bundled(_)));
     let declared = extensions.declared.iter().find(|extension| is_kubernetes(&extension.package));
-    let reach = tasks.iter().map(|task| reach::of_task(task, None));
+    let mut reach = tasks.iter().map(|task| reach::of_task(task, None));
     let uses = |reach: reach::Reach| {
         !reach.namespaces.is_empty() || ["kubectl", "helm"].iter().any(|command| reach.commands.contains(*command))
     };
     if declared.is_none()
-        && !reach.map(uses).any(|uses| uses)
+        && !reach.any(uses)
         && reach::extensions(plan).keys().all(|e| !is_kubernetes(e))
     {
         return None;
