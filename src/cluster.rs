@@ -12,6 +12,7 @@ mod compare;
 mod config;
 mod describe;
 mod helm;
+pub mod inventory;
 mod namespace;
 mod object;
 mod path;

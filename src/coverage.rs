@@ -28,12 +28,15 @@ pub struct ToolCoverage {
     pub tool: String,
     /// The tasks that call it, or demand that it is called.
     pub tasks: Vec<String>,
-    /// Whether a call of it is expected to fail, or has failed.
+    /// Whether a call of it is expected to fail, or has failed: by the word of the tool, or since the protocol refuses it, as it
+    /// does arguments that are not valid.
     pub fails: bool,
+    pub tool_error: bool,
+    pub protocol_error: bool,
     pub parameters: Vec<ParameterCoverage>,
 }
 
-/// One parameter of a tool, as its schema has it.
+/// One parameter of a tool, as its schema has it. One within another is named by its path: `filter.tag`, `items[].name`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParameterCoverage {
@@ -64,13 +67,17 @@ impl Share {
 
 /// How much of each kind is touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Totals {
     pub tools: Share,
     pub parameters: Share,
     /// Values that schemas list.
     pub values: Share,
-    /// Tools of which a call fails.
+    /// Tools of which a call fails, in whatever way.
     pub errors: Share,
+    /// Those of which one fails by the word of the tool, and those of which one is refused.
+    pub tool_errors: Share,
+    pub protocol_errors: Share,
 }
 
 /// What is touched of the servers that a lock knows. `recordings`: what agents called in earlier runs, by the names of tasks.
@@ -90,12 +97,13 @@ pub fn of_eval(eval: &EvalPlan, lock: &Lock, recordings: &[Recorded]) -> Vec<Ser
             tool.touch(&run.task);
             let arguments = call.params.get("arguments").and_then(Value::as_object);
             arguments.into_iter().flatten().for_each(|(key, value)| tool.give(key, Some(value)));
-            let failed = match &call.answer {
-                Some(Ok(result)) => result.get("isError").and_then(Value::as_bool).unwrap_or(false),
-                Some(Err(_)) => true,
-                None => false,
-            };
-            tool.fails |= failed;
+            match &call.answer {
+                Some(Ok(result)) if result.get("isError").and_then(Value::as_bool) == Some(true) => {
+                    tool.fail(true, false)
+                }
+                Some(Err(_)) => tool.fail(false, true),
+                _ => {}
+            }
         }
     }
     all.into_values().collect()
@@ -107,6 +115,8 @@ pub fn totals(servers: &[ServerCoverage]) -> Totals {
     for tool in servers.iter().flat_map(|server| &server.tools) {
         totals.tools.add(!tool.tasks.is_empty());
         totals.errors.add(tool.fails);
+        totals.tool_errors.add(tool.tool_error);
+        totals.protocol_errors.add(tool.protocol_error);
         for parameter in &tool.parameters {
             totals.parameters.add(parameter.given);
             parameter.values.values().for_each(|given| totals.values.add(*given));
@@ -117,15 +127,40 @@ pub fn totals(servers: &[ServerCoverage]) -> Totals {
 
 fn surface(server: &str, tools: &IndexMap<String, LockedTool>) -> ServerCoverage {
     let tool = |(name, tool): (&String, &LockedTool)| {
-        let properties = tool.input_schema.json().get("properties").and_then(Value::as_object);
-        let parameters = properties.into_iter().flatten().map(|(parameter, schema)| ParameterCoverage {
-            parameter: parameter.clone(),
-            given: false,
-            values: listed(schema).into_iter().map(|value| (value, false)).collect(),
-        });
-        ToolCoverage { tool: name.clone(), parameters: parameters.collect(), ..ToolCoverage::default() }
+        let mut parameters = Vec::new();
+        within("", tool.input_schema.json(), DEPTH, &mut parameters);
+        ToolCoverage { tool: name.clone(), parameters, ..ToolCoverage::default() }
     };
     ServerCoverage { server: server.to_owned(), tools: tools.iter().map(tool).collect() }
+}
+
+/// Levels of parameters within parameters; a schema may hold itself.
+const DEPTH: usize = 4;
+
+/// The parameters that a schema has, each before those within it.
+fn within(path: &str, schema: &Value, depth: usize, found: &mut Vec<ParameterCoverage>) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, schema) in properties.into_iter().flatten() {
+        let parameter = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        // Of two alternatives that have it both are one.
+        if !found.iter().any(|known| known.parameter == parameter) {
+            let values = listed(schema).into_iter().map(|value| (value, false)).collect();
+            found.push(ParameterCoverage { parameter: parameter.clone(), given: false, values });
+        }
+        if depth > 1 {
+            within(&parameter, schema, depth - 1, found);
+        }
+    }
+    if path.is_empty() {
+        return;
+    }
+    if let Some(items) = schema.get("items") {
+        within(&format!("{path}[]"), items, depth, found);
+    }
+    for key in ["anyOf", "oneOf", "allOf"] {
+        let parts = schema.get(key).and_then(Value::as_array).into_iter().flatten();
+        parts.for_each(|part| within(path, part, depth, found));
+    }
 }
 
 /// The values that a schema lists: of itself, of the items of a list, and of alternatives.
@@ -162,15 +197,33 @@ impl ToolCoverage {
         }
     }
 
-    /// A parameter is given; `value`: what it is given, where that is known.
+    fn fail(&mut self, of_tool: bool, of_protocol: bool) {
+        self.tool_error |= of_tool;
+        self.protocol_error |= of_protocol;
+        self.fails |= of_tool || of_protocol;
+    }
+
+    /// A parameter is given, and those within it; `value`: what it is given, where that is known.
     fn give(&mut self, parameter: &str, value: Option<&Value>) {
-        let Some(parameter) = self.parameters.iter_mut().find(|known| known.parameter == parameter) else { return };
-        parameter.given = true;
-        let one = std::slice::from_ref(value.unwrap_or(&Value::Null));
-        for value in value.and_then(Value::as_array).map_or(one, Vec::as_slice) {
-            if let Some(given) = parameter.values.get_mut(&shown(value)) {
-                *given = true;
+        let known = self.parameters.iter_mut().find(|known| known.parameter == parameter);
+        if let Some(known) = known {
+            known.given = true;
+            let one = std::slice::from_ref(value.unwrap_or(&Value::Null));
+            for value in value.and_then(Value::as_array).map_or(one, Vec::as_slice) {
+                if let Some(given) = known.values.get_mut(&shown(value)) {
+                    *given = true;
+                }
             }
+        }
+        match value {
+            Some(Value::Object(fields)) => {
+                fields.iter().for_each(|(key, field)| self.give(&format!("{parameter}.{key}"), Some(field)));
+            }
+            Some(Value::Array(items)) => {
+                let inner = items.iter().filter(|item| item.is_object() || item.is_array());
+                inner.for_each(|item| self.give(&format!("{parameter}[]"), Some(item)));
+            }
+            _ => {}
         }
     }
 }
@@ -210,11 +263,26 @@ fn of_step(step: &StepAction, task: &str, all: &mut IndexMap<String, ServerCover
         }
     }
     let expects = step.expect.as_ref().and_then(|expect| expect.get("isError")).and_then(Arg::as_value);
-    tool.fails |= expects.is_some_and(|value| value == true || value == "any");
+    tool.fail(expects.is_some_and(|value| value == true || value == "any"), false);
 }
 
 fn given(tool: &mut ToolCoverage, parameter: &str, arg: &Arg<Def>) {
     tool.give(parameter, arg.as_value().as_ref());
+    // Where a part of it is filled in later, the others are known.
+    match &arg.kind {
+        ArgKind::Record(fields) => {
+            fields.iter().for_each(|(key, field)| given(tool, &format!("{parameter}.{}", key.value), field));
+        }
+        ArgKind::List(items) => {
+            for item in items {
+                match &item.kind {
+                    ArgKind::Record(_) | ArgKind::List(_) => given(tool, &format!("{parameter}[]"), item),
+                    _ => given(tool, parameter, item),
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 fn of_oracle(call: &OracleCall<Def>, task: &str, all: &mut IndexMap<String, ServerCoverage>) {
@@ -242,5 +310,47 @@ fn of_matcher(matcher: &CallMatcher, task: &str, all: &mut IndexMap<String, Serv
     let arguments = matcher.arguments.as_ref().and_then(|arguments| arguments.value.as_object());
     arguments.into_iter().flatten().for_each(|(key, value)| tool.give(key, Some(value)));
     let status = matcher.status.as_ref().map(|status| status.value);
-    tool.fails |= matches!(status, Some(CallStatus::ToolError | CallStatus::ProtocolError));
+    tool.fail(status == Some(CallStatus::ToolError), status == Some(CallStatus::ProtocolError));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parameters_within_parameters_count_and_so_do_their_values() {
+        let schema = json!({"type": "object", "properties": {
+            "filter": {"type": "object", "properties": {"state": {"enum": ["open", "closed"]}, "tag": {"type": "string"}}},
+            "rules": {"type": "array", "items": {"type": "object", "properties": {"hard": {"type": "boolean"}}}},
+        }});
+        let mut parameters = Vec::new();
+        within("", &schema, DEPTH, &mut parameters);
+        let mut tool = ToolCoverage { parameters, ..ToolCoverage::default() };
+        tool.give("filter", Some(&json!({"state": "open"})));
+        tool.give("rules", Some(&json!([{"hard": true}, {"hard": true}])));
+        let given: Vec<_> = tool.parameters.iter().map(|p| (p.parameter.as_str(), p.given)).collect();
+        let wanted =
+            [("filter", true), ("filter.state", true), ("filter.tag", false), ("rules", true), ("rules[].hard", true)];
+        assert_eq!(given, wanted);
+        let values = |name: &str| -> Vec<bool> {
+            let found = tool.parameters.iter().find(|p| p.parameter == name).unwrap();
+            found.values.values().copied().collect()
+        };
+        assert_eq!(values("filter.state"), [true, false]);
+        assert_eq!(values("rules[].hard"), [true, false]);
+    }
+
+    #[test]
+    fn an_error_of_a_tool_is_none_of_the_protocol() {
+        let mut tool = ToolCoverage::default();
+        tool.fail(false, false);
+        assert!(!tool.fails);
+        tool.fail(false, true);
+        let server = ServerCoverage { server: "s".to_owned(), tools: vec![tool] };
+        let totals = totals(&[server]);
+        let touched = [totals.errors, totals.tool_errors, totals.protocol_errors].map(|share| share.touched);
+        assert_eq!(touched, [1, 0, 1]);
+    }
 }

@@ -116,6 +116,9 @@ pub struct Settings {
     pub parallel: usize,
     pub allow_unchecked: bool,
     pub exit_zero: bool,
+    /// Its runs are trials of `gevals prove`, and none of the eval.
+    #[serde(default)]
+    pub trials: bool,
     /// How many of how many runs of a task must pass.
     #[serde(default)]
     pub gate: Option<(u32, u32)>,

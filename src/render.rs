@@ -8,6 +8,7 @@ mod json;
 mod markdown;
 mod mermaid;
 pub mod picture;
+pub mod proof;
 pub mod results;
 mod svg;
 mod tree;
@@ -74,6 +75,8 @@ pub struct View<'a> {
     pub outcomes: Option<Outcomes<'a>>,
     /// Why an action of a task went as it did.
     pub reasons: Option<Reasons<'a>>,
+    /// What `gevals prove` says of a check, or, with an empty name, of a task.
+    pub proof: Option<Reasons<'a>>,
     /// What an earlier run of the eval took.
     pub earlier: Option<&'a results::Earlier>,
     /// Where the texts of spans are found, for excerpts.
@@ -93,6 +96,7 @@ impl<'a> View<'a> {
             expand: false,
             outcomes: None,
             reasons: None,
+            proof: None,
             earlier: None,
             sources: None,
             files: None,
@@ -101,6 +105,10 @@ impl<'a> View<'a> {
 
     fn done(&self, plan: &Plan, action: &Action) -> Option<Done> {
         self.outcomes.and_then(|done| done(&plan.task.name.value, &action.id))
+    }
+
+    fn proof(&self, plan: &Plan, action: &str) -> Option<String> {
+        self.proof.and_then(|says| says(&plan.task.name.value, action))
     }
 
     fn task_done(&self, plan: &Plan) -> Option<Done> {

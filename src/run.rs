@@ -10,6 +10,7 @@ mod emit;
 mod expectation;
 pub mod fill;
 mod intact;
+mod inventory;
 mod isolation;
 pub mod needs;
 pub mod recover;
@@ -22,6 +23,7 @@ mod unit;
 mod usage;
 pub mod verdict;
 
+pub use inventory::Left;
 pub use isolation::{foreseen, machine, results_in};
 pub use select::{Demand, Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
@@ -120,10 +122,20 @@ pub struct RunOptions {
     pub only: Option<Only>,
     /// What other runs have set up, by task, for [`Only::Verify`].
     pub worlds: HashMap<String, Arc<TaskPast>>,
+    /// By the index of a task, what is tried instead of running it. The world is looked at before and after each trial.
+    pub trials: Option<HashMap<usize, Trials>>,
     /// Where what happens is written down before it does.
     pub journal: Option<Arc<Journal>>,
     /// What the journal held when it was opened again: tasks with results are not run once more.
     pub past: Option<Arc<Past>>,
+}
+
+/// Other plans of a task, each run once, one after another: see `gevals prove`.
+#[derive(Clone, Debug)]
+pub struct Trials {
+    pub plans: Vec<Plan>,
+    /// Those that must pass. Where one does not, or where one up to them leaves something behind, those after them are not run.
+    pub control: std::ops::Range<u32>,
 }
 
 /// When a task's cleanup is not run but left to `gevals recover`.
@@ -176,6 +188,7 @@ impl Default for RunOptions {
             keep: Keep::Never,
             only: None,
             worlds: HashMap::new(),
+            trials: None,
             journal: None,
             past: None,
         }
@@ -195,6 +208,8 @@ pub struct RunSummary {
     pub cuts: Vec<String>,
     /// Worlds that were left standing.
     pub kept: Vec<KeptWorld>,
+    /// What of the world could not be looked at, and why, where it was to be.
+    pub unseen: Vec<String>,
     /// What agents and judges used, with what was used before; none where nothing was tried.
     pub used: Option<Used>,
 }
@@ -309,7 +324,10 @@ pub async fn run_eval(
     let plan_digest = wire::eval_digest(plan);
     let runs = |index: usize| match past.and_then(|p| p.selected.iter().find(|s| s.index == index)) {
         Some(selected) => selected.runs,
-        None => options.runs.unwrap_or(plan.tasks[index].task.runs).max(1),
+        None => match options.trials.as_ref().and_then(|trials| trials.get(&index)) {
+            Some(trials) => u32::try_from(trials.plans.len()).unwrap_or(u32::MAX),
+            None => options.runs.unwrap_or(plan.tasks[index].task.runs).max(1),
+        },
     };
     let run_id = options.journal.as_ref().map_or_else(|| host.random_id(), |journal| journal.run().to_owned());
     if past.is_none() {
@@ -354,6 +372,7 @@ pub async fn run_eval(
     let is_client =
         |task: &Plan| matches!(&task.action(task.agent).kind, ActionKind::Agent(agent) if agent.kind.is_process());
     let clients = selected.iter().any(|&index| is_client(&plan.tasks[index]));
+    let folders = inventory::folders(&specs, host);
     let servers = Servers::new(specs, &emitter, options.server_timeout, clients)
         .recorded(recording.clone())
         .up_to(options.max_message);
@@ -379,6 +398,9 @@ pub async fn run_eval(
         over: OnceLock::new(),
         stopped: OnceLock::new(),
     };
+    let looks = options.trials.is_some() && clusters.is_none();
+    let inventory = looks.then(|| inventory::Inventory::new(host, plan, &selected, &servers, folders));
+    let inventory = tokio::sync::Mutex::new(inventory);
     let ends = Mutex::new(Vec::new());
     let mut heard = stop::Heard::default();
     if let Some(why) = ledger.over() {
@@ -407,15 +429,22 @@ pub async fn run_eval(
             }
             let each = |index: usize| {
                 let (world, ends, digests, emitter) = (&world, &ends, &digests, &emitter);
+                let inventory = &inventory;
+                let trials = options.trials.as_ref().and_then(|trials| trials.get(&index));
                 async move {
                     // How many runs may go wrong before the gate cannot be met.
                     let mut spare =
                         gate_of(plan, options, index).map_or(0, |gate| runs(index).saturating_sub(gate.passes));
                     let mut passes = 0;
+                    let mut in_control = true;
                     let decided =
                         |passes, runs| options.until_decided.as_ref().and_then(|gate| gate.decided(passes, runs));
                     for run in 0..runs(index) {
-                        let planned = &plan.tasks[index];
+                        if trials.is_some_and(|trials| run >= trials.control.end) && !in_control {
+                            break;
+                        }
+                        let own = trials.and_then(|trials| trials.plans.get(run as usize));
+                        let planned = own.unwrap_or(&plan.tasks[index]);
                         let task = TaskRun { index, name: planned.task.name.value.clone(), run };
                         if let Some(end) = past.and_then(|past| past.result(&task)) {
                             spare = spare.saturating_sub(u32::from(!good(end.verdict, options.allow_unchecked)));
@@ -427,6 +456,11 @@ pub async fn run_eval(
                             }
                             continue;
                         }
+                        let mut inventory = inventory.lock().await;
+                        let looks = |world: &World<'_>| !world.cancel.is_cancelled() && world.unstarted.get().is_none();
+                        if let Some(inventory) = inventory.as_mut().filter(|_| looks(world)) {
+                            inventory.begin().await;
+                        }
                         let mut end = task::run(world, planned, &digests[index], task.clone()).await;
                         for retry in 1..=options.retry_broken {
                             if end.verdict != Verdict::Broken || !world.may_retry(&end) {
@@ -435,6 +469,15 @@ pub async fn run_eval(
                             let (of, reason) = (options.retry_broken, end.reason);
                             emitter.emit(Some(&task), EventKind::TaskRetried { retry, of, reason });
                             end = task::run(world, planned, &digests[index], task.clone()).await;
+                        }
+                        if let Some(inventory) = inventory.as_mut().filter(|_| looks(world)) {
+                            end.left = inventory.left().await;
+                        }
+                        drop(inventory);
+                        if let Some(Trials { control, .. }) = trials.filter(|trials| run < trials.control.end) {
+                            in_control &= !control.contains(&run) || end.verdict == Verdict::Passed;
+                            // Those after it would meet what is left, not what they do themselves.
+                            in_control &= end.left.is_empty();
                         }
                         if options.fail_fast && !good(end.verdict, options.allow_unchecked) {
                             if spare == 0 {
@@ -498,6 +541,20 @@ pub async fn run_eval(
             }
         }
     }
+    let inventory = inventory.into_inner();
+    if let Some(inventory) = &inventory {
+        let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let secrets = emitter.vault.secrets();
+        for left in ends.iter_mut().flat_map(|end| &mut end.left) {
+            left.stays = inventory.has(left);
+            left.name = secrets.mask(&left.name).into_owned();
+        }
+    }
+    let unseen = inventory.map(|inventory| inventory.unseen).unwrap_or_default();
+    let mut unseen: Vec<_> = unseen.into_iter().map(|(what, why)| format!("{what}: {why}")).collect();
+    if options.trials.is_some() && clusters.is_some() {
+        unseen.push("the world: each run has a control plane and servers of its own (`world: kube`)".to_owned());
+    }
     servers.close().await;
     if let Some(clusters) = &clusters {
         clusters.end().await;
@@ -532,7 +589,7 @@ pub async fn run_eval(
         EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: ledger.limited() },
     );
     let cuts = recording.map(|recording| recording.cuts()).unwrap_or_default();
-    RunSummary { exit, tasks, faults, cuts, kept, used: Some(ledger.total()) }
+    RunSummary { exit, tasks, faults, cuts, kept, unseen, used: Some(ledger.total()) }
 }
 
 /// Whether nothing is run for what tasks lack.

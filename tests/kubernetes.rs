@@ -187,6 +187,7 @@ async fn the_extension_works_on_a_real_api() {
     generated_namespaces_end_with_their_task(&plane).await;
     clusters_are_found_as_kubectl_finds_them(&plane).await;
     operations_do_what_kubectl_does(&plane).await;
+    prove_names_what_stays_in_a_cluster(&plane).await;
 }
 
 async fn operations_do_what_their_pages_say(plane: &Plane) {
@@ -443,6 +444,46 @@ async fn evals_run_on_a_cluster(plane: &Plane) {
     let extension = Extension::start(&plane.kubeconfig).await;
     let left = json!({"kind": "ns", "selector": "test/eval", "fields": "status.phase=Active", "equals": 0});
     extension.does("count", left).await;
+}
+
+/// What set-up makes in a cluster and cleanup forgets; what goes with its namespace is nothing that stays.
+async fn prove_names_what_stays_in_a_cluster(plane: &Plane) {
+    let world = World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.script, path: oracle.yaml}\n  taskSets: [{path: t.yaml}]\n",
+        ),
+        ("oracle.yaml", "kind: Oracle\ntasks: {t: {output: Done}}\n"),
+    ]);
+    let task = |cleanup: &str| {
+        let text = r#"
+kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: t}
+spec:
+  imports: [{package: "builtin:kubernetes", as: k8s}]
+  env: {NS: "gevals-eval-{random.id}"}
+  prompt: Look.
+  setup:
+    - k8s.create-namespace: {name: "{env.NS}"}
+    - k8s.create: {apiVersion: v1, kind: ConfigMap, metadata: {name: "stays-{random.id}", namespace: default}}
+    - k8s.create: {apiVersion: v1, kind: ConfigMap, metadata: {name: goes, namespace: "{env.NS}"}}
+  verify:
+    - command: {run: 'test "$ANSWER" = Done', env: {ANSWER: "{agent.output}"}}
+  cleanup:
+    - k8s.delete-namespace: {name: "{env.NS}"}
+"#;
+        world.write("t.yaml", &format!("{text}{cleanup}"));
+        let mut command = world.command(&["prove", "eval.yaml"]);
+        command.env("KUBECONFIG", &plane.kubeconfig);
+        tokio::task::block_in_place(|| world.start(command).end_within(Duration::from_secs(120)))
+    };
+    let ran =
+        task("").expect(1, &["left behind: `ConfigMap stays-", " in default` (Kubernetes)", "1 of 1 tasks not proved"]);
+    assert!(!ran.out.contains("goes") && !ran.out.contains("Namespace"), "{}", ran.out);
+    let cleanup = "    - k8s.delete: {apiVersion: v1, kind: ConfigMap, metadata: {name: \"stays-{random.id}\", namespace: default}}\n";
+    let ran = task(cleanup).expect(0, &["1 of 1 mutants noticed (100 %)"]);
+    assert!(!ran.out.contains("left behind") && !ran.out.contains("not looked at"), "{}", ran.out);
 }
 
 /// A task that generates a namespace and writes down its name.

@@ -522,14 +522,14 @@ fn a_suite_proves_that_it_can_fail() {
     let create = "call 1 (notes.notes_create)";
     assert_eq!(of(&format!("{create} is not made")), Some((true, "verify/read".to_owned())), "{told:#}");
     assert_eq!(of(&format!("{create} has another `body`")), Some((true, "verify/read".to_owned())), "{told:#}");
-    assert_eq!(of(&format!("{create} has another `tags`")), Some((false, String::new())), "{told:#}");
+    assert_eq!(of(&format!("{create} has another `tags[0]`")), Some((false, String::new())), "{told:#}");
     assert_eq!(of(&format!("{create} fails")), Some((true, "verify/read".to_owned())), "{told:#}");
     assert_eq!(of("the answer is empty"), Some((false, String::new())), "{told:#}");
     assert_eq!((&told["noticed"], &told["mutants"]), (&json!(4), &json!(6)), "{told:#}");
     assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "66 %");
     let said = [
         "4 of 6 mutants noticed (66 %)",
-        "✗ call 1 (notes.notes_create) has another `tags`: not noticed; it takes a verify step",
+        "✗ call 1 (notes.notes_create) has another `tags[0]`: not noticed; it takes a verify step",
     ];
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);
@@ -548,7 +548,7 @@ fn a_suite_proves_that_it_can_fail() {
     world.write("q/tasks/write-note.yaml", &task.replace("  verify:\n", once));
     world
         .run(&["prove", "q", "--run", "write-note"])
-        .expect(1, &["✗ it passed, and in the world that is left it is failed"]);
+        .expect(1, &["/left` (files in", "what is left may be why", "6 mutants were not tried", "not proved"]);
     world.run(&["prove", "q", "--run", "write-note", "--agent", "none.yaml"]).expect(2, &["cannot read `none.yaml`"]);
     world.write(
         "noop.yaml",
@@ -556,6 +556,154 @@ fn a_suite_proves_that_it_can_fail() {
     );
     world.write("t.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verify: [{command: {run: test -d .}}]\n");
     world.run(&["prove", "noop.yaml"]).expect(2, &["no task has a script to follow"]);
+}
+
+/// Without a cleanup its own note is what the next trial finds: that is what is told, and no mutant counts.
+#[test]
+fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
+    let world = quickstart();
+    let dir = world.path("left/notes");
+    world.write(
+        "l/mcp.yaml",
+        &format!(
+            "mcpServers:\n  notes: {{command: gevals, args: [demo-server, --dir, {}], enableAllTools: true}}\n",
+            dir.display()
+        ),
+    );
+    world.write("l/eval.yaml", "kind: Eval\nmetadata: {name: l}\nconfig:\n  agent: {type: builtin.script, path: oracle.yaml}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{path: t.yaml}]\n");
+    world.write("l/oracle.yaml", "kind: Oracle\ntasks:\n  t:\n    calls: [{server: notes, tool: notes_create, args: {title: Fixed, body: 'hello {random.id}'}}]\n    output: Done.\n");
+    let task = |contains: &str, cleanup: &str| {
+        let _ = std::fs::remove_dir_all(&dir);
+        world.write("l/t.yaml", &format!(
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  requires: [{{mcpServer: notes, as: n}}]\n  prompt: Create it.\n  \
+             verify:\n    - n.notes_read: {{args: {{title: Fixed}}, expect: {{content: {{contains: '{contains}'}}}}}}\n{cleanup}"
+        ));
+    };
+    let left = "left behind: `Fixed` (notes.notes_list), `fixed` (resources of notes), `fixed.md` (files in";
+    task("{random.id}", "");
+    let second = "it passed, and the second time it is failed: `verify/0` failed";
+    let ran = world
+        .run(&["prove", "l", "--badge", "b.json"])
+        .expect(1, &["0 of 5 mutants noticed (0 %)", second, left, "5 mutants were not tried"]);
+    assert!(!ran.out.contains("although nothing is done") && !ran.out.contains("noticed by"), "{}", ran.out);
+    assert!(world.read("b.json").contains("0 %, 1 of 1 tasks not proved"));
+    // What is left makes the second time pass, too.
+    task("hello", "");
+    let ran = world.run(&["prove", "l", "--min-score", "0.1", "--format", "json"]).expect(1, &[]);
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    let task_told = &told["tasks"][0];
+    assert_eq!(
+        (&task_told["control"]["verdict"], &task_told["nothing"]["verdict"]),
+        (&json!("passed"), &json!("failed"))
+    );
+    assert_eq!((&task_told["proved"], &task_told["score"], &told["noticed"]), (&json!(false), &json!(0.0), &json!(0)));
+    assert_eq!(task_told["left"][0]["name"], "Fixed");
+    assert_eq!(task_told["tried"][0]["verdict"], Value::Null);
+    // With a cleanup all is well; what a mutant makes under another name is cleaned up under that name.
+    let cleanup = "  cleanup:\n    - n.notes_delete: {args: {title: Fixed}}\n";
+    task("hello", cleanup);
+    let ran = world
+        .run(&["prove", "l"])
+        .expect(0, &["4 of 5 mutants noticed (80 %)", "✓ call 1 (notes.notes_create) has another `title`"]);
+    assert!(!ran.out.contains("left behind"), "{}", ran.out);
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    world.run(&["prove", "l", "--min-task-score", "0.9"]).expect(1, &["4 of 5"]);
+    world.run(&["prove", "l", "--min-task-score", "0.8"]).expect(0, &["4 of 5"]);
+    // A cleanup that does not know the name of what it deletes: what the mutant has left is named, and is still there.
+    task("hello", &format!("  cleanup:\n    - command: {{run: 'rm -f {}/fixed.md'}}\n", dir.display()));
+    let ran = world.run(&["prove", "l"]).expect(0, &["its mutants left behind, for you to remove: `another value "]);
+    assert!(!ran.out.contains("`Fixed`"), "{}", ran.out);
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(world.path(".gevals/runs")).unwrap().count(), 0, "nothing is kept of these runs");
+}
+
+/// A proof that is killed in a trial has left what that trial has set up: the next run and `gevals recover` clean it up.
+#[test]
+fn a_proof_that_is_killed_is_recovered() {
+    let world = quickstart();
+    let made = world.path("made-by-setup");
+    world.write("k/eval.yaml", "kind: Eval\nmetadata: {name: k}\nconfig:\n  agent: {type: builtin.script, path: oracle.yaml}\n  mcpConfigFile: ../q/mcp.yaml\n  taskSets: [{path: t.yaml}]\n");
+    world.write("k/oracle.yaml", "kind: Oracle\ntasks:\n  t:\n    calls: [{server: notes, tool: notes_list}]\n");
+    world.write("k/t.yaml", &format!(
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  prompt: Look.\n  setup: [{{command: {{run: 'touch {0}'}}}}]\n  \
+         verify: [{{command: {{run: 'sleep 600 && test -e {0}', timeout: 10m}}}}]\n  cleanup: [{{command: {{run: 'rm {0}'}}}}]\n",
+        made.display()
+    ));
+    let killed = || {
+        let proving = world.start(world.command(&["prove", "k"]));
+        world.wait_for("made-by-setup");
+        proving.signal(rustix::process::Signal::KILL);
+        proving.end();
+        assert!(made.exists());
+    };
+    killed();
+    world.run(&["recover"]).expect(0, &["interrupted", "cleanup/0 is done"]);
+    assert!(!made.exists());
+    world.run(&["run", "k", "--resume"]).expect(2, &["no run of `k` has a journal"]);
+    killed();
+    world.write("k/t.yaml", &world.read("k/t.yaml").replace("sleep 600 && ", ""));
+    world.run(&["prove", "k"]).expect(1, &["interrupted", "cleanup/0 is done", "it passes although nothing is done"]);
+    assert!(!made.exists());
+}
+
+/// Calls that are left out or exchanged do not shift what the others refer to.
+#[test]
+fn references_of_mutants_lead_where_they_did() {
+    let world = quickstart();
+    world.write(
+        "q/oracle.yaml",
+        "kind: Oracle\ntasks:\n  tidy-up:\n    calls:\n      - {server: notes, tool: notes_list, args: {tag: '{env.TAG}'}}\n      \
+         - {server: notes, tool: notes_read, args: {title: 'Plan {random.id}'}}\n      \
+         - {server: notes, tool: notes_append, args: {title: '{calls[1].structuredContent.title}', text: 'Reviewed: yes'}}\n    \
+         output: 'The list. {calls[1].structuredContent.title}'\n",
+    );
+    let ran = world.run(&["prove", "q", "--run", "tidy-up", "--format", "json"]).expect(0, &[]);
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    let tried = told["tasks"][0]["tried"].as_array().unwrap();
+    let of = |mutant: &str| {
+        let found = tried.iter().find(|t| t["mutant"].as_str().unwrap().ends_with(mutant));
+        found.unwrap_or_else(|| panic!("no `{mutant}`: {told:#}"))["verdict"].as_str().unwrap().to_owned()
+    };
+    // The second call is the first now: what reads it does so still, and the order of calls alone is missed.
+    assert_eq!(of("call 1 (notes.notes_list) is not made"), "failed");
+    let by = tried.iter().find(|t| t["mutant"] == "call 1 (notes.notes_list) is not made").unwrap();
+    assert_eq!(by["by"], "assert/callOrder", "{by:#}");
+    // What needs the answer of a call that is not made is not made either.
+    assert_eq!(of("call 2 (notes.notes_read) is not made, nor call 3, which needs its answer"), "failed");
+    assert_eq!(of("call 1 (notes.notes_list) is made after call 2 (notes.notes_read)"), "passed");
+    let swapped = |t: &Value| t["mutant"].as_str().unwrap().contains("(notes.notes_read) is made after");
+    assert!(!tried.iter().any(swapped), "it cannot be made after the call that needs it");
+    // Only what the title is taken from can break the call that takes it.
+    let broken = tried.iter().filter(|t| t["verdict"] == "broken").map(|t| t["mutant"].as_str().unwrap());
+    let broken: Vec<_> = broken.filter(|mutant| !mutant.starts_with("call 2 (notes.notes_read) ")).collect();
+    assert!(broken.is_empty(), "{broken:?}");
+    assert!(
+        !tried.iter().any(|t| t["verdict"] == "broken" && t["mutant"].as_str().unwrap().contains(" made")),
+        "{told:#}"
+    );
+}
+
+/// The page and the tree of a plan show which check noticed which mutant.
+#[test]
+fn a_plan_shows_what_its_checks_noticed() {
+    let world = quickstart();
+    let proof = world.run(&["prove", "q", "--format", "json"]).expect(0, &[]);
+    world.write("proof.json", &proof.out);
+    let shown = [
+        "proof    4 of 6 mutants noticed; not noticed: call 1 (notes.notes_create) has another `tags[0]`; the answer is empty",
+        "noticed 4 mutants",
+        "noticed no mutant",
+    ];
+    world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json"]).expect(0, &shown);
+    let page = world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json", "--format", "html"]);
+    page.expect(0, &["noticed 4 mutants: call 1 (notes.notes_create) is not made; call 1"]);
+    world.run(&["plan", "q", "--proof", "q/eval.yaml"]).expect(2, &["`q/eval.yaml` is no JSON"]);
+    world.write("other.json", "{\"results\": []}");
+    world.run(&["plan", "q", "--proof", "other.json"]).expect(2, &["`other.json` is no proof"]);
+    world.write("old.json", &proof.out.replace("verify/read", "verify/gone"));
+    world
+        .run(&["plan", "q", "--proof", "old.json"])
+        .expect(2, &["is of an older state of a task: it has no check `write-note: verify/gone`"]);
 }
 
 /// What an agent did when it passed is a script: what was random then is so again, and its tasks notice what the script's do.

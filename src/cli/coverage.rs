@@ -133,12 +133,15 @@ fn text(eval: &str, servers: &[ServerCoverage]) -> String {
     let mut out = format!("{}\n", visible(eval));
     let of = |share: Share, what: &str| format!("{} of {} {what}", share.touched, share.all);
     for server in servers {
-        let Totals { tools, parameters, values, errors } = totals(std::slice::from_ref(server));
+        let Totals { tools, parameters, values, errors, tool_errors, protocol_errors } =
+            totals(std::slice::from_ref(server));
         let mut parts = vec![of(tools, "tools"), of(parameters, "parameters")];
         if values.all > 0 {
             parts.push(of(values, "listed values"));
         }
-        parts.push(format!("{} with an error", of(errors, "tools")));
+        let which = format!("{} of the tool, {} of the protocol", tool_errors.touched, protocol_errors.touched);
+        let which = if errors.touched == 0 { String::new() } else { format!(" ({which})") };
+        parts.push(format!("{} with an error{which}", of(errors, "tools")));
         let _ = writeln!(out, "  {}  {}", visible(&server.server), parts.join(", "));
         let untouched: Vec<_> =
             server.tools.iter().filter(|tool| tool.tasks.is_empty()).map(|tool| visible(&tool.tool)).collect();

@@ -21,6 +21,7 @@ use crate::{
         Done, FORMATS, View,
         diff::DIFF_FORMATS,
         gate,
+        proof::{self, Proved},
         results::{self, Earlier, Painted},
         why::WHY_FORMATS,
     },
@@ -36,6 +37,7 @@ Examples:
   gevals plan eval.yaml --format mermaid               a picture for a pull request
   gevals plan eval.yaml --format html --open           a page to look around in
   gevals plan eval.yaml --results gevals-web-out.json  how it went
+  gevals plan eval.yaml --proof proof.json --open      which check noticed which mutant
   gevals plan eval.yaml --why verify/ready             what a step waits for, and what waits for it
   gevals plan eval.yaml --gate 0.9@95%                 how many runs it takes to show that
   gevals plan eval.yaml --diff-rev origin/main         what changed since
@@ -66,6 +68,9 @@ pub struct Args {
     /// Paint the outcomes and durations of a results file on the plan.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "diff_rev"])]
     results: Option<PathBuf>,
+    /// Paint on each check the mutants that it noticed, of what `gevals prove --format json` has printed.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "diff_rev", "results", "why", "gate", "deny_growth"])]
+    proof: Option<PathBuf>,
     /// Say what a step waits for, what waits for it, and the shortest path to it; STEP is its id in the plan or its own.
     #[arg(long, value_name = "STEP", conflicts_with_all = ["diff", "diff_rev", "results", "open", "deny_growth"])]
     why: Option<String>,
@@ -120,7 +125,20 @@ pub fn main(args: &Args, global: Global) -> u8 {
             return status::USAGE;
         }
     };
-    let outcome = |task: &str, action: &str| -> Option<Done> { painted.as_ref()?.get(task, action) };
+    let proved = match args.proof.as_deref().map(|path| proved(path, &planned)).transpose() {
+        Ok(proved) => proved,
+        Err(reason) => {
+            complain(&reason);
+            return status::USAGE;
+        }
+    };
+    let outcome = |task: &str, action: &str| -> Option<Done> {
+        match &proved {
+            Some(proved) => proved.get(task, action),
+            None => painted.as_ref()?.get(task, action),
+        }
+    };
+    let says = |task: &str, action: &str| -> Option<String> { proved.as_ref()?.says(task, action) };
     let why = |task: &str, action: &str| -> Option<String> { Some(painted.as_ref()?.why(task, action)?.to_owned()) };
     let colour = global.colour(&std::io::stdout());
     let files = project_files(&args.paths);
@@ -128,8 +146,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         colour,
         // A task that was asked for by name is shown whole.
         expand: args.expand || args.task.is_some(),
-        outcomes: painted.is_some().then_some(&outcome),
+        outcomes: (painted.is_some() || proved.is_some()).then_some(&outcome),
         reasons: painted.is_some().then_some(&why),
+        proof: proved.is_some().then_some(&says),
         sources: Some(&sources),
         files: Some(&files),
         ..View::new(&[])
@@ -231,6 +250,25 @@ fn select(compiled: Compiled, args: &Args) -> Planned {
     std::mem::forget((compiled.project, compiled.diagnostics));
     let loose = compiled.tasks.into_iter().enumerate().filter(|(i, _)| !selected.contains(i)).filter_map(|(_, p)| p);
     Planned { evals, loose: loose.map(|plan| *plan).filter(wanted).collect() }
+}
+
+/// What `gevals prove` has found of these plans.
+fn proved(path: &Path, planned: &Planned) -> Result<Proved, String> {
+    let shown = path.display();
+    let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
+    let value = serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))?;
+    let proved = proof::read(&value)
+        .ok_or_else(|| format!("`{shown}` is no proof: `gevals prove EVAL --format json` prints one"))?;
+    let plans = || planned.evals.iter().flat_map(|eval| &eval.tasks).chain(&planned.loose);
+    if !proved.is_of(plans()) {
+        return Err(format!("`{shown}` proves other tasks"));
+    }
+    match proved.unknown(plans()).first() {
+        Some(check) => {
+            Err(format!("`{shown}` is of an older state of a task: it has no check `{check}`; prove it anew"))
+        }
+        None => Ok(proved),
+    }
 }
 
 fn painted(path: &Path) -> Result<Painted, String> {

@@ -351,8 +351,8 @@ pub enum WrongKind {
     Error,
     /// It has no content.
     Empty,
-    /// It is that of the call before it.
-    Previous,
+    /// It is that of this earlier call, from 0.
+    Of(usize),
 }
 
 /// What an agent asks a server for.

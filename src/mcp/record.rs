@@ -250,10 +250,7 @@ impl OpenCall {
                 CallKind::Resource => json!({ "contents": [] }),
                 CallKind::Prompt => json!({ "messages": [] }),
             },
-            WrongKind::Previous => {
-                let calls = self.recorder.lock();
-                calls.slots.get(self.slot.checked_sub(1)?)?.as_ref()?.result.clone()?
-            }
+            WrongKind::Of(other) => self.recorder.lock().slots.get(other)?.as_ref()?.result.clone()?,
         };
         Some(result.to_string())
     }

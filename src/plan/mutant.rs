@@ -1,12 +1,20 @@
 //! Mutants of what a scripted agent does: in each one thing is wrong, and a task that is worth something must notice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::{ActionKind, AgentKind, Plan};
+use super::{Action, ActionKind, AgentKind, Edge, Holder, Node, Plan, PlanPhase};
 use crate::{
-    hir::{Arg, ArgKind, CallKind, Def, OracleCall, Target, Template, WrongAnswer, WrongKind},
+    hir::{Arg, ArgKind, CallKind, Def, Hole, OracleCall, Part, Target, Template, WrongAnswer, WrongKind},
     template::SegmentKind,
+    ty::Type,
 };
+
+/// Arguments of one call that are given another value; what is nested deeper or written later stays as it is.
+const MOST_VALUES: usize = 12;
+/// How the ids of steps begin that undo what a mutant has made under another name; no step of a task has such an id.
+pub const UNDO: &str = "cleanup/~";
+/// Other calls whose answer a call is given.
+const MOST_ANSWERS: usize = 3;
 
 /// A plan whose agent does one thing wrong.
 #[derive(Clone, Debug)]
@@ -28,29 +36,51 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
     let ActionKind::Agent(agent) = &plan.action(plan.agent).kind else { return Vec::new() };
     let AgentKind::Script { calls, output, entry: true } = &agent.kind else { return Vec::new() };
     let mut out = Vec::new();
-    let mut add = |title: String, cure: String, calls: Vec<OracleCall<Def>>, output: Option<Template<Def>>| {
-        out.push(Mutant { title, cure, plan: with(plan, AgentKind::Script { calls, output, entry: true }) });
+    let scripted = |calls: Vec<OracleCall<Def>>, output: Option<Template<Def>>| {
+        with(plan, AgentKind::Script { calls, output, entry: true })
     };
     for (nth, call) in calls.iter().enumerate() {
         let name = name(nth, call);
-        let mut fewer = calls.clone();
-        fewer.remove(nth);
         let cure = format!(
             "a verify step that looks at what it does, or the assertion `toolsUsed` with `{}`",
             call.name.display()
         );
-        add(format!("{name} is not made"), cure, fewer, output.clone());
-        if let Some(next) = calls.get(nth + 1).filter(|next| !alike(call, next)) {
+        let (fewer, gone, said) = without(calls, output.as_ref(), nth);
+        let others: Vec<String> = gone.iter().filter(|&&at| at != nth).map(|at| (at + 1).to_string()).collect();
+        let title = match others.as_slice() {
+            [] => format!("{name} is not made"),
+            [one] => format!("{name} is not made, nor call {one}, which needs its answer"),
+            several => format!("{name} is not made, nor the calls {}, which need its answer", several.join(", ")),
+        };
+        out.push(Mutant { title, cure, plan: scripted(fewer, said) });
+        // What needs the answer of the call before it cannot be made before it.
+        if let Some(next) = calls.get(nth + 1).filter(|next| !alike(call, next) && !needs(next, nth)) {
+            let mut order: Vec<usize> = (0..calls.len()).collect();
+            order.swap(nth, nth + 1);
             let mut swapped = calls.clone();
             swapped.swap(nth, nth + 1);
+            let mut output = output.clone();
+            // The order is its own inverse.
+            renumber(&mut swapped, output.as_mut(), &|at| order.get(at).copied());
+            let title = format!("{name} is made after {}", self::name(nth + 1, next));
             let cure = "the assertion `callOrder`, if the order matters".to_owned();
-            add(format!("{name} is made after {}", self::name(nth + 1, next)), cure, swapped, output.clone());
+            out.push(Mutant { title, cure, plan: scripted(swapped, output) });
         }
-        for (at, (key, arg)) in call.args.iter().enumerate() {
-            let mut changed = calls.clone();
-            changed[nth].args[at].1 = other(arg);
-            let cure = format!("a verify step that looks at what `{}` leads to", key.value);
-            add(format!("{name} has another `{}`", key.value), cure, changed, output.clone());
+        let values = call
+            .args
+            .iter()
+            .enumerate()
+            .flat_map(|(at, (key, arg))| leaves(&key.value, arg).into_iter().map(move |leaf| (at, leaf)));
+        for (at, (path, old, changed)) in values.take(MOST_VALUES) {
+            let mut calls = calls.clone();
+            calls[nth].args[at].1 = changed;
+            let key = &call.args[at].0.value;
+            let mut plan = scripted(calls, output.clone());
+            if let Some(old) = old {
+                undo(&mut plan, &old);
+            }
+            let cure = format!("a verify step that looks at what `{key}` leads to");
+            out.push(Mutant { title: format!("{name} has another `{path}`"), cure, plan });
         }
     }
     let answered = |nth: usize, kind, title: &str, cure: &str| {
@@ -61,7 +91,10 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
         }
         Mutant { title: format!("{} {title}", name(nth, &calls[nth])), cure: cure.to_owned(), plan }
     };
-    let mut wrong = Vec::new();
+    if output.as_ref().is_some_and(|output| !output.parts.is_empty()) {
+        let cure = "a verify step that looks at `{agent.output}`, if the answer matters".to_owned();
+        out.push(Mutant { title: "the answer is empty".to_owned(), cure, plan: scripted(calls.clone(), None) });
+    }
     for nth in 0..calls.len() {
         let used = match calls[nth].kind {
             CallKind::Tool => "toolsUsed",
@@ -69,22 +102,24 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
             CallKind::Prompt => "promptsUsed",
         };
         let cure = format!("a verify step that looks at what it does, or `status: ok` in the assertion `{used}`");
-        wrong.push(answered(nth, WrongKind::Error, "fails", &cure));
+        out.push(answered(nth, WrongKind::Error, "fails", &cure));
         // To a script that does not read an answer all answers are one.
         if !reads(calls, output.as_ref(), nth) {
             continue;
         }
         let cure = "a verify step that looks at what the answer is used for";
-        wrong.push(answered(nth, WrongKind::Empty, "is answered with nothing", cure));
-        if nth > 0 && calls[nth - 1].kind == calls[nth].kind {
-            wrong.push(answered(nth, WrongKind::Previous, "has the answer of the call before it", cure));
+        out.push(answered(nth, WrongKind::Empty, "is answered with nothing", cure));
+        // Of calls that are alike the answers may be so, too, and later ones have none yet.
+        let others =
+            (0..nth).rev().filter(|&other| calls[other].kind == calls[nth].kind && !alike(&calls[other], &calls[nth]));
+        for other in others.take(MOST_ANSWERS) {
+            let title = match nth - other {
+                1 => "has the answer of the call before it".to_owned(),
+                _ => format!("has the answer of {}", name(other, &calls[other])),
+            };
+            out.push(answered(nth, WrongKind::Of(other), &title, cure));
         }
     }
-    if output.as_ref().is_some_and(|output| !output.parts.is_empty()) {
-        let cure = "a verify step that looks at `{agent.output}`, if the answer matters".to_owned();
-        add("the answer is empty".to_owned(), cure, calls.clone(), None);
-    }
-    out.extend(wrong);
     out
 }
 
@@ -92,14 +127,55 @@ fn name(nth: usize, call: &OracleCall<Def>) -> String {
     format!("call {} ({}.{})", nth + 1, call.server.value, call.name.display())
 }
 
+/// The calls without the nth and those that need its answer; which these are; and the output, in which what they would have told is
+/// missing. What else refers to calls refers to the same ones as before.
+fn without(
+    calls: &[OracleCall<Def>],
+    output: Option<&Template<Def>>,
+    nth: usize,
+) -> (Vec<OracleCall<Def>>, Vec<usize>, Option<Template<Def>>) {
+    let mut gone = vec![nth];
+    for (at, call) in calls.iter().enumerate().skip(nth + 1) {
+        if gone.iter().any(|&missing| needs(call, missing)) {
+            gone.push(at);
+        }
+    }
+    let mut fewer: Vec<_> =
+        calls.iter().enumerate().filter(|(at, _)| !gone.contains(at)).map(|(_, call)| call.clone()).collect();
+    let mut output = output.cloned();
+    if let Some(output) = &mut output {
+        output.parts.retain(|part| match part {
+            Part::Hole(hole) => !gone.iter().any(|&missing| refers(hole, missing)),
+            Part::Text(_) => true,
+        });
+    }
+    let place = |at: usize| (!gone.contains(&at)).then(|| at - gone.iter().filter(|&&missing| missing < at).count());
+    renumber(&mut fewer, output.as_mut(), &place);
+    (fewer, gone, output)
+}
+
+/// Whether a hole is filled with something of the answer of the nth call.
+fn refers(hole: &Hole<Def>, nth: usize) -> bool {
+    let index = i64::try_from(nth).map(SegmentKind::Index);
+    hole.reference.target == Target::Calls && hole.reference.segments.first() == index.as_ref().ok()
+}
+
+/// Whether a call cannot be made without the answer of the nth.
+fn needs(call: &OracleCall<Def>, nth: usize) -> bool {
+    let mut found = false;
+    let mut look = |text: &Template<Def>| found |= text.holes().any(|hole| refers(hole, nth) && !hole.has_default());
+    look(&call.name);
+    call.args.iter().for_each(|(_, arg)| arg.templates(&mut look));
+    found
+}
+
 /// Whether a later call or the output uses the answer of the nth call.
 fn reads(calls: &[OracleCall<Def>], output: Option<&Template<Def>>, nth: usize) -> bool {
     let mut found = false;
     let mut look = |text: &Template<Def>| {
         found |= text.holes().any(|hole| {
-            let first = hole.reference.segments.first();
-            hole.reference.target == Target::Calls
-                && first.is_none_or(|segment| i64::try_from(nth).is_ok_and(|nth| *segment == SegmentKind::Index(nth)))
+            // All calls at once are its, too.
+            hole.reference.target == Target::Calls && (hole.reference.segments.is_empty() || refers(hole, nth))
         });
     };
     for call in calls {
@@ -110,34 +186,153 @@ fn reads(calls: &[OracleCall<Def>], output: Option<&Template<Def>>, nth: usize) 
     found
 }
 
+/// What is said of the nth call is said of that at its new place.
+fn renumber(calls: &mut [OracleCall<Def>], output: Option<&mut Template<Def>>, place: &dyn Fn(usize) -> Option<usize>) {
+    let mut move_on = |text: &mut Template<Def>| {
+        for part in &mut text.parts {
+            let Part::Hole(hole) = part else { continue };
+            if hole.reference.target == Target::Calls
+                && let Some(SegmentKind::Index(index)) = hole.reference.segments.first_mut()
+                && let Some(new) = usize::try_from(*index).ok().and_then(place)
+            {
+                *index = i64::try_from(new).unwrap_or(i64::MAX);
+            }
+        }
+    };
+    for call in calls {
+        move_on(&mut call.name);
+        call.args.iter_mut().for_each(|(_, arg)| each_template(arg, &mut move_on));
+    }
+    output.into_iter().for_each(move_on);
+}
+
+fn each_template(arg: &mut Arg<Def>, visit: &mut dyn FnMut(&mut Template<Def>)) {
+    match &mut arg.kind {
+        ArgKind::Text(text) => visit(text),
+        ArgKind::List(items) => items.iter_mut().for_each(|item| each_template(item, visit)),
+        ArgKind::Record(fields) => fields.iter_mut().for_each(|(_, field)| each_template(field, visit)),
+        _ => {}
+    }
+}
+
 fn alike(one: &OracleCall<Def>, other: &OracleCall<Def>) -> bool {
     let args = |call: &OracleCall<Def>| -> HashMap<String, String> {
-        call.args.iter().map(|(name, arg)| (name.value.clone(), format!("{:?}", arg.kind))).collect()
+        call.args.iter().map(|(name, arg)| (name.value.clone(), written(arg))).collect()
     };
     one.server.value == other.server.value && one.name.display() == other.name.display() && args(one) == args(other)
 }
 
-/// Another value of the same type.
-fn other(arg: &Arg<Def>) -> Arg<Def> {
-    let text = |text: &str| ArgKind::Text(Template::literal(text, arg.span));
-    let kind = match &arg.kind {
-        ArgKind::Bool(value) => ArgKind::Bool(!value),
-        ArgKind::Int(n) => ArgKind::Int(if *n == i64::MAX { 0 } else { n + 1 }),
-        ArgKind::Float(_) => ArgKind::Int(7),
-        ArgKind::List(items) => match items.split_first() {
-            Some((first, rest)) => ArgKind::List(std::iter::once(other(first)).chain(rest.iter().cloned()).collect()),
-            None => ArgKind::List(vec![Arg::text("another", arg.span)]),
-        },
-        ArgKind::Record(fields) => match fields.split_first() {
-            Some(((name, first), rest)) => {
-                ArgKind::Record(std::iter::once((name.clone(), other(first))).chain(rest.iter().cloned()).collect())
-            }
-            None => ArgKind::Record(Vec::new()),
-        },
-        ArgKind::Null => text("another"),
-        ArgKind::Text(_) => text("another value"),
+/// A value as text; two that are written alike are one, wherever they stand.
+fn written(arg: &Arg<Def>) -> String {
+    match &arg.kind {
+        ArgKind::Null => "null".to_owned(),
+        ArgKind::Bool(value) => value.to_string(),
+        ArgKind::Int(n) => n.to_string(),
+        ArgKind::Float(x) => x.to_string(),
+        ArgKind::Text(text) => format!("{:?}", text.display()),
+        ArgKind::List(items) => format!("[{}]", items.iter().map(written).collect::<Vec<_>>().join(", ")),
+        ArgKind::Record(fields) => {
+            let fields = fields.iter().map(|(key, field)| format!("{:?}: {}", key.value, written(field)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// The same value with another one at one place, for each place: where that is, the text that stood there, and the value.
+fn leaves(path: &str, arg: &Arg<Def>) -> Vec<(String, Option<Template<Def>>, Arg<Def>)> {
+    let one = |kind: ArgKind<Def>| vec![(path.to_owned(), None, Arg { kind, span: arg.span })];
+    match &arg.kind {
+        ArgKind::Bool(value) => one(ArgKind::Bool(!value)),
+        ArgKind::Int(n) => one(ArgKind::Int(if *n == i64::MAX { 0 } else { n + 1 })),
+        ArgKind::Float(_) => one(ArgKind::Int(7)),
+        ArgKind::Null => one(ArgKind::Text(Template::literal("another", arg.span))),
+        ArgKind::Text(text) => {
+            let kind = ArgKind::Text(another(text));
+            vec![(path.to_owned(), Some(text.clone()), Arg { kind, span: arg.span })]
+        }
+        ArgKind::List(items) if items.is_empty() => one(ArgKind::List(vec![Arg::text("another", arg.span)])),
+        ArgKind::List(items) => {
+            let each = items.iter().enumerate().flat_map(|(at, item)| {
+                leaves(&format!("{path}[{at}]"), item).into_iter().map(move |(path, old, changed)| {
+                    let mut items = items.clone();
+                    items[at] = changed;
+                    (path, old, Arg { kind: ArgKind::List(items), span: arg.span })
+                })
+            });
+            each.collect()
+        }
+        // One without fields may have none.
+        ArgKind::Record(fields) => {
+            let each = fields.iter().enumerate().flat_map(|(at, (key, field))| {
+                leaves(&format!("{path}.{}", key.value), field).into_iter().map(move |(path, old, changed)| {
+                    let mut fields = fields.clone();
+                    fields[at].1 = changed;
+                    (path, old, Arg { kind: ArgKind::Record(fields), span: arg.span })
+                })
+            });
+            each.collect()
+        }
+    }
+}
+
+/// Another text in its place, which no other run has: what is made under that name meets nothing that is left of an earlier one.
+fn another(text: &Template<Def>) -> Template<Def> {
+    let id = Hole {
+        reference: Def { target: Target::RandomId, segments: Vec::new(), ty: Type::String },
+        filters: Vec::new(),
+        text: "{random.id}".to_owned(),
+        span: text.span,
+        spans: Vec::new(),
+        filter_spans: Vec::new(),
     };
-    Arg { kind, span: arg.span }
+    let parts = vec![Part::Text("another value ".to_owned()), Part::Hole(Box::new(id))];
+    Template { parts, span: text.span, suspects: Vec::new() }
+}
+
+/// What a mutant makes under another name is cleaned up under that name: before the cleanup of the task, which knows the name of
+/// the script, those of its steps that are given that name are run with the other one.
+fn undo(plan: &mut Plan, old: &Template<Def>) {
+    let Some(first) = plan.members(PlanPhase::Cleanup).next() else { return };
+    let shown = old.display();
+    if shown.is_empty() {
+        return;
+    }
+    let fits = |text: &Template<Def>| text.display() == shown;
+    let mut made: HashSet<String> = HashSet::new();
+    let mut again: Vec<Action> = Vec::new();
+    for ix in plan.members(PlanPhase::Cleanup) {
+        let action = plan.action(ix);
+        let ActionKind::Step(step) = &action.kind else { continue };
+        let mut uses = false;
+        step.args.iter().for_each(|(_, arg)| arg.templates(&mut |text| uses |= fits(text)));
+        if !uses || !action.is_leaf() || step.outputs.as_ref().is_some_and(|outputs| !outputs.is_empty()) {
+            continue;
+        }
+        let mut action = action.clone();
+        action.id = format!("{UNDO}{}", action.id.trim_start_matches("cleanup/"));
+        action.continue_on_error = true;
+        if let ActionKind::Step(step) = &mut action.kind {
+            // What later steps use is the task's own.
+            step.id = None;
+            for (_, arg) in &mut step.args {
+                each_template(arg, &mut |text| {
+                    if fits(text) {
+                        *text = another(text);
+                    }
+                });
+            }
+        }
+        if made.insert(action.id.clone()) {
+            again.push(action);
+        }
+    }
+    let mut before = first;
+    for action in again.into_iter().rev() {
+        let ix = plan.graph.add_node(Node::Action(Box::new(action)));
+        plan.graph.add_edge(Holder::from(PlanPhase::Cleanup).0, ix, Edge::Holds);
+        plan.graph.add_edge(ix, before, Edge::Order);
+        before = ix;
+    }
 }
 
 fn with(plan: &Plan, kind: AgentKind) -> Plan {
@@ -157,5 +352,34 @@ pub fn once(plan: &Plan) -> Plan {
     match &plan.action(plan.agent).kind {
         ActionKind::Agent(agent) => with(plan, agent.kind.clone()),
         _ => plan.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::source::{Sources, Span};
+
+    #[test]
+    fn each_value_within_an_argument_is_changed_by_itself() {
+        let file = Sources::default().add("oracle.yaml", "");
+        let value = json!({"a": {"none": {}, "ports": [80, true]}, "b": [], "c": null});
+        let arg = Arg::of_value(&value, Span::new(file, 0..0));
+        let found: Vec<(String, Value)> =
+            leaves("p", &arg).into_iter().map(|(path, _, changed)| (path, changed.as_value().unwrap())).collect();
+        let with = |at: &str, new: Value| {
+            let mut value = value.clone();
+            *value.pointer_mut(at).unwrap() = new;
+            value
+        };
+        let wanted = [
+            ("p.a.ports[0]".to_owned(), with("/a/ports/0", json!(81))),
+            ("p.a.ports[1]".to_owned(), with("/a/ports/1", json!(false))),
+            ("p.b".to_owned(), with("/b", json!(["another"]))),
+            ("p.c".to_owned(), with("/c", json!("another"))),
+        ];
+        assert_eq!(found, wanted);
     }
 }

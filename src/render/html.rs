@@ -179,7 +179,7 @@ fn details(view: &View<'_>, node: &Node, hidden: &Hidden) -> Details {
             id: node.title.clone(),
             meaning: node.text.clone(),
             place: line(&plan.task.path.display().to_string(), true),
-            facts: facts(plan, view).into_iter().map(|(name, v)| (name, line(&v.join(" · "), true))).collect(),
+            facts: all_facts(plan, view),
             task,
             ..Details::default()
         },
@@ -189,7 +189,9 @@ fn details(view: &View<'_>, node: &Node, hidden: &Hidden) -> Details {
 fn step(view: &View<'_>, plan: &Plan, ix: ActionIx, task: String, node: &Node, hidden: &Hidden) -> Details {
     let action = plan.action(ix);
     let mut facts = Vec::new();
-    if let Some(done) = view.done(plan, action) {
+    if let Some(says) = view.proof(plan, &action.id) {
+        facts.push(("proof", line(&says.chars().take(MOST_CHARS).collect::<String>(), true)));
+    } else if let Some(done) = view.done(plan, action) {
         let took = done.duration.map_or_else(String::new, |d| format!(" in {}", duration::format(d)));
         facts.push(("outcome", format!("{}{took}", done.outcome.name())));
         if let Some(why) = view.reasons.and_then(|why| why(&plan.task.name.value, &action.id)) {
@@ -250,10 +252,14 @@ fn excerpt(text: &str) -> String {
 }
 
 fn task_data(view: &View<'_>, plan: &Plan) -> TaskData {
-    TaskData {
-        name: line(&plan.task.name.value, true),
-        facts: facts(plan, view).into_iter().map(|(name, v)| (name, line(&v.join(" · "), true))).collect(),
-    }
+    TaskData { name: line(&plan.task.name.value, true), facts: all_facts(plan, view) }
+}
+
+/// What is known of a task, and what `gevals prove` says of it.
+fn all_facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, String)> {
+    let proof = view.proof(plan, "").map(|says| ("proof", says.chars().take(MOST_CHARS).collect::<String>()));
+    let known = facts(plan, view).into_iter().map(|(name, values)| (name, values.join(" · ")));
+    proof.into_iter().chain(known).map(|(name, value)| (name, line(&value, true))).collect()
 }
 
 /// Literal secrets, to be kept out of excerpts.

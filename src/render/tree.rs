@@ -187,6 +187,9 @@ impl Tree<'_> {
         if task.unchecked {
             put!(self, "  {}", self.warn("no verify step and no assertion: it cannot pass"));
         }
+        if let Some(says) = self.view.proof(plan, "") {
+            self.fact("proof", &says);
+        }
         for (i, (name, template)) in plan.env.iter().enumerate() {
             self.fact(if i == 0 { "env" } else { "" }, &format!("{name} = {}", excerpt(&wire::shown(name, template))));
         }
@@ -264,6 +267,10 @@ impl Tree<'_> {
         let done = self.view.done(plan, action).filter(|done| done.outcome != Outcome::Skipped);
         if let Some(took) = done.and_then(|done| done.duration) {
             notes.push(format!("took {}", duration::format(took)));
+        }
+        if let Some(says) = self.view.proof(plan, &action.id) {
+            // Which these are is on the page.
+            notes.push(says.split(':').next().unwrap_or_default().to_owned());
         }
         let uses = uses(plan, ix);
         if !uses.is_empty() {

@@ -211,6 +211,7 @@ fn exit_of(past: &Past) -> u8 {
                 reason: String::new(),
                 cleanup_failed: false,
                 duration: Duration::ZERO,
+                left: Vec::new(),
             },
         })
         .collect();

@@ -95,7 +95,8 @@ impl Running {
         }
     }
 
-    async fn own(&self) -> Result<&Client, ServerError> {
+    /// The session of gevals itself.
+    pub async fn own(&self) -> Result<&Client, ServerError> {
         self.own.get_or_try_init(|| self.hub.client(SessionKind::Own, ClientOptions::default())).await
     }
 }

@@ -20,6 +20,7 @@ use super::{
     emit::{self, Emitter, TaskEvents},
     fill::{Scope, TaskValues},
     intact,
+    inventory::Left,
     needs::Lacks,
     restore,
     servers::{Running, Servers},
@@ -102,13 +103,15 @@ pub struct TaskEnd {
     pub reason: String,
     pub cleanup_failed: bool,
     pub duration: Duration,
+    /// What is there now and was not before, where that was looked at.
+    pub left: Vec<Left>,
 }
 
 impl TaskEnd {
     /// Of a run of the task that a journal tells.
     pub(super) fn earlier(task: TaskRun, end: &End) -> Self {
         let End { verdict, reason, duration, cleanup_failed } = end.clone();
-        Self { task, verdict, reason, cleanup_failed, duration }
+        Self { task, verdict, reason, cleanup_failed, duration, left: Vec::new() }
     }
 }
 
@@ -149,7 +152,7 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
     // Why it fails is reported at the end of the run.
     let _ = world.recording.map(Recording::flush);
-    TaskEnd { task, verdict, reason, cleanup_failed, duration }
+    TaskEnd { task, verdict, reason, cleanup_failed, duration, left: Vec::new() }
 }
 
 /// What the run of the task has of a control plane, where the eval asks for one.
@@ -275,7 +278,10 @@ async fn phases(
         }
     };
     let past = options.worlds.get(&plan.task.name.value);
-    let values = match past.and_then(|past| past.values.clone()).or_else(|| replayed(host, plan, events.run.run)) {
+    let values = match past.and_then(|past| past.values.clone()).or_else(|| {
+        // What is tried is the first run of the recording.
+        replayed(host, plan, if options.trials.is_some() { 0 } else { events.run.run })
+    }) {
         Some(kept) => TaskValues::restored(host, &plan.task.name.value, kept),
         None => TaskValues::new(host, &plan.task.name.value),
     };
@@ -401,6 +407,9 @@ async fn phases(
         events.emit(EventKind::PhaseStarted { phase: PlanPhase::Cleanup.name().to_owned() });
         unit.plan_cleanup(&plan.action(first).id);
         unit.cleanup(&Inside::cleanup_of_task(), &mut scope).await;
+    }
+    if options.trials.is_some() {
+        unit.settle();
     }
     unit.reap().await;
     unit.cleanup_failed.load(Ordering::Relaxed)

@@ -28,7 +28,7 @@ use crate::{
     hir::{Arg, ArgKind, BlockRole, Def},
     host::{Host, Leftover, Snapshot},
     journal::TaskPast,
-    plan::{Action, ActionIx, ActionKind, Block, Judge, Plan, PlanPhase, StepAction},
+    plan::{Action, ActionIx, ActionKind, Block, Judge, Plan, PlanPhase, StepAction, mutant},
     signature::{Control, Effects},
     source::Span,
     step::{Context, Done, TaskState, Tools, run_of},
@@ -241,8 +241,19 @@ impl<'a> Unit<'a> {
     pub fn plan_cleanup(&self, id: &str) {
         let mut cleanups = self.plan.members(PlanPhase::Cleanup).peekable();
         if cleanups.peek().is_some() && !self.pending.swap(true, Ordering::Relaxed) {
-            let cleanups = cleanups.map(|ix| self.plan.action(ix).id.clone()).collect();
+            // What a mutant undoes is no part of the task, and a recovery reads the task anew.
+            let ids = cleanups.map(|ix| self.plan.action(ix).id.clone());
+            let cleanups = ids.filter(|id| !id.starts_with(mutant::UNDO)).collect();
             self.events.emit(EventKind::CleanupPending { action: id.to_owned(), cleanups });
+        }
+    }
+
+    /// A trial is over: what its cleanup could not do was never made, or is named as left behind. Nothing of it stays pending.
+    pub fn settle(&self) {
+        let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
+        let missed = ended.into_iter().filter(|(id, why)| why.is_some() && !id.starts_with(mutant::UNDO));
+        for (cleanup, _) in missed {
+            self.events.emit(EventKind::CleanupDone { cleanup });
         }
     }
 

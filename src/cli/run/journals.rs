@@ -51,6 +51,7 @@ pub fn begin(
             parallel: options.parallel,
             allow_unchecked: options.allow_unchecked,
             exit_zero: options.exit_zero,
+            trials: options.trials.is_some(),
             gate: options.gate.map(|gate| (gate.passes, gate.of)),
             rate: options.rate.map(|rate| (rate.at_least, rate.confidence)),
             until_decided: options.until_decided.is_some(),
@@ -103,7 +104,9 @@ pub struct Resumed {
 
 /// Opens a run again: its pending cleanups are run first.
 pub fn resume(args: &Args, plan: &EvalPlan, run: &str, host: &dyn Host) -> Result<Resumed, (u8, String)> {
-    let of_eval = |dir: &PathBuf| Past::read(dir).is_ok_and(|(past, _)| past.header.name == plan.name);
+    let of_eval = |dir: &PathBuf| {
+        Past::read(dir).is_ok_and(|(past, _)| past.header.name == plan.name && !past.header.settings.trials)
+    };
     let runs = journal::runs(&args.output_dir);
     let found = match run {
         "" => runs.into_iter().rev().find(of_eval),
@@ -124,6 +127,9 @@ pub fn resume(args: &Args, plan: &EvalPlan, run: &str, host: &dyn Host) -> Resul
         return Err((if exit >= 128 { exit } else { status::BROKEN }, why));
     }
     let (journal, past) = Journal::reopen(&dir).map_err(refused)?;
+    if past.header.settings.trials {
+        return Err((status::USAGE, format!("run `{id}` is of `gevals prove`: there is nothing to resume")));
+    }
     if past.header.plan_digest != wire::eval_digest(plan) {
         let changed = past.selected.iter().find(|s| {
             plan.tasks.get(s.index).is_none_or(|t| t.task.name.value != s.name || wire::digest(t) != s.digest)

@@ -8,15 +8,20 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::{args, ready::prepare};
+use super::{
+    args,
+    journals::{begin, recover_others},
+    ready::prepare,
+};
 use crate::{
     agent,
-    cli::{Global, complain, packages, print, status},
+    cli::{Global, complain, note, packages, print, status},
     diagnostic::visible,
-    event::{EventKind, Outcome, Verdict},
+    event::{EventKind, Outcome, TaskRun, Verdict},
     host::{RealHost, disk::write_atomic},
+    journal::Journal,
     plan::{EvalPlan, Plan, mutant, wire},
-    run::{Selection, interrupts, run_eval},
+    run::{Left, Only, RunOptions, Trials, interrupts, run_eval},
 };
 
 const EXAMPLES: &str = "\
@@ -26,14 +31,21 @@ Examples:
   gevals prove eval.yaml --agent builtin.replay:.gevals/runs/RUN/recording.jsonl
                                                   the script is what an agent did when it passed
   gevals prove eval.yaml --min-score 0.9          exit 1 where fewer mutants are noticed
+  gevals prove eval.yaml --min-task-score 0.5     the same for each task by itself
+  gevals prove eval.yaml --format json > proof.json
+                                                  which check noticed which mutant, for
+                                                  `gevals plan eval.yaml --proof proof.json --open`
   gevals prove eval.yaml --badge proved.json      for https://shields.io/badges/endpoint-badge
 
-Each task is run with its script, with an agent that does nothing, with every mutant of the script –
-a call less, two calls exchanged, an argument with another value, a call that fails or has a wrong
-answer, no answer at the end – and with its script again, in the world that all of these have left.
+Each task is run with an agent that does nothing, with its script, with its script again – the
+control –, with every mutant of the script – a call less, two calls exchanged, an argument with
+another value, a call that fails or has a wrong answer, no answer at the end – and with its script
+once more. Mutants count only where the control passes: else a task that leaves things behind would
+seem to notice them. Before and after each trial the world is looked at: what servers list, files,
+Kubernetes. What is left behind is named.
 
-Exit status: 0 all is well, 1 a task passes although nothing is done, or does not pass as it should,
-or the score is too low, 2 used wrongly, 3 nothing could run";
+Exit status: 0 all is well, 1 a task passes although nothing is done, does not pass as it should or
+leaves things behind, or a score is too low, 2 used wrongly, 3 nothing could run";
 
 /// Try whether the tasks of an eval can fail: do nothing, do each thing wrong, and see what is noticed.
 #[derive(clap::Args, Debug)]
@@ -53,6 +65,9 @@ pub struct Args {
     /// The share of mutants that must be noticed, from 0 to 1.
     #[arg(long, value_name = "SHARE", value_parser = crate::cli::result::share)]
     min_score: Option<f64>,
+    /// The share of the mutants of each task that must be noticed, from 0 to 1.
+    #[arg(long, value_name = "SHARE", value_parser = crate::cli::result::share)]
+    min_task_score: Option<f64>,
     /// Where a badge is written, as JSON.
     #[arg(long, value_name = "FILE")]
     badge: Option<PathBuf>,
@@ -78,9 +93,14 @@ struct Line {
 /// What is tried with one task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Trial {
-    Script,
     Nothing,
-    Mutant { title: String, cure: String },
+    Script,
+    /// The script once more: only then does it matter what mutants do.
+    Control,
+    Mutant {
+        title: String,
+        cure: String,
+    },
     Again,
 }
 
@@ -90,56 +110,109 @@ struct Ended {
     verdict: Verdict,
     reason: String,
     by: Option<String>,
+    left: Vec<Left>,
 }
 
-/// One task's trials.
+/// One task's trials; those that were not made have no end.
 #[derive(Debug, Default)]
 struct Proof {
-    trials: Vec<(Trial, Ended)>,
+    trials: Vec<(Trial, Option<Ended>)>,
 }
 
 impl Proof {
     fn of(&self, wanted: &Trial) -> Option<&Ended> {
-        self.trials.iter().find(|(trial, _)| trial == wanted).map(|(_, ended)| ended)
+        self.trials.iter().find(|(trial, _)| trial == wanted).and_then(|(_, ended)| ended.as_ref())
     }
 
-    fn mutants(&self) -> impl Iterator<Item = (&str, &str, &Ended)> {
+    fn mutants(&self) -> impl Iterator<Item = (&str, &str, Option<&Ended>)> {
         self.trials.iter().filter_map(|(trial, ended)| match trial {
-            Trial::Mutant { title, cure } => Some((title.as_str(), cure.as_str(), ended)),
+            Trial::Mutant { title, cure } => Some((title.as_str(), cure.as_str(), ended.as_ref())),
             _ => None,
         })
     }
 
-    /// Noticed, and all that could be carried out.
+    /// Noticed, and all that count: those that could not be carried out do not, and those that were not tried are not noticed.
     fn counts(&self) -> (usize, usize) {
-        let noticed = self.mutants().filter(|(.., ended)| is_noticed(ended)).count();
-        (noticed, self.mutants().filter(|(.., ended)| is_noticed(ended) || ended.verdict == Verdict::Passed).count())
+        let all = self
+            .mutants()
+            .filter(|(.., ended)| ended.is_none_or(|ended| is_noticed(ended) || ended.verdict == Verdict::Passed));
+        let noticed = self.mutants().filter(|(.., ended)| ended.is_some_and(is_noticed)).count();
+        (noticed, all.count())
+    }
+
+    /// Whether script and control passed and left nothing behind, so that its mutants tell something.
+    fn in_control(&self) -> bool {
+        let passed = |trial: &Trial| self.of(trial).is_some_and(|ended| ended.verdict == Verdict::Passed);
+        passed(&Trial::Script) && passed(&Trial::Control) && self.left().is_empty()
+    }
+
+    /// What is left behind by the task itself, whatever its agent does wrong.
+    fn left(&self) -> Vec<&Left> {
+        let mut all: Vec<&Left> = [Trial::Nothing, Trial::Script, Trial::Control]
+            .iter()
+            .flat_map(|trial| self.of(trial).map(|ended| &ended.left))
+            .flatten()
+            .collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// What its mutants leave behind, and what no later trial has taken away.
+    fn litter(&self) -> Vec<&Left> {
+        let mut all: Vec<&Left> = self.mutants().filter_map(|(.., ended)| Some(&ended?.left)).flatten().collect();
+        all.retain(|left| left.stays && !left.gone);
+        all.sort();
+        all.dedup();
+        all
     }
 
     /// What is wrong with the task itself.
     fn faults(&self) -> Vec<String> {
         let mut out = Vec::new();
-        match self.of(&Trial::Script) {
-            Some(ended) if ended.verdict != Verdict::Passed => {
-                out.push(format!("with its script it is {}: {}", ended.verdict.name(), ended.reason));
-            }
-            _ => {}
-        }
+        let (left, litter) = (self.left(), self.litter());
         if self.of(&Trial::Nothing).is_some_and(|ended| ended.verdict == Verdict::Passed) {
             out.push("it passes although nothing is done".to_owned());
         }
-        match (self.of(&Trial::Script), self.of(&Trial::Again)) {
-            (Some(first), Some(again)) if first.verdict == Verdict::Passed && again.verdict != Verdict::Passed => {
-                out.push(format!(
-                    "it passed, and in the world that is left it is {}: {}; its cleanup leaves something",
-                    again.verdict.name(),
-                    again.reason
-                ));
+        let passed = |ended: &Ended| ended.verdict == Verdict::Passed;
+        match (self.of(&Trial::Script), self.of(&Trial::Control), self.of(&Trial::Again)) {
+            (Some(first), ..) if !passed(first) => {
+                let after = self.of(&Trial::Nothing).is_some_and(|nothing| !nothing.left.is_empty());
+                let why = if after { "; what is left may be why" } else { "" };
+                out.push(format!("with its script it is {}: {}{why}", first.verdict.name(), first.reason));
             }
+            (_, Some(control), _) if !passed(control) => out.push(format!(
+                "it passed, and the second time it is {}: {}; its cleanup leaves something behind",
+                control.verdict.name(),
+                control.reason
+            )),
+            (.., Some(again)) if !passed(again) => out.push(format!(
+                "it passed, and after its mutants it is {}: {}; its cleanup does not take away what they leave{}",
+                again.verdict.name(),
+                again.reason,
+                if litter.is_empty() { String::new() } else { format!(": {}", named(&litter)) }
+            )),
             _ => {}
+        }
+        if !left.is_empty() {
+            out.push(format!("its cleanup does not leave the world as it was; left behind: {}", named(&left)));
         }
         out
     }
+
+    fn is_proved(&self) -> bool {
+        self.faults().is_empty()
+    }
+}
+
+/// Some of them, for people.
+fn named(left: &[&Left]) -> String {
+    const SHOWN: usize = 8;
+    let mut names: Vec<String> = left.iter().take(SHOWN).map(|left| left.shown()).collect();
+    if left.len() > SHOWN {
+        names.push(format!("and {} more", left.len() - SHOWN));
+    }
+    names.join(", ")
 }
 
 fn is_noticed(ended: &Ended) -> bool {
@@ -163,36 +236,58 @@ pub fn main(args: &Args, global: Global) -> u8 {
         Ok(ready) => ready,
         Err(exit) => return exit,
     };
-    let mut selected: Vec<Plan> =
-        ready.selection.of(&ready.plan).into_iter().map(|at| ready.plan.tasks[at].clone()).collect();
-    let host = RealHost::new();
-    if let Some(why) = selected.iter_mut().find_map(|plan| agent::follow(&host, plan).err()) {
+    let selected = ready.selection.of(&ready.plan);
+    let mut plans: Vec<Plan> = selected.iter().map(|&at| ready.plan.tasks[at].clone()).collect();
+    let host = Arc::new(RealHost::new());
+    if let Some(why) = plans.iter_mut().find_map(|plan| agent::follow(host.as_ref(), plan).err()) {
         complain(&why);
         return status::BROKEN;
     }
-    let scripted = |plan: &&Plan| !mutant::mutants(plan).is_empty();
-    if !selected.iter().any(|plan| scripted(&plan)) {
+    if plans.iter().all(|plan| mutant::mutants(plan).is_empty()) {
         complain(
             "no task has a script to follow: `--agent FILE` names one, a file of kind Oracle, and \
              `--agent builtin.replay:RECORDING` what an agent did (`gevals explain agents`)",
         );
         return status::USAGE;
     }
-    let (plan, trials) = trials(&ready.plan, &selected);
-    let mut options = args::options(&line, Selection::default(), None);
-    options.secrets.extend(wire::eval_secrets(&plan));
-    match carry_out(&plan, options) {
-        Ok(ended) => {
+    // What an earlier one has left that was killed.
+    if let Some(exit) = recover_others(&line) {
+        return exit;
+    }
+    let tried: Vec<(usize, Vec<(Trial, Plan)>)> =
+        selected.iter().zip(&plans).map(|(&index, plan)| (index, trials(plan))).collect();
+    let each = tried.iter().map(|(index, trials)| {
+        let plans = trials.iter().map(|(_, plan)| plan.clone()).collect();
+        (*index, Trials { plans, control: 1..CONTROL })
+    });
+    let mut options = args::options(&line, ready.selection, None);
+    options.secrets.extend(wire::eval_secrets(&ready.plan));
+    options.secrets.extend(plans.iter().flat_map(wire::literal_secrets));
+    options.trials = Some(each.collect());
+    // The results of trials are none of the eval.
+    let journal = RunOptions { only: Some(Only::Setup), ..options.clone() };
+    let journal = match begin(&line, &ready.plan, ready.files, &journal, host.as_ref()) {
+        Ok(journal) => Arc::new(journal),
+        Err(error) => {
+            complain(&format!("no journal can be written: {error}"));
+            return status::BROKEN;
+        }
+    };
+    options.journal = Some(Arc::clone(&journal));
+    let groups = Arc::clone(&journal);
+    host.on_start(move |pid| groups.group(pid));
+    let carried = carry_out(&ready.plan, &options, &host);
+    forget(&journal);
+    match carried {
+        Ok((mut ended, unseen)) => {
             let mut proofs: IndexMap<String, Proof> = IndexMap::new();
-            for (index, (task, trial)) in trials.into_iter().enumerate() {
-                let ended = ended.get(&index).cloned().unwrap_or(Ended {
-                    verdict: Verdict::Cancelled,
-                    reason: "it was not run".to_owned(),
-                    by: None,
-                });
-                proofs.entry(task).or_default().trials.push((trial, ended));
+            for (index, trials) in tried {
+                let name = &ready.plan.tasks[index].task.name.value;
+                let proof = proofs.entry(name.clone()).or_default();
+                let all = trials.into_iter().zip(0..);
+                proof.trials.extend(all.map(|((trial, _), run)| (trial, ended.remove(&(index, run)))));
             }
-            tell(args, &proofs)
+            tell(args, &proofs, &unseen)
         }
         Err((exit, faults)) => {
             faults.iter().for_each(|fault| complain(fault));
@@ -201,87 +296,110 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
 }
 
-/// A plan that holds every trial of every task, one after another.
-fn trials(plan: &EvalPlan, selected: &[Plan]) -> (EvalPlan, Vec<(String, Trial)>) {
-    let (mut tasks, mut trials) = (Vec::new(), Vec::new());
-    for one in selected {
-        let name = &one.task.name.value;
-        let mut add = |trial: Trial, plan: Plan| {
-            trials.push((name.clone(), trial));
-            tasks.push(plan);
-        };
-        add(Trial::Script, mutant::once(one));
-        add(Trial::Nothing, mutant::idle(one));
-        for mutant in mutant::mutants(one) {
-            add(Trial::Mutant { title: mutant.title, cure: mutant.cure }, mutant.plan);
-        }
-        add(Trial::Again, mutant::once(one));
-    }
-    (EvalPlan { tasks, ..plan.clone() }, trials)
+/// Trials before the mutants: nothing, the script, and the script again.
+const CONTROL: u32 = 3;
+
+/// Everything that is tried with a task, in order.
+fn trials(plan: &Plan) -> Vec<(Trial, Plan)> {
+    let first = [
+        (Trial::Nothing, mutant::idle(plan)),
+        (Trial::Script, mutant::once(plan)),
+        (Trial::Control, mutant::once(plan)),
+    ];
+    let mutants = mutant::mutants(plan).into_iter();
+    let mutants = mutants.map(|mutant| (Trial::Mutant { title: mutant.title, cure: mutant.cure }, mutant.plan));
+    first.into_iter().chain(mutants).chain([(Trial::Again, mutant::once(plan))]).collect()
 }
 
-/// Runs them; how each ended, by its place.
-fn carry_out(plan: &EvalPlan, options: crate::run::RunOptions) -> Result<HashMap<usize, Ended>, (u8, Vec<String>)> {
+/// Nothing is kept of a run that came to its end, but what a cleanup could not do that was interrupted.
+fn forget(journal: &Journal) {
+    if journal.has_pending() {
+        let run = crate::bash::quote(&crate::cli::shown(journal.dir()));
+        return note(&format!(
+            "cleanups are still pending: `gevals recover {run}` runs them again, and so does the next run"
+        ));
+    }
+    journal.forget();
+    if let Err(error) = std::fs::remove_dir_all(journal.dir()) {
+        note(&format!("`{}` cannot be removed: {error}", journal.dir().display()));
+    }
+}
+
+/// How each ended, by its task and its place, and what of the world could not be looked at.
+type Carried = (HashMap<(usize, u32), Ended>, Vec<String>);
+
+/// Runs them.
+fn carry_out(plan: &EvalPlan, options: &RunOptions, host: &Arc<RealHost>) -> Result<Carried, (u8, Vec<String>)> {
     let broken = |why: String| (status::BROKEN, vec![why]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| broken(format!("cannot start: {error}")))?;
-    let host = Arc::new(RealHost::new());
     let _group = host.gather();
-    let (summary, checks) = runtime.block_on(async {
+    let (summary, mut checks) = runtime.block_on(async {
         let interrupts = interrupts().map_err(|error| broken(format!("cannot listen for signals: {error}")))?;
-        packages::ensure(plan, &host).await.map_err(|faults| (status::BROKEN, faults))?;
+        packages::ensure(plan, host).await.map_err(|faults| (status::BROKEN, faults))?;
         let (sink, mut events) = unbounded_channel::<crate::event::Event>();
         let listen = async {
-            let mut checks: HashMap<usize, String> = HashMap::new();
+            let mut checks: HashMap<TaskRun, String> = HashMap::new();
             while let Some(event) = events.recv().await {
                 let (Some(task), EventKind::ActionFinished { action, report }) = (event.task, event.kind) else {
                     continue;
                 };
                 // What fails within a step may be one of several alternatives: the step itself decides.
-                let judges = ["verify/", "assert/"]
-                    .iter()
-                    .any(|phase| action.strip_prefix(phase).is_some_and(|id| !id.contains('/')));
+                let judges =
+                    action.starts_with("assert/") || action.strip_prefix("verify/").is_some_and(|id| !id.contains('/'));
                 if judges && report.outcome == Outcome::Failed {
-                    checks.entry(task.index).or_insert(action);
+                    checks.entry(task).or_insert(action);
                 }
             }
             checks
         };
-        Ok(tokio::join!(run_eval(plan, &options, host.clone(), interrupts, sink), listen))
+        Ok(tokio::join!(run_eval(plan, options, host.clone(), interrupts, sink), listen))
     })?;
     runtime.shutdown_timeout(Duration::from_millis(200));
     if summary.exit >= 128 || !summary.faults.is_empty() {
         return Err((if summary.exit >= 128 { summary.exit } else { status::BROKEN }, summary.faults));
     }
     let ended = summary.tasks.into_iter().map(|end| {
-        let by = checks.get(&end.task.index).cloned();
-        (end.task.index, Ended { verdict: end.verdict, reason: end.reason, by })
+        let by = checks.remove(&end.task);
+        let place = (end.task.index, end.task.run);
+        (place, Ended { verdict: end.verdict, reason: end.reason, by, left: end.left })
     });
-    Ok(ended.collect())
+    Ok((ended.collect(), summary.unseen))
 }
 
-fn tell(args: &Args, proofs: &IndexMap<String, Proof>) -> u8 {
+fn tell(args: &Args, proofs: &IndexMap<String, Proof>, unseen: &[String]) -> u8 {
     let (noticed, all) = proofs.values().map(Proof::counts).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
-    let score = if all == 0 { 0.0 } else { noticed as f64 / all as f64 };
+    let unproved = proofs.values().filter(|proof| !proof.is_proved()).count();
     match args.format {
-        Format::Text => print(&text(proofs, noticed, all)),
-        Format::Json => print(&format!("{:#}\n", json(proofs, noticed, all))),
+        Format::Text => print(&text(proofs, noticed, all, unseen)),
+        Format::Json => print(&format!("{:#}\n", json(proofs, noticed, all, unseen))),
     }
     if let Some(path) = &args.badge {
-        let colour = match score {
+        let colour = match score(noticed, all) {
+            _ if unproved > 0 => "red",
             0.9.. => "brightgreen",
             0.7.. => "yellow",
             _ => "red",
         };
-        let badge =
-            json!({ "schemaVersion": 1, "label": "evals can fail", "message": share(noticed, all), "color": colour });
+        let mut message = share(noticed, all);
+        if unproved > 0 {
+            message += &format!(", {unproved} of {} tasks not proved", proofs.len());
+        }
+        let badge = json!({ "schemaVersion": 1, "label": "evals can fail", "message": message, "color": colour });
         if let Err(error) = write_atomic(path, format!("{badge:#}\n").as_bytes()) {
             complain(&format!("cannot write `{}`: {error}", path.display()));
             return status::BROKEN;
         }
     }
-    let too_low = args.min_score.is_some_and(|least| score < least);
-    if too_low || proofs.values().any(|proof| !proof.faults().is_empty()) { status::NO } else { status::OK }
+    let below = |least: Option<f64>, (noticed, all)| least.is_some_and(|least| score(noticed, all) < least);
+    // A task without mutants has nothing that could be noticed.
+    let task_below = |proof: &Proof| proof.counts().1 > 0 && below(args.min_task_score, proof.counts());
+    let too_low = below(args.min_score, (noticed, all)) || proofs.values().any(task_below);
+    if too_low || unproved > 0 { status::NO } else { status::OK }
+}
+
+fn score(noticed: usize, all: usize) -> f64 {
+    if all == 0 { 0.0 } else { noticed as f64 / all as f64 }
 }
 
 fn share(noticed: usize, all: usize) -> String {
@@ -291,16 +409,24 @@ fn share(noticed: usize, all: usize) -> String {
     }
 }
 
-fn text(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize) -> String {
+fn text(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize, unseen: &[String]) -> String {
     let mut out = String::new();
     let line = |text: &str| visible(text.lines().next().unwrap_or_default()).into_owned();
     for (name, proof) in proofs {
         let (noticed, all) = proof.counts();
-        writeln!(out, "{}  {noticed} of {all} mutants noticed", line(name)).ok();
+        writeln!(out, "{}  {noticed} of {all} mutants noticed ({})", line(name), share(noticed, all)).ok();
         for fault in proof.faults() {
             writeln!(out, "  ✗ {}", line(&fault)).ok();
         }
+        if !proof.in_control() && all > 0 {
+            writeln!(out, "  ✗ its {all} mutants were not tried, and count as not noticed").ok();
+            continue;
+        }
         for (title, cure, ended) in proof.mutants() {
+            let Some(ended) = ended else {
+                writeln!(out, "  - {}: not tried", line(title)).ok();
+                continue;
+            };
             match (is_noticed(ended), ended.verdict, &ended.by) {
                 (true, _, Some(by)) => writeln!(out, "  ✓ {}: noticed by {}", line(title), line(by)),
                 (true, ..) => writeln!(out, "  ✓ {}: noticed: {}", line(title), line(&ended.reason)),
@@ -319,32 +445,65 @@ fn text(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize) -> String 
             }
             .ok();
         }
+        let litter = proof.litter();
+        if !litter.is_empty() {
+            writeln!(out, "  ! its mutants left behind, for you to remove: {}", line(&named(&litter))).ok();
+        }
     }
-    writeln!(out, "\n{} of {all} mutants noticed ({})", noticed, share(noticed, all)).ok();
+    if !unseen.is_empty() {
+        writeln!(out, "\nnot looked at for what is left behind:").ok();
+        unseen.iter().for_each(|what| _ = writeln!(out, "  {}", line(what)));
+    }
+    let unproved = proofs.values().filter(|proof| !proof.is_proved()).count();
+    let tasks =
+        if unproved == 0 { String::new() } else { format!("; {unproved} of {} tasks not proved", proofs.len()) };
+    writeln!(out, "\n{noticed} of {all} mutants noticed ({}){tasks}", share(noticed, all)).ok();
     out
 }
 
-fn json(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize) -> Value {
+fn json(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize, unseen: &[String]) -> Value {
+    let left = |left: &[&Left]| -> Vec<Value> {
+        left.iter().map(|left| json!({ "name": left.name, "by": left.by, "gone": left.gone })).collect()
+    };
     let ended =
         |ended: Option<&Ended>| ended.map(|e| json!({ "verdict": e.verdict.name(), "reason": e.reason, "by": e.by }));
+    let rate = |(noticed, all)| (all > 0).then(|| score(noticed, all));
     let tasks: Vec<_> = proofs
         .iter()
         .map(|(name, proof)| {
             let (noticed, all) = proof.counts();
             let mutants = proof.mutants().map(|(title, cure, e)| {
-                json!({ "mutant": title, "noticed": is_noticed(e), "by": e.by, "verdict": e.verdict.name(), "cure": cure })
+                json!({
+                    "mutant": title,
+                    "noticed": e.is_some_and(is_noticed),
+                    "by": e.and_then(|e| e.by.as_ref()),
+                    "verdict": e.map(|e| e.verdict.name()),
+                    "cure": cure,
+                    "left": left(&e.map(|e| e.left.iter().collect::<Vec<_>>()).unwrap_or_default()),
+                })
             });
             json!({
                 "task": name,
+                "proved": proof.is_proved(),
+                "score": rate((noticed, all)),
                 "noticed": noticed,
                 "mutants": all,
                 "faults": proof.faults(),
-                "script": ended(proof.of(&Trial::Script)),
+                "left": left(&proof.left()),
                 "nothing": ended(proof.of(&Trial::Nothing)),
+                "script": ended(proof.of(&Trial::Script)),
+                "control": ended(proof.of(&Trial::Control)),
                 "again": ended(proof.of(&Trial::Again)),
                 "tried": mutants.collect::<Vec<_>>(),
             })
         })
         .collect();
-    json!({ "version": 1, "noticed": noticed, "mutants": all, "tasks": tasks })
+    json!({
+        "version": 1,
+        "score": rate((noticed, all)),
+        "noticed": noticed,
+        "mutants": all,
+        "unseen": unseen,
+        "tasks": tasks,
+    })
 }

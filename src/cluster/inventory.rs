@@ -1,0 +1,67 @@
+//! What stands in a cluster: its namespaces, and the objects of some kinds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use kube::api::ListParams;
+use serde_json::Value;
+
+use super::api::{Cluster, Error, Settings, explain};
+
+/// Kinds that are asked for.
+const MOST_KINDS: usize = 20;
+/// Objects of one kind.
+const MOST_OBJECTS: u32 = 2000;
+
+/// Their names, as `Pod web in shop`. What another object owns, what goes with a namespace of its own and what is just being deleted is left out.
+///
+/// # Errors
+/// The cluster is out of reach, or does not answer in time.
+pub async fn objects(config: &Value, kinds: &BTreeSet<String>, limit: Duration) -> Result<BTreeSet<String>, String> {
+    let settings = match config {
+        Value::Null => Settings::default(),
+        config => serde_json::from_value(config.clone()).map_err(|e| format!("its `config`: {e}"))?,
+    };
+    match tokio::time::timeout(limit, listed(&Cluster::new(settings), kinds)).await {
+        Ok(Ok(names)) => Ok(names),
+        Ok(Err(Error::Failed(why) | Error::Broken(why) | Error::NoKind { why, .. })) => Err(why),
+        Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
+    }
+}
+
+async fn listed(cluster: &Cluster, kinds: &BTreeSet<String>) -> super::api::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    let mut spaces: BTreeMap<String, String> = BTreeMap::new();
+    let asked =
+        std::iter::once("namespace").chain(kinds.iter().map(String::as_str).filter(|kind| *kind != "namespace"));
+    for text in asked.take(MOST_KINDS) {
+        // What is no kind of this cluster is a thing of another system.
+        let kind = match cluster.named(text).await {
+            Ok(kind) => kind,
+            Err(Error::NoKind { .. }) => continue,
+            Err(why) => return Err(why),
+        };
+        let api = cluster.api(&kind, None).await?;
+        let list = api.list_metadata(&ListParams::default().limit(MOST_OBJECTS)).await;
+        let list = list.map_err(|error| explain(&error, &kind.resource.plural))?;
+        for object in list.items {
+            let meta = object.metadata;
+            let owned = meta.owner_references.is_some_and(|owners| !owners.is_empty());
+            let (Some(name), None, false) = (meta.name, meta.deletion_timestamp, owned) else { continue };
+            match meta.namespace {
+                Some(space) => {
+                    let shown = format!("{} {name} in {space}", kind.resource.kind);
+                    spaces.insert(shown, space);
+                }
+                None => drop(names.insert(format!("{} {name}", kind.resource.kind))),
+            }
+        }
+    }
+    // What stands in a namespace that is being deleted goes with it.
+    let stands = |space: &String| names.contains(&format!("Namespace {space}"));
+    let inside: Vec<String> = spaces.iter().filter(|(_, space)| stands(space)).map(|(name, _)| name.clone()).collect();
+    names.extend(inside);
+    Ok(names)
+}
