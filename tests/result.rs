@@ -36,8 +36,8 @@ fn upstreams_results_are_summarised() {
             "~ scale-deployment  assertions 1/2",
             "- toolsUsed: Required tool not called: server=kube, tool=deployments_scale",
             "✗ fix-service\n      verification failed: step 0: script failed: exit status 1\n",
-            "2/3 passed (66.67%)",
-            "3/4 passed (75.00%)",
+            "2/3 passed (66.67%, with 95 % confidence 20–94 %)",
+            "3/4 passed (75.00%, with 95 % confidence 30–96 %)",
             "~123 estimated (+3600 of MCP schemas)",
             "5000 in, 800 out",
         ],
@@ -155,7 +155,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
     }
     // What is gone counts as not passed.
     world.write("bad.json", &file(complete, std::slice::from_ref(&a)));
-    world.run(&["result", "diff", "good.json", "bad.json"]).expect(1, &["1/2 (50.00%)", "-50.00 pp"]);
+    world.run(&["result", "diff", "good.json", "bad.json"]).expect(1, &["1/2 (50.00%, 9–91 %)", "-50.00 pp"]);
     // Of two shards one is missing: what is written does not verify.
     world.write(
         "one.json",
@@ -179,7 +179,7 @@ fn a_regression_is_an_exit_status() {
         "Losses (1):\n  ↓ fix-service  passed → failed\n      verification failed",
         "Gains (1):\n  ↑ create-pod  failed → passed",
         "Removed tasks (1):\n  - create-pod-again  failed",
-        "2/4 (50.00%)",
+        "2/4 (50.00%, 15–85 %)",
         "+0.00 pp",
         "(no base data)",
         "tokens of current were not all counted",
@@ -422,7 +422,7 @@ fn runs_are_told_with_what_they_are_worth() {
     world.run(&["run", "eval.yaml", "-n", "5"]).expect(
         1,
         &[
-            "flaky: 4 of 5 runs passed; its pass rate is 37–97 %, flaky",
+            "flaky: 4 of 5 runs passed; its pass rate is 37–97 %\n",
             "a pass is 5 of 5: with 95 % confidence",
             "at least 56 %",
         ],
@@ -430,7 +430,7 @@ fn runs_are_told_with_what_they_are_worth() {
     world.run(&["result", "summary", "gevals-e-out.json"]).expect(
         0,
         &[
-            "  flaky: 4/5 passed, 37–97 %, flaky\n",
+            "  flaky: 4/5 passed, 37–97 %\n",
             "Of k runs one passes:  pass@1 90.00%, pass@2 100.00%, pass@3 100.00%, pass@5 100.00%\n",
             "Of k runs all pass:    pass^1 90.00%, pass^2 80.00%, pass^3 70.00%, pass^5 50.00%\n",
         ],
@@ -467,7 +467,7 @@ fn results_become_a_page_that_needs_nothing_else() {
     ] {
         assert!(page.contains(text), "{text}");
     }
-    assert_eq!(page.matches("</script>").count(), 3, "two blocks of data and a script");
+    assert_eq!(page.matches("</script>").count(), 4, "three blocks of data and a script");
     for beyond in ["http:", "https:", "@import", "url("] {
         let plain = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!plain.contains(beyond), "{beyond}");
@@ -681,14 +681,14 @@ fn what_fails_a_comparison_is_chosen() {
         world.write(name, &file(passed));
     }
     let diff = |to: &str, args: &[&str]| world.run(&[&["result", "diff", "all.json", to], args].concat());
-    diff("most.json", &[]).expect(0, &["Losses (1)", "20/20 passed → 19/20 passed  p = 1\n", "may be chance"]);
+    diff("most.json", &[]).expect(0, &["Losses (1)", "20/20 passed (83–100 %) → 19/20 passed (76–100 %)  p = 1\n", "may be chance"]);
     diff("most.json", &["--fail-on", "any-loss"]).expect(1, &[]);
     diff("few.json", &[]).expect(1, &["Regressions (1)", "p = < 0.001"]);
     diff("few.json", &["--fail-on", "regression", "--alpha", "0.00001"]).expect(0, &["Losses (1)"]);
     diff("few.json", &["--alpha", "2"]).expect(2, &["from 0 to 1"]);
     world.run(&["result", "compare", "all.json", "most.json", "few.json"]).expect(
         0,
-        &["A all.json", "20/20 passed (100.00%, with 95 % confidence 83–100 %)", "A beats C: p = < 0.001", "11:0 *"],
+        &["A all.json", "20/20 passed (100.00%, with 95 % confidence 83–100 %)", "A beats C: p < 0.001", "11:0 *"],
     );
 }
 
@@ -967,13 +967,13 @@ Removed tasks (1):
 
 Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exact McNemar test, p = 1, alpha 0.05)
 
-                     Base          Current       Change
-Tasks                4/5 (80.00%)  3/6 (50.00%)  -30.00 pp
-Assertions           0/0 (0.00%)   0/0 (0.00%)   +0.00 pp
-Tokens (estimate)    1.5K          2.0K          +500
-MCP schema tokens    600           500           -100
-Agent input tokens   700           900           +200
-Agent output tokens  90            90            +0
+                     Base                   Current                Change
+Tasks                4/5 (80.00%, 37–97 %)  3/6 (50.00%, 18–82 %)  -30.00 pp
+Assertions           0/0                    0/0                    +0.00 pp
+Tokens (estimate)    1.5K                   2.0K                   +500
+MCP schema tokens    600                    500                    -100
+Agent input tokens   700                    900                    +200
+Agent output tokens  90                     90                     +0
 
 warning: tokens of base are those of 2 of 5 results
 ";
@@ -1003,8 +1003,8 @@ Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exa
 
 | | Base | Current | Change |
 |---|---|---|---|
-| Tasks | 4/5 (80.00%) | 3/6 (50.00%) | -30.00 pp |
-| Assertions | 0/0 (0.00%) | 0/0 (0.00%) | +0.00 pp |
+| Tasks | 4/5 (80.00%, 37–97 %) | 3/6 (50.00%, 18–82 %) | -30.00 pp |
+| Assertions | 0/0 | 0/0 | +0.00 pp |
 | Tokens (estimate) | 1.5K | 2.0K | +500 |
 | MCP schema tokens | 600 | 500 | -100 |
 | Agent input tokens | 700 | 900 | +200 |
@@ -1078,9 +1078,9 @@ fn a_summary_is_shown_whole() {
   ✗ stopped  cancelled
       the task failed
 
-Tasks:      1/7 passed (14.29%)
+Tasks:      1/7 passed (14.29%, with 95 % confidence 2–52 %)
             a pass is 1 of 1: with 95 % confidence the task passes at least 20 % of the time; `-n` runs tasks more often
-Assertions: 4/6 passed (66.67%)
+Assertions: 4/6 passed (66.67%, with 95 % confidence 29–91 %)
 Cleanups:   1 failed
 Incomplete: `stopped` was cancelled
 Tokens:     7

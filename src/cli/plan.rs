@@ -69,7 +69,7 @@ pub struct Args {
     #[arg(long, value_name = "STEP", conflicts_with_all = ["diff", "diff_rev", "results", "open", "deny_growth"])]
     why: Option<String>,
     /// Say how many runs of each task it takes to show this pass rate with this confidence, and what an earlier run makes of that.
-    #[arg(long, value_name = "RATE@CONFIDENCE", conflicts_with_all = ["diff", "diff_rev", "results", "open", "deny_growth", "why"])]
+    #[arg(long, value_name = "RATE@CONFIDENCE", conflicts_with_all = ["diff", "diff_rev", "open", "deny_growth", "why"])]
     gate: Option<Rate>,
     /// Show what changed since this older task or eval file.
     #[arg(long, value_name = "OTHER", conflicts_with = "diff_rev")]
@@ -102,11 +102,19 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::USAGE;
     }
     if let Some(rate) = args.gate {
+        let given = match args.results.as_deref().map(taken).transpose() {
+            Ok(given) => given,
+            Err(reason) => {
+                complain(&reason);
+                return status::USAGE;
+            }
+        };
         for eval in &planned.evals {
-            print(&gate::gate(rate, Some(eval), &eval.tasks, earlier(&eval.name).as_ref()));
+            let earlier = if given.is_some() { None } else { earlier(&eval.name) };
+            print(&gate::gate(rate, Some(eval), &eval.tasks, given.as_ref().or(earlier.as_ref())));
         }
         if !planned.loose.is_empty() {
-            print(&gate::gate(rate, None, &planned.loose, None));
+            print(&gate::gate(rate, None, &planned.loose, given.as_ref()));
         }
         return status::OK;
     }
@@ -233,10 +241,19 @@ fn select(compiled: Compiled, args: &Args) -> Planned {
 }
 
 fn painted(path: &Path) -> Result<Painted, String> {
+    results::read(&json(path)?).ok_or_else(|| format!("`{}` is no results file", path.display()))
+}
+
+/// What runs took, by a results file that was named.
+fn taken(path: &Path) -> Result<Earlier, String> {
+    let shown = path.display();
+    Earlier::read(&json(path)?, shown.to_string()).ok_or_else(|| format!("`{shown}` is no results file"))
+}
+
+fn json(path: &Path) -> Result<serde_json::Value, String> {
     let shown = path.display();
     let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
-    let value = serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))?;
-    results::read(&value).ok_or_else(|| format!("`{shown}` is no results file"))
+    serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))
 }
 
 /// What the eval took the last time, if it left its results here.

@@ -215,13 +215,38 @@ fn reasons(result: &Value) -> HashMap<String, String> {
             };
             let explained =
                 report.get("judgement").is_some() || report.get("outcome").and_then(Value::as_str) != Some("passed");
-            if let Some(why) = report.get("message").and_then(Value::as_str).filter(|why| explained && !why.is_empty())
-            {
-                whys.insert(without(&without(id, '#'), '['), why.to_owned());
+            if let Some(why) = Some(told(report)).filter(|why| explained && !why.is_empty()) {
+                whys.insert(without(&without(id, '#'), '['), why);
             }
         }
     }
     whys
+}
+
+/// What a report says: its message, what was expected and found, what was in its holes, what was answered.
+fn told(report: &Value) -> String {
+    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim_end().to_owned();
+    let mut lines = vec![text(report, "message")];
+    let passed = report.get("outcome").and_then(Value::as_str) == Some("passed");
+    if !passed {
+        for difference in steps(Some(report), "differences") {
+            lines.push(format!("{}: expected {}", text(difference, "subject"), text(difference, "expected")));
+            lines.push(format!("actual {}", text(difference, "actual")));
+        }
+        let filled = report.get("filled").and_then(Value::as_object).into_iter().flatten();
+        let filled: Vec<_> = filled.filter_map(|(name, value)| Some(format!("{name} = {}", value.as_str()?))).collect();
+        if !filled.is_empty() {
+            lines.push(format!("with {}", filled.join(", ")));
+        }
+        for (name, key) in [("answered", "answer"), ("stdout", "stdout"), ("stderr", "stderr")] {
+            let said = text(report, key);
+            if !said.is_empty() {
+                lines.push(format!("{name} {said}"));
+            }
+        }
+    }
+    lines.retain(|line| !line.is_empty());
+    lines.join("\n")
 }
 
 fn steps<'a>(value: Option<&'a Value>, key: &str) -> std::slice::Iter<'a, Value> {

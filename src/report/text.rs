@@ -36,6 +36,10 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
 
 /// Lines of a value that are shown.
 const LINES: usize = 8;
+/// Tags whose rates are shown.
+const KINDS: usize = 20;
+/// Lines that are shown of an answer, or of what a program printed.
+const FEW: usize = 4;
 /// Characters of a line that are shown.
 const WIDTH: usize = 160;
 
@@ -286,7 +290,10 @@ impl Text {
             plural(self.done.len(), if self.done.iter().any(|d| self.runs(&d.task) > 1) { "run" } else { "task" });
         let (passed, others) = (of(Verdict::Passed), others.collect::<String>());
         let done = if self.input.unjudged { "set up" } else { "passed" };
-        writeln!(out, "\n{passed} of {counted} {done}{others} in {}", brief(took)).ok();
+        // Where all passed, what that is worth stands below.
+        let all = self.done.len();
+        let sure = if passed < all && !self.input.unjudged { results::sure(passed, all) } else { String::new() };
+        writeln!(out, "\n{passed} of {counted} {done}{others} in {}{sure}", brief(took)).ok();
         if let Some(gate) = self.input.gate {
             let Gate { passes, of } = gate;
             let how = match (self.input.rate, &self.input.until_decided) {
@@ -303,7 +310,7 @@ impl Text {
             writeln!(out, "in random order; the same again with --shuffle --seed {seed}").ok();
         }
         self.used(&mut out);
-        self.by_difficulty(&mut out);
+        self.by_kind(&mut out);
         self.by_task(&mut out);
         let mut remarked: IndexMap<_, IndexSet<&str>> = IndexMap::new();
         for (task, remark) in &self.remarked {
@@ -382,21 +389,32 @@ impl Text {
         if missed.is_empty() { "met".to_owned() } else { format!("missed by {}", missed.join(", ")) }
     }
 
-    /// `easy 2/3, hard 0/1`, where tasks say how hard they are.
-    fn by_difficulty(&self, out: &mut String) {
-        let mut counts: IndexMap<&str, (usize, usize)> = ["easy", "medium", "hard"].map(|d| (d, (0, 0))).into();
+    /// `by difficulty: easy 2/3 (20–94 %), hard 0/1 (0–80 %)`, where tasks say how hard they are; the same by their tags.
+    fn by_kind(&self, out: &mut String) {
+        let mut by_difficulty: IndexMap<&str, (usize, usize)> = ["easy", "medium", "hard"].map(|d| (d, (0, 0))).into();
+        let mut by_tag: IndexMap<&str, (usize, usize)> = IndexMap::new();
         for done in &self.done {
-            let difficulty = self.input.plan.tasks.get(done.task.index).and_then(|p| p.task.difficulty.as_deref());
-            if let Some(difficulty) = difficulty {
-                let count = counts.entry(difficulty).or_default();
+            let Some(task) = self.input.plan.tasks.get(done.task.index).map(|plan| &plan.task) else { continue };
+            let count = |count: &mut (usize, usize)| {
                 count.0 += usize::from(done.verdict == Verdict::Passed);
                 count.1 += 1;
+            };
+            if let Some(difficulty) = task.difficulty.as_deref() {
+                count(by_difficulty.entry(difficulty).or_default());
             }
+            let tags: IndexSet<&str> = task.tags.iter().map(String::as_str).collect();
+            tags.into_iter().for_each(|tag| count(by_tag.entry(tag).or_default()));
         }
-        let counts = counts.into_iter().filter(|(_, (_, all))| *all > 0);
-        let counts: Vec<_> = counts.map(|(name, (passed, all))| format!("{name} {passed}/{all}")).collect();
-        if !counts.is_empty() {
-            writeln!(out, "{}", counts.join(", ")).ok();
+        by_tag.sort_keys();
+        for (what, counts) in [("difficulty", by_difficulty), ("tag", by_tag)] {
+            let counts = counts.into_iter().filter(|(_, (_, all))| *all > 0);
+            let rate = |(name, (passed, all))| format!("{name} {passed}/{all} ({})", results::interval(passed, all));
+            let counts: Vec<_> = counts.map(rate).collect();
+            if !counts.is_empty() && !self.input.unjudged {
+                let more = counts.len().saturating_sub(KINDS);
+                let more = if more > 0 { format!(" and {}", plural(more, "other")) } else { String::new() };
+                writeln!(out, "by {what}: {}{more}", counts[..counts.len().min(KINDS)].join(", ")).ok();
+            }
         }
     }
 
@@ -522,7 +540,7 @@ impl Text {
                 continue;
             }
             shown.push(planned);
-            self.bad_action(&mut out, id, action, report);
+            self.bad_action(&mut out, id, action, report, self.waited(done, id));
         }
         let skipped = done.bad.iter().filter(|(id, r)| {
             r.outcome == Outcome::Skipped && self.action(&done.task, id).is_some_and(|a| a.phase != PlanPhase::Cleanup)
@@ -548,9 +566,12 @@ impl Text {
         out
     }
 
-    fn bad_action(&self, out: &mut String, id: &str, action: &Action, report: &ActionReport) {
+    fn bad_action(&self, out: &mut String, id: &str, action: &Action, report: &ActionReport, waited: Option<&str>) {
         let on = if action.phase == PlanPhase::Setup && action.continue_on_error { " (the task went on)" } else { "" };
         writeln!(out, "  {id} {}{on}", how(report)).ok();
+        if let Some(waited) = waited {
+            writeln!(out, "    {}", cut(waited)).ok();
+        }
         if !action.meaning.is_empty() {
             writeln!(out, "    {}", self.faint(&cut(one_line(&action.meaning)))).ok();
         }
@@ -573,10 +594,40 @@ impl Text {
             block(out, "expected", expected);
             block(out, "actual", actual);
         }
-        if !report.stderr.trim().is_empty() && !report.differences.iter().any(|d| d.subject == "stderr") {
-            let lines: Vec<_> = report.stderr.trim_end().lines().collect();
-            block(out, "stderr", &lines[lines.len().saturating_sub(LINES)..].join("\n"));
+        let filled = report.filled.iter().filter_map(|(name, value)| Some(format!("{name} = {}", one_line(value.as_str()?))));
+        let filled: Vec<_> = filled.collect();
+        if !filled.is_empty() {
+            writeln!(out, "    with {}", cut(&filled.join(", "))).ok();
         }
+        let differs = |subject: &str| report.differences.iter().any(|d| d.subject == subject);
+        // What is said already is not said again.
+        let shown = |text: &str| {
+            let told = |other: &str| other.trim() == text.trim();
+            told(&report.message) || report.differences.iter().any(|d| told(&d.actual))
+        };
+        if !report.answer.trim().is_empty() && !shown(&report.answer) {
+            let lines: Vec<_> = report.answer.trim_end().lines().collect();
+            let more = lines.len().saturating_sub(FEW);
+            block(out, "answer", &lines[..lines.len() - more].join("\n"));
+            if more > 0 {
+                writeln!(out, "        … {}", plural(more, "line more")).ok();
+            }
+        }
+        // Of what a program printed the end tells most.
+        for (name, text, most) in [("stdout", &report.stdout, FEW), ("stderr", &report.stderr, LINES)] {
+            if !text.trim().is_empty() && !differs(name) && !shown(text) {
+                let lines: Vec<_> = text.trim_end().lines().collect();
+                block(out, name, &lines[lines.len().saturating_sub(most)..].join("\n"));
+            }
+        }
+    }
+
+    /// How long and how often what holds an action was tried, where it waits: `not within 10s, 4 rounds`.
+    fn waited<'d>(&self, done: &'d Finished, id: &str) -> Option<&'d str> {
+        let holder = id.rsplit_once('#').map(|(holder, _)| holder)?;
+        let (_, report) = done.bad.iter().rev().find(|(other, _)| other == holder)?;
+        let (said, _) = report.message.split_once("; ")?;
+        said.starts_with(results::NOT_WITHIN).then_some(said)
     }
 
     fn action(&self, task: &TaskRun, id: &str) -> Option<&Action> {
