@@ -205,10 +205,10 @@ impl Text {
         let fails = matches!(done.verdict, Verdict::Failed | Verdict::Broken);
         // What keeps every task from running is told once, at the end.
         let checked = done.bad.iter().any(|(_, report)| matches!(report.outcome, Outcome::Failed | Outcome::Broken));
-        if !fails || !checked || is_last || !self.told.insert((done.verdict, self.failure(done))) {
+        if !fails || !checked || is_last || !self.told.insert((done.verdict, self.failure(done, false))) {
             return String::new();
         }
-        self.failure(done)
+        self.failure(done, true)
     }
 
     fn verbosely(&self, line: impl FnOnce(&Self) -> String) -> String {
@@ -333,11 +333,13 @@ impl Text {
             writeln!(out, "{severity}: {what}{times}").ok();
         }
         // What fails alike is explained once: runs of a task, or all tasks where a server does not start.
-        let mut failures: IndexMap<(Verdict, String), Vec<&TaskRun>> = IndexMap::new();
+        let mut failures: IndexMap<(Verdict, String), Vec<&Finished>> = IndexMap::new();
         for done in self.done.iter().filter(|d| d.verdict != Verdict::Passed) {
-            failures.entry((done.verdict, self.failure(done))).or_default().push(&done.task);
+            failures.entry((done.verdict, self.failure(done, false))).or_default().push(done);
         }
-        for ((verdict, why), runs) in failures {
+        for ((verdict, _), alike) in failures {
+            let runs: Vec<_> = alike.iter().map(|done| &done.task).collect();
+            let why = self.failure(alike[0], true);
             write!(out, "\n{}  {}\n{why}", self.word(verdict), self.whose(&runs)).ok();
             writeln!(out, "  rerun: {}", self.rerun(&runs)).ok();
         }
@@ -462,7 +464,9 @@ impl Text {
         for done in &self.done {
             for (id, report) in &done.bad {
                 let Some(action) = self.action(&done.task, id) else { continue };
-                let what = format!("{} `{id}` {}", done.task.name, how(report));
+                // What a program said last is often why.
+                let said = report.stderr.trim_end().lines().last().map(|said| format!(" – {}", cut(said)));
+                let what = format!("{} `{id}` {}{}", done.task.name, how(report), said.unwrap_or_default());
                 match (action.phase, report.outcome) {
                     (PlanPhase::Cleanup, Outcome::Skipped) => remarks.push(("note", what)),
                     (PlanPhase::Setup, Outcome::Failed | Outcome::Broken) if done.verdict == Verdict::Passed => {
@@ -516,8 +520,8 @@ impl Text {
         self.input.selection.of(&self.input.plan).len() == self.input.plan.tasks.len()
     }
 
-    /// Every step and assertion that did not pass.
-    fn failure(&self, done: &Finished) -> String {
+    /// Every step and assertion that did not pass. What holes held differs from run to run; failures that are alike are so without it.
+    fn failure(&self, done: &Finished, with_values: bool) -> String {
         let mut out = String::new();
         // What did not come to its end for want of time did not fail by itself.
         if let Some((late, _)) = done.reason.split_once(": ").filter(|(late, _)| late.starts_with("task exceeded")) {
@@ -540,7 +544,8 @@ impl Text {
                 continue;
             }
             shown.push(planned);
-            self.bad_action(&mut out, id, action, report, self.waited(done, id));
+            let values = if with_values { values(report) } else { String::new() };
+            self.bad_action(&mut out, id, action, report, [self.waited(done, id).unwrap_or_default(), &values]);
         }
         let skipped = done.bad.iter().filter(|(id, r)| {
             r.outcome == Outcome::Skipped && self.action(&done.task, id).is_some_and(|a| a.phase != PlanPhase::Cleanup)
@@ -566,14 +571,14 @@ impl Text {
         out
     }
 
-    fn bad_action(&self, out: &mut String, id: &str, action: &Action, report: &ActionReport, waited: Option<&str>) {
+    fn bad_action(&self, out: &mut String, id: &str, action: &Action, report: &ActionReport, said: [&str; 2]) {
         let on = if action.phase == PlanPhase::Setup && action.continue_on_error { " (the task went on)" } else { "" };
         writeln!(out, "  {id} {}{on}", how(report)).ok();
-        if let Some(waited) = waited {
-            writeln!(out, "    {}", cut(waited)).ok();
-        }
         if !action.meaning.is_empty() {
             writeln!(out, "    {}", self.faint(&cut(one_line(&action.meaning)))).ok();
+        }
+        for line in said.into_iter().filter(|line| !line.is_empty()) {
+            writeln!(out, "    {}", cut(line)).ok();
         }
         if report.differences.is_empty() {
             writeln!(out, "    at {}", self.place(action.span)).ok();
@@ -593,11 +598,6 @@ impl Text {
             writeln!(out, "    at {}: {subject}", self.place(span)).ok();
             block(out, "expected", expected);
             block(out, "actual", actual);
-        }
-        let filled = report.filled.iter().filter_map(|(name, value)| Some(format!("{name} = {}", one_line(value.as_str()?))));
-        let filled: Vec<_> = filled.collect();
-        if !filled.is_empty() {
-            writeln!(out, "    with {}", cut(&filled.join(", "))).ok();
         }
         let differs = |subject: &str| report.differences.iter().any(|d| d.subject == subject);
         // What is said already is not said again.
@@ -666,6 +666,13 @@ impl Text {
 fn runs_of(input: &ReportInput, index: usize) -> u32 {
     let planned = input.plan.tasks.get(index).map(|p| p.task.runs);
     input.runs.or(planned).unwrap_or(1).max(1)
+}
+
+/// `with $COLOUR = b, env.TITLE = Bread`; empty where nothing was filled.
+fn values(report: &ActionReport) -> String {
+    let each = report.filled.iter().filter_map(|(name, value)| Some(format!("{name} = {}", one_line(value.as_str()?))));
+    let each: Vec<_> = each.collect();
+    if each.is_empty() { String::new() } else { format!("with {}", each.join(", ")) }
 }
 
 fn how(report: &ActionReport) -> String {

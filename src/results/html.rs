@@ -195,9 +195,10 @@ fn duels(files: &[(String, &ResultsFile)]) -> Vec<Value> {
     compare::matrix(files, ALPHA).iter().map(|row| row.iter().map(cell).collect()).collect()
 }
 
-/// Failed places whose source is shown, the lines around one, and the characters of a line.
+/// Failed places whose source is shown, the lines before and behind one, and the characters of a line.
 const PLACES: usize = 2_000;
-const AROUND: usize = 3;
+const BEFORE: usize = 2;
+const BEHIND: usize = 5;
 const LINE: usize = 200;
 
 /// A few lines of the sources around what did not pass, by its place. A secret in them is masked as in findings.
@@ -218,9 +219,9 @@ fn sources(runs: &[(usize, &RunResult)], read: &dyn Fn(&str) -> Option<String>) 
             let text = texts.entry(path.to_owned()).or_insert_with(|| {
                 Some(read(path)?.lines().map(|line| secrets::veil(line).into_owned()).collect())
             });
-            let from = line.saturating_sub(AROUND + 1);
+            let from = line.saturating_sub(BEFORE + 1);
             let Some(lines) = text.as_ref().filter(|lines| line <= lines.len()) else { continue };
-            let shown: Vec<_> = lines[from..lines.len().min(line + AROUND)].iter().map(|line| cut(line, LINE)).collect();
+            let shown: Vec<_> = lines[from..lines.len().min(line + BEHIND)].iter().map(|line| cut(line, LINE)).collect();
             out.insert(place.to_owned(), json!({ "from": from + 1, "at": line, "lines": shown }));
         }
     }
@@ -311,7 +312,8 @@ fn outcome(run: &RunResult) -> &str {
 
 /// The first thing that went wrong, in a line.
 fn why(run: &RunResult) -> String {
-    let line = match run.failed().into_iter().next() {
+    let cleanup = if run.passed() { run.failed_cleanup() } else { Vec::new() };
+    let line = match run.failed().into_iter().chain(cleanup).next() {
         Some(failed) => {
             let more = match (failed.differences.first(), failed.answer.trim_end().lines().last()) {
                 // The status is in the message; what the program said is not.
@@ -319,7 +321,8 @@ fn why(run: &RunResult) -> String {
                 (Some(d), _) => Some(format!(" – expected {}, actual {}", d.expected, d.actual)),
                 (None, _) => None,
             };
-            format!("{}: {}{}", failed.id, failed.message, more.unwrap_or_default())
+            let waited = if failed.waited.is_empty() { String::new() } else { format!("{}: ", failed.waited) };
+            format!("{}: {waited}{}{}", failed.id, failed.message, more.unwrap_or_default())
         }
         None => run.why(),
     };

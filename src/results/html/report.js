@@ -31,7 +31,8 @@
     const now = task.sides[task.sides.length - 1];
     const last = compared && now.length ? now : all;
     const bad = last.filter(r => runs[r][OUTCOME] !== 'passed');
-    const shown = bad.length ? bad[0] : last[0];
+    const unclean = last.find(r => runs[r][CLEANUP]);
+    const shown = bad.length ? bad[0] : unclean ?? last[0];
     const of = key => mean(last.map(r => runs[r][key]));
     const slower = compared && task.sides.every(s => s.length) && (() => {
       const [a, b] = task.sides.map(s => mean(s.map(r => runs[r][SECONDS])));
@@ -42,11 +43,12 @@
     if (task.change) kinds.add(task.change);
     if (slower) kinds.add('slower');
     if (last.some(r => runs[r][CLEANUP])) kinds.add('cleanup failed');
-    if (bad.length) kinds.add('not passed');
+    // A task is passed or not: passed is one of which every run did.
+    if (bad.length) { kinds.add('not passed'); kinds.delete('passed'); }
     return {
       ...task, at, all, shown, kinds, slower,
       passed: bad.length === 0, rate: last.length ? 1 - bad.length / last.length : 0,
-      why: bad.length ? runs[shown][WHY] : '', seconds: of(SECONDS), tokens: of(TOKENS), cost: of(COST),
+      why: bad.length || unclean !== undefined ? runs[shown][WHY] : '', seconds: of(SECONDS), tokens: of(TOKENS), cost: of(COST),
       text: [task.name, task.path, ...(task.tags || []), ...all.map(r => runs[r][WHY])].join('\n').toLowerCase(),
     };
   });
@@ -145,7 +147,18 @@
     element.setAttribute('aria-posinset', at + 1);
     const name = make('div', 'name');
     name.dir = 'auto';
-    task.sides.forEach((side, nth) => {
+    // Of agents and models each has one dot.
+    const beside = !compared && sides.length > 1;
+    if (beside) {
+      const dots = make('span', 'dots');
+      task.rates.slice(0, 12).forEach((rate, nth) => {
+        const dot = make('i', `dot ${!rate ? '' : rate.passed === rate.runs ? 'passed' : rate.passed ? 'mixed' : 'failed'}`);
+        dot.title = `${who(nth)}: ${rate ? `${rate.passed} of ${plural(rate.runs, 'run')} passed` : 'not run'}`;
+        dots.append(dot);
+      });
+      if (task.rates.length > 12) dots.append(make('span', 'more', `+${task.rates.length - 12}`));
+      name.append(dots);
+    } else task.sides.forEach((side, nth) => {
       const dots = make('span', 'dots');
       for (const r of side.slice(0, 10)) {
         const dot = make('i', `dot ${kind(runs[r][OUTCOME])}`);
@@ -153,15 +166,15 @@
         dots.append(dot);
       }
       if (side.length > 10) dots.append(make('span', 'more', `+${side.length - 10}`));
-      if (sides.length > 1 && nth) dots.prepend(make('span', 'more', compared ? '→' : '|'));
+      if (nth) dots.prepend(make('span', 'more', '→'));
       name.append(dots);
     });
     name.append(seen(task.name));
     for (const mark of ['flaky', 'slower', 'cleanup failed']) if (task.kinds.has(mark)) name.append(make('span', `tagged ${mark === 'slower' ? '' : 'flaky'}`, mark));
     if (task.change) name.append(make('span', `tagged ${task.change}`, task.change));
     if (task.difficulty) name.append(make('span', 'tagged', task.difficulty));
-    const rates = !compared && sides.length > 3 ? [`${task.all.filter(r => runs[r][OUTCOME] === 'passed').length}/${task.all.length}`] : task.rates.filter(Boolean).map(r => r.runs > 1 ? `${r.passed}/${r.runs} (${r.interval})` : `${r.passed} of 1`);
-    const num = make('div', 'num', [rates.join(compared ? ' → ' : ' | '), time(task.seconds), task.tokens ? `${number(Math.round(task.tokens))} tok` : ''].filter(Boolean).join(' · '));
+    const rates = beside ? [`${task.all.filter(r => runs[r][OUTCOME] === 'passed').length}/${task.all.length}`] : task.rates.filter(Boolean).map(r => r.runs > 1 ? `${r.passed}/${r.runs} (${r.interval})` : `${r.passed} of 1`);
+    const num = make('div', 'num', [rates.join(' → '), time(task.seconds), task.tokens ? `${number(Math.round(task.tokens))} tok` : ''].filter(Boolean).join(' · '));
     const why = make('div', `why${task.why ? '' : ' fine'}`, task.why || task.path);
     why.dir = 'auto';
     why.title = task.why;
@@ -253,7 +266,7 @@
       return [add(name, button), ...task.rates.map((rate, nth) => {
         const cell = rated(rate);
         if (rate) {
-          cell.classList.add('open');
+          cell.classList.add('pick');
           cell.addEventListener('click', () => choose(task, task.sides[nth].find(r => runs[r][OUTCOME] !== 'passed') ?? task.sides[nth][0]));
         }
         return cell;
@@ -343,7 +356,7 @@
       row.append(make('i', '', String(n).padStart(4)), ' ', seen(line) || ' ', '\n');
       box.append(row);
     });
-    return add(make('div', 'sources'), add(make('div', 'label', 'the source, as it is now '), place(text)), box);
+    return add(make('div', 'sources'), add(make('div', 'label'), 'the source, as it is now ', place(text)), box);
   };
   /** Of a failure the line that asks for what was not met; else the line of the step. */
   const asked = step => {
@@ -384,7 +397,7 @@
     const found = [...last.values()];
     const asserted = (run.asserted || []).filter(a => a.result && a.result.passed === false).map(a => ({
       id: `assert/${a.kind}`, message: a.result.reason || 'it does not hold', outcome: 'failed', place: a.result.place,
-      meaning: a.kind, differences: a.result.differences,
+      differences: a.result.differences,
       answer: a.result.differences ? '' : (a.result.details || []).join('\n'),
     }));
     return [...found, ...asserted];
