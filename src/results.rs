@@ -951,7 +951,12 @@ mod tests {
             (17, 3, true),
             (0, 0, false),
         ] {
-            assert_eq!(is_flaky(passed, failed), flaky, "{passed} passed, {failed} failed: {}", interval(passed, passed + failed));
+            assert_eq!(
+                is_flaky(passed, failed),
+                flaky,
+                "{passed} passed, {failed} failed: {}",
+                interval(passed, passed + failed)
+            );
         }
     }
 

@@ -62,7 +62,7 @@ pub struct Args {
     /// Write the picture into a temporary file and open it; html, unless the format says svg.
     #[arg(long, conflicts_with_all = ["diff", "diff_rev"])]
     open: bool,
-    /// Paint the outcomes and durations of a results file on the plan.
+    /// Paint the outcomes and durations of a results file on the plan; with --gate, what runs take is read there.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "diff_rev"])]
     results: Option<PathBuf>,
     /// Say what a step waits for, what waits for it, and the shortest path to it; STEP is its id in the plan or its own.

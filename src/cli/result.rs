@@ -412,10 +412,16 @@ fn repository() -> Option<String> {
     source_url(&url).ok()
 }
 
-/// A page of these results files, for `gevals result html` and `gevals run --report html`.
-pub fn page(files: &[(String, &ResultsFile)], order: html::Order, source_url: Option<String>) -> String {
+/// A page of these results files, for `gevals result html` and `gevals run --report html`. Sources are those of the project that `of`
+/// belongs to; without it, of the one here.
+pub fn page(
+    files: &[(String, &ResultsFile)],
+    order: html::Order,
+    source_url: Option<String>,
+    of: &[PathBuf],
+) -> String {
     // A results file may name any path: what is no part of this project is not shown.
-    let sources = project_files(&[]);
+    let sources = project_files(of);
     let source = |path: &str| String::from_utf8(sources.read(Path::new(path)).ok()?).ok();
     let link = source_url.or_else(repository);
     html::page(files, &html::Look { order, link: link.as_deref(), source: &source })
@@ -425,7 +431,7 @@ fn to_html(args: &Html) -> Result<u8, Fault> {
     let files = args.files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
     let named: Vec<_> = files.iter().map(|(path, file)| (path.clone(), file)).collect();
     let order = if args.side_by_side { html::Order::Beside } else { html::Order::Time };
-    let text = page(&named, order, args.source_url.clone());
+    let text = page(&named, order, args.source_url.clone(), &[]);
     match &args.output {
         Some(path) => {
             write(path, &text)?;

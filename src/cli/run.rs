@@ -241,7 +241,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         if let (Some(args::ReportArg::Html), None) = (args.report, args.phase) {
             let text = Disk.read(&input.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             if let Some(file) = text.and_then(|text| results::read(&text).ok()) {
-                write_page(&input.results.with_extension("html"), &[(shown(&input.results), &file)]);
+                write_page(&input.results.with_extension("html"), &[(shown(&input.results), &file)], &args.eval);
             }
         }
     }
@@ -249,8 +249,8 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
 }
 
 /// Writes a page of these results; several are those of agents and models.
-fn write_page(path: &Path, files: &[(String, &results::ResultsFile)]) {
-    let page = super::result::page(files, html::Order::Beside, None);
+fn write_page(path: &Path, files: &[(String, &results::ResultsFile)], eval: &Path) {
+    let page = super::result::page(files, html::Order::Beside, None, &[eval.to_owned()]);
     match write_atomic(path, page.as_bytes()) {
         Ok(()) => super::note(&format!("report: {}", shown(path.strip_prefix(".").unwrap_or(path)))),
         Err(error) => super::warn(&format!("cannot write `{}`: {error}", path.display())),

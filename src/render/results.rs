@@ -225,7 +225,8 @@ fn reasons(result: &Value) -> HashMap<String, String> {
 
 /// What a report says: its message, what was expected and found, what was in its holes, what was answered.
 fn told(report: &Value) -> String {
-    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim_end().to_owned();
+    let text =
+        |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim_end().to_owned();
     let mut lines = vec![text(report, "message")];
     let passed = report.get("outcome").and_then(Value::as_str) == Some("passed");
     if !passed {

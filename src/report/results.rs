@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use super::ReportInput;
 use crate::{
     event::{
-        ActionReport, AgentStep, CallReport, Difference, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage,
-        Verdict,
+        ActionReport, AgentStep, CallReport, Difference, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate,
+        TokenUsage, Verdict,
     },
     hir::{CallKind, CallStatus, Transport},
     journal::Spool,

@@ -603,7 +603,7 @@ impl Text {
         // What is said already is not said again.
         let shown = |text: &str| {
             let told = |other: &str| other.trim() == text.trim();
-            told(&report.message) || report.differences.iter().any(|d| told(&d.actual))
+            report.message.contains(text.trim()) || report.differences.iter().any(|d| told(&d.actual))
         };
         if !report.answer.trim().is_empty() && !shown(&report.answer) {
             let lines: Vec<_> = report.answer.trim_end().lines().collect();

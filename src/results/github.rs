@@ -70,7 +70,8 @@ pub fn step_summary(file: &ResultsFile) -> String {
                     writeln!(out, "    - {name}: {}", cell(&short(text))).ok();
                 }
             }
-            let told = step.differences.iter().any(|difference| difference.actual.trim() == step.answer.trim());
+            let told = step.message.contains(step.answer.trim())
+                || step.differences.iter().any(|difference| difference.actual.trim() == step.answer.trim());
             if !told && !step.answer.is_empty() {
                 writeln!(out, "    - answer: {}", cell(&short(step.answer))).ok();
             }

@@ -155,7 +155,8 @@ fn groups(files: &[(String, &ResultsFile)]) -> Vec<Value> {
         for run in &file.results {
             let tags: BTreeSet<&str> = run.tags().collect();
             let difficulty = Some(run.difficulty()).filter(|difficulty| !difficulty.is_empty());
-            let of = difficulty.map(|name| (rank(name), name)).into_iter().chain(tags.into_iter().map(|tag| (TAG, tag)));
+            let of =
+                difficulty.map(|name| (rank(name), name)).into_iter().chain(tags.into_iter().map(|tag| (TAG, tag)));
             for key in of {
                 let (passed, runs) = &mut groups.entry(key).or_insert_with(|| vec![(0, 0); files.len()])[side];
                 *passed += usize::from(run.passed());
@@ -216,12 +217,13 @@ fn sources(runs: &[(usize, &RunResult)], read: &dyn Fn(&str) -> Option<String>) 
             }
             let Some((path, line)) = place.rsplit_once(':').filter(|_| !out.contains_key(place)) else { continue };
             let Some(line) = line.parse::<usize>().ok().filter(|line| *line > 0) else { continue };
-            let text = texts.entry(path.to_owned()).or_insert_with(|| {
-                Some(read(path)?.lines().map(|line| secrets::veil(line).into_owned()).collect())
-            });
+            let text = texts
+                .entry(path.to_owned())
+                .or_insert_with(|| Some(read(path)?.lines().map(|line| secrets::veil(line).into_owned()).collect()));
             let from = line.saturating_sub(BEFORE + 1);
             let Some(lines) = text.as_ref().filter(|lines| line <= lines.len()) else { continue };
-            let shown: Vec<_> = lines[from..lines.len().min(line + BEHIND)].iter().map(|line| cut(line, LINE)).collect();
+            let shown: Vec<_> =
+                lines[from..lines.len().min(line + BEHIND)].iter().map(|line| cut(line, LINE)).collect();
             out.insert(place.to_owned(), json!({ "from": from + 1, "at": line, "lines": shown }));
         }
     }
@@ -425,7 +427,9 @@ fn step(step: &Value, limit: usize, depth: usize) -> Value {
             out.insert(key.to_owned(), bounded(value, limit));
         }
     }
-    for key in ["duration", "differences", "exit", "stdout", "stderr", "answer", "filled", "judgement", "outputs", "retried"] {
+    for key in
+        ["duration", "differences", "exit", "stdout", "stderr", "answer", "filled", "judgement", "outputs", "retried"]
+    {
         if let Some(value) = report.get(key).filter(|value| !value.is_null()) {
             out.insert(key.to_owned(), bounded(value, limit));
         }
@@ -476,7 +480,7 @@ fn answer(call: &Value) -> String {
     }
 }
 
-/// What the agent tells of its own work; else what its output looks like.
+/// What the agent reports of its own work; else what its output looks like.
 fn transcript(run: &RunResult, limit: usize) -> Vec<Told> {
     let steps = run.0.get("agentOutput").and_then(|output| output.get("agentDetails")?.get("outputSteps")?.as_array());
     if let Some(steps) = steps {
@@ -505,7 +509,7 @@ fn transcript(run: &RunResult, limit: usize) -> Vec<Told> {
     shown.collect()
 }
 
-/// One thing that an agent tells of its turn.
+/// One thing that an agent reports of its turn.
 struct Told {
     kind: String,
     text: String,
@@ -514,7 +518,7 @@ struct Told {
     at: Option<Timestamp>,
 }
 
-/// What the agent tells and the calls that were recorded, in one order, and how that is known. A call of which the agent tells
+/// What the agent reports and the calls that were recorded, in one order, and how that is known. A call that the agent names
 /// stands once.
 fn turn(told: &[Told], calls: &[Value]) -> (Vec<Value>, &'static str) {
     let text = |call: usize, key: &str| calls[call].get(key).and_then(Value::as_str).unwrap_or_default();
@@ -576,5 +580,77 @@ fn cut(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: &str, title: Option<&str>, at: Option<&str>) -> Told {
+        let at = at.map(|at| at.parse().unwrap());
+        Told { kind: kind.to_owned(), text: kind.to_owned(), title: title.map(str::to_owned), at }
+    }
+
+    fn call(name: &str, at: &str) -> Value {
+        json!({ "name": name, "at": at })
+    }
+
+    /// `say`, and the numbers of calls.
+    fn order(told: &[Told], calls: &[Value]) -> (Vec<String>, &'static str) {
+        let (turn, order) = turn(told, calls);
+        let word = |entry: &Value| match entry.get("call") {
+            Some(call) => call.to_string(),
+            None => entry["kind"].as_str().unwrap().to_owned(),
+        };
+        (turn.iter().map(word).collect(), order)
+    }
+
+    #[test]
+    fn the_source_of_a_failure_is_shown_without_its_secrets() {
+        let text =
+            (1..=30).map(|n| if n == 12 { "password: hunter2-and-more".to_owned() } else { format!("line {n}") });
+        let text = text.collect::<Vec<_>>().join("\n");
+        let step = |place: &str| json!({ "id": "verify/0", "success": false, "message": "m", "place": place, "report": { "outcome": "failed" } });
+        let run = |place: &str| {
+            let file = json!([{ "taskName": "t", "taskPassed": false, "verifyOutput": { "Steps": [step(place)] } }]);
+            super::super::read(&file.to_string()).unwrap().results.remove(0)
+        };
+        let read = |path: &str| (path == "a.yaml").then(|| text.clone());
+        let shown = |place: &str| sources(&[(0, &run(place))], &read);
+        let lines = shown("a.yaml:11");
+        assert_eq!((&lines["a.yaml:11"]["from"], &lines["a.yaml:11"]["at"]), (&json!(9), &json!(11)));
+        assert_eq!(lines["a.yaml:11"]["lines"][0], "line 9");
+        assert!(lines.to_string().contains("password: ****") && !lines.to_string().contains("hunter2"), "{lines}");
+        assert_eq!(shown("a.yaml:1")["a.yaml:1"]["lines"].as_array().map(Vec::len), Some(6));
+        // What is not there is not shown: a file, a line, a place of another form.
+        for place in ["b.yaml:1", "a.yaml:31", "a.yaml:0", "a.yaml", ""] {
+            assert_eq!(shown(place), json!({}), "{place}");
+        }
+    }
+
+    #[test]
+    fn words_and_calls_are_one_story() {
+        let at = |second: u32| format!("2026-11-25T02:00:0{second}Z");
+        let calls = [call("list", &at(1)), call("read", &at(3))];
+        // By their times: a call that the agent names stands once, one that it keeps to itself where it was.
+        let (zero, one, two, four) = (at(0), at(1), at(2), at(4));
+        let timed = [
+            told("think", None, Some(&zero)),
+            told("tool", Some("mcp__notes__list"), Some(&one)),
+            told("own", Some("Bash"), Some(&two)),
+            told("say", None, Some(&four)),
+        ];
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(order(&timed, &calls), (words(&["think", "0", "own", "1", "say"]), "time"));
+        // Without: where the agent names them.
+        let matched = [told("think", None, None), told("tool", Some("list"), None), told("tool", Some("read"), None)];
+        assert_eq!(order(&matched, &calls), (words(&["think", "0", "1"]), "matched"));
+        // What it does not name stands before the next that it does, or before its last words.
+        let some = [told("think", None, None), told("tool", Some("read"), None), told("say", None, None)];
+        assert_eq!(order(&some, &calls), (words(&["think", "0", "1", "say"]), "guessed"));
+        let none = [told("think", None, None), told("say", None, None)];
+        assert_eq!(order(&none, &calls), (words(&["think", "0", "1", "say"]), "guessed"));
+        assert_eq!(order(&none, &[]), (words(&["think", "say"]), "told"));
     }
 }

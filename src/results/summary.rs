@@ -267,11 +267,12 @@ fn rates(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
     let assertions_met = all.assertions == 0 || all.assertion_rate() >= assertion;
     let word = |met: bool| if met { "✓" } else { "✗" };
     let mut out = format!(
-        "{} Task pass rate:      {} ({}/{}), threshold {}\n",
+        "{} Task pass rate:      {} ({}/{}{}), threshold {}\n",
         word(tasks_met),
         percent(all.task_rate()),
         all.tasks_passed,
         all.tasks,
+        super::sure(all.tasks_passed, all.tasks),
         percent(task)
     );
     match all.assertions {
@@ -279,10 +280,11 @@ fn rates(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
         count => {
             writeln!(
                 out,
-                "{} Assertion pass rate: {} ({}/{count}), threshold {}",
+                "{} Assertion pass rate: {} ({}/{count}{}), threshold {}",
                 word(assertions_met),
                 percent(all.assertion_rate()),
                 all.assertions_passed,
+                super::sure(all.assertions_passed, count),
                 percent(assertion)
             )
             .ok();

@@ -117,7 +117,9 @@ fn steps(out: &mut String, result: &RunResult, limits: Limits) {
         let message = format!("{}: {}", step.id, step.message.replace('\n', " "));
         writeln!(out, "  - {}", cut(&message, limits.width.max(MESSAGE))).ok();
         let filled = step.filled();
-        for (name, text) in [("waited", step.waited.as_str()), ("what", step.meaning), ("with", &filled), ("at", step.place)] {
+        for (name, text) in
+            [("waited", step.waited.as_str()), ("what", step.meaning), ("with", &filled), ("at", step.place)]
+        {
             if !text.is_empty() {
                 let width = if name == "with" { limits.width.max(MESSAGE) } else { limits.width };
                 writeln!(out, "      {name:<8}  {}", cut(text, width)).ok();

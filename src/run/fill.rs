@@ -264,7 +264,12 @@ impl<'a> Scope<'a> {
     }
 
     /// What the holes of a step hold, and the variables that its scripts name, for people: of those that have a value.
-    pub fn filled(&self, step: &StepAction, env: &[(String, String)], locals: &Map<String, Value>) -> Map<String, Value> {
+    pub fn filled(
+        &self,
+        step: &StepAction,
+        env: &[(String, String)],
+        locals: &Map<String, Value>,
+    ) -> Map<String, Value> {
         let mut found = Map::new();
         let mut put = |name: String, value: &str| {
             if found.len() < SHOWN && !found.contains_key(&name) {
@@ -276,13 +281,14 @@ impl<'a> Scope<'a> {
             Some(ArgKind::Record(fields)) => fields.as_slice(),
             _ => &[],
         };
-        let of_step = own.iter().filter_map(|(name, arg)| {
-            Some((name.value.clone(), template::render(&self.fill(arg).ok()?)))
-        });
+        let of_step =
+            own.iter().filter_map(|(name, arg)| Some((name.value.clone(), template::render(&self.fill(arg).ok()?))));
         let of_step: Vec<_> = of_step.collect();
         let mut texts = String::new();
         step.args.iter().for_each(|(_, arg)| arg.templates(&mut |template| texts.push_str(&template.display())));
-        for (name, value) in of_step.iter().chain(env.iter().filter(|(name, _)| of_step.iter().all(|(own, _)| own != name))) {
+        for (name, value) in
+            of_step.iter().chain(env.iter().filter(|(name, _)| of_step.iter().all(|(own, _)| own != name)))
+        {
             if names_variable(&texts, name) {
                 put(format!("${name}"), value);
             }

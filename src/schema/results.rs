@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::Finding,
-    event::{ActionReport, AgentCall, AgentStep, Difference, Limited, Remark, ServerTool, TokenEstimate, TokenUsage, Verdict},
+    event::{
+        ActionReport, AgentCall, AgentStep, Difference, Limited, Remark, ServerTool, TokenEstimate, TokenUsage, Verdict,
+    },
     hir::{CallStatus, Isolation},
 };
 

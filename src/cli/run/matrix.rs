@@ -141,7 +141,8 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     if let (Some(ReportArg::Html), [_, _, ..]) = (args.report, written.as_slice()) {
         let eval = written.iter().map(|(_, file)| file.eval()).next().unwrap_or_default();
         let path = results_path(&args.output_dir, eval).with_extension("html");
-        write_page(&path, &written.iter().map(|(name, file)| (name.clone(), file)).collect::<Vec<_>>());
+        let files: Vec<_> = written.iter().map(|(name, file)| (name.clone(), file)).collect();
+        write_page(&path, &files, &args.eval);
     }
     rows.iter().map(|(_, exit, ..)| *exit).max_by_key(|exit| severity(*exit)).unwrap_or(status::USAGE)
 }

@@ -375,7 +375,7 @@
     return [
       filled(step),
       ...differences(step),
-      step.answer && !(step.differences || []).some(d => d.actual === step.answer) && labelled('what was answered', step.answer),
+      step.answer && !(step.message || '').includes(step.answer) && !(step.differences || []).some(d => d.actual === step.answer) && labelled('what was answered', step.answer),
       step.stdout && labelled('standard output', step.stdout),
       step.stderr && labelled('standard error', step.stderr),
       judged && labelled(`the judge ${judged.judge}${judged.model ? ' (' + judged.model + ')' : ''} says ${judged.passed === true ? 'yes' : judged.passed === false ? 'no' : 'nothing'}`, judged.reason || ''),
@@ -541,7 +541,7 @@
       const calls = data.calls || [], entries = data.turn || calls.map((_, call) => ({ call }));
       const times = [...calls, ...entries].map(e => Date.parse(e.at)).filter(at => !isNaN(at));
       const start = Math.min(...times), whole = Math.max(0.001, ...calls.map(c => (Date.parse(c.at) - start) / 1000 + (c.seconds || 0)), ...times.map(at => (at - start) / 1000));
-      const HOW = { time: '', told: '', matched: 'The agent does not tell times: its words stand in the order in which it told them, each call where it tells of it.', guessed: 'The agent does not tell times, and not of every call: those stand in their own order, as late as they can.' };
+      const HOW = { time: '', told: '', matched: 'The agent does not tell times: its words stand in the order in which it told them, each call where it names it.', guessed: 'The agent does not tell times, and not of every call: those stand in their own order, as late as they can.' };
       const title = data.turn ? `What the agent did (${plural(entries.length, 'entry', 'entries')}, ${plural(calls.length, 'call')} of servers)` : `Calls of the agent (${calls.length})`;
       detail.append(folded(title, true, HOW[data.order] && make('p', 'soft', HOW[data.order]), ...entries.map(e => e.call === undefined ? wordLine(e, start, whole) : callLine(calls[e.call], start, whole))));
     }
