@@ -128,7 +128,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         }
     };
     let outcome = |task: &str, action: &str| -> Option<Done> { painted.as_ref()?.get(task, action) };
-    let why = |task: &str, action: &str| -> Option<String> { Some(painted.as_ref()?.why(task, action)?.to_owned()) };
+    let why = |task: &str, action: &str| painted.as_ref()?.why(task, action).cloned();
     let colour = global.colour(&std::io::stdout());
     let files = project_files(&args.paths);
     let view = View {
