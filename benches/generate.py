@@ -4,11 +4,14 @@
     generate.py suite DIR [FILES]       one eval and FILES (326) task files of about 1.2 KB, half of them with scripts
     generate.py real DIR [COPIES]       COPIES (3) of the projects in tests/ledger, an eval each, and evals whose globs overlap with theirs
     generate.py findings DIR [COUNT]    tasks with COUNT (1000) findings
+    generate.py results FILE [TASKS [RUNS]]   a results file of TASKS (1000) tasks, RUNS (5) runs each: of seven runs one fails
     generate.py workflows DIR BYTES     GitHub workflows of as many bytes, for linters that read nothing else
 """
+import json
 import os
 import re
 import sys
+import time
 from pathlib import Path
 
 EVAL = """kind: Eval
@@ -213,6 +216,69 @@ def workflows(root: Path, size: int) -> None:
         written, i = written + len(text), i + 1
 
 
+def result(task: int, run: int, runs: int) -> dict:
+    """One run as gevals writes it: eight calls, an agent that tells of them, a check that may fail."""
+    good = (task * runs + run) % 7 != 0
+    began = 1764000000 + task
+
+    def at(second: float) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(began + int(second))) + f".{int(second * 1000) % 1000:03}Z"
+
+    calls = [
+        {
+            "serverName": "kubernetes",
+            "name": ["resources_list", "resources_get", "resources_create_or_update", "pods_log"][i % 4],
+            "timestamp": at(i * 1.5),
+            "success": True,
+            "status": "ok",
+            "durationSeconds": 0.2 + i / 10,
+            "request": {"Session": {}, "Params": {"name": "x", "arguments": {"namespace": f"bench-{task}", "name": f"web-{i}"}}},
+            "result": {"content": [{"type": "text", "text": f"NAME web-{i} READY 3/3 STATUS Running AGE {task}s\n" * 12}]},
+        }
+        for i in range(8)
+    ]
+    told = [step for i, call in enumerate(calls) for step in (
+        {"type": "thinking", "content": f"I look at web-{i} of bench-{task} now.", "at": at(i * 1.5 - 0.5 if i else 0)},
+        {"type": "tool_call", "toolCall": {"title": f"mcp__kubernetes__{call['name']}"}, "at": at(i * 1.5)},
+    )]
+
+    def step(name: str, outcome: str, **report) -> dict:
+        message = report.pop("message", "")
+        return {
+            "type": "command", "meaning": f"run `kubectl get {name}`", "place": f"tasks/group-{task % 20}/task-{task}/task.yaml:{20 + run}",
+            "success": outcome == "passed", "message": message, "id": f"verify/{name}",
+            "report": {"outcome": outcome, "message": message, "duration": 0.1, "comparisons": 1, **report},
+        }
+
+    wrong = {"message": "`stdout` is not as expected", "filled": {"$NAMESPACE": f"bench-{task}"}, "stdout": "Pending\n" * 5, "differences": [
+        {"subject": "stdout", "expected": "Running", "actual": f"Pending {task}", "place": f"tasks/group-{task % 20}/task-{task}/task.yaml:25"}]}
+    steps = [step("namespace", "passed"), step("pod", "passed") if good else step("pod", "failed", **wrong)]
+    return {
+        "taskName": f"task-{task}", "taskPath": f"tasks/group-{task % 20}/task-{task}/task.yaml", "taskPassed": good,
+        "prompt": f"Create a deployment called web-{task} with three replicas of the image nginx:1.27 in the namespace bench-{task}. " * 3,
+        "taskOutput": f"The deployment web-{task} has three replicas, all of which are ready. " * 4,
+        "difficulty": ["easy", "medium", "hard"][task % 3], "tags": [f"group-{task % 20}"], "runIndex": run, "totalRuns": runs,
+        "assertionResults": {"minToolCalls": {"passed": True}}, "allAssertionsPassed": True,
+        "callHistory": {"ToolCalls": calls, "ResourceReads": None, "PromptGets": None},
+        "agentOutput": {"Steps": [], "Success": True, "Error": "", "agentDetails": {"toolCalls": [], "outputSteps": told}},
+        "verifyOutput": {"Steps": steps, "Success": good, "Error": ""},
+        "outcome": "passed" if good else "failed", "reason": "" if good else "verify/pod: `stdout` is not as expected",
+        "durationSeconds": 12.5, "cleanupFailed": False, "planDigest": "0" * 64,
+        "tokenEstimate": {"totalTokens": 4000 + task, "inputTokens": 3000, "outputTokens": 1000 + task, "source": "actual", "cost": 0.02},
+    }
+
+
+def results(path: Path, tasks: int, runs: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = [f"task-{task}" for task in range(tasks)]
+    summary = {"eval": "bench", "agent": {"name": "a", "model": "m"}, "currency": "USD", "complete": True, "startedAt": "2025-11-24T16:00:00Z",
+               "durationSeconds": tasks, "evals": {"names": names}, "version": 1}
+    with path.open("w") as out:
+        out.write('{"summary": ' + json.dumps(summary) + ', "results": [\n')
+        out.write(",\n".join(json.dumps(result(task, run, runs)) for task in range(tasks) for run in range(runs)))
+        out.write('\n], "findings": []}\n')
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["suite", root, *rest]:
@@ -221,6 +287,8 @@ if __name__ == "__main__":
             real(Path(root), int(rest[0]) if rest else 3)
         case ["findings", root, *rest]:
             findings(Path(root), int(rest[0]) if rest else 1000)
+        case ["results", path, *rest]:
+            results(Path(path), *[int(n) for n in (rest + ["1000", "5"][len(rest):])])
         case ["workflows", root, size]:
             workflows(Path(root), int(size))
         case _:

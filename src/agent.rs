@@ -242,6 +242,8 @@ struct Work {
     /// Bytes kept of texts and results, and of arguments.
     texts: usize,
     inputs: usize,
+    /// When what comes next was told.
+    now: Option<jiff::Timestamp>,
 }
 
 /// Bytes kept of thoughts, messages and results of tools.
@@ -259,7 +261,7 @@ impl Work {
         match self.steps.last_mut().filter(|last| last.kind == kind && !begins) {
             Some(AgentStep { content: Some(content), .. }) => content.push_str(kept),
             _ if full => {}
-            _ => self.steps.push(AgentStep { kind, content: Some(kept.to_owned()), tool_call: None }),
+            _ => self.steps.push(AgentStep { kind, content: Some(kept.to_owned()), tool_call: None, at: self.now }),
         }
     }
 
@@ -270,7 +272,8 @@ impl Work {
             None if self.steps.len() >= STEPS => return None,
             None => {
                 let call = Some(AgentCall::default());
-                self.steps.push(AgentStep { kind: AgentStepKind::ToolCall, content: None, tool_call: call });
+                let kind = AgentStepKind::ToolCall;
+                self.steps.push(AgentStep { kind, content: None, tool_call: call, at: self.now });
                 self.calls.insert(id.to_owned(), self.steps.len() - 1);
                 self.steps.len() - 1
             }

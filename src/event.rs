@@ -339,6 +339,9 @@ pub struct ActionReport {
     /// What a server, a tool or an extension answered, cut to a bound.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
+    /// What holes and variables of a step held that did not pass, by their names: `env.TITLE`, `$NAME`. Cut to a bound.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub filled: serde_json::Map<String, Value>,
     /// What a judge found, where one was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Box<Judgement>>,
@@ -361,6 +364,7 @@ impl ActionReport {
             stdout: String::new(),
             stderr: String::new(),
             answer: String::new(),
+            filled: serde_json::Map::new(),
             judgement: None,
             retried: false,
         }
@@ -564,6 +568,10 @@ pub struct AgentStep {
     pub content: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<AgentCall>,
+    /// When it was told, where it was told while the agent worked.
+    #[schemars(with = "Option<String>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 /// What an agent does.

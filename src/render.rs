@@ -60,7 +60,7 @@ pub struct Done {
 pub type Outcomes<'a> = &'a (dyn Fn(&str, &str) -> Option<Done> + Sync);
 
 /// What a report of a run says of an action of a task.
-pub type Reasons<'a> = &'a (dyn Fn(&str, &str) -> Option<String> + Sync);
+pub type Reasons<'a> = &'a (dyn Fn(&str, &str) -> Option<results::Why> + Sync);
 
 /// What is shown, and how.
 #[derive(Clone, Copy)]

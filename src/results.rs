@@ -22,8 +22,12 @@ use serde_json::{Map, Value};
 
 use crate::statistics::{self, Interval};
 
+/// What passes more rarely, or fails more rarely, is not called flaky.
+const RARELY: f64 = 0.05;
 /// The version of the file's shape that this gevals writes, and the newest it reads.
 pub const VERSION: u64 = 1;
+/// What the message of a step begins with that waited in vain.
+pub const NOT_WITHIN: &str = "not within ";
 /// Missing runs beyond this are not listed one by one.
 const MOST_RUNS: u64 = 10_000;
 
@@ -273,6 +277,10 @@ pub struct Failed<'a> {
     /// What was answered, or printed.
     pub answer: &'a str,
     pub differences: Vec<Differs<'a>>,
+    /// What stood in its holes and variables.
+    pub filled: Vec<(&'a str, &'a str)>,
+    /// Of a step that was tried over and over: how long and how often.
+    pub waited: String,
 }
 
 /// What was expected and what was found.
@@ -286,6 +294,12 @@ pub struct Differs<'a> {
 }
 
 impl<'a> Failed<'a> {
+    /// `$V = b, env.TITLE = Bread`
+    pub fn filled(&self) -> String {
+        let each = self.filled.iter().map(|(name, value)| format!("{name} = {}", value.replace('\n', " ")));
+        each.collect::<Vec<_>>().join(", ")
+    }
+
     /// Itself, or what failed in it.
     fn of(step: &'a Value, depth: usize, out: &mut Vec<Self>) {
         let outcome = step.pointer("/report/outcome").and_then(Value::as_str);
@@ -299,28 +313,47 @@ impl<'a> Failed<'a> {
             inner.for_each(|inner| Self::of(inner, depth + 1, out));
         }
         if out.len() > before {
+            if let Some(waited) = waited(step) {
+                for inner in out.iter_mut().skip(before).filter(|inner| inner.waited.is_empty()) {
+                    inner.waited.clone_from(&waited);
+                }
+            }
             return;
         }
         let text = |value: &'a Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
         let report = step.get("report").unwrap_or(&Value::Null);
         let first = |all: [&'a str; 3]| all.into_iter().find(|text| !text.trim().is_empty()).unwrap_or_default();
-        let differences = report.get("differences").and_then(Value::as_array).into_iter().flatten();
+        let filled = report.get("filled").and_then(Value::as_object).into_iter().flatten();
         out.push(Self {
             id: first([text(step, "id"), text(step, "type"), ""]),
             message: first([text(step, "message"), text(step, "error"), "it did not pass"]),
             meaning: text(step, "meaning"),
             place: text(step, "place"),
             answer: first([text(report, "answer"), text(report, "stderr"), text(report, "stdout")]),
-            differences: differences
-                .map(|d| Differs {
-                    subject: text(d, "subject"),
-                    expected: text(d, "expected"),
-                    actual: text(d, "actual"),
-                    place: text(d, "place"),
-                })
-                .collect(),
+            differences: Differs::of(report),
+            filled: filled.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect(),
+            waited: String::new(),
         });
     }
+}
+
+impl<'a> Differs<'a> {
+    /// Those of a report, or of what became of an assertion.
+    fn of(report: &'a Value) -> Vec<Self> {
+        let differences = report.get("differences").and_then(Value::as_array).into_iter().flatten();
+        let one = |d: &'a Value| {
+            let text = |key: &str| d.get(key).and_then(Value::as_str).unwrap_or_default();
+            Self { subject: text("subject"), expected: text("expected"), actual: text("actual"), place: text("place") }
+        };
+        differences.map(one).collect()
+    }
+}
+
+/// `not within 10s, 4 rounds`, of a step that waits: its message begins with that.
+fn waited(step: &Value) -> Option<String> {
+    let message = step.get("message").and_then(Value::as_str)?;
+    let (said, _) = message.split_once("; ")?;
+    said.starts_with(NOT_WITHIN).then(|| said.to_owned())
 }
 
 impl RunResult {
@@ -343,10 +376,24 @@ impl RunResult {
             let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
             let (message, place) = (text("reason"), text("place"));
             let message = if message.is_empty() { "it does not hold" } else { message };
-            out.push(Failed { id: kind, message, place, ..Failed::default() });
+            out.push(Failed { id: kind, message, place, differences: Differs::of(result), ..Failed::default() });
         }
         // Where nothing went wrong but what holds everything, it says why itself.
         if self.passed() { Vec::new() } else { out }
+    }
+
+    /// The cleanup steps that did not pass.
+    pub fn failed_cleanup(&self) -> Vec<Failed<'_>> {
+        let mut out = Vec::new();
+        let steps = self.0.get("cleanupOutput").and_then(|phase| phase.get("Steps")?.as_array());
+        steps.into_iter().flatten().for_each(|step| Failed::of(step, 0, &mut out));
+        out
+    }
+
+    /// The tags of its task.
+    pub fn tags(&self) -> impl Iterator<Item = &str> {
+        let tags = self.0.get("tags").and_then(Value::as_array).into_iter().flatten();
+        tags.filter_map(Value::as_str)
     }
 
     fn text(&self, key: &str) -> &str {
@@ -619,9 +666,16 @@ pub fn interval(passed: usize, runs: usize) -> Interval {
     statistics::wilson(few(passed), few(runs), statistics::CONFIDENCE)
 }
 
-/// Whether runs of the same thing passed and failed; what could not be carried out is no evidence.
+/// Whether runs of the same thing are evidence that it neither passes nor fails as a rule: with 95 % confidence its pass rate is
+/// above 5 % and below 95 %. What could not be carried out is no evidence.
 pub fn is_flaky(passed: usize, failed: usize) -> bool {
-    passed > 0 && failed > 0
+    let Interval { low, high } = interval(passed, passed + failed);
+    low > RARELY && high < 1.0 - RARELY
+}
+
+/// `, with 95 % confidence 23–89 %`; nothing where there are no runs.
+pub fn sure(passed: usize, runs: usize) -> String {
+    if runs == 0 { String::new() } else { format!(", with 95 % confidence {}", interval(passed, runs)) }
 }
 
 /// What passing all of so many runs says of a task.
@@ -877,6 +931,32 @@ mod tests {
                 github::step_summary(&file);
                 drop(merge::merge(&[("a".to_owned(), file.clone()), ("b".to_owned(), file)]));
             }
+        }
+    }
+
+    #[test]
+    fn what_is_called_flaky_is_shown_to_be() {
+        for (passed, failed, flaky) in [
+            (0, 5, false),
+            (5, 0, false),
+            (1, 1, true),
+            (2, 1, true),
+            (1, 2, true),
+            (3, 1, false),
+            (3, 2, true),
+            (4, 1, false),
+            (8, 2, true),
+            (9, 1, false),
+            (19, 1, false),
+            (17, 3, true),
+            (0, 0, false),
+        ] {
+            assert_eq!(
+                is_flaky(passed, failed),
+                flaky,
+                "{passed} passed, {failed} failed: {}",
+                interval(passed, passed + failed)
+            );
         }
     }
 

@@ -469,6 +469,38 @@ fn a_resumed_run_has_the_gate_it_was_started_with() {
     }
 }
 
+/// A task that is run until its gate is decided goes on with the runs that the journal has: as many as without a stop, and no more.
+#[test]
+fn a_resumed_run_goes_on_until_its_gate_is_decided() {
+    let steady = "  verify: [{command: {run: \"echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 3 || { touch WORLD/here; test -e WORLD/quick || exec sleep 300; }; test -d WORLD\"}}]\n";
+    let args = ["run", "eval.yaml", "--gate", "0.5@90%", "--until-decided", "--max-runs", "20"];
+    let whole = tasks(&[("a", steady)]);
+    whole.write("quick", "");
+    whole.run(&args).expect(0, &[": met"]);
+    let decided = whole.results("e")["summary"]["decided"]["a"].clone();
+    assert!(decided["runs"].as_u64().unwrap() > 3, "{decided}");
+    let world = tasks(&[("a", steady)]);
+    killed(&world, &args, "here");
+    world.write("quick", "");
+    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["2 of 20 results are there", ": met"]);
+    let results = world.results("e");
+    assert_eq!(results["summary"]["decided"]["a"], decided);
+    assert_eq!(results["results"].as_array().unwrap().len() as u64, decided["runs"].as_u64().unwrap());
+    assert_eq!(results["summary"]["complete"], true);
+    // One run was made twice.
+    assert_eq!(world.read("runs").lines().count() as u64, decided["runs"].as_u64().unwrap() + 1);
+    world.run(&["result", "verify", "gevals-e-out.json"]).expect(0, &["PASSED"]);
+
+    // What failed before the stop counts, too: three of four cannot be had after a second failure.
+    let failing = steady.replace("!= 3", "!= 2").replace("test -d WORLD", "test -e WORLD/none");
+    let world = tasks(&[("a", &failing)]);
+    killed(&world, &["run", "eval.yaml", "--gate", "3/4", "--until-decided"], "here");
+    world.write("quick", "");
+    world.run(&["run", "eval.yaml", "--resume"]).expect(1, &["missed by a (0 of 2)"]);
+    let decided = &world.results("e")["summary"]["decided"]["a"];
+    assert_eq!(*decided, serde_json::json!({ "met": false, "passes": 0, "runs": 2 }));
+}
+
 /// A resumed run keeps its agent in the jail that it was started with, or in none.
 #[test]
 fn a_resumed_run_has_the_isolation_it_was_started_with() {

@@ -36,8 +36,8 @@ fn upstreams_results_are_summarised() {
             "~ scale-deployment  assertions 1/2",
             "- toolsUsed: Required tool not called: server=kube, tool=deployments_scale",
             "✗ fix-service\n      verification failed: step 0: script failed: exit status 1\n",
-            "2/3 passed (66.67%)",
-            "3/4 passed (75.00%)",
+            "2/3 passed (66.67%, with 95 % confidence 20–94 %)",
+            "3/4 passed (75.00%, with 95 % confidence 30–96 %)",
             "~123 estimated (+3600 of MCP schemas)",
             "5000 in, 800 out",
         ],
@@ -101,7 +101,7 @@ fn thresholds_decide() {
     for (args, code, said) in [
         (vec!["--task", "0.66"], 0, "PASSED"),
         (vec!["--task", "0.67"], 1, "FAILED"),
-        (vec!["--assertion", "0.75"], 0, "66.67% (2/3)"),
+        (vec!["--assertion", "0.75"], 0, "66.67% (2/3, with 95 % confidence 20–94 %)"),
         (vec!["--assertion", "0.8"], 1, "FAILED"),
         (vec![], 1, "`fix-service` did not pass"),
         (vec!["--task", "80"], 2, "from 0 to 1"),
@@ -155,7 +155,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
     }
     // What is gone counts as not passed.
     world.write("bad.json", &file(complete, std::slice::from_ref(&a)));
-    world.run(&["result", "diff", "good.json", "bad.json"]).expect(1, &["1/2 (50.00%)", "-50.00 pp"]);
+    world.run(&["result", "diff", "good.json", "bad.json"]).expect(1, &["1/2 (50.00%, 9–91 %)", "-50.00 pp"]);
     // Of two shards one is missing: what is written does not verify.
     world.write(
         "one.json",
@@ -179,7 +179,7 @@ fn a_regression_is_an_exit_status() {
         "Losses (1):\n  ↓ fix-service  passed → failed\n      verification failed",
         "Gains (1):\n  ↑ create-pod  failed → passed",
         "Removed tasks (1):\n  - create-pod-again  failed",
-        "2/4 (50.00%)",
+        "2/4 (50.00%, 15–85 %)",
         "+0.00 pp",
         "(no base data)",
         "tokens of current were not all counted",
@@ -422,7 +422,7 @@ fn runs_are_told_with_what_they_are_worth() {
     world.run(&["run", "eval.yaml", "-n", "5"]).expect(
         1,
         &[
-            "flaky: 4 of 5 runs passed; its pass rate is 37–97 %, flaky",
+            "flaky: 4 of 5 runs passed; its pass rate is 37–97 %\n",
             "a pass is 5 of 5: with 95 % confidence",
             "at least 56 %",
         ],
@@ -430,7 +430,7 @@ fn runs_are_told_with_what_they_are_worth() {
     world.run(&["result", "summary", "gevals-e-out.json"]).expect(
         0,
         &[
-            "  flaky: 4/5 passed, 37–97 %, flaky\n",
+            "  flaky: 4/5 passed, 37–97 %\n",
             "Of k runs one passes:  pass@1 90.00%, pass@2 100.00%, pass@3 100.00%, pass@5 100.00%\n",
             "Of k runs all pass:    pass^1 90.00%, pass^2 80.00%, pass^3 70.00%, pass^5 50.00%\n",
         ],
@@ -443,6 +443,15 @@ fn runs_are_told_with_what_they_are_worth() {
             "by gevals-e-out.json",
         ],
     );
+    // Or by another file.
+    world.write(
+        "other.json",
+        &world.read("gevals-e-out.json").replace("\"durationSeconds\": 0", "\"durationSeconds\": 100"),
+    );
+    let other = ["plan", "eval.yaml", "--gate", "0.9@95%", "--results"];
+    world.run(&[&other[..], &["other.json"]].concat()).expect(0, &["by other.json", "h"]);
+    world.run(&[&other[..], &["none.json"]].concat()).expect(2, &["cannot read `none.json`"]);
+    world.run(&[&other[..], &["eval.yaml"]].concat()).expect(2, &["`eval.yaml` is no JSON"]);
     world.run(&["plan", "eval.yaml", "--gate", "2"]).expect(2, &["such as `0.9@95%`"]);
     world
         .run(&["plan", "flaky.yaml", "--gate", "0.5"])
@@ -467,7 +476,7 @@ fn results_become_a_page_that_needs_nothing_else() {
     ] {
         assert!(page.contains(text), "{text}");
     }
-    assert_eq!(page.matches("</script>").count(), 3, "two blocks of data and a script");
+    assert_eq!(page.matches("</script>").count(), 4, "three blocks of data and a script");
     for beyond in ["http:", "https:", "@import", "url("] {
         let plain = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!plain.contains(beyond), "{beyond}");
@@ -488,6 +497,107 @@ fn results_become_a_page_that_needs_nothing_else() {
         "Bread, milk, and",
     ];
     world.run(&["result", "convert", "junit", "gevals-quickstart-out.json"]).expect(0, &junit);
+}
+
+/// A task that fails, in the ways that need more than two sides to be understood.
+fn failing(verify: &str) -> World {
+    let task = format!(
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t, difficulty: easy, tags: [slow, quick]}}\nspec:\n  requires: [{{mcpServer: notes}}]\n  env: {{TITLE: \"List {{random.id}}\", API_TOKEN: hunter2-and-more}}\n  prompt: Write it.\n  verify:\n{verify}"
+    );
+    World::new(&[
+        (
+            "eval.yaml",
+            "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  mcpConfigFile: mcp.yaml\n  taskSets:\n    - path: t.yaml\n      assertions: {toolsUsed: [{server: notes, tool: notes_create}]}\n",
+        ),
+        (
+            "mcp.yaml",
+            "mcpServers:\n  notes: {command: gevals, args: [demo-server, --dir, WORLD/n], enableAllTools: true}\n",
+        ),
+        ("t.yaml", &task),
+        (
+            "a.yaml",
+            "kind: Oracle\ntasks: {t: {calls: [{server: notes, tool: notes_create, args: {title: \"{env.TITLE}\", body: x}}]}}\n",
+        ),
+        ("b.yaml", "kind: Oracle\ntasks: {t: {calls: []}}\n"),
+    ])
+}
+
+/// In what is said of a failure stands what its variables and holes were, and no secret.
+#[test]
+fn a_failure_says_what_it_was_given() {
+    let world = failing(
+        "    - foreach:\n        var: v\n        in: [a, b]\n        steps:\n          - command: {run: 'test -n \"$API_TOKEN\" && test \"$V\" = a', env: {V: \"{v}\"}}\n    - command: {run: 'test \"$T\" = x', env: {T: \"{env.TITLE}\"}}\n",
+    );
+    let ran = world
+        .run(&["run", "eval.yaml", "-n", "3", "--report", "html"])
+        .expect(1, &["with $V = b, $API_TOKEN = ***", "with $T = List ", "0 of 3 runs passed, 3 failed in "]);
+    // Random values do not make three failures of one.
+    assert!(ran.out.contains("runs 1, 2, 3 of 3"), "{}", ran.out);
+    let results = world.results("e");
+    let steps = &results["results"][0]["verifyOutput"]["Steps"];
+    assert_eq!(steps[0]["steps"][1]["report"]["filled"], json!({ "$V": "b", "$API_TOKEN": "***" }));
+    assert_eq!(steps[0]["steps"][0]["report"].get("filled"), None, "what passed needs no explanation");
+    let expected =
+        ["with      $V = b, $API_TOKEN = ***", "with      $T = List ", "expected  a call of `notes.notes_create`"];
+    world.run(&["result", "view", "gevals-e-out.json"]).expect(0, &expected);
+    world
+        .run(&["result", "convert", "junit", "gevals-e-out.json"])
+        .expect(0, &["with: $V = b", "a call of `notes.notes_create`"]);
+    let page = world.read("gevals-e-out.html");
+    for text in [r#""filled":{"$V":"b","#, r#""sources">{"#, r#""t.yaml:13":{"from":11,"at":13"#, "in: [a, b]"] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
+    let said = ran.out + &ran.err + &page + &results.to_string();
+    assert!(!said.contains("hunter2"), "{said}");
+    // The panel of a plan says the same.
+    let plan =
+        world.run(&["plan", "eval.yaml", "--results", "gevals-e-out.json", "--format", "html"]).expect(0, &[]).out;
+    for text in [r#"["expected","exitCode: 0"]"#, r#"["actual","1"]"#, r#"["with","$V = b"#] {
+        assert!(plan.contains(text), "{text}");
+    }
+}
+
+/// What waits says how long and how often it did.
+#[test]
+fn a_wait_in_vain_says_how_long_it_was() {
+    let world = failing(
+        "    - eventually:\n        timeout: 1s\n        interval: 300ms\n        steps:\n          - command: {run: \"echo not yet; test -e WORLD/none\"}\n",
+    );
+    let ran = world
+        .run(&["run", "eval.yaml", "--agent", "a.yaml"])
+        .expect(1, &["    not within 1s, ", " rounds\n", "stdout    not yet"]);
+    assert!(!ran.out.contains("no round passed"), "{}", ran.out);
+    world.run(&["result", "view", "gevals-e-out.json"]).expect(0, &["waited    not within 1s, "]);
+    world.run(&["result", "html", "gevals-e-out.json"]).expect(0, &[": not within 1s, "]);
+}
+
+/// Agents whose files lie where the results go; one page of all of them, beside those of each.
+#[test]
+fn several_agents_make_one_page() {
+    let world = failing("    - notes.notes_read: {args: {title: \"{env.TITLE}\"}}\n");
+    let args = ["run", "eval.yaml", "--agent", "./a.yaml", "--agent", "b.yaml", "--report", "html"];
+    let ran = world.run(&args).expect(1, &[]);
+    for said in ["./a.yaml  exit 0  1 of 1 passed", "b.yaml    exit 1  0 of 1 passed", "report: gevals-e-out.html"] {
+        assert!(ran.err.contains(said), "{said}\n{}", ran.err);
+    }
+    for folder in ["a.yaml-results", "b.yaml-results"] {
+        assert!(!world.read(&format!("{folder}/gevals-e-out.html")).is_empty(), "{folder}");
+    }
+    let page = world.read("gevals-e-out.html");
+    for text in [
+        r#""compared":false"#,
+        r#""duels":[[null,{"alone":1,"other":0,"pairs":1,"p":"p = 1","beats":false}]"#,
+        r#"{"kind":"difficulty","name":"easy","rates":[{"passed":1,"runs":1,"interval":"20–100 %"},{"passed":0,"runs":1,"interval":"0–80 %"}]}"#,
+        r#""kind":"tag","name":"slow""#,
+    ] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
+    // Again: the folders are there now.
+    world.run(&args).expect(1, &[]);
+    let files = ["a.yaml-results/gevals-e-out.json", "b.yaml-results/gevals-e-out.json"];
+    let html = |more: &[&str]| world.run(&[&["result", "html"], &files[..], more].concat()).expect(0, &[]).out;
+    assert!(html(&[]).contains(r#""compared":true"#));
+    assert!(html(&["--side-by-side"]).contains(r#""compared":false"#));
 }
 
 /// What is not there is told beside what is.
@@ -829,14 +939,15 @@ fn what_fails_a_comparison_is_chosen() {
         world.write(name, &file(passed));
     }
     let diff = |to: &str, args: &[&str]| world.run(&[&["result", "diff", "all.json", to], args].concat());
-    diff("most.json", &[]).expect(0, &["Losses (1)", "20/20 passed → 19/20 passed  p = 1\n", "may be chance"]);
+    diff("most.json", &[])
+        .expect(0, &["Losses (1)", "20/20 passed (83–100 %) → 19/20 passed (76–100 %)  p = 1\n", "may be chance"]);
     diff("most.json", &["--fail-on", "any-loss"]).expect(1, &[]);
-    diff("few.json", &[]).expect(1, &["Regressions (1)", "p = < 0.001"]);
+    diff("few.json", &[]).expect(1, &["Regressions (1)", "p < 0.001"]);
     diff("few.json", &["--fail-on", "regression", "--alpha", "0.00001"]).expect(0, &["Losses (1)"]);
     diff("few.json", &["--alpha", "2"]).expect(2, &["from 0 to 1"]);
     world.run(&["result", "compare", "all.json", "most.json", "few.json"]).expect(
         0,
-        &["A all.json", "20/20 passed (100.00%, with 95 % confidence 83–100 %)", "A beats C: p = < 0.001", "11:0 *"],
+        &["A all.json", "20/20 passed (100.00%, with 95 % confidence 83–100 %)", "A beats C: p < 0.001", "11:0 *"],
     );
 }
 
@@ -1115,13 +1226,13 @@ Removed tasks (1):
 
 Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exact McNemar test, p = 1, alpha 0.05)
 
-                     Base          Current       Change
-Tasks                4/5 (80.00%)  3/6 (50.00%)  -30.00 pp
-Assertions           0/0 (0.00%)   0/0 (0.00%)   +0.00 pp
-Tokens (estimate)    1.5K          2.0K          +500
-MCP schema tokens    600           500           -100
-Agent input tokens   700           900           +200
-Agent output tokens  90            90            +0
+                     Base                   Current                Change
+Tasks                4/5 (80.00%, 37–97 %)  3/6 (50.00%, 18–82 %)  -30.00 pp
+Assertions           0/0                    0/0                    +0.00 pp
+Tokens (estimate)    1.5K                   2.0K                   +500
+MCP schema tokens    600                    500                    -100
+Agent input tokens   700                    900                    +200
+Agent output tokens  90                     90                     +0
 
 warning: tokens of base are those of 2 of 5 results
 ";
@@ -1151,8 +1262,8 @@ Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exa
 
 | | Base | Current | Change |
 |---|---|---|---|
-| Tasks | 4/5 (80.00%) | 3/6 (50.00%) | -30.00 pp |
-| Assertions | 0/0 (0.00%) | 0/0 (0.00%) | +0.00 pp |
+| Tasks | 4/5 (80.00%, 37–97 %) | 3/6 (50.00%, 18–82 %) | -30.00 pp |
+| Assertions | 0/0 | 0/0 | +0.00 pp |
 | Tokens (estimate) | 1.5K | 2.0K | +500 |
 | MCP schema tokens | 600 | 500 | -100 |
 | Agent input tokens | 700 | 900 | +200 |
@@ -1226,9 +1337,9 @@ fn a_summary_is_shown_whole() {
   ✗ stopped  cancelled
       the task failed
 
-Tasks:      1/7 passed (14.29%)
+Tasks:      1/7 passed (14.29%, with 95 % confidence 2–52 %)
             a pass is 1 of 1: with 95 % confidence the task passes at least 20 % of the time; `-n` runs tasks more often
-Assertions: 4/6 passed (66.67%)
+Assertions: 4/6 passed (66.67%, with 95 % confidence 29–91 %)
 Cleanups:   1 failed
 Incomplete: `stopped` was cancelled
 Tokens:     7

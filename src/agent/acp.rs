@@ -340,6 +340,8 @@ struct Heard {
     message: Said<KEPT>,
     speaking: Speaking,
     work: Work,
+    /// The time of day at a moment of a clock that goes on.
+    clock: (jiff::Timestamp, tokio::time::Instant),
     usage: Option<Spent>,
     uses: watch::Sender<Spent>,
     /// The beginning of what is not of the protocol.
@@ -370,6 +372,7 @@ impl Heard {
             message: Said::default(),
             speaking: Speaking::Nothing,
             work: Work::default(),
+            clock: (cx.host.now(), tokio::time::Instant::now()),
             usage: None,
             uses: watch::Sender::new(Spent::AtLeast(0)),
             noise: String::new(),
@@ -403,6 +406,8 @@ impl Heard {
         };
         match (message.get("method").and_then(Value::as_str), message.get("id")) {
             (Some("session/update"), None) => {
+                let (began, clock) = self.clock;
+                self.work.now = began.checked_add(clock.elapsed()).ok();
                 self.update(&message["params"])?;
                 Ok(None)
             }

@@ -99,6 +99,7 @@ async fn headless(
                 match lines.next().await {
                     Ok(Some(line)) => {
                         let before = told.usage;
+                        told.work.now = Some(cx.host.now());
                         told.hear(&line);
                         if let Some(used) = told.usage.filter(|_| told.usage != before) {
                             (cx.used)(Spent::Reported(used));

@@ -65,7 +65,7 @@ pub struct Args {
     /// Write the picture into a temporary file and open it; html, unless the format says svg.
     #[arg(long, conflicts_with_all = ["diff", "diff_rev"])]
     open: bool,
-    /// Paint the outcomes and durations of a results file on the plan.
+    /// Paint the outcomes and durations of a results file on the plan; with --gate, what runs take is read there.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "diff_rev"])]
     results: Option<PathBuf>,
     /// Paint on each check the mutants that it noticed, of what `gevals prove --format json` has printed.
@@ -75,7 +75,7 @@ pub struct Args {
     #[arg(long, value_name = "STEP", conflicts_with_all = ["diff", "diff_rev", "results", "open", "deny_growth"])]
     why: Option<String>,
     /// Say how many runs of each task it takes to show this pass rate with this confidence, and what an earlier run makes of that.
-    #[arg(long, value_name = "RATE@CONFIDENCE", conflicts_with_all = ["diff", "diff_rev", "results", "open", "deny_growth", "why"])]
+    #[arg(long, value_name = "RATE@CONFIDENCE", conflicts_with_all = ["diff", "diff_rev", "open", "deny_growth", "why"])]
     gate: Option<Rate>,
     /// Show what changed since this older task or eval file.
     #[arg(long, value_name = "OTHER", conflicts_with = "diff_rev")]
@@ -108,11 +108,19 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::USAGE;
     }
     if let Some(rate) = args.gate {
+        let given = match args.results.as_deref().map(taken).transpose() {
+            Ok(given) => given,
+            Err(reason) => {
+                complain(&reason);
+                return status::USAGE;
+            }
+        };
         for eval in &planned.evals {
-            print(&gate::gate(rate, Some(eval), &eval.tasks, earlier(&eval.name).as_ref()));
+            let earlier = if given.is_some() { None } else { earlier(&eval.name) };
+            print(&gate::gate(rate, Some(eval), &eval.tasks, given.as_ref().or(earlier.as_ref())));
         }
         if !planned.loose.is_empty() {
-            print(&gate::gate(rate, None, &planned.loose, None));
+            print(&gate::gate(rate, None, &planned.loose, given.as_ref()));
         }
         return status::OK;
     }
@@ -139,7 +147,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         }
     };
     let says = |task: &str, action: &str| -> Option<String> { proved.as_ref()?.says(task, action) };
-    let why = |task: &str, action: &str| -> Option<String> { Some(painted.as_ref()?.why(task, action)?.to_owned()) };
+    let why = |task: &str, action: &str| painted.as_ref()?.why(task, action).cloned();
     let colour = global.colour(&std::io::stdout());
     let files = project_files(&args.paths);
     let view = View {
@@ -255,9 +263,7 @@ fn select(compiled: Compiled, args: &Args) -> Planned {
 /// What `gevals prove` has found of these plans.
 fn proved(path: &Path, planned: &Planned) -> Result<Proved, String> {
     let shown = path.display();
-    let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
-    let value = serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))?;
-    let proved = proof::read(&value)
+    let proved = proof::read(&json(path)?)
         .ok_or_else(|| format!("`{shown}` is no proof: `gevals prove EVAL --format json` prints one"))?;
     let plans = || planned.evals.iter().flat_map(|eval| &eval.tasks).chain(&planned.loose);
     if !proved.is_of(plans()) {
@@ -272,10 +278,19 @@ fn proved(path: &Path, planned: &Planned) -> Result<Proved, String> {
 }
 
 fn painted(path: &Path) -> Result<Painted, String> {
+    results::read(&json(path)?).ok_or_else(|| format!("`{}` is no results file", path.display()))
+}
+
+/// What runs took, by a results file that was named.
+fn taken(path: &Path) -> Result<Earlier, String> {
+    let shown = path.display();
+    Earlier::read(&json(path)?, shown.to_string()).ok_or_else(|| format!("`{shown}` is no results file"))
+}
+
+fn json(path: &Path) -> Result<serde_json::Value, String> {
     let shown = path.display();
     let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
-    let value = serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))?;
-    results::read(&value).ok_or_else(|| format!("`{shown}` is no results file"))
+    serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))
 }
 
 /// What the eval took the last time, if it left its results here.

@@ -71,7 +71,7 @@ struct View {
     /// How many lines of an output are shown.
     #[arg(long, value_name = "N", default_value_t = 6)]
     max_output_lines: usize,
-    /// How much of a line is shown.
+    /// How much of a line is shown; why a step did not pass is shown whole.
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_line_length: usize,
 }
@@ -183,11 +183,12 @@ const HTML: &str = "\
 Examples:
   gevals result html gevals-e-out.json -o report.html
   gevals result html old.json new.json -o report.html        what got better and worse
-  gevals result html opus/*.json gpt/*.json -o report.html   agents and models side by side
+  gevals result html --side-by-side opus.json gpt.json -o report.html   agents or models
 
 The page is one file that needs nothing else, not even a network. Two files are compared as `gevals
-result diff` does. In GitHub Actions places are links to the repository; elsewhere `--source-url`
-makes them links.";
+result diff` does, three and more, or two with --side-by-side, as `gevals result compare` does. The
+lines of the sources around what did not pass are in the page where they can still be read. In
+GitHub Actions places are links to the repository; elsewhere `--source-url` makes them links.";
 
 /// Write a page to look around in: why each task failed, and what happened.
 #[derive(clap::Args, Debug)]
@@ -202,6 +203,9 @@ struct Html {
     /// What to put before the paths of sources so that they are links, such as https://github.com/acme/evals/blob/main/
     #[arg(long, value_name = "URL", value_parser = source_url)]
     source_url: Option<String>,
+    /// Take two files for agents or models at the same tasks, not for before and now; more than two always are.
+    #[arg(long)]
+    side_by_side: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -411,15 +415,26 @@ fn repository() -> Option<String> {
     source_url(&url).ok()
 }
 
-/// A page of these results files, for `gevals result html` and `gevals run --report html`.
-pub fn page(files: &[(String, &ResultsFile)], source_url: Option<String>) -> String {
-    html::page(files, source_url.or_else(repository).as_deref())
+/// A page of these results files, for `gevals result html` and `gevals run --report html`. Sources are those of the project that `of`
+/// belongs to; without it, of the one here.
+pub fn page(
+    files: &[(String, &ResultsFile)],
+    order: html::Order,
+    source_url: Option<String>,
+    of: &[PathBuf],
+) -> String {
+    // A results file may name any path: what is no part of this project is not shown.
+    let sources = project_files(of);
+    let source = |path: &str| String::from_utf8(sources.read(Path::new(path)).ok()?).ok();
+    let link = source_url.or_else(repository);
+    html::page(files, &html::Look { order, link: link.as_deref(), source: &source })
 }
 
 fn to_html(args: &Html) -> Result<u8, Fault> {
     let files = args.files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
     let named: Vec<_> = files.iter().map(|(path, file)| (path.clone(), file)).collect();
-    let text = page(&named, args.source_url.clone());
+    let order = if args.side_by_side { html::Order::Beside } else { html::Order::Time };
+    let text = page(&named, order, args.source_url.clone(), &[]);
     match &args.output {
         Some(path) => {
             write(path, &text)?;

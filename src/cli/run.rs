@@ -9,7 +9,7 @@ mod worlds;
 
 use std::{
     io::{IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -31,7 +31,7 @@ use crate::{
     journal,
     plan::wire,
     report::{self, Detail, REPORTS, ReportInput},
-    results::{self, github},
+    results::{self, github, html},
     run::{Only, interrupts},
     source::Files,
 };
@@ -241,20 +241,20 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     if summary.exit != status::USAGE {
         add_step_summary(&input);
         if let (Some(args::ReportArg::Html), None) = (args.report, args.phase) {
-            write_page(&input);
+            let text = Disk.read(&input.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            if let Some(file) = text.and_then(|text| results::read(&text).ok()) {
+                write_page(&input.results.with_extension("html"), &[(shown(&input.results), &file)], &args.eval);
+            }
         }
     }
     summary.exit
 }
 
-/// Writes the page of the results beside them.
-fn write_page(input: &ReportInput) {
-    let text = Disk.read(&input.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let Some(file) = text.and_then(|text| results::read(&text).ok()) else { return };
-    let path = input.results.with_extension("html");
-    let page = super::result::page(&[(shown(&input.results), &file)], None);
-    match write_atomic(&path, page.as_bytes()) {
-        Ok(()) => super::note(&format!("report: {}", shown(path.strip_prefix(".").unwrap_or(&path)))),
+/// Writes a page of these results; several are those of agents and models.
+fn write_page(path: &Path, files: &[(String, &results::ResultsFile)], eval: &Path) {
+    let page = super::result::page(files, html::Order::Beside, None, &[eval.to_owned()]);
+    match write_atomic(path, page.as_bytes()) {
+        Ok(()) => super::note(&format!("report: {}", shown(path.strip_prefix(".").unwrap_or(path)))),
         Err(error) => super::warn(&format!("cannot write `{}`: {error}", path.display())),
     }
 }

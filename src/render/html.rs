@@ -195,7 +195,8 @@ fn step(view: &View<'_>, plan: &Plan, ix: ActionIx, task: String, node: &Node, h
         let took = done.duration.map_or_else(String::new, |d| format!(" in {}", duration::format(d)));
         facts.push(("outcome", format!("{}{took}", done.outcome.name())));
         if let Some(why) = view.reasons.and_then(|why| why(&plan.task.name.value, &action.id)) {
-            facts.push(("why", line(&why.chars().take(MOST_CHARS).collect::<String>(), true)));
+            let part = |text: &str| line(&text.chars().take(MOST_CHARS).collect::<String>(), true);
+            facts.extend(why.iter().map(|(name, text)| (*name, part(text))));
         }
     }
     match &action.kind {

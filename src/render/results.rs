@@ -23,8 +23,11 @@ pub fn results_path(output_dir: &Path, eval: &str) -> PathBuf {
 pub struct Painted {
     tasks: HashMap<String, HashMap<String, Done>>,
     /// What actions found that did not pass, and what judges said.
-    whys: HashMap<String, HashMap<String, String>>,
+    whys: HashMap<String, HashMap<String, Why>>,
 }
+
+/// What a report says, part by part: `why`, `expected`, `actual`, `with`, `answered`.
+pub type Why = Vec<(&'static str, String)>;
 
 impl Painted {
     /// How an action of a task ended; `None` where it was not reached.
@@ -36,8 +39,8 @@ impl Painted {
     }
 
     /// Why an action did not pass, or what the judge said.
-    pub fn why(&self, task: &str, action: &str) -> Option<&str> {
-        Some(self.whys.get(task)?.get(action)?)
+    pub fn why(&self, task: &str, action: &str) -> Option<&Why> {
+        self.whys.get(task)?.get(action)
     }
 }
 
@@ -204,7 +207,7 @@ fn run(result: &Value) -> HashMap<String, Done> {
 }
 
 /// What the reports of a run say, by the planned action: of several rounds the last.
-fn reasons(result: &Value) -> HashMap<String, String> {
+fn reasons(result: &Value) -> HashMap<String, Why> {
     let mut whys = HashMap::new();
     for phase in ["setupOutput", "agentOutput", "verifyOutput", "cleanupOutput"] {
         let mut open: Vec<&Value> = steps(result.get(phase), "Steps").rev().collect();
@@ -215,13 +218,33 @@ fn reasons(result: &Value) -> HashMap<String, String> {
             };
             let explained =
                 report.get("judgement").is_some() || report.get("outcome").and_then(Value::as_str) != Some("passed");
-            if let Some(why) = report.get("message").and_then(Value::as_str).filter(|why| explained && !why.is_empty())
-            {
-                whys.insert(without(&without(id, '#'), '['), why.to_owned());
+            if let Some(why) = Some(told(report)).filter(|why| explained && !why.is_empty()) {
+                whys.insert(without(&without(id, '#'), '['), why);
             }
         }
     }
     whys
+}
+
+/// What a report says: its message, what was expected and found, what was in its holes, what was answered.
+fn told(report: &Value) -> Why {
+    let text =
+        |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim_end().to_owned();
+    let mut told = vec![("why", text(report, "message"))];
+    if report.get("outcome").and_then(Value::as_str) != Some("passed") {
+        for difference in steps(Some(report), "differences") {
+            told.push(("expected", format!("{}: {}", text(difference, "subject"), text(difference, "expected"))));
+            told.push(("actual", text(difference, "actual")));
+        }
+        let filled = report.get("filled").and_then(Value::as_object).into_iter().flatten();
+        let filled: Vec<_> = filled.filter_map(|(name, value)| Some(format!("{name} = {}", value.as_str()?))).collect();
+        told.push(("with", filled.join(", ")));
+        for (name, key) in [("answered", "answer"), ("stdout", "stdout"), ("stderr", "stderr")] {
+            told.push((name, text(report, key)));
+        }
+    }
+    told.retain(|(_, text)| !text.is_empty());
+    told
 }
 
 fn steps<'a>(value: Option<&'a Value>, key: &str) -> std::slice::Iter<'a, Value> {

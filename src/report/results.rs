@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use super::ReportInput;
 use crate::{
     event::{
-        ActionReport, AgentStep, CallReport, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate, TokenUsage,
-        Verdict,
+        ActionReport, AgentStep, CallReport, Difference, Event, EventKind, Outcome, Remark, TaskRun, TokenEstimate,
+        TokenUsage, Verdict,
     },
     hir::{CallKind, CallStatus, Transport},
     journal::Spool,
@@ -536,6 +536,7 @@ fn error_text(verdict: Verdict, reason: &str, agent_failed: bool, setup_failed: 
 /// By kind, several sets merged (§5.5.3); null where nothing was asserted.
 fn assertion_results(asserted: &[&(String, ActionReport)], types: &HashMap<String, Planned>) -> Value {
     let mut merged: IndexMap<String, (bool, Vec<String>, Vec<String>)> = IndexMap::new();
+    let mut differences: IndexMap<String, Vec<&Difference>> = IndexMap::new();
     let mut places: IndexMap<String, &str> = IndexMap::new();
     for (id, report) in asserted {
         let planned = types.get(id);
@@ -544,6 +545,7 @@ fn assertion_results(asserted: &[&(String, ActionReport)], types: &HashMap<Strin
         let (all, reasons, details) = merged.entry(key.clone()).or_insert((true, Vec::new(), Vec::new()));
         if !passed {
             *all = false;
+            differences.entry(key.clone()).or_default().extend(&report.differences);
             places.entry(key).or_insert(planned.map(|planned| planned.place.as_str()).unwrap_or_default());
             reasons.push(report.message.clone());
             details.extend(report.differences.iter().map(|d| format!("expected {}, found {}", d.expected, d.actual)));
@@ -564,6 +566,9 @@ fn assertion_results(asserted: &[&(String, ActionReport)], types: &HashMap<Strin
         }
         if result.get("details").is_none() && !details.is_empty() {
             result["details"] = json!(details);
+        }
+        if let Some(differences) = differences.get(&key).filter(|differences| !differences.is_empty()) {
+            result["differences"] = json!(differences);
         }
         if let Some(place) = places.get(&key).filter(|place| !place.is_empty()) {
             result["place"] = json!(place);

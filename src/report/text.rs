@@ -36,6 +36,10 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
 
 /// Lines of a value that are shown.
 const LINES: usize = 8;
+/// Tags whose rates are shown.
+const KINDS: usize = 20;
+/// Lines that are shown of an answer, or of what a program printed.
+const FEW: usize = 4;
 /// Characters of a line that are shown.
 const WIDTH: usize = 160;
 
@@ -201,10 +205,10 @@ impl Text {
         let fails = matches!(done.verdict, Verdict::Failed | Verdict::Broken);
         // What keeps every task from running is told once, at the end.
         let checked = done.bad.iter().any(|(_, report)| matches!(report.outcome, Outcome::Failed | Outcome::Broken));
-        if !fails || !checked || is_last || !self.told.insert((done.verdict, self.failure(done))) {
+        if !fails || !checked || is_last || !self.told.insert((done.verdict, self.failure(done, false))) {
             return String::new();
         }
-        self.failure(done)
+        self.failure(done, true)
     }
 
     fn verbosely(&self, line: impl FnOnce(&Self) -> String) -> String {
@@ -286,7 +290,10 @@ impl Text {
             plural(self.done.len(), if self.done.iter().any(|d| self.runs(&d.task) > 1) { "run" } else { "task" });
         let (passed, others) = (of(Verdict::Passed), others.collect::<String>());
         let done = if self.input.unjudged { "set up" } else { "passed" };
-        writeln!(out, "\n{passed} of {counted} {done}{others} in {}", brief(took)).ok();
+        // Where all passed, what that is worth stands below.
+        let all = self.done.len();
+        let sure = if passed < all && !self.input.unjudged { results::sure(passed, all) } else { String::new() };
+        writeln!(out, "\n{passed} of {counted} {done}{others} in {}{sure}", brief(took)).ok();
         if let Some(gate) = self.input.gate {
             let Gate { passes, of } = gate;
             let how = match (self.input.rate, &self.input.until_decided) {
@@ -303,7 +310,7 @@ impl Text {
             writeln!(out, "in random order; the same again with --shuffle --seed {seed}").ok();
         }
         self.used(&mut out);
-        self.by_difficulty(&mut out);
+        self.by_kind(&mut out);
         self.by_task(&mut out);
         let mut remarked: IndexMap<_, IndexSet<&str>> = IndexMap::new();
         for (task, remark) in &self.remarked {
@@ -326,11 +333,13 @@ impl Text {
             writeln!(out, "{severity}: {what}{times}").ok();
         }
         // What fails alike is explained once: runs of a task, or all tasks where a server does not start.
-        let mut failures: IndexMap<(Verdict, String), Vec<&TaskRun>> = IndexMap::new();
+        let mut failures: IndexMap<(Verdict, String), Vec<&Finished>> = IndexMap::new();
         for done in self.done.iter().filter(|d| d.verdict != Verdict::Passed) {
-            failures.entry((done.verdict, self.failure(done))).or_default().push(&done.task);
+            failures.entry((done.verdict, self.failure(done, false))).or_default().push(done);
         }
-        for ((verdict, why), runs) in failures {
+        for ((verdict, _), alike) in failures {
+            let runs: Vec<_> = alike.iter().map(|done| &done.task).collect();
+            let why = self.failure(alike[0], true);
             write!(out, "\n{}  {}\n{why}", self.word(verdict), self.whose(&runs)).ok();
             writeln!(out, "  rerun: {}", self.rerun(&runs)).ok();
         }
@@ -382,21 +391,32 @@ impl Text {
         if missed.is_empty() { "met".to_owned() } else { format!("missed by {}", missed.join(", ")) }
     }
 
-    /// `easy 2/3, hard 0/1`, where tasks say how hard they are.
-    fn by_difficulty(&self, out: &mut String) {
-        let mut counts: IndexMap<&str, (usize, usize)> = ["easy", "medium", "hard"].map(|d| (d, (0, 0))).into();
+    /// `by difficulty: easy 2/3 (20–94 %), hard 0/1 (0–80 %)`, where tasks say how hard they are; the same by their tags.
+    fn by_kind(&self, out: &mut String) {
+        let mut by_difficulty: IndexMap<&str, (usize, usize)> = ["easy", "medium", "hard"].map(|d| (d, (0, 0))).into();
+        let mut by_tag: IndexMap<&str, (usize, usize)> = IndexMap::new();
         for done in &self.done {
-            let difficulty = self.input.plan.tasks.get(done.task.index).and_then(|p| p.task.difficulty.as_deref());
-            if let Some(difficulty) = difficulty {
-                let count = counts.entry(difficulty).or_default();
+            let Some(task) = self.input.plan.tasks.get(done.task.index).map(|plan| &plan.task) else { continue };
+            let count = |count: &mut (usize, usize)| {
                 count.0 += usize::from(done.verdict == Verdict::Passed);
                 count.1 += 1;
+            };
+            if let Some(difficulty) = task.difficulty.as_deref() {
+                count(by_difficulty.entry(difficulty).or_default());
             }
+            let tags: IndexSet<&str> = task.tags.iter().map(String::as_str).collect();
+            tags.into_iter().for_each(|tag| count(by_tag.entry(tag).or_default()));
         }
-        let counts = counts.into_iter().filter(|(_, (_, all))| *all > 0);
-        let counts: Vec<_> = counts.map(|(name, (passed, all))| format!("{name} {passed}/{all}")).collect();
-        if !counts.is_empty() {
-            writeln!(out, "{}", counts.join(", ")).ok();
+        by_tag.sort_keys();
+        for (what, counts) in [("difficulty", by_difficulty), ("tag", by_tag)] {
+            let counts = counts.into_iter().filter(|(_, (_, all))| *all > 0);
+            let rate = |(name, (passed, all))| format!("{name} {passed}/{all} ({})", results::interval(passed, all));
+            let counts: Vec<_> = counts.map(rate).collect();
+            if !counts.is_empty() && !self.input.unjudged {
+                let more = counts.len().saturating_sub(KINDS);
+                let more = if more > 0 { format!(" and {}", plural(more, "other")) } else { String::new() };
+                writeln!(out, "by {what}: {}{more}", counts[..counts.len().min(KINDS)].join(", ")).ok();
+            }
         }
     }
 
@@ -444,7 +464,9 @@ impl Text {
         for done in &self.done {
             for (id, report) in &done.bad {
                 let Some(action) = self.action(&done.task, id) else { continue };
-                let what = format!("{} `{id}` {}", done.task.name, how(report));
+                // What a program said last is often why.
+                let said = report.stderr.trim_end().lines().last().map(|said| format!(" – {}", cut(said)));
+                let what = format!("{} `{id}` {}{}", done.task.name, how(report), said.unwrap_or_default());
                 match (action.phase, report.outcome) {
                     (PlanPhase::Cleanup, Outcome::Skipped) => remarks.push(("note", what)),
                     (PlanPhase::Setup, Outcome::Failed | Outcome::Broken) if done.verdict == Verdict::Passed => {
@@ -498,8 +520,8 @@ impl Text {
         self.input.selection.of(&self.input.plan).len() == self.input.plan.tasks.len()
     }
 
-    /// Every step and assertion that did not pass.
-    fn failure(&self, done: &Finished) -> String {
+    /// Every step and assertion that did not pass. What holes held differs from run to run; failures that are alike are so without it.
+    fn failure(&self, done: &Finished, with_values: bool) -> String {
         let mut out = String::new();
         // What did not come to its end for want of time did not fail by itself.
         if let Some((late, _)) = done.reason.split_once(": ").filter(|(late, _)| late.starts_with("task exceeded")) {
@@ -522,7 +544,8 @@ impl Text {
                 continue;
             }
             shown.push(planned);
-            self.bad_action(&mut out, id, action, report);
+            let values = if with_values { values(report) } else { String::new() };
+            self.bad_action(&mut out, id, action, report, [self.waited(done, id).unwrap_or_default(), &values]);
         }
         let skipped = done.bad.iter().filter(|(id, r)| {
             r.outcome == Outcome::Skipped && self.action(&done.task, id).is_some_and(|a| a.phase != PlanPhase::Cleanup)
@@ -548,11 +571,14 @@ impl Text {
         out
     }
 
-    fn bad_action(&self, out: &mut String, id: &str, action: &Action, report: &ActionReport) {
+    fn bad_action(&self, out: &mut String, id: &str, action: &Action, report: &ActionReport, said: [&str; 2]) {
         let on = if action.phase == PlanPhase::Setup && action.continue_on_error { " (the task went on)" } else { "" };
         writeln!(out, "  {id} {}{on}", how(report)).ok();
         if !action.meaning.is_empty() {
             writeln!(out, "    {}", self.faint(&cut(one_line(&action.meaning)))).ok();
+        }
+        for line in said.into_iter().filter(|line| !line.is_empty()) {
+            writeln!(out, "    {}", cut(line)).ok();
         }
         if report.differences.is_empty() {
             writeln!(out, "    at {}", self.place(action.span)).ok();
@@ -573,10 +599,35 @@ impl Text {
             block(out, "expected", expected);
             block(out, "actual", actual);
         }
-        if !report.stderr.trim().is_empty() && !report.differences.iter().any(|d| d.subject == "stderr") {
-            let lines: Vec<_> = report.stderr.trim_end().lines().collect();
-            block(out, "stderr", &lines[lines.len().saturating_sub(LINES)..].join("\n"));
+        let differs = |subject: &str| report.differences.iter().any(|d| d.subject == subject);
+        // What is said already is not said again.
+        let shown = |text: &str| {
+            let told = |other: &str| other.trim() == text.trim();
+            report.message.contains(text.trim()) || report.differences.iter().any(|d| told(&d.actual))
+        };
+        if !report.answer.trim().is_empty() && !shown(&report.answer) {
+            let lines: Vec<_> = report.answer.trim_end().lines().collect();
+            let more = lines.len().saturating_sub(FEW);
+            block(out, "answer", &lines[..lines.len() - more].join("\n"));
+            if more > 0 {
+                writeln!(out, "        … {}", plural(more, "line more")).ok();
+            }
         }
+        // Of what a program printed the end tells most.
+        for (name, text, most) in [("stdout", &report.stdout, FEW), ("stderr", &report.stderr, LINES)] {
+            if !text.trim().is_empty() && !differs(name) && !shown(text) {
+                let lines: Vec<_> = text.trim_end().lines().collect();
+                block(out, name, &lines[lines.len().saturating_sub(most)..].join("\n"));
+            }
+        }
+    }
+
+    /// How long and how often what holds an action was tried, where it waits: `not within 10s, 4 rounds`.
+    fn waited<'d>(&self, done: &'d Finished, id: &str) -> Option<&'d str> {
+        let holder = id.rsplit_once('#').map(|(holder, _)| holder)?;
+        let (_, report) = done.bad.iter().rev().find(|(other, _)| other == holder)?;
+        let (said, _) = report.message.split_once("; ")?;
+        said.starts_with(results::NOT_WITHIN).then_some(said)
     }
 
     fn action(&self, task: &TaskRun, id: &str) -> Option<&Action> {
@@ -615,6 +666,13 @@ impl Text {
 fn runs_of(input: &ReportInput, index: usize) -> u32 {
     let planned = input.plan.tasks.get(index).map(|p| p.task.runs);
     input.runs.or(planned).unwrap_or(1).max(1)
+}
+
+/// `with $COLOUR = b, env.TITLE = Bread`; empty where nothing was filled.
+fn values(report: &ActionReport) -> String {
+    let each = report.filled.iter().filter_map(|(name, value)| Some(format!("{name} = {}", one_line(value.as_str()?))));
+    let each: Vec<_> = each.collect();
+    if each.is_empty() { String::new() } else { format!("with {}", each.join(", ")) }
 }
 
 fn how(report: &ActionReport) -> String {

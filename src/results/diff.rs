@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{ResultsFile, RunResult, Statistics, by_task, harmless, percent, rate};
+use super::{ResultsFile, RunResult, Statistics, by_task, harmless, interval, percent, rate};
 use crate::statistics::{self, Counts};
 
 /// How two results files differ.
@@ -97,18 +97,21 @@ impl Change<'_> {
         let side = |runs: &[&RunResult]| match runs {
             [] => None,
             [one] => Some(if one.passed() { "passed".to_owned() } else { "failed".to_owned() }),
-            several => Some(format!("{}/{} passed", passed(several), several.len())),
+            several => {
+                let (passed, all) = (passed(several), several.len());
+                Some(format!("{passed}/{all} passed ({})", interval(passed, all)))
+            }
         };
         let sides: Vec<_> = [side(&self.base), side(&self.current)].into_iter().flatten().collect();
         let tested = sides.len() == 2 && self.base.len().max(self.current.len()) > 1;
-        let p = if tested { format!("  p = {}", probability(self.p)) } else { String::new() };
+        let p = if tested { format!("  {}", probability(self.p)) } else { String::new() };
         sides.join(" → ") + &p
     }
 }
 
-/// `0.031`, `< 0.001`.
+/// `p = 0.031`, `p < 0.001`.
 pub fn probability(p: f64) -> String {
-    if p < 0.001 { "< 0.001".to_owned() } else { format!("{}", (p * 1e3).round() / 1e3) }
+    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {}", (p * 1e3).round() / 1e3) }
 }
 
 fn passed(runs: &[&RunResult]) -> usize {
@@ -197,7 +200,7 @@ impl Diff<'_> {
             (false, _) => "this may be chance",
         };
         format!(
-            "Of {all} pairs of runs, {lost} passed before only and {won} now only: {said} (exact McNemar test, p = {}, alpha {})",
+            "Of {all} pairs of runs, {lost} passed before only and {won} now only: {said} (exact McNemar test, {}, alpha {})",
             probability(p),
             self.alpha
         )
@@ -218,7 +221,10 @@ impl Diff<'_> {
 
     /// Name, base, current, change.
     fn rows(&self) -> Vec<[String; 4]> {
-        let share = |part: usize, all: usize| format!("{part}/{all} ({})", percent(rate(part, all)));
+        let share = |part: usize, all: usize| match all {
+            0 => "0/0".to_owned(),
+            _ => format!("{part}/{all} ({}, {})", percent(rate(part, all)), interval(part, all)),
+        };
         let points = |base: f64, current: f64| format!("{:+.2} pp", (current - base) * 100.0);
         let (base, current) = (&self.base, &self.current);
         let mut rows = vec![
@@ -459,7 +465,11 @@ mod tests {
         // Why is said of what got worse.
         assert_eq!(diff.text().matches("x | <y>").count(), 1, "{}", diff.text());
         assert_eq!(diff.markdown().matches("&lt;y&gt;").count(), 1, "{}", diff.markdown());
-        assert!(diff.text().contains("worse  2/2 passed → 1/2 passed  p = 1\n      x | <y>"), "{}", diff.text());
+        assert!(
+            diff.text().contains("worse  2/2 passed (34–100 %) → 1/2 passed (9–91 %)  p = 1\n      x | <y>"),
+            "{}",
+            diff.text()
+        );
         assert!(diff.markdown().contains("x \\| &lt;y&gt;"), "{}", diff.markdown());
     }
 
@@ -475,7 +485,11 @@ mod tests {
         let found = diff(&base, &current, 0.05);
         assert_eq!((names(&found.regressions), names(&found.losses)), (vec!["worse"], vec!["chance"]));
         assert!(found.fails(None) && found.fails(Some(FailOn::AnyLoss)));
-        assert!(found.text().contains("✗ worse  20/20 passed → 9/20 passed  p = < 0.001\n"), "{}", found.text());
+        assert!(
+            found.text().contains("✗ worse  20/20 passed (83–100 %) → 9/20 passed (25–66 %)  p < 0.001\n"),
+            "{}",
+            found.text()
+        );
         let better = diff(&current, &base, 0.05);
         assert_eq!((names(&better.improvements), names(&better.gains)), (vec!["worse"], vec!["chance"]));
         assert!(!better.fails(None) && !better.fails(Some(FailOn::AnyLoss)));
@@ -514,7 +528,8 @@ mod tests {
         let (none, one) = (file(&[]), file(&[("a", true)]));
         assert_eq!(names(&diff(&none, &one, 0.05).new), ["a"]);
         assert_eq!(names(&diff(&one, &none, 0.05).removed), ["a"]);
-        assert!(diff(&none, &none, 0.05).text().contains("0/0 (0.00%)"));
+        let text = diff(&none, &none, 0.05).text();
+        assert!(text.contains("0/0") && !text.contains(" %)"), "no rate of nothing: {text}");
     }
 
     #[test]

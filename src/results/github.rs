@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ResultsFile, Statistics, diff::cell, view::status};
+use super::{ResultsFile, Statistics, diff::cell, sure, view::status};
 
 /// The most failures that are shown in full; GitHub takes a megabyte.
 const FAILURES: usize = 50;
@@ -26,6 +26,9 @@ pub fn step_summary(file: &ResultsFile) -> String {
     let mark = if file.missed().is_empty() && gaps.is_empty() { "✅" } else { "❌" };
     let eval = if file.eval().is_empty() { "gevals" } else { file.eval() };
     let mut out = format!("## {mark} {}: {} of {} passed\n\n", cell(eval), all.passed, all.tasks);
+    if all.tasks > 0 {
+        writeln!(out, "Pass rate{}.\n", sure(all.passed, all.tasks).replacen(',', "", 1)).ok();
+    }
     for gap in gaps.iter().take(FAILURES) {
         writeln!(out, "> ⚠️ Incomplete: {}\n", cell(gap)).ok();
     }
@@ -62,7 +65,14 @@ pub fn step_summary(file: &ResultsFile) -> String {
                 )
                 .ok();
             }
-            if step.differences.is_empty() && !step.answer.is_empty() {
+            for (name, text) in [("waited", &step.waited), ("with", &step.filled())] {
+                if !text.is_empty() {
+                    writeln!(out, "    - {name}: {}", cell(&short(text))).ok();
+                }
+            }
+            let told = step.message.contains(step.answer.trim())
+                || step.differences.iter().any(|difference| difference.actual.trim() == step.answer.trim());
+            if !told && !step.answer.is_empty() {
                 writeln!(out, "    - answer: {}", cell(&short(step.answer))).ok();
             }
         }

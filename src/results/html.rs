@@ -3,13 +3,22 @@
 //! The overview is parsed when the page opens; what happened in a run stands on a line of its own, which is parsed when someone
 //! looks at it. So the size of a page is not the time that it takes to open.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use indexmap::IndexMap;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{ResultsFile, RunResult, Statistics, by_task, diff, interval, is_flaky, timeline::timeline};
+use super::{
+    ResultsFile, RunResult, Statistics, by_task, compare,
+    diff::{self, Diff, Pairs},
+    interval, is_flaky, summary,
+    timeline::timeline,
+};
 use crate::{
     diagnostic::visible,
     page::{self, Page, escaped},
+    secrets,
     statistics::ALPHA,
 };
 
@@ -23,8 +32,30 @@ const MOST: usize = 16 << 20;
 /// Of one list: calls of a run, entries of a transcript.
 const ENTRIES: usize = 500;
 
-/// A page of these results; `link` is put before the path of a source, which makes it a link.
-pub fn page(files: &[(String, &ResultsFile)], link: Option<&str>) -> String {
+/// How several files stand to one another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Two are before and now; more are agents or models.
+    Time,
+    /// Agents or models at the same tasks.
+    Beside,
+}
+
+/// What a page is made with besides the results.
+pub struct Look<'l> {
+    pub order: Order,
+    /// Put before the path of a source, which makes it a link.
+    pub link: Option<&'l str>,
+    /// The text of a source, where it can be read.
+    pub source: &'l dyn Fn(&str) -> Option<String>,
+}
+
+/// A page of these results.
+pub fn page(files: &[(String, &ResultsFile)], look: &Look<'_>) -> String {
+    let compared = match files {
+        [(_, base), (_, current)] if look.order == Order::Time => Some(diff::diff(base, current, ALPHA)),
+        _ => None,
+    };
     let runs: Vec<(usize, &RunResult)> = files
         .iter()
         .enumerate()
@@ -35,24 +66,26 @@ pub fn page(files: &[(String, &ResultsFile)], link: Option<&str>) -> String {
     let eval = files.iter().map(|(_, file)| file.eval()).find(|eval| !eval.is_empty()).unwrap_or("results");
     let index = json!({
         "title": eval,
-        "link": link,
+        "link": look.link,
         "cut": cut,
+        "compared": compared.is_some(),
         "sides": files.iter().map(|(name, file)| side(name, file)).collect::<Vec<_>>(),
-        "tasks": tasks(files),
+        "tasks": tasks(files, compared.as_ref()),
+        "groups": groups(files),
+        "duels": if compared.is_some() { Vec::new() } else { duels(files) },
         "runs": runs.iter().map(|(side, run)| row(*side, run)).collect::<Vec<_>>(),
-        "together": match files {
-            [(_, base), (_, current)] => diff::diff(base, current, ALPHA).together(),
-            _ => String::new(),
-        },
+        "together": compared.as_ref().map(Diff::together).unwrap_or_default(),
     });
     let index = index.to_string();
+    let sources = sources(&runs, look.source).to_string();
     let eval = visible(eval);
     let title = format!("{eval} · results");
     let body = format!("<header>\n<h1 dir=\"auto\">{}</h1>\n{CONTROLS}</header>\n{MAIN}", escaped(&eval));
-    let size = index.len() + details.iter().map(|text| text.len() + 1).sum::<usize>();
+    let size = index.len() + sources.len() + details.iter().map(|text| text.len() + 1).sum::<usize>();
     Page { title: &title, style: STYLE, body: &body, script: SCRIPT }.text(size + size / 8, |out| {
         page::data(out, "index", &index);
         page::data(out, "details", &details.join("\n"));
+        page::data(out, "sources", &sources);
     })
 }
 
@@ -60,6 +93,7 @@ const CONTROLS: &str = "\
 <div id=\"sides\"></div>\
 <div class=\"controls\" role=\"toolbar\" aria-label=\"which tasks\">\
 <input id=\"search\" type=\"search\" placeholder=\"Search (/)\" aria-label=\"search tasks\">\
+<button id=\"overview\" type=\"button\" class=\"chip\">Overview (o)</button>\
 <span id=\"chips\" role=\"group\" aria-label=\"outcome\"></span>\
 <select id=\"difficulty\" aria-label=\"difficulty\"></select>\
 <select id=\"tag\" aria-label=\"tag\"></select>\
@@ -94,11 +128,110 @@ fn side(name: &str, file: &ResultsFile) -> Value {
         "cleanups": all.cleanups_failed,
         "gaps": file.gaps(),
         "gate": file.summary.get("gate"),
+        "several": summary::of_several(&file.results)
+            .iter()
+            .map(|one| json!({ "k": one.k, "any": one.any, "all": one.all }))
+            .collect::<Vec<_>>(),
+        "judge": judged(&all.tokens),
     })
 }
 
+fn judged(tokens: &super::Tokens) -> Value {
+    match (tokens.judge_input, tokens.judge_output) {
+        (None, None) => Value::Null,
+        (input, output) => json!({ "in": input, "out": output, "estimated": tokens.judge_guessed }),
+    }
+}
+
+/// Difficulties and tags whose rates are shown.
+const GROUPS: usize = 200;
+
+/// How often tasks of a difficulty or with a tag passed, on each side.
+fn groups(files: &[(String, &ResultsFile)]) -> Vec<Value> {
+    let mut groups: BTreeMap<(usize, &str), Vec<(usize, usize)>> = BTreeMap::new();
+    // Difficulties before tags, as they rise.
+    let rank = |difficulty: &str| ["easy", "medium", "hard"].iter().position(|known| *known == difficulty).unwrap_or(3);
+    for (side, (_, file)) in files.iter().enumerate() {
+        for run in &file.results {
+            let tags: BTreeSet<&str> = run.tags().collect();
+            let difficulty = Some(run.difficulty()).filter(|difficulty| !difficulty.is_empty());
+            let of =
+                difficulty.map(|name| (rank(name), name)).into_iter().chain(tags.into_iter().map(|tag| (TAG, tag)));
+            for key in of {
+                let (passed, runs) = &mut groups.entry(key).or_insert_with(|| vec![(0, 0); files.len()])[side];
+                *passed += usize::from(run.passed());
+                *runs += 1;
+            }
+        }
+    }
+    let rates = |sides: &[(usize, usize)]| sides.iter().map(|(passed, runs)| rate(*passed, *runs)).collect::<Vec<_>>();
+    let shown = groups.iter().take(GROUPS).map(|((rank, name), sides)| {
+        json!({ "kind": if *rank == TAG { "tag" } else { "difficulty" }, "name": name, "rates": rates(sides) })
+    });
+    shown.collect()
+}
+
+/// Behind all difficulties.
+const TAG: usize = 4;
+
+/// Null where nothing was run.
+fn rate(passed: usize, runs: usize) -> Value {
+    match runs {
+        0 => Value::Null,
+        _ => json!({ "passed": passed, "runs": runs, "interval": interval(passed, runs).to_string() }),
+    }
+}
+
+/// Which of several agents or models beats which.
+fn duels(files: &[(String, &ResultsFile)]) -> Vec<Value> {
+    let cell = |cell: &Option<(Pairs, bool)>| match cell {
+        Some((pairs, beats)) => {
+            json!({ "alone": pairs.lost, "other": pairs.won, "pairs": pairs.all, "p": diff::probability(pairs.p()), "beats": beats })
+        }
+        None => Value::Null,
+    };
+    if files.len() < 2 {
+        return Vec::new();
+    }
+    compare::matrix(files, ALPHA).iter().map(|row| row.iter().map(cell).collect()).collect()
+}
+
+/// Failed places whose source is shown, the lines before and behind one, and the characters of a line.
+const PLACES: usize = 2_000;
+const BEFORE: usize = 2;
+const BEHIND: usize = 5;
+const LINE: usize = 200;
+
+/// A few lines of the sources around what did not pass, by its place. A secret in them is masked as in findings.
+fn sources(runs: &[(usize, &RunResult)], read: &dyn Fn(&str) -> Option<String>) -> Value {
+    let (mut texts, mut out): (IndexMap<String, Option<Vec<String>>>, _) = (IndexMap::new(), Map::new());
+    for (_, run) in runs {
+        let failed = run.failed();
+        let places = failed.iter().flat_map(|failed| {
+            std::iter::once(failed.place).chain(failed.differences.iter().map(|difference| difference.place))
+        });
+        let cleanup = run.failed_cleanup();
+        for place in places.chain(cleanup.iter().map(|failed| failed.place)) {
+            if out.len() >= PLACES {
+                return Value::Object(out);
+            }
+            let Some((path, line)) = place.rsplit_once(':').filter(|_| !out.contains_key(place)) else { continue };
+            let Some(line) = line.parse::<usize>().ok().filter(|line| *line > 0) else { continue };
+            let text = texts
+                .entry(path.to_owned())
+                .or_insert_with(|| Some(read(path)?.lines().map(|line| secrets::veil(line).into_owned()).collect()));
+            let from = line.saturating_sub(BEFORE + 1);
+            let Some(lines) = text.as_ref().filter(|lines| line <= lines.len()) else { continue };
+            let shown: Vec<_> =
+                lines[from..lines.len().min(line + BEHIND)].iter().map(|line| cut(line, LINE)).collect();
+            out.insert(place.to_owned(), json!({ "from": from + 1, "at": line, "lines": shown }));
+        }
+    }
+    Value::Object(out)
+}
+
 /// Tasks by name, with the numbers of their runs on each side.
-fn tasks(files: &[(String, &ResultsFile)]) -> Vec<Value> {
+fn tasks(files: &[(String, &ResultsFile)], compared: Option<&Diff<'_>>) -> Vec<Value> {
     let mut tasks: IndexMap<&str, Vec<Vec<usize>>> = IndexMap::new();
     let mut first: IndexMap<&str, &RunResult> = IndexMap::new();
     let mut nth = 0;
@@ -109,12 +242,8 @@ fn tasks(files: &[(String, &ResultsFile)]) -> Vec<Value> {
             nth += 1;
         }
     }
-    let compared = match files {
-        [(_, base), (_, current)] => Some(diff::diff(base, current, ALPHA)),
-        _ => None,
-    };
     let mut changes: IndexMap<&str, (&str, f64)> = IndexMap::new();
-    if let Some(diff) = &compared {
+    if let Some(diff) = compared {
         for (kind, list) in [
             ("regression", &diff.regressions),
             ("loss", &diff.losses),
@@ -185,7 +314,8 @@ fn outcome(run: &RunResult) -> &str {
 
 /// The first thing that went wrong, in a line.
 fn why(run: &RunResult) -> String {
-    let line = match run.failed().into_iter().next() {
+    let cleanup = if run.passed() { run.failed_cleanup() } else { Vec::new() };
+    let line = match run.failed().into_iter().chain(cleanup).next() {
         Some(failed) => {
             let more = match (failed.differences.first(), failed.answer.trim_end().lines().last()) {
                 // The status is in the message; what the program said is not.
@@ -193,7 +323,8 @@ fn why(run: &RunResult) -> String {
                 (Some(d), _) => Some(format!(" – expected {}, actual {}", d.expected, d.actual)),
                 (None, _) => None,
             };
-            format!("{}: {}{}", failed.id, failed.message, more.unwrap_or_default())
+            let waited = if failed.waited.is_empty() { String::new() } else { format!("{}: ", failed.waited) };
+            format!("{}: {waited}{}{}", failed.id, failed.message, more.unwrap_or_default())
         }
         None => run.why(),
     };
@@ -262,11 +393,13 @@ fn detail(run: &RunResult, limit: usize) -> Value {
     if !calls.is_empty() {
         out.insert("calls".to_owned(), json!(calls));
     }
-    let transcript = transcript(run, limit);
-    if !transcript.is_empty() {
-        out.insert("transcript".to_owned(), json!(transcript));
+    let told = transcript(run, limit);
+    if !told.is_empty() {
+        let (turn, order) = turn(&told, &calls);
+        out.insert("turn".to_owned(), json!(turn));
+        out.insert("order".to_owned(), json!(order));
     }
-    for key in ["tokenEstimate", "judgeTokenUsage", "remarks", "retries", "cut"] {
+    for key in ["tokenEstimate", "judgeTokenUsage", "judgeTokensEstimated", "remarks", "retries", "cut"] {
         if let Some(value) = run.0.get(key).filter(|value| !value.is_null()) {
             out.insert(key.to_owned(), bounded(value, limit));
         }
@@ -294,7 +427,9 @@ fn step(step: &Value, limit: usize, depth: usize) -> Value {
             out.insert(key.to_owned(), bounded(value, limit));
         }
     }
-    for key in ["duration", "differences", "exit", "stdout", "stderr", "answer", "judgement", "outputs", "retried"] {
+    for key in
+        ["duration", "differences", "exit", "stdout", "stderr", "answer", "filled", "judgement", "outputs", "retried"]
+    {
         if let Some(value) = report.get(key).filter(|value| !value.is_null()) {
             out.insert(key.to_owned(), bounded(value, limit));
         }
@@ -314,7 +449,7 @@ fn calls(run: &RunResult, limit: usize) -> Vec<Value> {
     let of =
         |key: &str| run.0.get("callHistory").and_then(|history| history.get(key)?.as_array()).into_iter().flatten();
     let mut calls: Vec<&Value> = ["ToolCalls", "ResourceReads", "PromptGets"].into_iter().flat_map(of).collect();
-    calls.sort_by_key(|call| call.get("timestamp").and_then(Value::as_str).unwrap_or_default());
+    calls.sort_by_key(|call| call.get("timestamp").and_then(Value::as_str).and_then(|at| at.parse::<Timestamp>().ok()));
     let shown = calls.into_iter().take(ENTRIES).map(|call| {
         let name = call.get("name").or(call.get("uri")).unwrap_or(&Value::Null);
         let good = call.get("success").and_then(Value::as_bool) == Some(true)
@@ -346,24 +481,87 @@ fn answer(call: &Value) -> String {
 }
 
 /// What the agent reports of its own work; else what its output looks like.
-fn transcript(run: &RunResult, limit: usize) -> Vec<Value> {
+fn transcript(run: &RunResult, limit: usize) -> Vec<Told> {
     let steps = run.0.get("agentOutput").and_then(|output| output.get("agentDetails")?.get("outputSteps")?.as_array());
     if let Some(steps) = steps {
         let shown = steps.iter().take(ENTRIES).map(|step| {
-            let call = step.get("toolCall").filter(|call| !call.is_null()).map(Value::to_string);
-            let text = step.get("content").and_then(Value::as_str).map(str::to_owned).or(call).unwrap_or_default();
-            json!({ "kind": step.get("type"), "text": cut(&text, limit) })
+            let call = step.get("toolCall").filter(|call| !call.is_null());
+            let text = step.get("content").and_then(Value::as_str).map(str::to_owned);
+            let title = call.and_then(|call| call.get("title")?.as_str()).map(str::to_owned);
+            Told {
+                kind: step.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
+                text: cut(&text.or(call.map(Value::to_string)).unwrap_or_default(), limit),
+                title,
+                at: step.get("at").and_then(Value::as_str).and_then(|at| at.parse().ok()),
+            }
         });
         return shown.collect();
     }
     let entries = timeline(run.output());
     // One note is the answer itself.
-    match entries.as_slice() {
-        [] | [_] => Vec::new(),
-        several => {
-            several.iter().take(ENTRIES).map(|e| json!({ "kind": e.kind, "text": cut(&e.text, limit) })).collect()
+    if entries.len() < 2 {
+        return Vec::new();
+    }
+    let shown = entries.iter().take(ENTRIES).map(|entry| {
+        let title = entry.kind.contains("tool").then(|| entry.text.lines().next().unwrap_or_default().to_owned());
+        Told { kind: entry.kind.to_string(), text: cut(&entry.text, limit), title, at: None }
+    });
+    shown.collect()
+}
+
+/// One thing that an agent reports of its turn.
+struct Told {
+    kind: String,
+    text: String,
+    /// Of a call of a tool.
+    title: Option<String>,
+    at: Option<Timestamp>,
+}
+
+/// What the agent reports and the calls that were recorded, in one order, and how that is known. A call that the agent names
+/// stands once.
+fn turn(told: &[Told], calls: &[Value]) -> (Vec<Value>, &'static str) {
+    let text = |call: usize, key: &str| calls[call].get(key).and_then(Value::as_str).unwrap_or_default();
+    let began = |call: usize| text(call, "at").parse::<Timestamp>().ok();
+    let mut left: Vec<usize> = (0..calls.len()).collect();
+    // Either something that was told, or a call.
+    let mut turn: Vec<Result<usize, usize>> = Vec::new();
+    for (nth, one) in told.iter().enumerate() {
+        let named = |call: &&usize| one.title.as_ref().is_some_and(|title| title.contains(text(**call, "name")));
+        match left.iter().find(named).copied() {
+            Some(call) => {
+                left.retain(|other| *other != call);
+                turn.push(Err(call));
+            }
+            None => turn.push(Ok(nth)),
         }
     }
+    let timed = told.iter().all(|one| one.at.is_some()) && (0..calls.len()).all(|call| began(call).is_some());
+    let unmatched = left.len();
+    for call in left {
+        let before = turn.iter().position(|entry| match entry {
+            Ok(nth) => timed && told[*nth].at > began(call),
+            Err(other) if timed => began(*other) > began(call),
+            Err(other) => *other > call,
+        });
+        let ends_in_words = matches!(turn.last(), Some(Ok(nth)) if told[*nth].title.is_none());
+        let at = before.unwrap_or(turn.len() - usize::from(!timed && ends_in_words));
+        turn.insert(at, Err(call));
+    }
+    let order = match (timed, calls.is_empty(), unmatched) {
+        (true, ..) => "time",
+        (false, true, _) => "told",
+        (false, false, 0) => "matched",
+        (false, false, _) => "guessed",
+    };
+    let shown = turn.into_iter().map(|entry| match entry {
+        Ok(nth) => {
+            let Told { kind, text, at, .. } = &told[nth];
+            json!({ "kind": kind, "text": text, "at": at })
+        }
+        Err(call) => json!({ "call": call }),
+    });
+    (shown.collect(), order)
 }
 
 /// The same value with shorter texts.
@@ -382,5 +580,77 @@ fn cut(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: &str, title: Option<&str>, at: Option<&str>) -> Told {
+        let at = at.map(|at| at.parse().unwrap());
+        Told { kind: kind.to_owned(), text: kind.to_owned(), title: title.map(str::to_owned), at }
+    }
+
+    fn call(name: &str, at: &str) -> Value {
+        json!({ "name": name, "at": at })
+    }
+
+    /// `say`, and the numbers of calls.
+    fn order(told: &[Told], calls: &[Value]) -> (Vec<String>, &'static str) {
+        let (turn, order) = turn(told, calls);
+        let word = |entry: &Value| match entry.get("call") {
+            Some(call) => call.to_string(),
+            None => entry["kind"].as_str().unwrap().to_owned(),
+        };
+        (turn.iter().map(word).collect(), order)
+    }
+
+    #[test]
+    fn the_source_of_a_failure_is_shown_without_its_secrets() {
+        let text =
+            (1..=30).map(|n| if n == 12 { "password: hunter2-and-more".to_owned() } else { format!("line {n}") });
+        let text = text.collect::<Vec<_>>().join("\n");
+        let step = |place: &str| json!({ "id": "verify/0", "success": false, "message": "m", "place": place, "report": { "outcome": "failed" } });
+        let run = |place: &str| {
+            let file = json!([{ "taskName": "t", "taskPassed": false, "verifyOutput": { "Steps": [step(place)] } }]);
+            super::super::read(&file.to_string()).unwrap().results.remove(0)
+        };
+        let read = |path: &str| (path == "a.yaml").then(|| text.clone());
+        let shown = |place: &str| sources(&[(0, &run(place))], &read);
+        let lines = shown("a.yaml:11");
+        assert_eq!((&lines["a.yaml:11"]["from"], &lines["a.yaml:11"]["at"]), (&json!(9), &json!(11)));
+        assert_eq!(lines["a.yaml:11"]["lines"][0], "line 9");
+        assert!(lines.to_string().contains("password: ****") && !lines.to_string().contains("hunter2"), "{lines}");
+        assert_eq!(shown("a.yaml:1")["a.yaml:1"]["lines"].as_array().map(Vec::len), Some(6));
+        // What is not there is not shown: a file, a line, a place of another form.
+        for place in ["b.yaml:1", "a.yaml:31", "a.yaml:0", "a.yaml", ""] {
+            assert_eq!(shown(place), json!({}), "{place}");
+        }
+    }
+
+    #[test]
+    fn words_and_calls_are_one_story() {
+        let at = |second: u32| format!("2026-11-25T02:00:0{second}Z");
+        let calls = [call("list", &at(1)), call("read", &at(3))];
+        // By their times: a call that the agent names stands once, one that it keeps to itself where it was.
+        let (zero, one, two, four) = (at(0), at(1), at(2), at(4));
+        let timed = [
+            told("think", None, Some(&zero)),
+            told("tool", Some("mcp__notes__list"), Some(&one)),
+            told("own", Some("Bash"), Some(&two)),
+            told("say", None, Some(&four)),
+        ];
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(order(&timed, &calls), (words(&["think", "0", "own", "1", "say"]), "time"));
+        // Without: where the agent names them.
+        let matched = [told("think", None, None), told("tool", Some("list"), None), told("tool", Some("read"), None)];
+        assert_eq!(order(&matched, &calls), (words(&["think", "0", "1"]), "matched"));
+        // What it does not name stands before the next that it does, or before its last words.
+        let some = [told("think", None, None), told("tool", Some("read"), None), told("say", None, None)];
+        assert_eq!(order(&some, &calls), (words(&["think", "0", "1", "say"]), "guessed"));
+        let none = [told("think", None, None), told("say", None, None)];
+        assert_eq!(order(&none, &calls), (words(&["think", "0", "1", "say"]), "guessed"));
+        assert_eq!(order(&none, &[]), (words(&["think", "say"]), "told"));
     }
 }

@@ -74,8 +74,10 @@ fn told(result: &RunResult) -> String {
             value(&mut out, "  expected", difference.expected);
             value(&mut out, "  actual", difference.actual);
         }
-        if !step.answer.is_empty() {
-            value(&mut out, "answer", step.answer);
+        for (name, text) in [("waited", step.waited.as_str()), ("with", &step.filled()), ("answer", step.answer)] {
+            if !text.is_empty() {
+                value(&mut out, name, text);
+            }
         }
     }
     out.trim_end().to_owned()

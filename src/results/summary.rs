@@ -41,16 +41,13 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
         out.push_str("  no results\n");
     }
     let all = Statistics::of(results.iter().copied());
-    writeln!(out, "\nTasks:      {}/{} passed ({})", all.tasks_passed, all.tasks, percent(all.task_rate())).ok();
+    let rate = |name: &str, passed: usize, of: usize, rate: f64| {
+        format!("{name:<12}{passed}/{of} passed ({}{})\n", percent(rate), super::sure(passed, of))
+    };
+    out.push('\n');
+    out.push_str(&rate("Tasks:", all.tasks_passed, all.tasks, all.task_rate()));
     out.push_str(&worth(&results));
-    writeln!(
-        out,
-        "Assertions: {}/{} passed ({})",
-        all.assertions_passed,
-        all.assertions,
-        percent(all.assertion_rate())
-    )
-    .ok();
+    out.push_str(&rate("Assertions:", all.assertions_passed, all.assertions, all.assertion_rate()));
     if all.cleanups_failed > 0 {
         writeln!(out, "Cleanups:   {} failed", all.cleanups_failed).ok();
     }
@@ -92,8 +89,8 @@ fn worth(results: &[&RunResult]) -> String {
     if let Some(steady) = counts.iter().filter(|(runs, passed)| runs == passed).map(|(runs, _)| *runs).min() {
         writeln!(out, "            {}", super::worth(steady)).ok();
     }
-    let least = counts.iter().map(|(runs, _)| *runs).min().unwrap_or(0);
-    if least < 2 {
+    let several = of_several(results.iter().copied());
+    if several.is_empty() {
         return out;
     }
     for (name, runs) in &tasks {
@@ -105,21 +102,43 @@ fn worth(results: &[&RunResult]) -> String {
             writeln!(out, "  {}: {passed}/{} passed, {interval}{flaky}", harmless(name), runs.len()).ok();
         }
     }
-    let mean = |of: fn(u32, u32, u32) -> Option<f64>, k: usize| {
-        let few = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let each: Option<Vec<f64>> = counts.iter().map(|(runs, passed)| of(few(*runs), few(*passed), few(k))).collect();
-        each.map(|each| each.iter().sum::<f64>() / each.len() as f64)
+    let row = |name: &str, of: fn(&OfSeveral) -> f64| {
+        let shown = several.iter().map(|one| format!("{name}{} {}", one.k, percent(of(one))));
+        shown.collect::<Vec<_>>().join(", ")
     };
+    writeln!(out, "Of k runs one passes:  {}", row("pass@", |one| one.any)).ok();
+    writeln!(out, "Of k runs all pass:    {}", row("pass^", |one| one.all)).ok();
+    out
+}
+
+/// What k runs of a task come to, on the average of the tasks and without bias.
+pub(super) struct OfSeveral {
+    pub k: usize,
+    /// pass@k: at least one passes.
+    pub any: f64,
+    /// pass^k: all pass.
+    pub all: f64,
+}
+
+/// For some k up to the fewest runs that a task has; nothing where one has a single run.
+pub(super) fn of_several<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Vec<OfSeveral> {
+    let tasks = by_task(results);
+    let few = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let counts: Vec<_> =
+        tasks.values().map(|runs| (few(runs.len()), few(runs.iter().filter(|r| r.passed()).count()))).collect();
+    let least = tasks.values().map(Vec::len).min().unwrap_or(0);
+    if least < 2 {
+        return Vec::new();
+    }
     let mut sizes = vec![1, 2, 3, 5, 10, 20, 50, 100];
     sizes.retain(|k| *k < least);
     sizes.push(least);
-    let row = |name: &str, of: fn(u32, u32, u32) -> Option<f64>| {
-        let shown = sizes.iter().filter_map(|k| Some(format!("{name}{k} {}", percent(mean(of, *k)?))));
-        shown.collect::<Vec<_>>().join(", ")
+    let mean = |of: fn(u32, u32, u32) -> Option<f64>, k: usize| {
+        let each: Option<Vec<f64>> = counts.iter().map(|(runs, passed)| of(*runs, *passed, few(k))).collect();
+        each.map(|each| each.iter().sum::<f64>() / each.len() as f64)
     };
-    writeln!(out, "Of k runs one passes:  {}", row("pass@", statistics::pass_at)).ok();
-    writeln!(out, "Of k runs all pass:    {}", row("pass^", statistics::pass_hat)).ok();
-    out
+    let one = |k| Some(OfSeveral { k, any: mean(statistics::pass_at, k)?, all: mean(statistics::pass_hat, k)? });
+    sizes.into_iter().filter_map(one).collect()
 }
 
 /// Errors of agents are shown as a fixed text: they hold whole transcripts.
@@ -248,11 +267,12 @@ fn rates(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
     let assertions_met = all.assertions == 0 || all.assertion_rate() >= assertion;
     let word = |met: bool| if met { "✓" } else { "✗" };
     let mut out = format!(
-        "{} Task pass rate:      {} ({}/{}), threshold {}\n",
+        "{} Task pass rate:      {} ({}/{}{}), threshold {}\n",
         word(tasks_met),
         percent(all.task_rate()),
         all.tasks_passed,
         all.tasks,
+        super::sure(all.tasks_passed, all.tasks),
         percent(task)
     );
     match all.assertions {
@@ -260,10 +280,11 @@ fn rates(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
         count => {
             writeln!(
                 out,
-                "{} Assertion pass rate: {} ({}/{count}), threshold {}",
+                "{} Assertion pass rate: {} ({}/{count}{}), threshold {}",
                 word(assertions_met),
                 percent(all.assertion_rate()),
                 all.assertions_passed,
+                super::sure(all.assertions_passed, count),
                 percent(assertion)
             )
             .ok();

@@ -103,6 +103,9 @@ pub fn status(result: &RunResult) -> String {
     format!("{word}{cleanup}")
 }
 
+/// Characters of the message of a step that did not pass.
+const MESSAGE: usize = 1_000;
+
 /// What did not pass: what was expected, what was found, what was answered, and where it stands.
 fn steps(out: &mut String, result: &RunResult, limits: Limits) {
     let failed = result.failed();
@@ -110,10 +113,16 @@ fn steps(out: &mut String, result: &RunResult, limits: Limits) {
         writeln!(out, "Did not pass:").ok();
     }
     for step in failed {
-        writeln!(out, "  - {}", cut(&format!("{}: {}", step.id, step.message.replace('\n', " ")), limits.width)).ok();
-        for (name, text) in [("what", step.meaning), ("at", step.place)] {
+        // What went wrong is shown whole, however long a line may be elsewhere.
+        let message = format!("{}: {}", step.id, step.message.replace('\n', " "));
+        writeln!(out, "  - {}", cut(&message, limits.width.max(MESSAGE))).ok();
+        let filled = step.filled();
+        for (name, text) in
+            [("waited", step.waited.as_str()), ("what", step.meaning), ("with", &filled), ("at", step.place)]
+        {
             if !text.is_empty() {
-                writeln!(out, "      {name:<8}  {}", cut(text, limits.width)).ok();
+                let width = if name == "with" { limits.width.max(MESSAGE) } else { limits.width };
+                writeln!(out, "      {name:<8}  {}", cut(text, width)).ok();
             }
         }
         for difference in &step.differences {

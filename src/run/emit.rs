@@ -16,7 +16,7 @@ use crate::{
     journal::{Entry, Journal},
     plan::{ActionIx, Plan, PlanPhase, planned_id, wire::is_secret_header},
     secrets::Secrets,
-    secrets::is_secret_name,
+    secrets::{MASK, is_secret_name},
 };
 
 /// The one place where events get their numbers.
@@ -209,6 +209,8 @@ impl Vault {
 /// Characters of a prompt and of an answer that events have.
 pub const PROMPT: usize = 100_000;
 pub const ANSWER: usize = 4_000;
+/// Of the value of a hole or a variable.
+pub const FILLED: usize = 200;
 /// Of what is cut, so much more is looked at: no part of a secret that stands where it is cut is left.
 const BEYOND: usize = 4_096;
 
@@ -277,6 +279,14 @@ fn mask_report(report: &mut ActionReport, secrets: &Secrets, text: &impl Fn(&mut
     text(&mut report.stderr);
     text(&mut report.answer);
     cut(&mut report.answer, ANSWER);
+    for (name, value) in &mut report.filled {
+        let Value::String(value) = value else { continue };
+        text(value);
+        cut(value, FILLED);
+        if is_secret_name(name.trim_start_matches('$')) {
+            MASK.clone_into(value);
+        }
+    }
     if let Some(judgement) = &mut report.judgement {
         text(&mut judgement.reason);
     }

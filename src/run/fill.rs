@@ -9,6 +9,7 @@ use std::{
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use super::emit;
 use crate::{
     event::Outcome,
     hir::{Arg, ArgKind, Def, Hole, KubeWorld, Part, Target, Template},
@@ -262,6 +263,62 @@ impl<'a> Scope<'a> {
         self.with_locals(&Map::new()).fill(arg)
     }
 
+    /// What the holes of a step hold, and the variables that its scripts name, for people: of those that have a value.
+    pub fn filled(
+        &self,
+        step: &StepAction,
+        env: &[(String, String)],
+        locals: &Map<String, Value>,
+    ) -> Map<String, Value> {
+        let mut found = Map::new();
+        let mut put = |name: String, value: &str| {
+            if found.len() < SHOWN && !found.contains_key(&name) {
+                found.insert(name, Value::from(emit::head(value, emit::FILLED)));
+            }
+        };
+        let own = step.args.iter().find(|(name, _)| name.value == "env").map(|(_, arg)| &arg.kind);
+        let own = match own {
+            Some(ArgKind::Record(fields)) => fields.as_slice(),
+            _ => &[],
+        };
+        let of_step =
+            own.iter().filter_map(|(name, arg)| Some((name.value.clone(), template::render(&self.fill(arg).ok()?))));
+        let of_step: Vec<_> = of_step.collect();
+        let mut texts = String::new();
+        step.args.iter().for_each(|(_, arg)| arg.templates(&mut |template| texts.push_str(&template.display())));
+        for (name, value) in
+            of_step.iter().chain(env.iter().filter(|(name, _)| of_step.iter().all(|(own, _)| own != name)))
+        {
+            if names_variable(&texts, name) {
+                put(format!("${name}"), value);
+            }
+        }
+        let filler = self.with_locals(locals);
+        let mut holes = |template: &Template<Def>| {
+            for hole in template.holes() {
+                // What the step itself has found stands beside this.
+                if matches!(hole.reference.target, Target::Local(_) | Target::Calls) {
+                    continue;
+                }
+                if let Ok(value) = filler.hole(hole) {
+                    put(hole.text.trim_matches(['{', '}']).to_owned(), &template::render(&value));
+                }
+            }
+        };
+        for (name, arg) in &step.args {
+            match &arg.kind {
+                // Shown as the variables that they are.
+                ArgKind::Record(fields) if name.value == "env" => {
+                    let unseen = fields.iter().filter(|(name, _)| !names_variable(&texts, &name.value));
+                    unseen.for_each(|(_, arg)| arg.templates(&mut holes));
+                }
+                _ => arg.templates(&mut holes),
+            }
+        }
+        step.expect.iter().for_each(|arg| arg.templates(&mut holes));
+        found
+    }
+
     /// The scope of a step's own `expect` and `outputs`, or of a scripted agent's next call.
     pub fn with_locals<'s>(&'s self, locals: &'s Map<String, Value>) -> Filler<'s> {
         Filler { scope: self, locals }
@@ -397,6 +454,22 @@ impl Filler<'_> {
 
 /// Names that are shown of what is there.
 const NAMES: usize = 8;
+/// Values that are shown of what a step was given.
+const SHOWN: usize = 20;
+
+/// Whether a script has `$NAME` or `${NAME`.
+fn names_variable(script: &str, name: &str) -> bool {
+    let mut rest = script;
+    while let Some(at) = rest.find('$') {
+        rest = &rest[at + 1..];
+        let word = rest.strip_prefix('{').unwrap_or(rest);
+        let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        if word.strip_prefix(name).is_some_and(|after| after.is_empty() || after.starts_with(end)) {
+            return true;
+        }
+    }
+    false
+}
 
 /// Names of HTTP headers know no case.
 fn walk(def: &Def, base: &Value) -> Option<Value> {

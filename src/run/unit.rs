@@ -29,6 +29,7 @@ use crate::{
     host::{Host, Leftover, Snapshot},
     journal::TaskPast,
     plan::{Action, ActionIx, ActionKind, Block, Judge, Plan, PlanPhase, StepAction, mutant},
+    results::NOT_WITHIN,
     signature::{Control, Effects},
     source::Span,
     step::{Context, Done, TaskState, Tools, run_of},
@@ -266,7 +267,10 @@ impl<'a> Unit<'a> {
     ) -> (ActionReport, Option<Map<String, Value>>) {
         let args = match fill_args(step, scope, &[]) {
             Ok(args) => args,
-            Err(fault) => return (broken(&fault), None),
+            Err(fault) => {
+                let filled = scope.filled(step, &self.env, &Map::new());
+                return (ActionReport { filled, ..broken(&fault) }, None);
+            }
         };
         self.events.learn_secrets(&args);
         let expect = |locals: &Map<String, Value>| match &step.expect {
@@ -332,6 +336,7 @@ impl<'a> Unit<'a> {
         report.answer = answer(&done.locals);
         report.judgement = done.judgement;
         if report.outcome != Outcome::Passed {
+            report.filled = scope.filled(step, &self.env, &done.locals);
             return (report, None);
         }
         match outputs(step, scope, &done.locals) {
@@ -339,6 +344,7 @@ impl<'a> Unit<'a> {
             Err(why) => {
                 report.outcome = Outcome::Broken;
                 report.message = why;
+                report.filled = scope.filled(step, &self.env, &done.locals);
                 (report, None)
             }
         }
@@ -574,8 +580,9 @@ impl<'a> Unit<'a> {
             Ok(interval) => interval,
             Err(why) => return Ended::new(Outcome::Broken, why),
         };
-        let (mut failed, mut last) = (false, None);
+        let (mut failed, mut last, mut rounds) = (false, None, 0);
         for attempt in 1.. {
+            rounds = attempt;
             let mut round = scope.clone();
             let end = self.attempt(nested, attempt, &mut round, limits).await;
             let over = self.left(limits).is_zero();
@@ -603,7 +610,8 @@ impl<'a> Unit<'a> {
         let outcome = if failed { Outcome::Failed } else { Outcome::Broken };
         let (attempt, why) = last.map_or((0, String::new()), |(attempt, end)| (attempt, end.message));
         let within = duration::format(own);
-        Ended::new(outcome, format!("no round passed within {within}; round {attempt}: {why}"))
+        let rounds = if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") };
+        Ended::new(outcome, format!("{NOT_WITHIN}{within}, {rounds}; round {attempt}: {why}"))
     }
 
     async fn consistently(&self, nested: &Nested<'_>, args: &Value, scope: &mut Scope<'a>, limits: &Limits) -> Ended {

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use crate::{
     diagnostic::Finding,
-    event::{ActionReport, AgentCall, AgentStep, Limited, Remark, ServerTool, TokenEstimate, TokenUsage, Verdict},
+    event::{
+        ActionReport, AgentCall, AgentStep, Difference, Limited, Remark, ServerTool, TokenEstimate, TokenUsage, Verdict,
+    },
     hir::{CallStatus, Isolation},
 };
 
@@ -312,6 +314,9 @@ pub struct AssertionResult {
     pub reason: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub details: Option<Vec<String>>,
+    /// The same as what was expected and what was found, with the places.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub differences: Option<Vec<Difference>>,
     /// The file and the line of the first one that did not hold.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,

@@ -1,7 +1,7 @@
 // Looks at pages of results as a reader would: light and dark, with the mouse and with keys, with hostile texts, with two runs,
 // and with many tasks. Any complaint of the browser, a refused style or script among them, is a failure.
 //
-//   node report.cjs OUT     where OUT holds hostile-results.html, compared.html, many.html and failed.html
+//   node report.cjs OUT     where OUT holds hostile-results.html, compared.html, beside.html, failures.html, many.html and failed.html
 'use strict';
 const puppeteer = require('puppeteer');
 const assert = require('node:assert');
@@ -38,7 +38,8 @@ const assert = require('node:assert');
   assert.strictEqual(await text('.card .expected pre'), 'contains `Cake`');
   assert.match(await text('.card .actual pre'), /Bread, milk/);
   assert.match(await text('.card'), /write-note\.yaml:24/);
-  assert.match(await text('.card'), /what was answered/);
+  assert.match(await text('.card'), /with env\.TITLE = Shopping/);
+  assert.match(await text('.card'), /24 +contains: Cake/);
   await fits('failed');
   // A step opens and closes; so does a call.
   await page.click('.node.passed');
@@ -95,6 +96,64 @@ const assert = require('node:assert');
   await shot('compared.diverges');
   await fits('compared');
   clean('compared');
+
+  // Agents side by side: what any of them failed is a failure, whoever came last; who beats whom, and how sure each rate is.
+  await open('beside');
+  await shot('beside');
+  assert.strictEqual(await title(), 'Overview', 'of several agents the overview comes first');
+  const chips = await page.$$eval('.chip', e => e.map(e => e.textContent));
+  for (const chip of ['All 20', 'Not passed 14', 'Failed 14', 'Passed 6']) assert.ok(chips.includes(chip), `${chip}: ${chips}`);
+  const rowOf = name => page.evaluate(name => [...document.querySelectorAll('#detail tr')].find(r => r.querySelector('th')?.textContent === name)?.textContent, name);
+  assert.match(await rowOf('task-0'), /^task-05\/5 .*0\/5 .*5\/5 /, 'a task has a cell for each agent');
+  assert.match(await text('#detail'), /A good m beats B bad m · p < 0\.001 · of 100 pairs of runs 70 passed with A alone, 0 with B alone/);
+  assert.match(await rowOf('easy'), /^difficultyeasy35\/35 90–100 %/, 'a difficulty has a rate and its interval');
+  assert.match(await text('#detail'), /pass\^k, all of k pass/);
+  await fits('beside');
+  await page.evaluate(() => [...document.querySelectorAll('.chip')].find(c => c.textContent.startsWith('Failed')).click());
+  assert.match(await text('.row .why'), /verify\/read: `content` is not as expected/, 'the reason is that of the one that failed');
+  await page.click('.row');
+  assert.strictEqual(await text('.badge'), 'failed', 'and that run is opened');
+  assert.match(await text('.card'), /what was answered|expected/);
+  await page.keyboard.press('o');
+  await page.click('#detail td.pick.none');
+  assert.strictEqual(await text('.badge'), 'failed', 'a cell leads to its run');
+  await shot('beside.run');
+  clean('beside');
+
+  // What the agent says and does, and what servers were asked, is one story in time.
+  await open('story');
+  const story = await page.$$eval('.call > summary', e => e.map(e => e.textContent.replace(/\s+/g, ' ')));
+  assert.deepStrictEqual(story.map(line => /thinking|message|tool call|notes\.\w+/.exec(line)[0]), ['thinking', 'tool call', 'notes.notes_create', 'thinking', 'notes.notes_read', 'message'], story.join('\n'));
+  assert.match(await text('.judged'), /The judge used 900 tokens in, 40 out, estimated/);
+  await shot('story');
+  await fits('story');
+  clean('story');
+
+  // Ten failures, each of another kind: the card that is opened says why.
+  await open('failures');
+  for (const [name, ...words] of [
+    ['exists', 'it exists', 'it does not exist', 'env.NOTES = ', 'tasks/exists.yaml:9', 'expect: {exists: true}'],
+    ['contains', 'contains `eggs`', 'Bread and milk', 'env.TITLE = Shopping', 'content: {contains: eggs}'],
+    ['exit-status', 'it exited with status 1', '$COLOUR = b', 'looking at b', 'test "$COLOUR" = a'],
+    ['times-out', 'it did not end within 1s', 'waiting for the index', 'timeout: 1s'],
+    ['eventually', 'not within 2s, ', ' rounds', 'contains `ready`', 'pending'],
+    ['call-order', '1 of 2 calls came in this order', 'tool `notes.notes_create` after `notes.notes_list`', '`notes.notes_create`, `notes.notes_list`', 'eval.yaml:'],
+    ['judge', 'The answer names Tuesday, and the meeting is on Wednesday.', 'strict-reader', 'The meeting is on Tuesday.'],
+    ['tool-error', 'the tool reports no error, and one is expected', 'contains `no such note`', 'old'],
+    ['missing-output', '`{structuredContent.release.number}` has no value', 'there are `title`', 'release 7'],
+    ['cleanup', 'cleanup/1 failed: it exited with status 7', 'the volume is still mounted'],
+  ]) {
+    await page.evaluate(name => [...document.querySelectorAll('.row')].find(r => r.querySelector('.name').textContent.startsWith(name)).click(), name);
+    assert.strictEqual(await title(), name);
+    const card = await text('.card');
+    for (const word of words) assert.ok(card.includes(word), `${name} does not say: ${word}\n${card}`);
+    // Without a turn of the wheel.
+    const { top, bottom } = await page.$eval('.card', e => e.getBoundingClientRect().toJSON());
+    assert.ok(top > 0 && bottom < 1000, `${name}: the card ends at ${bottom}`);
+    await shot(`failures.${name}`);
+    await fits(`failures ${name}`);
+  }
+  clean('failures');
 
   // Ten thousand tasks: open in a second, and stay responsive.
   const began = Date.now();

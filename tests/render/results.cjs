@@ -31,7 +31,8 @@ const result = (name, passed, more = {}) => ({
   ], Success: passed, Error: '' },
   tokenEstimate: { totalTokens: 1200, inputTokens: 1000, outputTokens: 200, source: 'actual', cost: 0.0123 },
 });
-const file = (results, more = {}) => ({ summary: { eval: more.eval || 'e', agent: { name: 'a', model: more.model || 'm-1' }, currency: 'USD', complete: true, durationSeconds: 9, startedAt: '2026-11-25T02:00:00Z' }, results, findings: [] });
+const file = (results, more = {}) => ({ summary: { eval: more.eval || 'e', agent: { name: more.agent || 'a', model: more.model || 'm-1' }, currency: 'USD', complete: true, durationSeconds: 9, startedAt: '2026-11-25T02:00:00Z' }, results, findings: [] });
+const beside = passes => Array.from({ length: 20 }, (_, i) => Array.from({ length: 5 }, (_, run) => result(`task-${i}`, passes(i), { run, of: 5, difficulty: ['easy', 'medium', 'hard'][i % 3] }))).flat();
 const files = {
   hostile: () => file(hostile.map((text, i) => result(`${i} ${text}`, false, {
     path: text, difficulty: text.slice(0, 60), tags: [text.slice(0, 60)], prompt: text, output: text, message: text, meaning: text, place: text + ':3', subject: text,
@@ -39,6 +40,25 @@ const files = {
   })), { eval: hostile[0], model: hostile[1] }),
   old: () => file(Array.from({ length: 12 }, (_, i) => result(`task-${i}`, i !== 3)), { model: 'm-1' }),
   new: () => file(Array.from({ length: 12 }, (_, i) => result(`task-${i}`, i > 1, i === 5 ? { seconds: 9, calls: ['notes_list', 'notes_create', 'notes_read'] } : {})), { model: 'm-2' }),
+  // Three agents at 20 tasks, 5 runs each: the second fails 14 of them always, the others none.
+  good: () => file(beside(() => true), { agent: 'good', model: 'm' }),
+  bad: () => file(beside(i => i % 10 > 6), { agent: 'bad', model: 'm' }),
+  fair: () => file(beside(() => true), { agent: 'fair', model: 'm' }),
+  story: () => {
+    const at = second => `2026-11-25T02:00:0${second}Z`;
+    const one = result('story', true, { calls: ['notes_create', 'notes_read'] });
+    one.callHistory.ToolCalls.forEach((call, i) => { call.timestamp = at(i * 2 + 2); });
+    one.agentOutput.agentDetails = { outputSteps: [
+      { type: 'thinking', content: 'A note is wanted.', at: at(0) },
+      { type: 'tool_call', toolCall: { title: 'Read README.md', kind: 'read' }, at: at(1) },
+      { type: 'tool_call', toolCall: { title: 'mcp__notes__notes_create' }, at: at(2) },
+      { type: 'thinking', content: 'Let me look at it.', at: at(3) },
+      { type: 'message', content: 'I wrote it down.', at: at(5) },
+    ] };
+    one.judgeTokenUsage = { inputTokens: 900, outputTokens: 40, totalTokens: 940 };
+    one.judgeTokensEstimated = true;
+    return file([one]);
+  },
   many: () => file(Array.from({ length: +tasks }, (_, i) => Array.from({ length: +runs }, (_, run) => result(`task-${i}`, (i + run) % 7 !== 0, { run, of: +runs, difficulty: ['easy', 'medium', 'hard'][i % 3], seconds: (i % 50) / 10 + 0.1 }))).flat()),
 };
 process.stdout.write(JSON.stringify(files[kind]()));

@@ -150,7 +150,7 @@ pub struct Args {
     /// What is printed; `text` by default, and `github` in GitHub Actions.
     #[arg(long, value_parser = PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)), help_heading = "Output")]
     pub format: Option<String>,
-    /// Write a page of the results beside them, to look around in.
+    /// Write a page of the results beside them, to look around in; of several agents or models also one of all together.
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Output")]
     pub report: Option<ReportArg>,
     /// Add the run to a file, or send it to a collector, as OpenTelemetry traces: `http://localhost:4318`.

@@ -2,18 +2,24 @@
 
 use std::{
     fmt::Write,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use super::{args::Args, go, ready::prepare};
+use super::{
+    args::{Args, ReportArg},
+    go,
+    ready::prepare,
+    write_page,
+};
 use crate::{
     cli::{Global, complain, note, shown, status, tell},
     event::Used,
     host::disk::Disk,
-    source::Files,
+    report::results_path,
+    source::{Files, Stat},
 };
 
 /// An agent and a model, where they are not the eval's.
@@ -46,15 +52,21 @@ impl Combination {
         [&self.agent, &self.model].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" with ")
     }
 
-    /// A folder's name: what another name would lose of it, the number tells apart.
-    fn folder(&self, nth: usize, all: &[Self]) -> String {
+    /// The folder of its results: what another name would lose of it, the number tells apart. An agent is often named by its file,
+    /// which may lie in the same place: no folder is named like a file that is there.
+    fn folder(&self, nth: usize, all: &[Self], within: &Path) -> PathBuf {
         let slug = |one: &Self| {
             let name = one.name().replace(" with ", "+");
             let plain = |c: char| if c.is_ascii_alphanumeric() || "+-_.".contains(c) { c } else { '-' };
             name.chars().map(plain).collect::<String>().trim_matches(['-', '.']).to_owned()
         };
         let own = slug(self);
-        if all.iter().filter(|one| slug(one) == own).count() > 1 { format!("{own}-{}", nth + 1) } else { own }
+        let own =
+            if all.iter().filter(|one| slug(one) == own).count() > 1 { format!("{own}-{}", nth + 1) } else { own };
+        let free = |path: &PathBuf| matches!(Disk.stat(path), None | Some(Stat::Dir));
+        let others = (1..).map(|n| format!("{own}-results{}", if n == 1 { String::new() } else { format!("-{n}") }));
+        let mut names = std::iter::once(own.clone()).chain(others).map(|name| within.join(name));
+        names.find(free).unwrap_or_else(|| within.join(&own))
     }
 }
 
@@ -72,7 +84,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         let one_of_them = Args {
             agent: combination.agent.iter().cloned().collect(),
             model: combination.model.iter().cloned().collect(),
-            output_dir: args.output_dir.join(combination.folder(nth, combinations)),
+            output_dir: combination.folder(nth, combinations, &args.output_dir),
             ..args.clone()
         };
         let prepared = prepare(&one_of_them, global).and_then(|prepared| {
@@ -126,6 +138,12 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     }
     // The table is for people; standard output may be for programs.
     tell(&table);
+    if let (Some(ReportArg::Html), [_, _, ..]) = (args.report, written.as_slice()) {
+        let eval = written.iter().map(|(_, file)| file.eval()).next().unwrap_or_default();
+        let path = results_path(&args.output_dir, eval).with_extension("html");
+        let files: Vec<_> = written.iter().map(|(name, file)| (name.clone(), file)).collect();
+        write_page(&path, &files, &args.eval);
+    }
     rows.iter().map(|(_, exit, ..)| *exit).max_by_key(|exit| severity(*exit)).unwrap_or(status::USAGE)
 }
 

@@ -15,7 +15,7 @@
   };
   const add = (parent, ...children) => { for (const c of children) if (c) parent.append(c); return parent; };
   const [OUTCOME, SECONDS, TOKENS, COST, WHY, SIDE, NUMBER, CLEANUP] = [0, 1, 2, 3, 4, 5, 6, 7];
-  const runs = index.runs, sides = index.sides, two = sides.length === 2;
+  const runs = index.runs, sides = index.sides, compared = index.compared;
   const KNOWN = new Set(['passed', 'failed', 'broken', 'skipped', 'cancelled', 'unchecked']);
   const kind = outcome => KNOWN.has(outcome) ? outcome : '';
   const plural = (n, one, many) => `${n} ${n === 1 ? one : many || one + 's'}`;
@@ -27,11 +27,14 @@
   const FAILURES = ['failed', 'broken', 'unchecked', 'cancelled'];
   const tasks = index.tasks.map((task, at) => {
     const all = task.sides.flat();
-    const last = task.sides[task.sides.length - 1].length ? task.sides[task.sides.length - 1] : all;
+    // Before and now: what counts is now. Agents and models side by side: all of them.
+    const now = task.sides[task.sides.length - 1];
+    const last = compared && now.length ? now : all;
     const bad = last.filter(r => runs[r][OUTCOME] !== 'passed');
-    const shown = bad.length ? bad[0] : last[0];
+    const unclean = last.find(r => runs[r][CLEANUP]);
+    const shown = bad.length ? bad[0] : unclean ?? last[0];
     const of = key => mean(last.map(r => runs[r][key]));
-    const slower = two && task.sides.every(s => s.length) && (() => {
+    const slower = compared && task.sides.every(s => s.length) && (() => {
       const [a, b] = task.sides.map(s => mean(s.map(r => runs[r][SECONDS])));
       return a !== null && b !== null && b > a * 1.5 && b - a > 1;
     })();
@@ -40,11 +43,12 @@
     if (task.change) kinds.add(task.change);
     if (slower) kinds.add('slower');
     if (last.some(r => runs[r][CLEANUP])) kinds.add('cleanup failed');
-    if (bad.length) kinds.add('not passed');
+    // A task is passed or not: passed is one of which every run did.
+    if (bad.length) { kinds.add('not passed'); kinds.delete('passed'); }
     return {
       ...task, at, all, shown, kinds, slower,
       passed: bad.length === 0, rate: last.length ? 1 - bad.length / last.length : 0,
-      why: bad.length ? runs[shown][WHY] : '', seconds: of(SECONDS), tokens: of(TOKENS), cost: of(COST),
+      why: bad.length || unclean !== undefined ? runs[shown][WHY] : '', seconds: of(SECONDS), tokens: of(TOKENS), cost: of(COST),
       text: [task.name, task.path, ...(task.tags || []), ...all.map(r => runs[r][WHY])].join('\n').toLowerCase(),
     };
   });
@@ -55,7 +59,8 @@
     const head = make('b', '', `${side.passed} of ${plural(side.runs, 'run')} passed`);
     const who = [side.agent, side.model].filter(Boolean).join(' · ');
     const rate = side.runs ? `${(side.passed / side.runs * 100).toFixed(1)} %, with 95 % confidence ${side.interval}` : '';
-    const used = [time(side.seconds), side.tokens ? `${number(side.tokens)} tokens` : '', side.cost ? `${side.cost.toFixed(4)} ${side.currency}` : ''];
+    const judge = side.judge ? `judge ${number(side.judge.in || 0)} in, ${number(side.judge.out || 0)} out${side.judge.estimated ? ', estimated' : ''}` : '';
+    const used = [time(side.seconds), side.tokens ? `${number(side.tokens)} tokens` : '', side.cost ? `${side.cost.toFixed(4)} ${side.currency}` : '', judge];
     const bar = make('span', 'bar'), part = make('i');
     part.style.width = side.runs ? `${side.passed / side.runs * 100}%` : '0';
     add(box, head, add(bar, part), make('div', '', rate), make('div', '', [who, ...used].filter(Boolean).join(' · ')));
@@ -68,6 +73,14 @@
   }
   if (index.together) get('sides').append(make('div', 'together', index.together));
   if (index.cut) get('sides').append(make('div', 'together', `Details of ${plural(index.cut, 'run')} are left out, as the page would be too large: gevals result view shows them.`));
+
+  // --- who a side is, in a few words
+  const who = nth => {
+    const { agent, model, name } = sides[nth];
+    const own = [agent, model].filter(Boolean).join(' ');
+    return own && sides.every((s, other) => other === nth || [s.agent, s.model].filter(Boolean).join(' ') !== own) ? own : name;
+  };
+  const letter = nth => String.fromCharCode(65 + nth % 26) + (nth < 26 ? '' : Math.floor(nth / 26));
 
   // --- filters
   let wanted = '';
@@ -107,7 +120,7 @@
   };
   for (const name of Object.keys(ORDERS)) { const o = make('option', '', name); o.value = name; sort.append(o); }
   sort.addEventListener('change', () => filter());
-  let shown = [], chosen = null;
+  let shown = [], chosen = null, current = null, opened = false;
   const filter = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     shown = tasks.filter(t => (!wanted || t.kinds.has(wanted)) && (!difficulty.value || t.difficulty === difficulty.value)
@@ -118,6 +131,7 @@
     rows.style.height = `${shown.length * ROW}px`;
     list.scrollTop = 0;
     draw();
+    if (opened && !chosen) overview();
   };
   search.addEventListener('input', () => filter());
 
@@ -133,7 +147,18 @@
     element.setAttribute('aria-posinset', at + 1);
     const name = make('div', 'name');
     name.dir = 'auto';
-    task.sides.forEach((side, nth) => {
+    // Of agents and models each has one dot.
+    const beside = !compared && sides.length > 1;
+    if (beside) {
+      const dots = make('span', 'dots');
+      task.rates.slice(0, 12).forEach((rate, nth) => {
+        const dot = make('i', `dot ${!rate ? '' : rate.passed === rate.runs ? 'passed' : rate.passed ? 'mixed' : 'failed'}`);
+        dot.title = `${who(nth)}: ${rate ? `${rate.passed} of ${plural(rate.runs, 'run')} passed` : 'not run'}`;
+        dots.append(dot);
+      });
+      if (task.rates.length > 12) dots.append(make('span', 'more', `+${task.rates.length - 12}`));
+      name.append(dots);
+    } else task.sides.forEach((side, nth) => {
       const dots = make('span', 'dots');
       for (const r of side.slice(0, 10)) {
         const dot = make('i', `dot ${kind(runs[r][OUTCOME])}`);
@@ -141,14 +166,14 @@
         dots.append(dot);
       }
       if (side.length > 10) dots.append(make('span', 'more', `+${side.length - 10}`));
-      if (sides.length > 1 && nth) dots.prepend(make('span', 'more', '→'));
+      if (nth) dots.prepend(make('span', 'more', '→'));
       name.append(dots);
     });
     name.append(seen(task.name));
     for (const mark of ['flaky', 'slower', 'cleanup failed']) if (task.kinds.has(mark)) name.append(make('span', `tagged ${mark === 'slower' ? '' : 'flaky'}`, mark));
     if (task.change) name.append(make('span', `tagged ${task.change}`, task.change));
     if (task.difficulty) name.append(make('span', 'tagged', task.difficulty));
-    const rates = task.rates.filter(Boolean).map(r => r.runs > 1 ? `${r.passed}/${r.runs} (${r.interval})` : `${r.passed} of 1`);
+    const rates = beside ? [`${task.all.filter(r => runs[r][OUTCOME] === 'passed').length}/${task.all.length}`] : task.rates.filter(Boolean).map(r => r.runs > 1 ? `${r.passed}/${r.runs} (${r.interval})` : `${r.passed} of 1`);
     const num = make('div', 'num', [rates.join(' → '), time(task.seconds), task.tokens ? `${number(Math.round(task.tokens))} tok` : ''].filter(Boolean).join(' · '));
     const why = make('div', `why${task.why ? '' : ' fine'}`, task.why || task.path);
     why.dir = 'auto';
@@ -171,6 +196,7 @@
   new ResizeObserver(() => draw()).observe(list);
   const choose = (task, run) => {
     chosen = task;
+    get('overview').setAttribute('aria-pressed', 'false');
     const at = shown.indexOf(task);
     if (at >= 0) {
       if (at * ROW < list.scrollTop) list.scrollTop = at * ROW;
@@ -179,6 +205,76 @@
     draw();
     show(task, run === undefined ? task.shown : run);
   };
+  // --- the overview: who passed what, how sure that is, and who beats whom
+  const MOST_ROWS = 200;
+  const table = (heads, lines) => {
+    const head = make('tr');
+    for (const text of heads) head.append(text instanceof Node ? text : make('th', '', text));
+    return add(make('div', 'scroll'), add(make('table'), add(make('thead'), head), add(make('tbody'), ...lines.map(cells => add(make('tr'), ...cells)))));
+  };
+  /** A rate and its interval; the colour says how it is, the text how sure that is. */
+  const rated = rate => {
+    if (!rate) return make('td', 'soft', '–');
+    const cell = make('td', `rate ${rate.passed === rate.runs ? 'all' : rate.passed ? 'some' : 'none'}`, `${rate.passed}/${rate.runs} `);
+    cell.title = `${rate.passed} of ${plural(rate.runs, 'run')} passed; with 95 % confidence the pass rate is ${rate.interval}`;
+    return add(cell, make('small', '', rate.interval));
+  };
+  const th = nth => { const head = make('th', '', sides.length > 1 ? `${letter(nth)} ${who(nth)}` : 'passed'); head.title = sides[nth].name; return head; };
+  const overview = () => {
+    chosen = null;
+    current = null;
+    draw();
+    detail.replaceChildren();
+    detail.scrollTop = 0;
+    detail.append(make('h2', '', 'Overview'));
+    get('overview').setAttribute('aria-pressed', 'true');
+    if (index.duels.length) {
+      detail.append(make('h3', '', 'Which beats which'));
+      const won = index.duels.flatMap((row, a) => row.flatMap((cell, b) => cell && cell.beats && cell.alone > cell.other ? [[a, b, cell]] : []));
+      for (const [a, b, cell] of won) detail.append(add(make('p'), make('b', '', `${letter(a)} ${who(a)}`), ' beats ', make('b', '', `${letter(b)} ${who(b)}`), make('span', 'soft', ` · ${cell.p} · of ${plural(cell.pairs, 'pair')} of runs ${cell.alone} passed with ${letter(a)} alone, ${cell.other} with ${letter(b)} alone`)));
+      if (!won.length) detail.append(make('p', '', 'No difference is more than chance.'));
+      detail.append(table(['', ...sides.map((_, nth) => th(nth))], index.duels.map((row, a) => [th(a), ...row.map(cell => {
+        const box = make('td', cell && cell.beats ? cell.alone > cell.other ? 'rate all' : 'rate none' : cell ? '' : 'soft', cell ? `${cell.alone}:${cell.other}${cell.beats ? ' *' : ''}` : '–');
+        if (cell) box.title = cell.p;
+        return box;
+      })])));
+      detail.append(make('p', 'soft', 'Runs of the same tasks that only the one in the row passed, and only the one in the column. * exact McNemar test, alpha 0.05, Holm over the pairs'));
+    }
+    if (index.groups.length) {
+      detail.append(make('h3', '', 'By difficulty and tag'));
+      detail.append(table(['', '', ...sides.map((_, nth) => th(nth))], index.groups.map(group => {
+        const name = make('th'), button = make('button', 'link', group.name);
+        button.type = 'button';
+        button.addEventListener('click', () => { get(group.kind).value = group.name; filter(); });
+        return [make('td', 'soft', group.kind), add(name, button), ...group.rates.map(rated)];
+      })));
+      detail.append(make('p', 'soft', 'Runs that passed, and between which rates the true one lies with 95 % confidence (Wilson)'));
+    }
+    if (sides.some(side => side.several.length)) {
+      const ks = [...new Set(sides.flatMap(side => side.several.map(one => one.k)))].sort((a, b) => a - b);
+      const share = (side, k, key) => { const one = side.several.find(one => one.k === k); return make('td', one ? '' : 'soft', one ? `${(one[key] * 100).toFixed(1)} %` : '–'); };
+      detail.append(make('h3', '', 'What several runs come to'));
+      detail.append(table(['', ...ks.map(k => `k = ${k}`)], sides.flatMap((side, nth) => [['any', 'pass@k, one of k passes'], ['all', 'pass^k, all of k pass']].map(([key, name]) => [make('th', '', `${sides.length > 1 ? letter(nth) + ' ' : ''}${name}`), ...ks.map(k => share(side, k, key))]))));
+      detail.append(make('p', 'soft', 'On the average of the tasks, without bias. How sure the rate at k = 1 is, the interval of each side says.'));
+    }
+    detail.append(make('h3', '', sides.length > 1 ? 'Tasks by agent and model' : 'Tasks'));
+    detail.append(table(['', ...sides.map((_, nth) => th(nth))], shown.slice(0, MOST_ROWS).map(task => {
+      const name = make('th'), button = make('button', 'link', task.name);
+      button.type = 'button';
+      button.dir = 'auto';
+      button.addEventListener('click', () => choose(task));
+      return [add(name, button), ...task.rates.map((rate, nth) => {
+        const cell = rated(rate);
+        if (rate) {
+          cell.classList.add('pick');
+          cell.addEventListener('click', () => choose(task, task.sides[nth].find(r => runs[r][OUTCOME] !== 'passed') ?? task.sides[nth][0]));
+        }
+        return cell;
+      })];
+    })));
+    if (shown.length > MOST_ROWS) detail.append(make('p', 'soft', `The first ${MOST_ROWS} of ${number(shown.length)} tasks, in the order of the list: search and filters choose others.`));
+  };
+  get('overview').addEventListener('click', () => overview());
   const move = by => {
     if (!shown.length) return;
     const at = shown.indexOf(chosen);
@@ -247,11 +343,39 @@
     const head = add(make('p'), make('b', '', d.subject), ' ');
     return add(make('div'), add(head, place(d.place)), sideBySide(d.expected, d.actual));
   });
+  /** The lines of the source around a place, where they could be read. */
+  let lines = null;
+  const source = text => {
+    lines = lines || JSON.parse(get('sources').textContent);
+    const found = text && Object.hasOwn(lines, text) ? lines[text] : null;
+    if (!found) return null;
+    const box = make('pre', 'source');
+    found.lines.forEach((line, i) => {
+      const n = found.from + i;
+      const row = make('span', n === found.at ? 'differs' : '');
+      row.append(make('i', '', String(n).padStart(4)), ' ', seen(line) || ' ', '\n');
+      box.append(row);
+    });
+    return add(make('div', 'sources'), add(make('div', 'label'), 'the source, as it is now ', place(text)), box);
+  };
+  /** Of a failure the line that asks for what was not met; else the line of the step. */
+  const asked = step => {
+    const places = [...new Set((step.differences || []).map(d => d.place).filter(Boolean))];
+    return (places.length ? places.slice(0, 3) : [step.place]).map(source).filter(Boolean);
+  };
+  const filled = step => {
+    const values = Object.entries(step.filled || {});
+    if (!values.length) return null;
+    const line = make('p', 'filled', 'with ');
+    values.forEach(([name, value], i) => line.append(i ? ', ' : '', make('code', '', name), ' = ', make('code', 'value', value === '' ? '(empty)' : value)));
+    return line;
+  };
   const told = step => {
     const judged = step.judgement;
     return [
+      filled(step),
       ...differences(step),
-      step.answer && labelled('what was answered', step.answer),
+      step.answer && !(step.message || '').includes(step.answer) && !(step.differences || []).some(d => d.actual === step.answer) && labelled('what was answered', step.answer),
       step.stdout && labelled('standard output', step.stdout),
       step.stderr && labelled('standard error', step.stderr),
       judged && labelled(`the judge ${judged.judge}${judged.model ? ' (' + judged.model + ')' : ''} says ${judged.passed === true ? 'yes' : judged.passed === false ? 'no' : 'nothing'}`, judged.reason || ''),
@@ -259,7 +383,13 @@
     ].filter(Boolean);
   };
   const bad = step => step.outcome === 'failed' || step.outcome === 'broken';
-  const leaves = steps => steps.flatMap(s => !bad(s) ? [] : s.steps && s.steps.some(bad) ? leaves(s.steps) : [s]);
+  const NOT_WITHIN = /^(not within [^;]*);/;
+  /** What failed innermost, and how long what holds it has waited. */
+  const leaves = (steps, waited) => steps.flatMap(s => {
+    if (!bad(s)) return [];
+    const said = NOT_WITHIN.exec(s.message || '');
+    return s.steps && s.steps.some(bad) ? leaves(s.steps, said ? said[1] : waited) : [{ ...s, waited }];
+  });
   const failures = run => {
     // What waits fails over and over at the same step: its last attempt speaks for all.
     const last = new Map();
@@ -267,13 +397,14 @@
     const found = [...last.values()];
     const asserted = (run.asserted || []).filter(a => a.result && a.result.passed === false).map(a => ({
       id: `assert/${a.kind}`, message: a.result.reason || 'it does not hold', outcome: 'failed', place: a.result.place,
-      answer: (a.result.details || []).join('\n'),
+      differences: a.result.differences,
+      answer: a.result.differences ? '' : (a.result.details || []).join('\n'),
     }));
     return [...found, ...asserted];
   };
   const node = step => {
     const wrapper = make('div');
-    const cls = step.type === 'agent' ? 'agent' : (step.steps || []).length ? 'control' : 'step';
+    const cls = step.type === 'agent' || step.type === 'assertion' ? step.type : (step.steps || []).length ? 'control' : 'step';
     const button = make('button', `node ${cls} ${kind(step.outcome)}`);
     button.type = 'button';
     button.setAttribute('aria-expanded', 'false');
@@ -284,7 +415,7 @@
     let open = null;
     button.addEventListener('click', () => {
       if (open) { open.remove(); open = null; } else {
-        open = add(make('div', 'open'), add(make('p', 'soft'), seen(`${step.outcome}${step.duration ? ' in ' + time(step.duration) : ''} `), place(step.place)), step.message && pre(step.message), ...told(step));
+        open = add(make('div', 'open'), add(make('p', 'soft'), seen(`${step.outcome}${step.duration ? ' in ' + time(step.duration) : ''} `), place(step.place)), step.message && pre(step.message), ...told(step), ...asked(step));
         button.after(open);
       }
       button.setAttribute('aria-expanded', String(!!open));
@@ -304,8 +435,8 @@
     for (const phase of run.phases.filter(p => p.name !== 'cleanup')) boxes.push(frame(phase.name, phase.steps.map(node)));
     if ((run.asserted || []).length) {
       boxes.push(frame('assert', run.asserted.map(a => {
-        const box = make('div', `node assertion ${a.result && a.result.passed ? 'passed' : 'failed'}`);
-        return add(box, make('b', '', a.kind), make('span', '', (a.result && a.result.reason) || 'holds'));
+        const { passed, reason, place, differences } = a.result || {};
+        return node({ id: a.kind, type: 'assertion', outcome: passed ? 'passed' : 'failed', meaning: passed ? 'holds' : reason, place, differences });
       })));
     }
     for (const phase of run.phases.filter(p => p.name === 'cleanup')) boxes.push(frame('cleanup', phase.steps.map(node)));
@@ -320,20 +451,29 @@
     add(line, make('span', call.good ? 'yes' : 'no', call.good ? '✓' : '✗'), make('span', '', `${call.server}.${call.name} ${call.arguments === 'null' ? '' : call.arguments}`), add(track, bar), make('span', 'soft', time(call.seconds)));
     return add(box, line, labelled('arguments', call.arguments), labelled('answer', call.answer));
   };
-  const span = calls => {
-    const start = Date.parse(calls[0].at);
-    return [start, Math.max(0.001, ...calls.map(c => (Date.parse(c.at) - start) / 1000 + (c.seconds || 0)))];
+  /** What the agent said, thought or did by itself. */
+  const wordLine = (entry, start, whole) => {
+    const box = make('details', 'call word'), line = make('summary'), track = make('span', 'track');
+    if (entry.at) {
+      const bar = make('i');
+      bar.style.left = `${Math.min(98, Math.max(0, (Date.parse(entry.at) - start) / 1000 / whole * 100)) || 0}%`;
+      track.append(bar);
+    } else track.className = '';
+    const text = make('span', '', entry.text.replace(/\s+/g, ' ').slice(0, 300));
+    text.dir = 'auto';
+    add(line, make('span', 'soft', '·'), add(make('span'), make('b', '', `${(entry.kind || '').replace(/_/g, ' ')} `), text), track, make('span', 'soft', entry.at ? `at ${time((Date.parse(entry.at) - start) / 1000)}` : ''));
+    return add(box, line, pre(entry.text));
   };
   const same = (a, b) => a.server === b.server && a.name === b.name && a.arguments === b.arguments;
   /** Calls of both sides, up to the first that is not the same. */
-  const compared = (task, run) => {
+  const beforeAndNow = (task, run) => {
     const other = task.sides[1 - runs[run][SIDE]];
     const partner = other.find(r => runs[r][NUMBER] === runs[run][NUMBER]) ?? other[0];
     if (partner === undefined) return null;
     const [old, now] = runs[run][SIDE] === 1 ? [partner, run] : [run, partner];
     const [a, b] = [details(old), details(now)].map(d => (d && d.calls) || []);
     const box = add(make('section'), make('h3', '', 'Before and now'));
-    add(box, make('p', '', `${runs[old][OUTCOME]} in ${time(runs[old][SECONDS])} → ${runs[now][OUTCOME]} in ${time(runs[now][SECONDS])}${task.p ? ` · p = ${task.p} for all runs of the task` : ''}`));
+    add(box, make('p', '', `${runs[old][OUTCOME]} in ${time(runs[old][SECONDS])} → ${runs[now][OUTCOME]} in ${time(runs[now][SECONDS])}${task.p ? ` · ${task.p} for all runs of the task` : ''}`));
     let at = 0;
     while (at < a.length && at < b.length && same(a[at], b[at])) at++;
     if (at === a.length && at === b.length) {
@@ -362,7 +502,7 @@
     if (task.all.length > 1) {
       const bar = make('div', 'runs');
       task.sides.forEach((side, nth) => {
-        if (sides.length > 1 && side.length) bar.append(make('span', 'soft', sides[nth].model || sides[nth].agent && sides.every(s => s.agent !== sides[nth].agent || s === sides[nth]) ? [sides[nth].agent, sides[nth].model].filter(Boolean).join(' ') : sides[nth].name));
+        if (sides.length > 1 && side.length) bar.append(make('span', 'soft', compared ? `${nth ? 'now' : 'before'} ${who(nth)}` : who(nth)));
         for (const r of side.slice(0, 60)) {
           const button = make('button', '', `${runs[r][OUTCOME] === 'passed' ? '✓' : '✗'} run ${runs[r][NUMBER]}`);
           button.setAttribute('aria-pressed', String(r === run));
@@ -384,36 +524,41 @@
     for (const step of wrong) {
       const [first, ...rest] = (step.message || step.outcome).split('\n');
       const card = add(make('div', 'card'), make('h4', '', `${step.id} ${step.outcome}: ${first}`));
+      if (step.waited) card.append(make('p', 'waited', step.waited));
       add(card, add(make('p', 'soft'), seen(`${step.meaning || ''} `), place(step.place)));
       if (rest.length && !(step.differences || []).length) card.append(pre(rest.join('\n')));
-      detail.append(add(card, ...told(step)));
+      detail.append(add(card, ...told(step), ...asked(step)));
     }
     if (record[OUTCOME] !== 'passed' && !wrong.length) detail.append(add(make('div', 'card'), make('h4', '', `${record[OUTCOME]}`), pre(data.error || record[WHY] || 'nothing says why')));
     for (const remark of data.remarks || []) detail.append(add(make('p'), make('b', '', 'note: '), seen(remark.message)));
     for (const retry of data.retries || []) detail.append(make('p', 'soft', `made again, as it was broken: ${retry}`));
-    if (two && task.sides.every(s => s.length)) add(detail, compared(task, run));
+    if (compared && task.sides.every(s => s.length)) add(detail, beforeAndNow(task, run));
     if (data.cut) detail.append(make('p', 'soft', 'Answer, calls and steps were left out of the results file.'));
     detail.append(make('h3', '', 'What happened'), ...painted(data));
     if (data.judge) detail.append(labelled('the judge said', data.judge));
     if (data.judgeError) detail.append(labelled('the judge did not judge', data.judgeError));
-    if ((data.calls || []).length) {
-      const [start, whole] = span(data.calls);
-      detail.append(folded(`Calls of the agent (${data.calls.length})`, true, ...data.calls.map(c => callLine(c, start, whole))));
+    if ((data.turn || []).length || (data.calls || []).length) {
+      const calls = data.calls || [], entries = data.turn || calls.map((_, call) => ({ call }));
+      const times = [...calls, ...entries].map(e => Date.parse(e.at)).filter(at => !isNaN(at));
+      const start = Math.min(...times), whole = Math.max(0.001, ...calls.map(c => (Date.parse(c.at) - start) / 1000 + (c.seconds || 0)), ...times.map(at => (at - start) / 1000));
+      const HOW = { time: '', told: '', matched: 'The agent does not tell times: its words stand in the order in which it told them, each call where it names it.', guessed: 'The agent does not tell times, and not of every call: those stand in their own order, as late as they can.' };
+      const title = data.turn ? `What the agent did (${plural(entries.length, 'entry', 'entries')}, ${plural(calls.length, 'call')} of servers)` : `Calls of the agent (${calls.length})`;
+      detail.append(folded(title, true, HOW[data.order] && make('p', 'soft', HOW[data.order]), ...entries.map(e => e.call === undefined ? wordLine(e, start, whole) : callLine(calls[e.call], start, whole))));
     }
     if (data.prompt) detail.append(folded('Prompt', wrong.length === 0, pre(data.prompt)));
     if (data.answer) detail.append(folded('Answer of the agent', true, pre(data.answer)));
-    if ((data.transcript || []).length) detail.append(folded(`Transcript (${data.transcript.length})`, false, ...data.transcript.map(e => labelled(e.kind || '', e.text))));
+    const judged = data.judgeTokenUsage;
+    if (judged) detail.append(make('p', 'judged', `The judge used ${number(judged.inputTokens || 0)} tokens in, ${number(judged.outputTokens || 0)} out${data.judgeTokensEstimated ? ', estimated' : ''}.`));
     const estimate = data.tokenEstimate;
     if (estimate) {
       const dl = make('dl');
       for (const [name, value] of Object.entries(estimate)) if (typeof value === 'number' && value) add(dl, make('dt', '', name.replace(/([A-Z])/g, ' $1').toLowerCase()), make('dd', '', number(value)));
       detail.append(folded(`Tokens (${estimate.source || 'estimated'})`, false, dl));
     }
-    detail.append(make('p', 'help', 'Keys: j and k next and previous task, n and p next and previous that did not pass, [ and ] runs, / search, Esc back to the list'));
+    detail.append(make('p', 'help', 'Keys: o overview, j and k next and previous task, n and p next and previous that did not pass, [ and ] runs, / search, Esc back to the list'));
   };
 
   // --- keys
-  let current = null;
   document.addEventListener('keydown', event => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target === search) {
@@ -428,6 +573,7 @@
     if (by) move(by);
     else if (event.key === 'n') moveToBad(1);
     else if (event.key === 'p') moveToBad(-1);
+    else if (event.key === 'o') overview();
     else if (event.key === '/') { search.focus(); search.select(); }
     else if (event.key === 'Enter' && inList) detail.focus();
     else if (event.key === 'Escape') list.focus();
@@ -438,6 +584,9 @@
     event.preventDefault();
   });
   filter();
-  if (shown.length) choose(shown[0]);
+  // Why a task failed is there when the page opens; of several agents, how they stand to one another.
+  opened = true;
+  if (shown.length && (compared || sides.length === 1)) choose(shown[0]);
+  else overview();
   list.focus({ preventScroll: true });
 })();
