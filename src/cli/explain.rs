@@ -36,7 +36,7 @@ const TOPICS: [(&str, &str); 19] = [
 const STEPS: &str = include_str!("../../docs/reference/steps.md");
 
 /// The section of a step, with all below its heading.
-fn step(name: &str) -> Option<&'static str> {
+pub(super) fn step(name: &str) -> Option<&'static str> {
     let start = STEPS.find(&format!("\n## {name}\n"))? + 1;
     let length = STEPS[start + 3..].find("\n## ").map_or(STEPS.len() - start, |end| end + 4);
     STEPS.get(start..start + length)
