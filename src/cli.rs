@@ -20,6 +20,7 @@ mod kube;
 #[cfg(feature = "run")]
 mod lock;
 mod log;
+mod lsp;
 #[cfg(feature = "run")]
 mod new;
 #[cfg(feature = "run")]
@@ -129,6 +130,7 @@ enum Command {
     Explain(explain::Args),
     Plan(plan::Args),
     Schema(schema::Args),
+    Lsp(lsp::Args),
     Result(result::Args),
     #[cfg(feature = "run")]
     #[command(visible_alias = "eval")]
@@ -214,6 +216,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::main(&args),
         Command::Plan(args) => plan::main(&args, cli.global),
         Command::Schema(args) => schema::main(&args),
+        Command::Lsp(args) => lsp::main(&args),
         Command::Result(args) => result::main(&args),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),

@@ -398,6 +398,17 @@ impl Overlay {
         Ok(Self { under: project_files(&named), ..Self::over([(path.as_path(), bytes)]) })
     }
 
+    /// The files of some folders, with these texts in the place of what is on disk.
+    pub(super) fn of<'a>(roots: &[PathBuf], texts: impl IntoIterator<Item = (&'a Path, Vec<u8>)>) -> Self {
+        let texts = texts.into_iter().map(|(path, bytes)| (normalize(path), bytes)).collect();
+        Self { under: project_files(roots), texts }
+    }
+
+    /// Whether there is no such file but here.
+    pub(super) fn is_new(&self, path: &Path) -> bool {
+        self.texts.contains_key(&normalize(path)) && self.under.stat(path).is_none()
+    }
+
     pub(super) fn over<'a>(files: impl IntoIterator<Item = (&'a Path, Vec<u8>)>) -> Self {
         let texts: BTreeMap<_, _> = files.into_iter().map(|(path, bytes)| (normalize(path), bytes)).collect();
         Self { under: project_files(&texts.keys().cloned().collect::<Vec<_>>()), texts }
@@ -413,10 +424,8 @@ impl Files for Overlay {
     }
 
     fn stat(&self, path: &Path) -> Option<Stat> {
-        match self.texts.contains_key(&normalize(path)) {
-            true => Some(Stat::File { executable: false }),
-            false => self.under.stat(path),
-        }
+        let there = self.under.stat(path);
+        there.or_else(|| self.texts.contains_key(&normalize(path)).then_some(Stat::File { executable: false }))
     }
 
     fn refusal(&self, path: &Path) -> Option<ReadError> {

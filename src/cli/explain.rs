@@ -84,6 +84,12 @@ fn headings(page: &'static str) -> impl Iterator<Item = (usize, usize, &'static 
     })
 }
 
+/// The section of a step of portable tasks, as Markdown.
+pub(super) fn step(name: &str) -> Option<String> {
+    let section = sections().find(|section| section.topic == "steps" && section.heading == name)?;
+    Some(shown(section.text))
+}
+
 /// A page for a terminal: without what only a generator reads.
 fn shown(page: &str) -> String {
     let lines = page.lines().filter(|line| !(line.starts_with("<!-- ") && line.ends_with(" -->")));

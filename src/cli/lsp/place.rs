@@ -1,0 +1,126 @@
+//! What stands at a byte of a file: the way to it through the YAML, and the hole that it is in.
+
+use std::ops::Range;
+
+use crate::{
+    diagnostic::Diagnostics,
+    dialect::{self, FileKind},
+    source::Sources,
+    yaml::{self, Node, Tree},
+};
+
+/// A step on the way from the root to a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    Key(String),
+    Item(usize),
+}
+
+/// What stands at a byte.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// To the node, keys and items.
+    pub way: Vec<Way>,
+    /// Whether it is the last key itself, and not what stands behind it.
+    pub is_key: bool,
+    /// The bytes of the key or scalar.
+    pub range: Range<usize>,
+}
+
+/// The tree of a text that can be read.
+pub fn tree(text: &str) -> Option<Tree> {
+    let sources = Sources::default();
+    let file = sources.add("", text);
+    yaml::parse(file, text, &mut Diagnostics::default()).ok()
+}
+
+/// What kind of file it is, as far as it says so.
+pub fn kind(tree: &Tree) -> Option<FileKind> {
+    dialect::identify(tree.root(), true, &mut Diagnostics::default()).ok().flatten()
+}
+
+/// The key or scalar that a byte belongs to.
+pub fn at(tree: &Tree, offset: usize) -> Option<Place> {
+    let mut way = Vec::new();
+    within(tree.root(), offset, &mut way)
+}
+
+fn within(node: Node<'_>, offset: usize, way: &mut Vec<Way>) -> Option<Place> {
+    let holds = |node: Node<'_>| {
+        let range = node.span().range();
+        (range.start..=range.end).contains(&offset)
+    };
+    for entry in node.entries() {
+        let of_key = holds(entry.key);
+        if !of_key && !holds(entry.value) {
+            continue;
+        }
+        way.push(Way::Key(entry.name.to_owned()));
+        if of_key {
+            return Some(Place { way: way.clone(), is_key: true, range: entry.key.span().range() });
+        }
+        if let Some(found) = within(entry.value, offset, way) {
+            return Some(found);
+        }
+        way.pop();
+    }
+    for (index, item) in node.items().enumerate() {
+        if holds(item) {
+            way.push(Way::Item(index));
+            if let Some(found) = within(item, offset, way) {
+                return Some(found);
+            }
+            way.pop();
+        }
+    }
+    let scalar = node.entries().len() == 0 && node.items().len() == 0 && holds(node);
+    scalar.then(|| Place { way: way.clone(), is_key: false, range: node.span().range() })
+}
+
+/// The path in the hole around a byte: where it begins, and what is written up to the byte.
+pub fn hole(text: &str, offset: usize) -> Option<(usize, &str)> {
+    let line = text[..offset].rfind('\n').map_or(0, |at| at + 1);
+    let open = text[line..offset].rfind('{')? + line;
+    let inside = &text[open + 1..offset];
+    let plain = |letter: char| letter.is_alphanumeric() || "_-.[]".contains(letter);
+    (inside.chars().all(plain) && !text[..open].ends_with('\\')).then_some((open + 1, inside))
+}
+
+/// The whole path in the hole around a byte.
+pub fn path(text: &str, offset: usize) -> Option<&str> {
+    let (start, _) = hole(text, offset)?;
+    let length = text[start..].find(|letter: char| !(letter.is_alphanumeric() || "_-.[]".contains(letter)))?;
+    text.get(start..start + length)
+}
+
+/// A step with an id: its id, where that is written, and the keys of its outputs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    pub id: String,
+    pub range: Range<usize>,
+    pub name: String,
+    pub outputs: Vec<String>,
+}
+
+/// The steps of a task that have an id, in order.
+pub fn steps(tree: &Tree) -> Vec<Step> {
+    let mut found = Vec::new();
+    collect(tree.root(), &mut found);
+    found
+}
+
+fn collect(node: Node<'_>, found: &mut Vec<Step>) {
+    for item in node.items() {
+        for entry in item.entries() {
+            if let Some(id) = entry.value.get("id").and_then(|id| Some((id.as_str()?.to_owned(), id.span().range()))) {
+                let outputs = entry.value.get("outputs").into_iter().flat_map(Node::entries);
+                let outputs = outputs.map(|output| output.name.to_owned()).collect();
+                found.push(Step { id: id.0, range: id.1, name: entry.name.to_owned(), outputs });
+            }
+        }
+        collect(item, found);
+    }
+    for entry in node.entries() {
+        collect(entry.value, found);
+    }
+}

@@ -1,0 +1,121 @@
+//! Positions and paths as the protocol has them: lines and columns from 0, columns in units that were agreed on; URIs of files.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// The unit of columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Encoding {
+    Utf8,
+    /// What every client understands.
+    #[default]
+    Utf16,
+}
+
+impl Encoding {
+    /// As the protocol writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Utf8 => "utf-8",
+            Self::Utf16 => "utf-16",
+        }
+    }
+
+    fn units(self, text: &str) -> usize {
+        match self {
+            Self::Utf8 => text.len(),
+            Self::Utf16 => text.encode_utf16().count(),
+        }
+    }
+
+    /// Where a byte of a text stands.
+    pub fn position(self, text: &str, offset: usize) -> Value {
+        let offset = text.floor_char_boundary(offset.min(text.len()));
+        let start = text[..offset].rfind('\n').map_or(0, |at| at + 1);
+        let line = text[..start].bytes().filter(|byte| *byte == b'\n').count();
+        json!({ "line": line, "character": self.units(&text[start..offset]) })
+    }
+
+    /// Bytes of a text as a range.
+    pub fn range(self, text: &str, range: std::ops::Range<usize>) -> Value {
+        json!({ "start": self.position(text, range.start), "end": self.position(text, range.end) })
+    }
+
+    /// The byte at a position; what lies behind the end of a line or of the text is that end.
+    pub fn offset(self, text: &str, position: &Value) -> usize {
+        let number = |key: &str| position[key].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+        let (line, column) = (number("line"), number("character"));
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
+        let Some(start) = starts.into_iter().nth(line) else { return text.len() };
+        let end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        let mut units = 0;
+        for (at, letter) in text[start..end].char_indices() {
+            if units >= column {
+                return start + at;
+            }
+            units += match self {
+                Self::Utf8 => letter.len_utf8(),
+                Self::Utf16 => letter.len_utf16(),
+            };
+        }
+        end
+    }
+}
+
+/// The path of a `file:` URI.
+pub fn path_of(uri: &str) -> Option<PathBuf> {
+    let rest = uri.strip_prefix("file://")?;
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    let mut bytes = Vec::new();
+    let mut letters = path.bytes();
+    while let Some(byte) = letters.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [letters.next()?, letters.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    let path = String::from_utf8(bytes).ok()?;
+    path.starts_with('/').then(|| PathBuf::from(path))
+}
+
+/// A path as a `file:` URI (RFC 3986).
+pub fn uri_of(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    let letters = path.to_string_lossy().into_owned().into_bytes().into_iter();
+    let text: String =
+        letters.map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect();
+    format!("file://{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn positions_lead_back_to_bytes() {
+        let text = "a: ä𝄞b\r\n\nende";
+        for encoding in [Encoding::Utf8, Encoding::Utf16] {
+            for (at, _) in text.char_indices().filter(|(_, letter)| *letter != '\n') {
+                assert_eq!(encoding.offset(text, &encoding.position(text, at)), at, "{encoding:?}");
+            }
+        }
+        assert_eq!(Encoding::Utf16.position(text, text.find('b').unwrap()), json!({ "line": 0, "character": 6 }));
+        assert_eq!(Encoding::Utf16.offset(text, &json!({ "line": 1, "character": 9 })), 12);
+        assert_eq!(Encoding::Utf16.offset(text, &json!({ "line": 9, "character": 0 })), text.len());
+    }
+
+    #[test]
+    fn uris_lead_back_to_paths() {
+        for path in ["/a/b.yaml", "/with space/ä+#?%.yaml"] {
+            assert_eq!(path_of(&uri_of(Path::new(path))), Some(PathBuf::from(path)));
+        }
+        assert_eq!(path_of("file://localhost/a%20b"), Some(PathBuf::from("/a b")));
+        assert_eq!(path_of("untitled:Untitled-1"), None);
+    }
+}
