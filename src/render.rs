@@ -62,6 +62,9 @@ pub type Outcomes<'a> = &'a (dyn Fn(&str, &str) -> Option<Done> + Sync);
 /// What a report of a run says of an action of a task.
 pub type Reasons<'a> = &'a (dyn Fn(&str, &str) -> Option<results::Why> + Sync);
 
+/// What a check of a task noticed in a proof.
+pub type Noticed<'a> = &'a (dyn Fn(&str, &str) -> Option<String> + Sync);
+
 /// What is shown, and how.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
@@ -76,7 +79,7 @@ pub struct View<'a> {
     /// Why an action of a task went as it did.
     pub reasons: Option<Reasons<'a>>,
     /// What `gevals prove` says of a check, or, with an empty name, of a task.
-    pub proof: Option<Reasons<'a>>,
+    pub proof: Option<Noticed<'a>>,
     /// What an earlier run of the eval took.
     pub earlier: Option<&'a results::Earlier>,
     /// Where the texts of spans are found, for excerpts.
