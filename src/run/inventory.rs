@@ -316,10 +316,7 @@ fn cluster(plan: &EvalPlan, tasks: &[&Plan]) -> Option<(Value, BTreeSet<String>)
     let uses = |reach: reach::Reach| {
         !reach.namespaces.is_empty() || ["kubectl", "helm"].iter().any(|command| reach.commands.contains(*command))
     };
-    if declared.is_none()
-        && !reach.any(uses)
-        && reach::extensions(plan).keys().all(|e| !is_kubernetes(e))
-    {
+    if declared.is_none() && !reach.any(uses) && reach::extensions(plan).keys().all(|e| !is_kubernetes(e)) {
         return None;
     }
     let things = tasks.iter().flat_map(|task| &task.changes.creates);
