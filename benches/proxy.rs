@@ -425,6 +425,7 @@ async fn journalling() {
             parallel: 1,
             allow_unchecked: false,
             exit_zero: false,
+            trials: false,
             keep_going: false,
             gate: None,
             rate: None,

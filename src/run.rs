@@ -456,7 +456,12 @@ pub async fn run_eval(
                             }
                             continue;
                         }
-                        let mut inventory = inventory.lock().await;
+                        // Trials are made one by one; others do not wait for one another.
+                        let mut inventory = match trials {
+                            Some(_) => Some(inventory.lock().await),
+                            None => None,
+                        };
+                        let mut inventory = inventory.as_mut().and_then(|inventory| inventory.as_mut());
                         let looks = |world: &World<'_>| !world.cancel.is_cancelled() && world.unstarted.get().is_none();
                         if let Some(inventory) = inventory.as_mut().filter(|_| looks(world)) {
                             inventory.begin().await;
@@ -473,7 +478,6 @@ pub async fn run_eval(
                         if let Some(inventory) = inventory.as_mut().filter(|_| looks(world)) {
                             end.left = inventory.left().await;
                         }
-                        drop(inventory);
                         if let Some(Trials { control, .. }) = trials.filter(|trials| run < trials.control.end) {
                             in_control &= !control.contains(&run) || end.verdict == Verdict::Passed;
                             // Those after it would meet what is left, not what they do themselves.
