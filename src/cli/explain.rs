@@ -11,10 +11,11 @@ use crate::{
 };
 
 /// What is no rule and can be explained all the same.
-const TOPICS: [(&str, &str); 19] = [
+const TOPICS: [(&str, &str); 20] = [
     ("agents", include_str!("../../docs/agents.md")),
     ("running", include_str!("../../docs/running.md")),
     ("ci", include_str!("../../docs/ci.md")),
+    ("editors", include_str!("../../docs/editors.md")),
     ("convert", include_str!("../../docs/convert.md")),
     ("evals", include_str!("../../docs/evals.md")),
     ("extensions", include_str!("../../docs/extensions.md")),
@@ -33,10 +34,11 @@ const TOPICS: [(&str, &str); 19] = [
     ("differences", include_str!("../../docs/reference/differences.md")),
 ];
 /// Words for sections that are headed otherwise.
-const SECTIONS: [(&str, &str, &str); 12] = [
+const SECTIONS: [(&str, &str, &str); 13] = [
     ("prove", "running", "Whether a suite can fail"),
     ("coverage", "running", "What of a server no task touches"),
     ("gate", "running", "What a pass is worth"),
+    ("otlp", "running", "Traces"),
     ("recover", "running", "Cleanup survives everything"),
     ("env", "config", "Environment"),
     ("exit", "config", "Exit statuses"),

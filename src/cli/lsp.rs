@@ -41,14 +41,16 @@ const INTERNAL: i64 = -32603;
 const NOT_INITIALIZED: i64 = -32002;
 
 const EXAMPLES: &str = "\
-An editor starts it and speaks the Language Server Protocol on standard input and output.
-For Neovim 0.11:
+An editor starts it and speaks the Language Server Protocol on standard input and output. For
+Neovim 0.11, for example:
 
   vim.lsp.config('gevals', {cmd = {'gevals', 'lsp'}, filetypes = {'yaml'}, root_markers = {'.git'}})
   vim.lsp.enable('gevals')
 
-It knows findings with their fixes, completion, hover, definitions, references, renaming of steps,
-and the outline. Files that are not of gevals stay as they are.";
+`gevals explain editors` has more, for other editors, too.
+
+Exit status: 0 the editor has ended it, 1 the editor has died, 2 used wrongly, 3 its messages cannot
+be understood";
 
 /// Serve editors: findings as you type, fixes, completion, hover, definitions, renaming.
 #[derive(clap::Args, Debug)]
