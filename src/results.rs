@@ -18,7 +18,12 @@ use std::{
 };
 
 use indexmap::IndexMap;
-use serde_json::{Map, Value};
+use rayon::prelude::*;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::{Map, Value, value::RawValue};
 
 use crate::statistics::{self, Interval};
 
@@ -53,7 +58,8 @@ pub fn read(text: &str) -> Result<ResultsFile, String> {
     if text.is_empty() {
         return Err("the file is empty".to_owned());
     }
-    let value: Value = serde_json::from_str(text).map_err(|e| format!("it is not JSON: {e}"))?;
+    let value = parallel(text).map_or_else(|| serde_json::from_str(text), Ok);
+    let value: Value = value.map_err(|e| format!("it is not JSON: {e}"))?;
     let (mut summary, mut findings) = (Map::new(), Vec::new());
     let results = match value {
         Value::Array(results) => results,
@@ -82,6 +88,61 @@ pub fn read(text: &str) -> Result<ResultsFile, String> {
         _ => Err(format!("its result {} has no `taskName`", i + 1)),
     });
     Ok(ResultsFile { results: results.collect::<Result<_, _>>()?, summary, findings })
+}
+
+/// The same value as `serde_json` reads, its results side by side; none where the text is not what it should be.
+fn parallel(text: &str) -> Option<Value> {
+    let items = |items: Vec<&RawValue>| -> Option<Value> {
+        let items: Result<Vec<Value>, _> = items.par_iter().map(|item| serde_json::from_str(item.get())).collect();
+        Some(Value::Array(items.ok()?))
+    };
+    if text.starts_with('[') {
+        return items(serde_json::from_str(text).ok()?);
+    }
+    let Fields(fields) = serde_json::from_str(text).ok()?;
+    let field = |(name, field)| {
+        let value = match field {
+            Field::Items(raw) => items(raw)?,
+            Field::One(raw) => serde_json::from_str(raw.get()).ok()?,
+        };
+        Some((name, value))
+    };
+    fields.into_iter().map(field).collect::<Option<Map<String, Value>>>().map(Value::Object)
+}
+
+/// The fields of a results file, not read yet.
+struct Fields<'t>(IndexMap<String, Field<'t>>);
+
+enum Field<'t> {
+    One(&'t RawValue),
+    /// The results.
+    Items(Vec<&'t RawValue>),
+}
+
+impl<'t> Deserialize<'t> for Fields<'t> {
+    fn deserialize<D: Deserializer<'t>>(d: D) -> Result<Self, D::Error> {
+        struct Reads;
+        impl<'t> Visitor<'t> for Reads {
+            type Value = Fields<'t>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a results file")
+            }
+
+            fn visit_map<A: MapAccess<'t>>(self, mut map: A) -> Result<Fields<'t>, A::Error> {
+                let mut fields = IndexMap::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    let field = match name.as_str() {
+                        "results" => Field::Items(map.next_value()?),
+                        _ => Field::One(map.next_value()?),
+                    };
+                    fields.insert(name, field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        d.deserialize_map(Reads)
+    }
 }
 
 /// As it is written: two spaces, no characters that HTML would take for its own.

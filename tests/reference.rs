@@ -408,7 +408,6 @@ fn every_option_is_one() {
         "--cap-drop",
         "--features",
         "--for",
-        "--git",
         "--ignore-not-found",
         "--input",
         "--kubeconfig",
@@ -417,6 +416,7 @@ fn every_option_is_one() {
         "--path",
         "--profile",
         "--read-only",
+        "--release",
     ];
     let mut options = BTreeSet::from(["--help".to_owned(), "--version".to_owned()]);
     walk(&cli::commands(), &mut Vec::new(), &mut |_, command| {
@@ -557,7 +557,9 @@ fn every_variable_is_listed() {
         "README",
     ];
     let page = page_of("config.md");
-    let name = Regex::new(r#""([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|CI|TERM|HOME|PATH|SHELL|KUBECONFIG|CLICOLOR)""#).unwrap();
+    let name =
+        Regex::new(r#""([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|CI|TERM|HOME|PATH|SHELL|KUBECONFIG|CLICOLOR|TRACEPARENT)""#)
+            .unwrap();
     let mut files = Vec::new();
     rust(&root().join("src"), &mut files);
     let mut missing = BTreeSet::new();

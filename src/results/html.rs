@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
+use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -61,21 +62,23 @@ pub fn page(files: &[(String, &ResultsFile)], look: &Look<'_>) -> String {
         .enumerate()
         .flat_map(|(side, (_, file))| file.results.iter().map(move |run| (side, run)))
         .collect();
-    let details = details(&runs);
-    let cut = details.iter().filter(|text| text.is_empty()).count();
     let eval = files.iter().map(|(_, file)| file.eval()).find(|eval| !eval.is_empty()).unwrap_or("results");
-    let index = json!({
-        "title": eval,
-        "link": look.link,
-        "cut": cut,
-        "compared": compared.is_some(),
-        "sides": files.iter().map(|(name, file)| side(name, file)).collect::<Vec<_>>(),
-        "tasks": tasks(files, compared.as_ref()),
-        "groups": groups(files),
-        "duels": if compared.is_some() { Vec::new() } else { duels(files) },
-        "runs": runs.iter().map(|(side, run)| row(*side, run)).collect::<Vec<_>>(),
-        "together": compared.as_ref().map(Diff::together).unwrap_or_default(),
-    });
+    let link = look.link;
+    let index = || {
+        json!({
+            "title": eval,
+            "link": link,
+            "compared": compared.is_some(),
+            "sides": files.iter().map(|(name, file)| side(name, file)).collect::<Vec<_>>(),
+            "tasks": tasks(files, compared.as_ref()),
+            "groups": groups(files),
+            "duels": if compared.is_some() { Vec::new() } else { duels(files) },
+            "runs": runs.par_iter().map(|(side, run)| row(*side, run)).collect::<Vec<_>>(),
+            "together": compared.as_ref().map(Diff::together).unwrap_or_default(),
+        })
+    };
+    let (details, mut index) = rayon::join(|| details(&runs), index);
+    index["cut"] = json!(details.iter().filter(|text| text.is_empty()).count());
     let index = index.to_string();
     let sources = sources(&runs, look.source).to_string();
     let eval = visible(eval);
@@ -331,19 +334,21 @@ fn why(run: &RunResult) -> String {
     cut(&line.split_whitespace().collect::<Vec<_>>().join(" "), 240)
 }
 
+/// Runs that are written side by side before it is asked whether there is room for more.
+const AT_ONCE: usize = 256;
+
 /// What happened in each run, as JSON; empty where all together would be too large.
 fn details(runs: &[(usize, &RunResult)]) -> Vec<String> {
     for limit in TEXTS {
         let (mut out, mut size) = (Vec::with_capacity(runs.len()), 0);
-        for (_, run) in runs {
-            let text = detail(run, limit).to_string();
-            size += text.len();
+        for some in runs.chunks(AT_ONCE) {
+            out.par_extend(some.par_iter().map(|(_, run)| detail(run, limit).to_string()));
+            size += out[out.len() - some.len()..].iter().map(String::len).sum::<usize>();
             if size > MOST {
                 break;
             }
-            out.push(text);
         }
-        if out.len() == runs.len() {
+        if size <= MOST {
             return out;
         }
     }
