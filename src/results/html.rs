@@ -334,12 +334,23 @@ fn why(run: &RunResult) -> String {
     cut(&line.split_whitespace().collect::<Vec<_>>().join(" "), 240)
 }
 
+/// Runs by which the size of all is guessed.
+const SAMPLE: usize = 64;
 /// Runs that are written side by side before it is asked whether there is room for more.
 const AT_ONCE: usize = 256;
 
 /// What happened in each run, as JSON; empty where all together would be too large.
 fn details(runs: &[(usize, &RunResult)]) -> Vec<String> {
+    // Of many runs a few tell which lengths are far too long to be tried.
+    let sample: Vec<_> = runs.iter().step_by(runs.len().div_ceil(SAMPLE).max(1)).collect();
+    let is_too_long = |limit| {
+        let texts: usize = sample.par_iter().map(|(_, run)| detail(run, limit).to_string().len()).sum();
+        texts / sample.len() * runs.len() > MOST + MOST / 2
+    };
     for limit in TEXTS {
+        if runs.len() > 4 * SAMPLE && is_too_long(limit) {
+            continue;
+        }
         let (mut out, mut size) = (Vec::with_capacity(runs.len()), 0);
         for some in runs.chunks(AT_ONCE) {
             out.par_extend(some.par_iter().map(|(_, run)| detail(run, limit).to_string()));
