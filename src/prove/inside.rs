@@ -386,7 +386,9 @@ impl Proof<'_> {
             let mut full = world.clone();
             full.hints.insert(key.clone(), vec![world.words.join("\n")]);
             self.near.extend([with(Given::Fails), with(Given::Silent), with(Given::FailsSaying), full]);
-            self.near.extend([with(Given::Missing), with(Given::Hangs)]);
+            self.near.push_back(with(Given::Missing));
+            // What runs beside its script never ends, where all is well.
+            self.near.extend((!call.is_aside()).then(|| with(Given::Hangs)));
             for (_, texts) in self.refused.iter().filter(|(pattern, _)| asks(pattern, call)) {
                 self.near.extend(texts.iter().map(|text| with(Given::Says(lines_of(call, text.clone())))));
             }

@@ -200,10 +200,9 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
         return None;
     }
     // What runs in the background is called whenever it is.
-    let aside = |c: &Call| c.argv.iter().any(|a| a == "port-forward" || a == "proxy");
     let of = |ran: &Ran, phase: &str| -> (Vec<Call>, Vec<bool>) {
         let late = ran.late.get(phase).into_iter().flatten().copied();
-        ran.phases.get(phase).into_iter().flatten().cloned().zip(late).filter(|(c, _)| !aside(c)).unzip()
+        ran.phases.get(phase).into_iter().flatten().cloned().zip(late).filter(|(c, _)| !c.is_aside()).unzip()
     };
     for phase in ["setup", "verify", "cleanup"] {
         let ((x, late_x), (y, late_y)) = (of(a, phase), of(b, phase));

@@ -135,6 +135,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// Whether it runs in the background, beside its script: nobody knows what comes before and behind it.
+    pub fn is_aside(&self) -> bool {
+        self.argv.iter().any(|word| word == "port-forward" || word == "proxy")
+    }
+
     /// As a line.
     pub fn shown(&self) -> String {
         let words: Vec<_> = self
