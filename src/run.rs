@@ -134,7 +134,7 @@ pub struct RunOptions {
 #[derive(Clone, Debug)]
 pub struct Trials {
     pub plans: Vec<Plan>,
-    /// Those that must pass. Where one does not, or where one up to them leaves something behind, those after them are not run.
+    /// Those that must pass and be cleaned up. Where one is not, or where one up to them leaves something behind, those after them are not run.
     pub control: std::ops::Range<u32>,
 }
 
@@ -479,7 +479,8 @@ pub async fn run_eval(
                             end.left = inventory.left().await;
                         }
                         if let Some(Trials { control, .. }) = trials.filter(|trials| run < trials.control.end) {
-                            in_control &= !control.contains(&run) || end.verdict == Verdict::Passed;
+                            let clean = end.verdict == Verdict::Passed && !end.cleanup_failed;
+                            in_control &= !control.contains(&run) || clean;
                             // Those after it would meet what is left, not what they do themselves.
                             in_control &= end.left.is_empty();
                         }

@@ -724,6 +724,11 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     let ran = world.run(&["prove", "l"]).expect(0, &["its mutants left behind, for you to remove: `another value "]);
     assert!(!ran.out.contains("`Fixed`"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
+    // A cleanup that fails has not cleaned up, whatever can be seen of it; only that of an agent that did nothing may.
+    task("hello", &format!("{cleanup}    - command: {{run: 'exit 3'}}\n"));
+    let fails = "✗ its cleanup fails: `cleanup/1`: it exited with status 3";
+    let ran = world.run(&["prove", "l"]).expect(1, &["0 of 5 mutants noticed", fails, "5 mutants were not tried"]);
+    assert!(!ran.out.contains("`cleanup/0`"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(world.path(".gevals/runs")).unwrap().count(), 0, "nothing is kept of these runs");
 }
 

@@ -249,7 +249,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// A trial is over: what its cleanup could not do was never made, or is named as left behind. Nothing of it stays pending.
+    /// A trial is over: what its cleanup could not do was never made, or `gevals prove` reports it. Nothing of it stays pending.
     pub fn settle(&self) {
         let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         let missed = ended.into_iter().filter(|(id, why)| why.is_some() && !id.starts_with(mutant::UNDO));

@@ -45,7 +45,7 @@ seem to notice them. Before and after each trial the world is looked at: what se
 Kubernetes. What is left behind is named.
 
 Exit status: 0 all is well, 1 a task passes although nothing is done, does not pass as it should or
-leaves things behind, or a score is too low, 2 used wrongly, 3 nothing could run";
+leaves things behind, its cleanup fails, or a score is too low, 2 used wrongly, 3 nothing could run";
 
 /// Try whether the tasks of an eval can fail: do nothing, do each thing wrong, and see what is noticed.
 #[derive(clap::Args, Debug)]
@@ -111,6 +111,8 @@ struct Ended {
     reason: String,
     by: Option<String>,
     left: Vec<Left>,
+    /// The first cleanup step that did not pass, and why.
+    cleanup: Option<String>,
 }
 
 /// One task's trials; those that were not made have no end.
@@ -140,10 +142,12 @@ impl Proof {
         (noticed, all.count())
     }
 
-    /// Whether script and control passed and left nothing behind, so that its mutants tell something.
+    /// Whether script and control passed, were cleaned up and left nothing behind, so that its mutants tell something.
     fn in_control(&self) -> bool {
-        let passed = |trial: &Trial| self.of(trial).is_some_and(|ended| ended.verdict == Verdict::Passed);
-        passed(&Trial::Script) && passed(&Trial::Control) && self.left().is_empty()
+        let clean = |trial: &Trial| {
+            self.of(trial).is_some_and(|ended| ended.verdict == Verdict::Passed && ended.cleanup.is_none())
+        };
+        clean(&Trial::Script) && clean(&Trial::Control) && self.left().is_empty()
     }
 
     /// What is left behind by the task itself, whatever its agent does wrong.
@@ -193,6 +197,11 @@ impl Proof {
                 if litter.is_empty() { String::new() } else { format!(": {}", named(&litter)) }
             )),
             _ => {}
+        }
+        // Of an agent that does nothing there is nothing to clean up, which may well fail.
+        let cleanups = [Trial::Script, Trial::Control];
+        if let Some(why) = cleanups.iter().find_map(|trial| self.of(trial)?.cleanup.as_ref()) {
+            out.push(format!("its cleanup fails: {why}"));
         }
         if !left.is_empty() {
             out.push(format!("its cleanup does not leave the world as it was; left behind: {}", named(&left)));
@@ -334,12 +343,12 @@ fn carry_out(plan: &EvalPlan, options: &RunOptions, host: &Arc<RealHost>) -> Res
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| broken(format!("cannot start: {error}")))?;
     let _group = host.gather();
-    let (summary, mut checks) = runtime.block_on(async {
+    let (summary, (mut checks, mut cleanups)) = runtime.block_on(async {
         let interrupts = interrupts().map_err(|error| broken(format!("cannot listen for signals: {error}")))?;
         packages::ensure(plan, host).await.map_err(|faults| (status::BROKEN, faults))?;
         let (sink, mut events) = unbounded_channel::<crate::event::Event>();
         let listen = async {
-            let mut checks: HashMap<TaskRun, String> = HashMap::new();
+            let (mut checks, mut cleanups) = (HashMap::<TaskRun, String>::new(), HashMap::<TaskRun, String>::new());
             while let Some(event) = events.recv().await {
                 let (Some(task), EventKind::ActionFinished { action, report }) = (event.task, event.kind) else {
                     continue;
@@ -347,11 +356,16 @@ fn carry_out(plan: &EvalPlan, options: &RunOptions, host: &Arc<RealHost>) -> Res
                 // What fails within a step may be one of several alternatives: the step itself decides.
                 let judges =
                     action.starts_with("assert/") || action.strip_prefix("verify/").is_some_and(|id| !id.contains('/'));
-                if judges && report.outcome == Outcome::Failed {
-                    checks.entry(task).or_insert(action);
+                let cleans = action.starts_with("cleanup/") && !action.starts_with(mutant::UNDO);
+                match report.outcome {
+                    Outcome::Failed if judges => drop(checks.entry(task).or_insert(action)),
+                    Outcome::Failed | Outcome::Broken if cleans => {
+                        cleanups.entry(task).or_insert_with(|| format!("`{action}`: {}", report.message));
+                    }
+                    _ => {}
                 }
             }
-            checks
+            (checks, cleanups)
         };
         Ok(tokio::join!(run_eval(plan, options, host.clone(), interrupts, sink), listen))
     })?;
@@ -361,8 +375,10 @@ fn carry_out(plan: &EvalPlan, options: &RunOptions, host: &Arc<RealHost>) -> Res
     }
     let ended = summary.tasks.into_iter().map(|end| {
         let by = checks.remove(&end.task);
+        // A step may fail and its cleanup go on, as alternatives do.
+        let cleanup = cleanups.remove(&end.task).filter(|_| end.cleanup_failed);
         let place = (end.task.index, end.task.run);
-        (place, Ended { verdict: end.verdict, reason: end.reason, by, left: end.left })
+        (place, Ended { verdict: end.verdict, reason: end.reason, by, left: end.left, cleanup })
     });
     Ok((ended.collect(), summary.unseen))
 }
