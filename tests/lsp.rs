@@ -32,6 +32,11 @@ struct Editor {
 
 impl Editor {
     fn start(world: &World, capabilities: &Value) -> Editor {
+        let root = format!("file://{}", world.path("suite").display());
+        Self::start_in(world, capabilities, &json!([{ "uri": root, "name": "suite" }]))
+    }
+
+    fn start_in(world: &World, capabilities: &Value, folders: &Value) -> Editor {
         let mut child = Command::new(world::gevals())
             .arg("lsp")
             .current_dir(world.path("."))
@@ -65,10 +70,9 @@ impl Editor {
         let input = child.stdin.take();
         let root = format!("file://{}", world.path("suite").display());
         let mut editor = Editor { child, input, messages, next: 0, shown: BTreeMap::new(), root };
-        let folder = json!([{ "uri": editor.root, "name": "suite" }]);
         let answer = editor.ask(
             "initialize",
-            json!({ "processId": null, "rootUri": null, "workspaceFolders": folder, "capabilities": capabilities }),
+            json!({ "processId": null, "rootUri": null, "workspaceFolders": folders, "capabilities": capabilities }),
         );
         assert_eq!(answer["serverInfo"]["name"], "gevals");
         editor.tell("initialized", json!({}));
@@ -310,6 +314,23 @@ fn what_is_typed_is_completed_explained_found_and_renamed() {
     assert_eq!(editor.at("textDocument/rename", path, TASK, "echo he")["code"], -32602);
     let outline = editor.ask("textDocument/documentSymbol", json!({ "textDocument": { "uri": uri } })).to_string();
     assert!(outline.contains("made (command)"), "{outline}");
+    assert!(editor.end().success());
+}
+
+/// A file that is opened by itself may lie in a home: nothing beside it is searched, and files of others have no findings.
+#[test]
+fn without_a_folder_only_open_files_are_looked_at() {
+    let world = world();
+    let wrong = TASK.replace("verify:", "verfy:");
+    world.write("suite/tasks/other.yaml", &wrong);
+    let mut editor = Editor::start_in(&world, &json!({}), &Value::Null);
+    editor.open("deploy.yaml", "apiVersion: v1\nkind: Service\n");
+    assert!(editor.rules("deploy.yaml", 1).is_empty());
+    editor.open("tasks/t.yaml", &wrong);
+    let rules = editor.rules("tasks/t.yaml", 1);
+    assert!(rules.contains(&"unknown-field".to_owned()), "{rules:?}");
+    let shown: Vec<_> = editor.shown.keys().cloned().collect();
+    assert_eq!(shown, [editor.uri("deploy.yaml"), editor.uri("tasks/t.yaml")]);
     assert!(editor.end().success());
 }
 

@@ -22,13 +22,14 @@ use serde_json::{Value, json};
 
 use self::{
     place::{Place, Step, Way},
-    text::{Encoding, path_of, uri_of},
+    text::{Encoding, Lines, path_of, uri_of},
 };
 use super::{check::Overlay, status};
 use crate::{
     Options, Plans, compile_with,
     diagnostic::{Applicability, Diagnostic, Fix, Strength, Texts},
     source::{Files, Sources, Span, Stat, normalize, resolve},
+    yaml::{Entry, Node, Tree},
 };
 
 /// How long to wait for more before what was typed is compiled.
@@ -194,7 +195,7 @@ impl Server {
             "textDocument/references" => self.references(path, text, at(text)),
             "textDocument/documentSymbol" => self.symbols(text),
             "textDocument/prepareRename" => match renamed(text, at(text)) {
-                Some((_, range)) => self.encoding.range(text, range),
+                Some((_, range)) => self.lines(text).range(range),
                 None => Value::Null,
             },
             _ => self.rename(path, text, at(text), params["newName"].as_str().unwrap_or_default())?,
@@ -238,9 +239,6 @@ impl Server {
             ("textDocument/didOpen", Some(path)) => {
                 let text = params.pointer("/textDocument/text").and_then(Value::as_str).unwrap_or_default().to_owned();
                 let version = params.pointer("/textDocument/version").cloned().unwrap_or_default();
-                if !self.roots.iter().any(|root| path.starts_with(root)) {
-                    self.roots.push(root_of(&path));
-                }
                 self.open.insert(path, Document { text, version });
             }
             ("textDocument/didChange", Some(path)) => {
@@ -274,20 +272,34 @@ impl Server {
         self.stale = true;
     }
 
-    /// The files, with what is typed in the place of what is on disk.
-    fn files(&self) -> Overlay {
-        Overlay::of(
-            &self.roots,
-            self.open.iter().map(|(path, document)| (path.as_path(), document.text.clone().into())),
-        )
+    fn lines<'t>(&self, text: &'t str) -> Lines<'t> {
+        Lines::new(text, self.encoding)
+    }
+
+    /// The files, with what is typed in the place of what is on disk, and these texts besides.
+    fn files(&self, texts: &Texts) -> Overlay {
+        let mut all: Texts =
+            self.open.iter().map(|(path, document)| (path.clone(), document.text.clone().into())).collect();
+        all.extend(texts.iter().map(|(path, text)| (path.clone(), text.clone())));
+        let named: Vec<PathBuf> =
+            self.roots.iter().chain(self.ours().filter(|path| self.is_alone(path))).cloned().collect();
+        Overlay::of(&named, all.iter().map(|(path, text)| (path.as_path(), text.clone())))
+    }
+
+    /// Open files of gevals.
+    fn ours(&self) -> impl Iterator<Item = &PathBuf> {
+        let is_ours = |text: &str| place::tree(text).is_some_and(|tree| place::kind(&tree).is_some());
+        self.open.iter().filter(move |(_, document)| is_ours(&document.text)).map(|(path, _)| path)
+    }
+
+    /// Whether a file lies in none of the editor's folders. Where it lies may be anything, a home for example.
+    fn is_alone(&self, path: &Path) -> bool {
+        !self.roots.iter().any(|root| path.starts_with(root))
     }
 
     /// Compiles everything, and shows what is found.
     fn refresh(&mut self) {
         self.stale = false;
-        if self.roots.is_empty() {
-            return;
-        }
         let found = catch_unwind(AssertUnwindSafe(|| self.compile()));
         match found {
             Ok(found) => self.found = found,
@@ -320,11 +332,10 @@ impl Server {
     }
 
     fn compile(&self) -> BTreeMap<PathBuf, Vec<Shown>> {
-        let (sources, files) = (Sources::default(), self.files());
-        let options = Options { plans: Plans::None, ..Options::default() };
-        let compiled = compile_with(&self.named(&files), &options, &sources, &files);
+        let sources = Sources::default();
+        let compiled = self.look(&Texts::new(), &sources);
         let mut found: BTreeMap<PathBuf, Vec<Shown>> = BTreeMap::new();
-        for diagnostic in &compiled.diagnostics {
+        for diagnostic in &compiled {
             let source = sources.get(diagnostic.span.file);
             let path = normalize(source.path());
             if !source.is_given() && path.is_absolute() {
@@ -334,14 +345,20 @@ impl Server {
         found
     }
 
-    /// What is compiled: the folders, and files in them that exist in the editor alone.
-    fn named(&self, files: &Overlay) -> Vec<PathBuf> {
-        let new = self.open.keys().filter(|path| files.is_new(path)).cloned();
-        self.roots.iter().cloned().chain(new).collect()
+    /// What is found in the folders and in files alone, also in those that exist in the editor alone.
+    fn look(&self, texts: &Texts, sources: &Sources) -> Vec<Diagnostic> {
+        let files = self.files(texts);
+        let apart = self.ours().filter(|path| self.is_alone(path) || files.is_new(path));
+        let named: BTreeSet<&PathBuf> = self.roots.iter().chain(apart).collect();
+        if named.is_empty() {
+            return Vec::new();
+        }
+        let options = Options { plans: Plans::None, ..Options::default() };
+        compile_with(&named.into_iter().cloned().collect::<Vec<_>>(), &options, sources, &files).diagnostics
     }
 
     fn shown(&self, diagnostic: &Diagnostic, sources: &Sources) -> Shown {
-        let range = |span: Span| self.encoding.range(sources.get(span.file).text(), span.range());
+        let range = |span: Span| Lines::of(&sources.get(span.file), self.encoding).range(span.range());
         let severity = match diagnostic.strength {
             Strength::Hard | Strength::Verdict => 1,
             Strength::Warning => 2,
@@ -379,7 +396,7 @@ impl Server {
         let mut changes: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for edit in &fix.edits {
             let source = sources.get(edit.span.file);
-            let range = self.encoding.range(source.text(), edit.span.range());
+            let range = Lines::of(&source, self.encoding).range(edit.span.range());
             changes.entry(uri_of(source.path())).or_default().push(json!({ "range": range, "newText": edit.text }));
         }
         json!({ "changes": changes })
@@ -408,7 +425,7 @@ impl Server {
         if wanted("source.fixAll")
             && let Some(mended) = self.mended(path).filter(|mended| mended != text)
         {
-            let range = self.encoding.range(text, 0..text.len());
+            let range = self.lines(text).range(0..text.len());
             let edit = json!({ "changes": { uri_of(path): [{ "range": range, "newText": mended }] } });
             actions.push(json!({ "title": "gevals: apply all safe fixes", "kind": "source.fixAll", "edit": edit }));
         }
@@ -417,13 +434,8 @@ impl Server {
 
     /// The text of a file with all its safe fixes.
     fn mended(&self, path: &Path) -> Option<String> {
-        let options = Options { plans: Plans::None, ..Options::default() };
         let look = |texts: &Texts, sources: &Sources| {
-            let open = self.open.iter().map(|(path, document)| (path.clone(), document.text.clone().into_bytes()));
-            let mut all: BTreeMap<PathBuf, Vec<u8>> = open.collect();
-            all.extend(texts.iter().map(|(path, text)| (path.clone(), text.clone())));
-            let files = Overlay::of(&self.roots, all.iter().map(|(path, text)| (path.as_path(), text.clone())));
-            let found = compile_with(&self.named(&files), &options, sources, &files).diagnostics;
+            let found = self.look(texts, sources);
             Ok::<_, std::convert::Infallible>(found.into_iter().filter(|d| sources.path(d.span) == path).collect())
         };
         let Ok(mended) = crate::diagnostic::mend(false, look);
@@ -431,7 +443,10 @@ impl Server {
     }
 
     fn hover(&self, path: &Path, text: &str, offset: usize) -> Value {
-        let said = |range: std::ops::Range<usize>, text_of: String| json!({ "contents": { "kind": "markdown", "value": text_of }, "range": self.encoding.range(text, range) });
+        let said = |range: std::ops::Range<usize>, markdown: String| {
+            let contents = json!({ "kind": "markdown", "value": markdown });
+            json!({ "contents": contents, "range": self.lines(text).range(range) })
+        };
         let shown = self.found.get(path).into_iter().flatten();
         let rule = shown.filter(|shown| shown.range.contains(&offset)).min_by_key(|shown| shown.range.len());
         if let Some(shown) = rule
@@ -463,8 +478,8 @@ impl Server {
 
     fn definition(&self, path: &Path, text: &str, offset: usize) -> Value {
         let Some(tree) = place::tree(text) else { return Value::Null };
-        let here =
-            |range: std::ops::Range<usize>| json!({ "uri": uri_of(path), "range": self.encoding.range(text, range) });
+        let lines = self.lines(text);
+        let here = |range: std::ops::Range<usize>| json!({ "uri": uri_of(path), "range": lines.range(range) });
         if let Some(step) = step_at(text, offset, &tree) {
             return here(step.range);
         }
@@ -475,7 +490,7 @@ impl Server {
         let Some(Place { range, is_key: false, .. }) = place::at(&tree, offset) else { return Value::Null };
         let written = text[range].trim_matches(['"', '\'']);
         let target = resolve(path, written);
-        let files = self.files();
+        let files = self.files(&Texts::new());
         match files.stat(&target) {
             Some(Stat::File { .. }) if !written.is_empty() => {
                 let start = json!({ "line": 0, "character": 0 });
@@ -488,7 +503,8 @@ impl Server {
     fn references(&self, path: &Path, text: &str, offset: usize) -> Value {
         let Some((id, range)) = renamed(text, offset) else { return Value::Null };
         let all = std::iter::once(range).chain(uses(text, &id));
-        all.map(|range| json!({ "uri": uri_of(path), "range": self.encoding.range(text, range) })).collect()
+        let lines = self.lines(text);
+        all.map(|range| json!({ "uri": uri_of(path), "range": lines.range(range) })).collect()
     }
 
     fn rename(&self, path: &Path, text: &str, offset: usize, new: &str) -> Result<Value, Refusal> {
@@ -507,64 +523,51 @@ impl Server {
             return Err((BAD_PARAMS, format!("there is a step `{new}` already")));
         }
         let all = std::iter::once(range).chain(uses(text, &id));
-        let edits: Vec<Value> =
-            all.map(|range| json!({ "range": self.encoding.range(text, range), "newText": new })).collect();
+        let lines = self.lines(text);
+        let edits: Vec<Value> = all.map(|range| json!({ "range": lines.range(range), "newText": new })).collect();
         Ok(json!({ "changes": { uri_of(path): edits } }))
     }
 
     fn symbols(&self, text: &str) -> Value {
         let Some(tree) = place::tree(text).filter(|tree| place::kind(tree).is_some()) else { return json!([]) };
-        let mut symbols = Vec::new();
-        for entry in tree.root().entries() {
-            symbols.push(self.symbol(
-                text,
-                entry.name,
-                entry.key.span().to(entry.value.span()),
-                entry.key.span(),
-                entry.value,
-                0,
-            ));
-        }
-        Value::Array(symbols)
-    }
-
-    fn symbol(
-        &self,
-        text: &str,
-        name: &str,
-        whole: Span,
-        own: Span,
-        node: crate::yaml::Node<'_>,
-        depth: usize,
-    ) -> Value {
-        let mut children = Vec::new();
-        for entry in node.entries().filter(|_| depth < 5) {
-            let whole = entry.key.span().to(entry.value.span());
-            children.push(self.symbol(text, entry.name, whole, entry.key.span(), entry.value, depth + 1));
-        }
-        for item in node.items().filter(|_| depth < 5) {
-            let Some(first) = item.entries().next() else { continue };
-            let id = first.value.get("id").and_then(crate::yaml::Node::as_str);
-            let name = id.map_or_else(|| first.name.to_owned(), |id| format!("{id} ({})", first.name));
-            children.push(self.symbol(text, &name, item.span(), first.key.span(), first.value, depth + 1));
-        }
-        let value = node.text().filter(|value| value.len() < 60 && !value.contains('\n')).unwrap_or_default();
-        let kind = match (node.entries().len(), node.items().len()) {
-            (0, 0) => 15,
-            (0, _) => 18,
-            _ => 19,
-        };
-        let name = if name.is_empty() { "?" } else { name };
-        json!({
-            "name": name, "detail": value, "kind": kind,
-            "range": self.encoding.range(text, whole.range()), "selectionRange": self.encoding.range(text, own.range()),
-            "children": children,
-        })
+        let lines = self.lines(text);
+        tree.root().entries().map(|entry| symbol(&lines, entry.name, entry, 0)).collect()
     }
 }
 
+/// How deep the outline goes.
+const OUTLINE: usize = 6;
+
+/// A key with what stands below it, as the outline has it.
+fn symbol(lines: &Lines<'_>, name: &str, entry: Entry<'_>, depth: usize) -> Value {
+    let Entry { key, value: node, .. } = entry;
+    let mut children = Vec::new();
+    if depth + 1 < OUTLINE {
+        children.extend(node.entries().map(|entry| symbol(lines, entry.name, entry, depth + 1)));
+        // A step is its operation, and its id where it has one.
+        for item in node.items() {
+            let Some(first) = item.entries().next() else { continue };
+            let id = first.value.get("id").and_then(Node::as_str);
+            let name = id.map_or_else(|| first.name.to_owned(), |id| format!("{id} ({})", first.name));
+            children.push(symbol(lines, &name, first, depth + 1));
+        }
+    }
+    let value = node.text().filter(|value| value.len() < 60 && !value.contains('\n')).unwrap_or_default();
+    // `SymbolKind`: a string, an array, an object.
+    let kind = match (node.entries().len(), node.items().len()) {
+        (0, 0) => 15,
+        (0, _) => 18,
+        _ => 19,
+    };
+    json!({
+        "name": if name.is_empty() { "?" } else { name }, "detail": value, "kind": kind,
+        "range": lines.range(key.span().to(node.span()).range()), "selectionRange": lines.range(key.span().range()),
+        "children": children,
+    })
+}
+
 /// The step that the hole around a byte names.
-fn step_at(text: &str, offset: usize, tree: &crate::yaml::Tree) -> Option<Step> {
+fn step_at(text: &str, offset: usize, tree: &Tree) -> Option<Step> {
     let id = place::path(text, offset)?.strip_prefix("steps.")?.split(['.', '[']).next()?;
     place::steps(tree).into_iter().find(|step| step.id == id)
 }
@@ -586,12 +589,6 @@ fn uses(text: &str, id: &str) -> Vec<std::ops::Range<usize>> {
     };
     let found = text.match_indices(id).map(|(at, _)| at).filter(whole);
     found.map(|at| at..at + id.len()).collect()
-}
-
-/// The folder whose suite a file belongs to, where the editor has opened none: that of the repository, else its own.
-fn root_of(path: &Path) -> PathBuf {
-    let repository = path.ancestors().skip(1).find(|folder| folder.join(".git").exists());
-    repository.or(path.parent()).unwrap_or(path).to_owned()
 }
 
 /// Asks the editor to say when files change of which it has none open.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     place::{self, Way},
     schemas::{self, Choice},
-    text::Encoding,
+    text::{Encoding, Lines},
 };
 use crate::yaml::{Node, Tree};
 
@@ -27,7 +27,7 @@ pub fn at(text: &str, offset: usize, encoding: Encoding) -> Value {
             }
         },
     };
-    let range = encoding.range(text, offset - typed..offset);
+    let range = Lines::new(text, encoding).range(offset - typed..offset);
     let items = choices.into_iter().enumerate().map(|(nth, Completion { choice, insert, kind })| {
         json!({
             "label": choice.word,

@@ -1,8 +1,13 @@
 //! Positions and paths as the protocol has them: lines and columns from 0, columns in units that were agreed on; URIs of files.
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
+
+use crate::source::Source;
 
 /// The unit of columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,19 +34,6 @@ impl Encoding {
         }
     }
 
-    /// Where a byte of a text stands.
-    pub fn position(self, text: &str, offset: usize) -> Value {
-        let offset = text.floor_char_boundary(offset.min(text.len()));
-        let start = text[..offset].rfind('\n').map_or(0, |at| at + 1);
-        let line = text[..start].bytes().filter(|byte| *byte == b'\n').count();
-        json!({ "line": line, "character": self.units(&text[start..offset]) })
-    }
-
-    /// Bytes of a text as a range.
-    pub fn range(self, text: &str, range: std::ops::Range<usize>) -> Value {
-        json!({ "start": self.position(text, range.start), "end": self.position(text, range.end) })
-    }
-
     /// The byte at a position; what lies behind the end of a line or of the text is that end.
     pub fn offset(self, text: &str, position: &Value) -> usize {
         let number = |key: &str| position[key].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
@@ -60,6 +52,38 @@ impl Encoding {
             };
         }
         end
+    }
+}
+
+/// A text whose lines are known, for many positions.
+pub struct Lines<'t> {
+    text: &'t str,
+    starts: Cow<'t, [u32]>,
+    encoding: Encoding,
+}
+
+impl<'t> Lines<'t> {
+    /// Finds the lines of a text.
+    pub fn new(text: &'t str, encoding: Encoding) -> Self {
+        let starts = text.match_indices('\n').filter_map(|(at, _)| u32::try_from(at + 1).ok());
+        Self { text, starts: std::iter::once(0).chain(starts).collect(), encoding }
+    }
+
+    /// Those of a source, which knows its lines.
+    pub fn of(source: &'t Source, encoding: Encoding) -> Self {
+        Self { text: source.text(), starts: source.line_starts().into(), encoding }
+    }
+
+    /// Where a byte stands.
+    pub fn position(&self, offset: usize) -> Value {
+        let offset = self.text.floor_char_boundary(offset.min(self.text.len()));
+        let line = self.starts.partition_point(|start| *start as usize <= offset) - 1;
+        json!({ "line": line, "character": self.encoding.units(&self.text[self.starts[line] as usize..offset]) })
+    }
+
+    /// Bytes as a range.
+    pub fn range(&self, range: std::ops::Range<usize>) -> Value {
+        json!({ "start": self.position(range.start), "end": self.position(range.end) })
     }
 }
 
@@ -99,11 +123,13 @@ mod tests {
     fn positions_lead_back_to_bytes() {
         let text = "a: ä𝄞b\r\n\nende";
         for encoding in [Encoding::Utf8, Encoding::Utf16] {
+            let lines = Lines::new(text, encoding);
             for (at, _) in text.char_indices().filter(|(_, letter)| *letter != '\n') {
-                assert_eq!(encoding.offset(text, &encoding.position(text, at)), at, "{encoding:?}");
+                assert_eq!(encoding.offset(text, &lines.position(at)), at, "{encoding:?}");
             }
         }
-        assert_eq!(Encoding::Utf16.position(text, text.find('b').unwrap()), json!({ "line": 0, "character": 6 }));
+        let lines = Lines::new(text, Encoding::Utf16);
+        assert_eq!(lines.position(text.find('b').unwrap()), json!({ "line": 0, "character": 6 }));
         assert_eq!(Encoding::Utf16.offset(text, &json!({ "line": 1, "character": 9 })), 12);
         assert_eq!(Encoding::Utf16.offset(text, &json!({ "line": 9, "character": 0 })), text.len());
     }
