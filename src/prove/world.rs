@@ -137,7 +137,9 @@ pub struct Call {
 impl Call {
     /// Whether it runs in the background, beside its script: nobody knows what comes before and behind it.
     pub fn is_aside(&self) -> bool {
-        self.argv.iter().any(|word| word == "port-forward" || word == "proxy")
+        let is_kubectl = self.argv.first().is_some_and(|program| program == "kubectl" || program == "oc");
+        is_kubectl
+            && (self.argv.iter().any(|word| word == "port-forward") || self.argv.get(1).is_some_and(|w| w == "proxy"))
     }
 
     /// As a line.
