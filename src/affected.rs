@@ -93,8 +93,8 @@ pub fn affected(
     found
 }
 
-fn own_files((unit, refers): (&Arc<TaskUnit>, &Vec<PathBuf>)) -> Vec<PathBuf> {
-    std::iter::once(&unit.path).chain(refers).cloned().collect()
+fn own_files((unit, refers): (&Arc<TaskUnit>, &Arc<[PathBuf]>)) -> Vec<PathBuf> {
+    std::iter::once(&unit.path).chain(refers.iter()).cloned().collect()
 }
 
 /// The files that an eval names, itself among them; not those of its tasks.

@@ -1,6 +1,7 @@
 //! The command line: one file a command. The edge, where paths become texts and findings become lines.
 #![expect(clippy::disallowed_methods, reason = "the command line is the edge: it prints and reads arguments")]
 
+mod again;
 #[cfg(feature = "run")]
 mod between;
 mod check;
@@ -24,6 +25,7 @@ mod lsp;
 #[cfg(feature = "run")]
 mod new;
 #[cfg(feature = "run")]
+mod overlay;
 mod packages;
 mod plan;
 #[cfg(feature = "run")]

@@ -1,10 +1,14 @@
 //! The whole way, from paths to plans: read, check, lint, lower.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -22,8 +26,9 @@ use crate::{
         AgentRef, Assertion, AssertionKind, Assertions, Eval, Isolation, IsolationRef, JudgeRef, KubeWorld, Limits,
         Name, Permissions, TaskSet,
     },
-    lint::{self, EvalView, ProjectView, TaskView, UnderView, unresolved_source},
+    lint::{self, EvalView, ProjectView, Selecting, TaskView, UnderView, unresolved_source},
     lock::{self, Lock},
+    memo::{Asked, Memo},
     plan::{self, AgentKind, EvalPlan, Granted, Isolated, Judge, Plan, SkillMount, Written, WrittenSet},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
@@ -39,7 +44,7 @@ pub struct Compiled {
     /// A plan for every task on its own, likewise; `None` also where none is wanted.
     pub tasks: Vec<Option<Box<Plan>>>,
     /// The scripts and prompts that each task refers to; none where the task means nothing.
-    pub refers: Vec<Vec<PathBuf>>,
+    pub refers: Vec<Arc<[PathBuf]>>,
     /// Everything found, in the order of all outputs.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -83,11 +88,74 @@ pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compi
 
 /// The same, with options.
 pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, files: &dyn Files) -> Compiled {
+    all(paths, options, sources, files, None)
+}
+
+/// What compilations keep for those that follow.
+#[derive(Debug, Default)]
+pub struct Memory {
+    sources: Sources,
+    project: project::Memory,
+    tasks: Memo<PathBuf, KnownTask>,
+    /// By where it is looked for, and the options.
+    policy: Memo<(PathBuf, String), ()>,
+}
+
+impl Memory {
+    /// The texts of the last compilation.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// Compiles without plans, and gives what [`compile_with`] gives. `changed` are all paths about which anything that was asked of the
+    /// files in the last compilation has another answer now, spelt as they were asked for.
+    pub fn compile(
+        &self,
+        paths: &[PathBuf],
+        options: &Options,
+        files: &dyn Files,
+        changed: &FxHashSet<PathBuf>,
+    ) -> Compiled {
+        self.sources.begin();
+        self.project.forget(changed);
+        self.tasks.forget(changed);
+        self.policy.forget(changed);
+        let options = Options { plans: Plans::None, ..options.clone() };
+        all(paths, &options, &self.sources, files, Some(self))
+    }
+}
+
+/// What came of a task, and of what.
+#[derive(Clone, Debug)]
+struct KnownTask {
+    unit: Arc<TaskUnit>,
+    under: Vec<SeenUnder>,
+    result: TaskResult,
+}
+
+/// What a task is seen under: the reading of an eval, whether all of that could be read, and the task sets that select it.
+type SeenUnder = (u64, bool, Vec<usize>);
+
+fn all(
+    paths: &[PathBuf],
+    options: &Options,
+    sources: &Sources,
+    files: &dyn Files,
+    memory: Option<&Memory>,
+) -> Compiled {
     let files = &Listed::new(files);
     let mut out = Diagnostics::default();
     let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
     let start = paths.first().map_or_else(PathBuf::new, Clone::clone);
-    let mut policy = Policy::find(&start, &rules, sources, files, &mut out);
+    let asked = Asked::of(files);
+    let mut policy = Policy::find(&start, &rules, sources, &asked, &mut out);
+    if let Some(memory) = memory {
+        let key = (start, format!("{options:?}"));
+        if memory.policy.get(&key, sources, |()| true).is_none() {
+            memory.tasks.clear();
+        }
+        memory.policy.put(key, (), asked.take(), sources);
+    }
     for (rule, level) in &options.levels {
         policy.set(rule, *level);
     }
@@ -99,6 +167,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         vocabularies: builtin::vocabularies(),
         exclude: &policy.exclude,
         overrides: &options.overrides,
+        memory: memory.map(|memory| &memory.project),
     };
     let project = project::load(paths, context, &mut out);
     let bare = Lock::default();
@@ -133,16 +202,16 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         unread: &unread,
         options,
         project: &project,
-        units: &units,
         scripts: &scripts,
         tools: &policy.tools,
         sources,
         files,
+        memory,
     };
     // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
     let tasks = || -> Vec<TaskResult> {
         let tasks = (0..project.tasks.len()).into_par_iter();
-        tasks.map(|task| shared.task(task, &locks[task], &selecting[task])).collect()
+        tasks.map(|task| shared.known(task, &locks[task], &selecting[task])).collect()
     };
     let evals = || -> Vec<Diagnostics> {
         let evals = project.evals.par_iter().zip(&units);
@@ -153,13 +222,13 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
         out.extend(std::mem::take(&mut result.found));
     }
     if options.soft {
+        let scripts = results.iter().flat_map(|result| &*result.scripts).map(PathBuf::as_path).collect();
         lint::in_project(&ProjectView { project: &project, scripts: &scripts, sources, files }, &mut out);
     }
 
     if options.soft {
         for unit in &project.evals {
-            let touches: Vec<&[lint::Touch]> =
-                unit.selected.iter().map(|s| results[s.task].touches.as_slice()).collect();
+            let touches: Vec<&[lint::Touch]> = unit.selected.iter().map(|s| &*results[s.task].touches).collect();
             lint::between(&touches, &mut out);
         }
     }
@@ -184,7 +253,7 @@ pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, fil
     let mut refers = Vec::new();
     let mut tasks = Vec::new();
     for result in results {
-        refers.push(result.refers.into_iter().collect());
+        refers.push(result.refers);
         tasks.push(result.alone);
     }
     let (evals, tasks) = match planless {
@@ -251,46 +320,71 @@ struct Shared<'a> {
     project: &'a Project,
     /// Keys that nobody reads, as far as that is known from reading.
     unread: &'a FxHashMap<FileId, Vec<Span>>,
-    /// The tasks of each eval.
-    units: &'a [Vec<&'a TaskUnit>],
     scripts: &'a ScriptFiles,
     tools: &'a Tools,
     sources: &'a Sources,
     files: &'a dyn Files,
+    memory: Option<&'a Memory>,
 }
 
 /// What came of one task.
-#[derive(Default)]
+#[derive(Clone, Debug)]
 struct TaskResult {
     found: Diagnostics,
-    refers: IndexSet<PathBuf>,
+    refers: Arc<[PathBuf]>,
+    /// The script files that it runs, and that these read.
+    scripts: Arc<[PathBuf]>,
     /// Its plan where no eval selects it.
     alone: Option<Box<Plan>>,
     under: Vec<Under>,
     /// What it touches, where it may run beside others.
-    touches: Vec<lint::Touch>,
+    touches: Arc<[lint::Touch]>,
 }
 
 /// What came of a task under an eval that selects it.
+#[derive(Clone, Debug)]
 struct Under {
     eval: usize,
+    /// Which one that is of those that select it.
+    nth: usize,
     plan: Option<Box<Plan>>,
     hard: bool,
 }
 
 impl Shared<'_> {
+    /// What came of a task before, where nothing has changed for it.
+    fn known(&self, index: usize, locks: &[&Lock], selecting: &[(usize, &Selected)]) -> TaskResult {
+        let Some(memory) = self.memory else { return self.task(index, locks, selecting) };
+        let unit = &self.project.tasks[index];
+        let seen = |(eval, selected): &(usize, &Selected)| {
+            let unit = &self.project.evals[*eval];
+            (unit.reading, unit.reported.is_some(), selected.sets.clone())
+        };
+        let under: Vec<SeenUnder> = selecting.iter().map(seen).collect();
+        let fits = |known: &KnownTask| Arc::ptr_eq(&known.unit, unit) && known.under == under;
+        let make = |files: &dyn Files| {
+            let result = Shared { files, ..*self }.task(index, locks, selecting);
+            KnownTask { unit: Arc::clone(unit), under: under.clone(), result }
+        };
+        let known = memory.tasks.get_or_make(unit.path.clone(), self.sources, self.files, fits, make);
+        let mut result = known.result;
+        result.under.iter_mut().for_each(|under| under.eval = selecting[under.nth].0);
+        result
+    }
+
     fn task(&self, index: usize, locks: &[&Lock], selecting: &[(usize, &Selected)]) -> TaskResult {
         let Self { project, sources, files, .. } = *self;
         let unit = &project.tasks[index];
         let planned = self.options.plans != Plans::None;
-        let mut result = TaskResult::default();
-        for (nth, lock) in locks.iter().enumerate() {
+        let (mut refers, mut script_files) = (IndexSet::new(), IndexSet::new());
+        let (mut all, mut alone, mut under_evals, mut touches) = (Diagnostics::default(), None, Vec::new(), Vec::new());
+        for (round, lock) in locks.iter().enumerate() {
             let cx = check::Context { sources, files, vocabularies: builtin::vocabularies(), lock };
             let mut found = Diagnostics::default();
             let checked = check_task(unit, cx, &mut found);
             let known = self.unread.get(&unit.file).into_iter().flatten().copied();
             let unread: Vec<Span> = known.chain(unread_keys(&found)).collect();
-            result.found.extend(found);
+            all.extend(found);
             let Some(checked) = checked else { continue };
             let task = &checked.task;
             let scripts = match self.options.soft || planned {
@@ -298,6 +392,8 @@ impl Shared<'_> {
                 false => Vec::new(),
             };
             let sourced = effects::sourced(&scripts, self.scripts, sources, files);
+            script_files.extend(scripts.iter().filter_map(ScriptView::path).map(Path::to_owned));
+            script_files.extend(sourced.iter().map(|(path, _)| path.clone()));
             // A run asks for its plans alone.
             let effects = match self.options.soft || self.options.plans == Plans::All {
                 true => {
@@ -305,8 +401,8 @@ impl Shared<'_> {
                 }
                 false => Model::default(),
             };
-            let under: Vec<_> =
-                selecting.iter().filter(|(e, _)| std::ptr::eq(*lock, &*project.evals[*e].lock)).collect();
+            let under = selecting.iter().enumerate();
+            let under: Vec<_> = under.filter(|(_, (e, _))| std::ptr::eq(*lock, &*project.evals[*e].lock)).collect();
             let facts = lint::Facts::default();
             let view = TaskView {
                 unit,
@@ -316,13 +412,13 @@ impl Shared<'_> {
                 tools: self.tools,
                 facts: &facts,
                 selected: !under.is_empty(),
-                asserted: !under.is_empty() && under.iter().all(|(eval, s)| is_asserted(&project.evals[*eval], s)),
+                asserted: !under.is_empty() && under.iter().all(|(_, (eval, s))| is_asserted(&project.evals[*eval], s)),
                 unread: &unread,
                 sources,
                 files,
             };
-            if self.options.soft && task.meta.parallel && nth == 0 {
-                result.touches = lint::touches(&view);
+            if self.options.soft && task.meta.parallel && round == 0 {
+                touches = lint::touches(&view);
             }
             let mut found = Diagnostics::default();
             lint::in_task(&view, self.options.soft, &mut found);
@@ -330,22 +426,29 @@ impl Shared<'_> {
                 lint::under_eval(&UnderView::new(&view, None, false), self.options.soft, &mut found);
             }
             let hard = found.has_hard();
-            result.found.extend(found);
+            all.extend(found);
             let hashes = if planned { hashes(&checked, &scripts, files) } else { IndexMap::new() };
             let changes = if planned { effects.changes(task, self.tools) } else { Changes::default() };
-            for (eval, selected) in under {
+            for (nth, (eval, selected)) in &under {
                 let mut found = Diagnostics::default();
                 let plan = self.under(&view, &checked, *eval, selected, (&hashes, &changes), cx, &mut found);
-                result.under.push(Under { eval: *eval, plan, hard: hard || found.has_hard() });
-                result.found.extend(found);
+                under_evals.push(Under { eval: *eval, nth: *nth, plan, hard: hard || found.has_hard() });
+                all.extend(found);
             }
-            if nth == 0 && self.options.plans == Plans::All {
+            if round == 0 && self.options.plans == Plans::All {
                 let context = plan::Context { files: hashes, changes, ..plan::Context::default() };
-                result.alone = Some(Box::new(plan::lower(task, &unit.path, &context)));
+                alone = Some(Box::new(plan::lower(task, &unit.path, &context)));
             }
-            result.refers.extend(checked.files);
+            refers.extend(checked.files);
         }
-        result
+        TaskResult {
+            found: all,
+            refers: refers.into_iter().collect(),
+            scripts: script_files.into_iter().collect(),
+            alone,
+            under: under_evals,
+            touches: touches.into(),
+        }
     }
 
     /// Lints a task under an eval, and plans it if all of it means something.
@@ -363,8 +466,8 @@ impl Shared<'_> {
         let eval = unit.eval.as_ref()?;
         let limits = self.options.overrides.limits;
         let assertions = assertions(eval, selected).collect();
-        let eval_view = EvalView { unit, eval, tasks: &self.units[index], sources: self.sources, files: self.files };
-        let under = UnderView::new(view, Some(eval_view), is_asserted(unit, selected));
+        let selecting = Selecting { unit, eval, sets: &selected.sets };
+        let under = UnderView::new(view, Some(selecting), is_asserted(unit, selected));
         lint::under_eval(&under, self.options.soft, out);
         let agent = agent_kind(unit, view.unit, checked, cx, out)?;
         if self.options.plans == Plans::None {

@@ -24,6 +24,7 @@ mod real;
 mod snapshot;
 #[cfg(feature = "run")]
 mod tree;
+pub mod stamps;
 #[cfg(feature = "run")]
 mod with_env;
 pub mod within;

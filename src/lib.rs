@@ -3,6 +3,7 @@
 pub mod ascii;
 pub mod source;
 pub mod secrets;
+mod memo;
 pub mod ci;
 pub mod random;
 pub mod diagnostic;
@@ -70,4 +71,4 @@ pub mod report;
 pub mod schema;
 pub mod cli;
 
-pub use compile::{Compiled, Options, Plans, compile, compile_with};
+pub use compile::{Compiled, Memory, Options, Plans, compile, compile_with};

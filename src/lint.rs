@@ -75,7 +75,9 @@ mod wrong_state;
 
 pub use agent::TYPES as AGENT_TYPES;
 
-use std::ops::Deref;
+use std::{ops::Deref, path::Path};
+
+use rustc_hash::FxHashSet;
 
 use crate::{
     bash::tools::Tools,
@@ -170,14 +172,23 @@ impl<'a> TaskView<'a> {
 #[derive(Clone, Copy)]
 pub struct UnderView<'a> {
     view: &'a TaskView<'a>,
-    pub eval: Option<EvalView<'a>>,
+    pub eval: Option<Selecting<'a>>,
     /// Whether an assertion set of the eval applies to the task.
     pub asserted: bool,
 }
 
+/// An eval, as far as it concerns one of its tasks: what others say changes nothing there.
+#[derive(Clone, Copy)]
+pub struct Selecting<'a> {
+    pub unit: &'a EvalUnit,
+    pub eval: &'a Eval,
+    /// The places, in the eval's `task_sets`, of those that select the task.
+    pub sets: &'a [usize],
+}
+
 impl<'a> UnderView<'a> {
     /// A task under an eval. `asserted`: whether an assertion set of the eval applies to the task.
-    pub fn new(view: &'a TaskView<'a>, eval: Option<EvalView<'a>>, asserted: bool) -> Self {
+    pub fn new(view: &'a TaskView<'a>, eval: Option<Selecting<'a>>, asserted: bool) -> Self {
         Self { view, eval, asserted }
     }
 }
@@ -205,7 +216,8 @@ pub struct EvalView<'a> {
 #[derive(Clone, Copy)]
 pub struct ProjectView<'a> {
     pub project: &'a Project,
-    pub scripts: &'a script::ScriptFiles,
+    /// The script files that tasks run.
+    pub scripts: &'a FxHashSet<&'a Path>,
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
 }

@@ -21,14 +21,17 @@ pub use read::folder;
 use std::{
     collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
 };
+
+use rustc_hash::FxHashSet;
 
 use crate::{
     builtin::extension,
     diagnostic::Reported,
     hir::{self, Agent, Dialect, Eval, McpConfig, Oracle},
     lock::Lock,
+    memo::Memo,
     rule,
     signature::Vocabularies,
     source::{FileId, Files, Sources, Span},
@@ -96,6 +99,8 @@ pub struct EvalUnit {
     /// The tasks it selects, in order of collection.
     pub selected: Vec<Selected>,
     pub reported: Option<Reported>,
+    /// The same in another compilation with the same [`Memory`]: nothing that it was read from has changed, but for its tasks.
+    pub reading: u64,
 }
 
 impl EvalUnit {
@@ -184,4 +189,26 @@ pub struct Context<'a> {
     /// Patterns of paths that are left out when a folder is searched.
     pub exclude: &'a [String],
     pub overrides: &'a Overrides,
+    pub memory: Option<&'a Memory>,
+}
+
+/// What was read, kept for the next compilation.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Files of folders and of command lines; of these it is said that they must be ours.
+    parsed: Memo<(PathBuf, bool), load::Parsed>,
+    /// Tasks that evals name.
+    tasks: Memo<PathBuf, select::Named>,
+    /// The text of an eval, and which reading of it that is.
+    evals: Memo<PathBuf, (FileId, u64)>,
+    readings: AtomicU64,
+}
+
+impl Memory {
+    /// Forgets what was read from files that have changed.
+    pub fn forget(&self, changed: &FxHashSet<PathBuf>) {
+        self.parsed.forget(changed);
+        self.tasks.forget(changed);
+        self.evals.forget(changed);
+    }
 }

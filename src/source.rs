@@ -134,6 +134,8 @@ pub struct Sources(RwLock<Texts>);
 #[derive(Debug, Default)]
 struct Texts {
     files: Vec<Arc<Source>>,
+    /// Which of them are of this compilation.
+    current: Vec<bool>,
     /// The last text of each path.
     by_path: FxHashMap<PathBuf, FileId>,
 }
@@ -159,12 +161,42 @@ impl Sources {
         if let Some(&known) = texts.by_path.get(&path)
             && texts.files[known.0 as usize].text == text
         {
+            texts.current[known.0 as usize] = true;
             return known;
         }
         let id = FileId(texts.files.len() as u32);
         texts.by_path.insert(path.clone(), id);
         texts.files.push(Arc::new(Source { path, text, lines: OnceLock::new(), given }));
+        texts.current.push(true);
         id
+    }
+
+    /// Begins another compilation with the same ids: what it does not add or [`keep`](Self::keep) is none of its texts, and what the
+    /// last one did not is given back.
+    pub fn begin(&self) {
+        let texts = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for (index, current) in texts.current.iter_mut().enumerate() {
+            let source = &mut texts.files[index];
+            if !std::mem::take(current) && !source.text.is_empty() {
+                if texts.by_path.get(&source.path) == Some(&FileId(index as u32)) {
+                    texts.by_path.remove(&source.path);
+                }
+                let (path, given) = (source.path.clone(), source.given);
+                *source = Arc::new(Source { path, text: Arc::from(""), lines: OnceLock::new(), given });
+            }
+        }
+    }
+
+    /// Says that texts are of this compilation, too.
+    pub fn keep(&self, ids: &[FileId]) {
+        let mut texts = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        ids.iter().for_each(|id| texts.current[id.0 as usize] = true);
+    }
+
+    /// The texts that are known of these paths.
+    pub fn known(&self, paths: &[PathBuf]) -> Vec<FileId> {
+        let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        paths.iter().filter_map(|path| texts.by_path.get(path).copied()).collect()
     }
 
     /// The file that an id stands for. Ids come from [`Sources::add`] alone.
@@ -173,15 +205,18 @@ impl Sources {
         Arc::clone(&texts.files[file.0 as usize])
     }
 
-    /// Every file, in the order added.
+    /// Every file of this compilation, in the order added.
     pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
         let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        (0..texts.files.len() as u32).map(FileId)
+        let current: Vec<bool> = texts.current.clone();
+        current.into_iter().enumerate().filter(|(_, current)| *current).map(|(index, _)| FileId(index as u32))
     }
 
-    /// Every text read so far.
+    /// Every text of this compilation read so far.
     pub fn all(&self) -> Vec<Arc<Source>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).files.clone()
+        let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let current = texts.files.iter().zip(&texts.current).filter(|(_, current)| **current);
+        current.map(|(source, _)| Arc::clone(source)).collect()
     }
 
     /// The path of the file that a span is in.
@@ -250,6 +285,8 @@ pub trait Files: Sync {
         };
         self.list(dir).into_iter().filter_map(kind).collect()
     }
+    /// Says that an answer about this path is used, which somebody else has been given.
+    fn note(&self, _: &Path) {}
 }
 
 /// Files whose folders are listed once, however often they are asked for.

@@ -17,16 +17,18 @@ use std::{
     fs,
     ops::Range,
     path::{Path, PathBuf},
+    sync::Mutex,
 };
 
 use gevals::{
-    Compiled, Options, compile, compile_with,
+    Compiled, Memory, Options, Plans, compile, compile_with,
     diagnostic::{Diagnostic, Pretty, Rule, Strength, concise, fix, print},
     lint,
     plan::wire,
-    source::{MemoryFiles, Sources, Span},
+    source::{Files, MemoryFiles, ReadError, Sources, Span, Stat},
 };
 use page::{Block, Page, files, pages};
+use rayon::prelude::*;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -609,4 +611,118 @@ fn holes_see_the_roots_of_their_place() {
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// Files, and every path that was asked for.
+struct Recorded<'a> {
+    files: &'a MemoryFiles,
+    asked: &'a Mutex<BTreeSet<PathBuf>>,
+}
+
+impl Recorded<'_> {
+    fn note(&self, path: &Path) {
+        self.asked.lock().unwrap().insert(path.to_owned());
+    }
+}
+
+impl Files for Recorded<'_> {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        self.note(path);
+        self.files.read(path)
+    }
+
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        self.note(path);
+        self.files.stat(path)
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.note(path);
+        self.files.refusal(path)
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        self.note(dir);
+        self.files.list(dir)
+    }
+}
+
+/// A project that is compiled again and again, with what is known from the last time.
+#[derive(Default)]
+struct Edited {
+    memory: Memory,
+    asked: Mutex<BTreeSet<PathBuf>>,
+    files: MemoryFiles,
+}
+
+impl Edited {
+    /// What is wrong with what is said of these files, which take the place of those before.
+    fn becomes(&mut self, files: &MemoryFiles, roots: &[PathBuf]) -> Result<(), String> {
+        let old = std::mem::replace(&mut self.files, files.clone());
+        let differs = |path: &&PathBuf| {
+            let answers =
+                |files: &MemoryFiles| (files.stat(path), files.refusal(path), files.list(path), files.read(path));
+            answers(&old) != answers(files)
+        };
+        let changed = self.asked.lock().unwrap().iter().filter(differs).cloned().collect();
+        let recorded = Recorded { files, asked: &self.asked };
+        let options = Options { plans: Plans::None, workspace: true, ..Options::default() };
+        let again = self.memory.compile(roots, &options, &recorded, &changed);
+        let sources = Sources::default();
+        let anew = compile_with(roots, &options, &sources, files);
+        let shown = |found: &[Diagnostic], sources: &Sources| {
+            let mut out = String::new();
+            print(found, sources, &Pretty { limit: None, ..Pretty::default() }, &mut out).unwrap();
+            out
+        };
+        let (anew, again) = (shown(&anew.diagnostics, &sources), shown(&again.diagnostics, self.memory.sources()));
+        if anew == again { Ok(()) } else { Err(diff(&anew, &again)) }
+    }
+}
+
+/// Each file of a project is taken away, cut in half and put back with more in it, and then its faults are mended: whatever was known
+/// before, the same is found as by a compilation that knows nothing.
+#[test]
+fn compiling_again_finds_what_compiling_anew_finds() {
+    let projects = ["lints", "tests/suite", "tests/ledger"].map(|dir| pages(&root().join(dir)));
+    let pages: Vec<Page> = projects.into_iter().flatten().collect();
+    let found: Vec<Faults> = pages.par_iter().map(compiled_again).collect();
+    Faults(found.into_iter().flat_map(|faults| faults.0).collect()).done();
+}
+
+fn compiled_again(page: &Page) -> Faults {
+    let mut faults = Faults::default();
+    let mut states: Vec<(usize, Vec<&Block>)> = Vec::new();
+    let is_file = |block: &&Block| !["text", "diagnostics", "fault", "seen"].contains(&block.language());
+    for block in page.blocks.iter().filter(is_file) {
+        match states.last_mut() {
+            Some((heading, state)) if *heading == block.heading.0 => state.push(block),
+            _ => states.push((block.heading.0, vec![block])),
+        }
+    }
+    // Pages of rules are of files that are named; else it is whatever is found in a folder.
+    let is_rule = lint::rule(page.name()).is_some();
+    let mut edited = Edited::default();
+    for (_, blocks) in &states {
+        let (all, named) = files(blocks);
+        let roots = if is_rule { named } else { vec![PathBuf::from(".")] };
+        let mut check = |files: &MemoryFiles, what: &str| {
+            if let Err(why) = edited.becomes(files, &roots) {
+                faults.push(page, blocks[0].line, format!("{what}\n{why}"));
+            }
+        };
+        check(&all, "as it is");
+        for path in blocks.iter().map(|block| block.file()).collect::<BTreeSet<_>>() {
+            let others: Vec<&Block> = blocks.iter().filter(|block| block.file() != path).copied().collect();
+            check(&files(&others).0, &format!("without `{path}`"));
+            let mut half = all.clone();
+            let text = String::from_utf8(all.read(Path::new(path)).unwrap()).unwrap();
+            let lines = text.lines().count() / 2;
+            half.add(path, text.split_inclusive('\n').take(lines).collect::<String>(), false);
+            check(&half, &format!("with one half of `{path}`"));
+            half.add(path, format!("{text}\n# more\n"), true);
+            check(&half, &format!("with more in `{path}`"));
+        }
+    }
+    faults
 }

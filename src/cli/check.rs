@@ -7,31 +7,30 @@ use std::{
     collections::BTreeMap,
     io::IsTerminal as _,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use scope::{Looked, look};
-use watch::Watched;
 
 use super::{
-    Global, complain,
+    Global,
+    again::Again,
+    complain,
     log::{self, Stream},
-    print, project_files, status, unreadable,
+    overlay::{Edited, Overlay},
+    print, status, unreadable,
 };
 use crate::{
-    Options, Plans,
+    Compiled, Options, Plans,
     builtin::count,
+    compile_with,
     diagnostic::{self, Diagnostic, Mended, Texts, WRITERS},
-    host::{
-        disk::{Disk, write_atomic},
-        within::Within,
-    },
+    host::disk::{Disk, write_atomic},
     lint,
     plan::wire::server_secrets,
     policy::Level,
     project::Project,
     secrets::{Secrets, veil},
-    source::{Files, ReadError, Sources, Stat, normalize},
+    source::{Files, Sources, normalize},
 };
 
 const EXAMPLES: &str = "\
@@ -146,22 +145,23 @@ pub fn main(args: &Args, global: Global) -> u8 {
         print(&super::explain::list());
         return status::OK;
     }
-    let overlay = || match Overlay::new(args) {
+    let overlay = || match overlay(args) {
         Ok(overlay) => Ok(overlay),
         Err((code, message)) => {
             complain(&message);
             Err(code)
         }
     };
-    let once = |files: &dyn Files, under: &Within| {
-        run(args, files, under, global).unwrap_or_else(|(code, message)| {
+    let once = |overlay: &Overlay, again: Option<&Again>| {
+        run(args, overlay, again, global).unwrap_or_else(|(code, message)| {
             complain(&message);
             code
         })
     };
     if !args.watch {
-        return overlay().map_or_else(|code| code, |overlay| once(&overlay, &overlay.under));
+        return overlay().map_or_else(|code| code, |overlay| once(&overlay, None));
     }
+    let mut again = Again::default();
     loop {
         // Links may lead elsewhere by now.
         let overlay = match overlay() {
@@ -171,31 +171,32 @@ pub fn main(args: &Args, global: Global) -> u8 {
         if std::io::stdout().is_terminal() {
             print("\x1b[2J\x1b[3J\x1b[H");
         }
-        let watched = Watched::new(&overlay);
-        once(&watched, &overlay.under);
+        again.with(&overlay);
+        once(&overlay, Some(&again));
         print("watching; Ctrl-C ends\n");
         if super::is_over() {
             return status::OK;
         }
-        watched.wait();
+        watch::wait(again.stamps());
     }
 }
 
 type Fault = (u8, String);
 
-fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result<u8, Fault> {
+fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> Result<u8, Fault> {
     let options = options(args)?;
     if args.dry_run && !args.mends() {
         return Err((status::USAGE, "--dry-run needs --fix or --unsafe-fixes".to_owned()));
     }
     let mut mended = Mended::default();
     if args.mends() {
-        mended = mend(args, &options, files, under)?;
+        mended = mend(args, &options, files)?;
         for refused in &mended.refused {
             complain(&format!("a fix was rolled back: {refused}"));
         }
         if args.dry_run {
-            let secrets = clear(&look(args, &options, files, &Sources::default())?.compiled.project);
+            let sources = Sources::default();
+            let secrets = clear(&look(args, files, &fresh(&options, files, &sources), &sources)?.compiled.project);
             return dry_run(&mended, files, args, &secrets);
         }
         for (path, text) in &mended.texts {
@@ -203,12 +204,17 @@ fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result
         }
     }
     let fixed = mended.texts.len();
-    let sources = Sources::default();
-    let Looked { compiled, mut found, files, may_be_empty } = look(args, &options, files, &sources)?;
+    let own = Sources::default();
+    let sources = again.map_or(&own, Again::sources);
+    let looked = match again {
+        Some(again) => look(args, files, &|paths| again.compile(paths, &options, files), sources),
+        None => look(args, files, &fresh(&options, files, sources), sources),
+    };
+    let Looked { compiled, mut found, files, may_be_empty } = looked?;
     let unreadable = unreadable(&compiled);
     if let Some(path) = &args.write_baseline {
         let text =
-            serde_json::to_string_pretty(&Baseline::of(&found, &sources, &|p| place(p, path, &compiled.project)).0)
+            serde_json::to_string_pretty(&Baseline::of(&found, sources, &|p| place(p, path, &compiled.project)).0)
                 .unwrap_or_default();
         write_atomic(path, format!("{text}\n").as_bytes())
             .map_err(|e| (status::USAGE, format!("cannot write `{}`: {e}", path.display())))?;
@@ -217,7 +223,7 @@ fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result
     }
     let mut known = (Vec::new(), Vec::new());
     if let Some(path) = &args.baseline {
-        known = Baseline::read(path)?.take(&mut found, &sources, &|p| place(p, path, &compiled.project));
+        known = Baseline::read(path)?.take(&mut found, sources, &|p| place(p, path, &compiled.project));
     }
     if files == 0 && found.is_empty() && !may_be_empty {
         return match unreadable {
@@ -237,7 +243,7 @@ fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result
     style.limit = (!writer.machine).then_some(args.max_findings);
     let mut text = match args.statistics && !writer.machine {
         true => statistics(&found),
-        false => (writer.write)(&found, &sources, files, &style),
+        false => (writer.write)(&found, sources, files, &style),
     };
     if !writer.machine {
         for path in compiled.project.foreign.iter().filter(|_| args.verbose) {
@@ -259,13 +265,28 @@ fn run(args: &Args, files: &dyn Files, under: &Within, global: Global) -> Result
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
     if !args.watch {
         // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.
-        std::mem::forget((compiled, sources));
+        std::mem::forget((compiled, own));
     }
     Ok(match (unreadable, failed) {
         (true, _) => status::USAGE,
         (false, true) => status::NO,
         (false, false) => status::OK,
     })
+}
+
+/// The files that are named; with `--stdin`, with what is read there in the place of one.
+fn overlay(args: &Args) -> Result<Overlay, Fault> {
+    let (true, Some(path)) = (args.stdin, &args.stdin_filename) else { return Ok(Overlay::of(&args.paths, [])) };
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
+        .map_err(|e| (status::USAGE, format!("cannot read standard input: {e}")))?;
+    let named: Vec<PathBuf> = args.paths.iter().chain([path]).cloned().collect();
+    Ok(Overlay::of(&named, [(path.as_path(), bytes)]))
+}
+
+/// Compiles everything.
+fn fresh<'a>(options: &'a Options, files: &'a dyn Files, sources: &'a Sources) -> impl Fn(&[PathBuf]) -> Compiled + 'a {
+    |paths| compile_with(paths, options, sources, files)
 }
 
 fn options(args: &Args) -> Result<Options, Fault> {
@@ -291,14 +312,16 @@ fn put(text: &str, own: bool) {
 }
 
 /// What the fixes come to, in memory.
-fn mend(args: &Args, options: &Options, files: &dyn Files, under: &Within) -> Result<Mended, Fault> {
-    let look =
-        |texts: &Texts, sources: &Sources| Ok(look(args, options, &Edited { under: files, texts }, sources)?.found);
+fn mend(args: &Args, options: &Options, files: &Overlay) -> Result<Mended, Fault> {
+    let look = |texts: &Texts, sources: &Sources| {
+        let files = &Edited { under: files, texts };
+        Ok(look(args, files, &fresh(options, files, sources), sources)?.found)
+    };
     let mut mended = diagnostic::mend(args.unsafe_fixes, look)?;
     mended.texts.retain(|path, text| files.read(path).ok().as_ref() != Some(text));
     // What is named is one file, and what would be written another.
     let refused = &mut mended.refused;
-    mended.texts.retain(|path, _| match under.link(path) {
+    mended.texts.retain(|path, _| match files.link(path) {
         None => true,
         Some(link) => {
             let link = link.display();
@@ -310,34 +333,6 @@ fn mend(args: &Args, options: &Options, files: &dyn Files, under: &Within) -> Re
         }
     });
     Ok(mended)
-}
-
-/// Files with other texts in the place of some.
-struct Edited<'a> {
-    under: &'a dyn Files,
-    texts: &'a Texts,
-}
-
-impl Files for Edited<'_> {
-    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        self.texts.get(&normalize(path)).map_or_else(|| self.under.read(path), |text| Ok(text.clone()))
-    }
-
-    fn stat(&self, path: &Path) -> Option<Stat> {
-        self.under.stat(path)
-    }
-
-    fn refusal(&self, path: &Path) -> Option<ReadError> {
-        self.under.refusal(path)
-    }
-
-    fn list(&self, dir: &Path) -> Vec<String> {
-        self.under.list(dir)
-    }
-
-    fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
-        self.under.entries(dir)
-    }
 }
 
 /// What servers are given in clear: no line of a config that is shown is to show it.
@@ -378,70 +373,6 @@ fn counted(found: &[Diagnostic]) -> String {
     let places = diagnostic::places(found);
     let findings = count(found.len(), "finding", "findings");
     if places > found.len() { format!("{findings} (at {places} places)") } else { findings }
-}
-
-/// A project, with another text in the place of one file: from standard input, or not yet written.
-pub(super) struct Overlay {
-    under: Within,
-    texts: BTreeMap<PathBuf, Vec<u8>>,
-}
-
-impl Overlay {
-    fn new(args: &Args) -> Result<Self, Fault> {
-        let (true, Some(path)) = (args.stdin, &args.stdin_filename) else {
-            return Ok(Self { under: project_files(&args.paths), texts: BTreeMap::new() });
-        };
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
-            .map_err(|e| (status::USAGE, format!("cannot read standard input: {e}")))?;
-        let named: Vec<PathBuf> = args.paths.iter().chain([path]).cloned().collect();
-        Ok(Self { under: project_files(&named), ..Self::over([(path.as_path(), bytes)]) })
-    }
-
-    /// The files of some folders, with these texts in the place of what is on disk.
-    pub(super) fn of<'a>(roots: &[PathBuf], texts: impl IntoIterator<Item = (&'a Path, Vec<u8>)>) -> Self {
-        let texts = texts.into_iter().map(|(path, bytes)| (normalize(path), bytes)).collect();
-        Self { under: project_files(roots), texts }
-    }
-
-    /// Whether there is no such file but here.
-    pub(super) fn is_new(&self, path: &Path) -> bool {
-        self.texts.contains_key(&normalize(path)) && self.under.stat(path).is_none()
-    }
-
-    pub(super) fn over<'a>(files: impl IntoIterator<Item = (&'a Path, Vec<u8>)>) -> Self {
-        let texts: BTreeMap<_, _> = files.into_iter().map(|(path, bytes)| (normalize(path), bytes)).collect();
-        Self { under: project_files(&texts.keys().cloned().collect::<Vec<_>>()), texts }
-    }
-}
-
-impl Files for Overlay {
-    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        match self.texts.get(&normalize(path)) {
-            Some(bytes) => Ok(bytes.clone()),
-            None => self.under.read(path),
-        }
-    }
-
-    fn stat(&self, path: &Path) -> Option<Stat> {
-        let there = self.under.stat(path);
-        there.or_else(|| self.texts.contains_key(&normalize(path)).then_some(Stat::File { executable: false }))
-    }
-
-    fn refusal(&self, path: &Path) -> Option<ReadError> {
-        match self.texts.contains_key(&normalize(path)) {
-            true => None,
-            false => self.under.refusal(path),
-        }
-    }
-
-    fn list(&self, dir: &Path) -> Vec<String> {
-        self.under.list(dir)
-    }
-
-    fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
-        self.under.entries(dir)
-    }
 }
 
 /// Findings that are known: by rule, task and text, wherever they have moved to; each place of one by itself.

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{
     Global, complain,
     log::{Stream, guarded, put_source},
+    overlay::Edited,
     print, project_files, status, tell, unreadable, warn,
 };
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
     hir::Dialect,
     host::{disk::write_atomic, within::Within},
     project::TaskUnit,
-    source::{Files, ReadError, Sources, Stat, normalize},
+    source::{Sources, normalize},
 };
 
 const EXAMPLES: &str = "\
@@ -449,27 +450,6 @@ fn outcome(unit: &TaskUnit, compiled: &Compiled, context: Context<'_>) -> Outcom
     Outcome { path: unit.path.clone(), name, result, inherited: Vec::new(), proof: Proof::None }
 }
 
-/// Files as they would be.
-struct Overlay<'a>(BTreeMap<PathBuf, Vec<u8>>, &'a Within);
-
-impl Files for Overlay<'_> {
-    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
-        self.0.get(&normalize(path)).map_or_else(|| self.1.read(path), |bytes| Ok(bytes.clone()))
-    }
-
-    fn stat(&self, path: &Path) -> Option<Stat> {
-        if self.0.contains_key(&normalize(path)) { Some(Stat::File { executable: false }) } else { self.1.stat(path) }
-    }
-
-    fn refusal(&self, path: &Path) -> Option<ReadError> {
-        if self.0.contains_key(&normalize(path)) { None } else { self.1.refusal(path) }
-    }
-
-    fn list(&self, dir: &Path) -> Vec<String> {
-        self.1.list(dir)
-    }
-}
-
 /// Marks what was wrong before and still is; what is new is a fault of the conversion and refuses it.
 fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files: &Within) {
     let texts: BTreeMap<PathBuf, Vec<u8>> = outcomes
@@ -477,7 +457,7 @@ fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files
         .filter_map(|o| Some((normalize(&o.path), o.result.as_ref().ok()?.text.clone().into_bytes())))
         .collect();
     let paths: Vec<PathBuf> = texts.keys().cloned().collect();
-    let overlay = Overlay(texts, files);
+    let overlay = Edited { under: files, texts: &texts };
     let sources = Sources::default();
     let again = compile(&paths, &sources, &overlay);
     for outcome in outcomes {

@@ -9,7 +9,7 @@ use std::{
 use indexmap::IndexMap;
 
 use super::{
-    Global, check::Overlay, compile_paths, complain, note, packages, print, print_findings, project_files, shown,
+    Global, compile_paths, complain, note, overlay::Overlay, packages, print, print_findings, project_files, shown,
     status, unreadable, warn,
 };
 use crate::{

@@ -24,9 +24,9 @@ use self::{
     place::{Place, Step, Way},
     text::{Encoding, Lines, path_of, uri_of},
 };
-use super::{check::Overlay, status};
+use super::{again::Again, overlay::Overlay, status};
 use crate::{
-    Options, Plans, compile_with,
+    Compiled, Options, Plans, compile_with,
     diagnostic::{Applicability, Diagnostic, Fix, Strength, Texts},
     source::{Files, Sources, Span, Stat, normalize, resolve},
     yaml::{Entry, Node, Tree},
@@ -107,6 +107,7 @@ struct Server {
     open: BTreeMap<PathBuf, Document>,
     /// Something has changed since the last compilation.
     stale: bool,
+    again: Again,
     found: BTreeMap<PathBuf, Vec<Shown>>,
     /// What the editor shows for each file by now.
     published: BTreeMap<PathBuf, Value>,
@@ -331,30 +332,34 @@ impl Server {
         self.published = published;
     }
 
-    fn compile(&self) -> BTreeMap<PathBuf, Vec<Shown>> {
-        let sources = Sources::default();
-        let compiled = self.look(&Texts::new(), &sources);
+    fn compile(&mut self) -> BTreeMap<PathBuf, Vec<Shown>> {
+        // What a compilation that fails leaves behind is not to be trusted.
+        let mut again = std::mem::take(&mut self.again);
+        let files = self.files(&Texts::new());
+        again.with(&files);
+        let compiled = self.look(&files, &|paths, options| again.compile(paths, options, &files));
+        let sources = again.sources();
         let mut found: BTreeMap<PathBuf, Vec<Shown>> = BTreeMap::new();
         for diagnostic in &compiled {
             let source = sources.get(diagnostic.span.file);
             let path = normalize(source.path());
             if !source.is_given() && path.is_absolute() {
-                found.entry(path).or_default().push(self.shown(diagnostic, &sources));
+                found.entry(path).or_default().push(self.shown(diagnostic, sources));
             }
         }
+        self.again = again;
         found
     }
 
     /// What is found in the folders and in files alone, also in those that exist in the editor alone.
-    fn look(&self, texts: &Texts, sources: &Sources) -> Vec<Diagnostic> {
-        let files = self.files(texts);
+    fn look(&self, files: &Overlay, compile: &dyn Fn(&[PathBuf], &Options) -> Compiled) -> Vec<Diagnostic> {
         let apart = self.ours().filter(|path| self.is_alone(path) || files.is_new(path));
         let named: BTreeSet<&PathBuf> = self.roots.iter().chain(apart).collect();
         if named.is_empty() {
             return Vec::new();
         }
         let options = Options { plans: Plans::None, ..Options::default() };
-        compile_with(&named.into_iter().cloned().collect::<Vec<_>>(), &options, sources, &files).diagnostics
+        compile(&named.into_iter().cloned().collect::<Vec<_>>(), &options).diagnostics
     }
 
     fn shown(&self, diagnostic: &Diagnostic, sources: &Sources) -> Shown {
@@ -435,7 +440,8 @@ impl Server {
     /// The text of a file with all its safe fixes.
     fn mended(&self, path: &Path) -> Option<String> {
         let look = |texts: &Texts, sources: &Sources| {
-            let found = self.look(texts, sources);
+            let files = self.files(texts);
+            let found = self.look(&files, &|paths, options| compile_with(paths, options, sources, &files));
             Ok::<_, std::convert::Infallible>(found.into_iter().filter(|d| sources.path(d.span) == path).collect())
         };
         let Ok(mended) = crate::diagnostic::mend(false, look);

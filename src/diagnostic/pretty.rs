@@ -289,7 +289,7 @@ impl Mark {
 /// The marks of each snippet: those whose lines meet. The one with the primary mark comes first, then others of its file.
 fn group(mut marks: Vec<Mark>) -> Vec<Vec<Mark>> {
     let home = marks.iter().find(|m| m.primary).map(|m| m.file);
-    marks.sort_by_key(|m| (Some(m.file) != home, m.file, m.lines.start));
+    marks.sort_by_key(|m| (Some(m.file) != home, m.source.path().to_owned(), m.lines.start));
     let mut groups: Vec<(usize, Vec<Mark>)> = Vec::new();
     for mark in marks {
         let context = mark.context();

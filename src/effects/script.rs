@@ -110,13 +110,9 @@ pub struct ScriptFile {
 pub const HOLE: char = '\u{1a}';
 
 impl ScriptFiles {
-    /// Whether a task runs this file.
-    pub fn contains(&self, path: &Path) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path)
-    }
-
     pub fn get(&self, path: &Path, sources: &Sources, files: &dyn Files) -> Option<Arc<ScriptFile>> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        files.note(path);
         if let Some(script) = known().get(path).and_then(|k| k.script.upgrade()) {
             return Some(script);
         }
@@ -333,6 +329,14 @@ fn named(shell: &str) -> Reader {
 }
 
 impl ScriptView<'_> {
+    /// The file that the text is in, where it is one of its own.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.form {
+            Form::File { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
     /// How messages call it.
     pub fn what(&self) -> &'static str {
         match self.form {

@@ -67,6 +67,11 @@ impl Within {
         self
     }
 
+    /// What decides which files may be read, in a form that can be compared.
+    pub fn reach(&self) -> String {
+        format!("{:?} {:?}", self.roots, self.named)
+    }
+
     /// The link by which a file is reached, below its root: writing there would change another file than the one named.
     pub fn link(&self, path: &Path) -> Option<PathBuf> {
         let whole = absolute(path);

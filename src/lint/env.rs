@@ -3,7 +3,7 @@
 use indexmap::IndexSet;
 
 use super::{
-    EvalView, TaskView, UnderView, facts,
+    EvalView, Selecting, TaskView, UnderView, facts,
     script::{Form, ScriptView},
     texts,
 };
@@ -120,7 +120,7 @@ pub fn unused(view: &UnderView<'_>, out: &mut Diagnostics) {
         .and_then(|e| e.unit.oracle.as_ref())
         .and_then(|o| o.tasks.iter().find(|t| t.task.value == task.name.value));
     // Nobody knows what an oracle says that cannot be read.
-    let scripted = |e: EvalView<'_>| e.eval.agent.as_ref().is_some_and(|a| a.kind.value == "builtin.script");
+    let scripted = |e: Selecting<'_>| e.eval.agent.as_ref().is_some_and(|a| a.kind.value == "builtin.script");
     opaque |= view.eval.is_some_and(|e| e.unit.oracle.is_none() && scripted(e));
     let mut said = Vec::new();
     if let Some(entry) = oracle {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::{EvalView, UnderView, texts, unpinned_server::package};
+use super::{EvalView, Selecting, UnderView, texts, unpinned_server::package};
 use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
@@ -210,10 +210,8 @@ pub fn forbidden(view: &UnderView<'_>, out: &mut Diagnostics) {
     if !view.asserted {
         return;
     }
-    let place = eval.tasks.iter().position(|unit| unit.file == view.unit.file);
-    let Some(selected) = place.and_then(|at| eval.unit.selected.get(at)) else { return };
     let said = view.effects.prompt.shown().to_lowercase();
-    let items = selected
+    let items = eval
         .sets
         .iter()
         .filter_map(|&set| eval.eval.task_sets.get(set)?.assertions.as_ref())
@@ -252,7 +250,7 @@ pub fn forbidden(view: &UnderView<'_>, out: &mut Diagnostics) {
 }
 
 /// What verify wants and set-up does not make, where the only server has no tool but a forbidden one that makes it. `tool`: a name or a pattern.
-fn only_writer(view: &UnderView<'_>, eval: EvalView<'_>, matcher: &CallMatcher, tool: &str) -> Option<String> {
+fn only_writer(view: &UnderView<'_>, eval: Selecting<'_>, matcher: &CallMatcher, tool: &str) -> Option<String> {
     let mut servers = eval.unit.mcp.as_ref()?.servers.iter().filter(|server| !server.disabled);
     let (server, None) = (servers.next()?, servers.next()) else { return None };
     let known = known(server).filter(|_| server.name.value == matcher.server.value)?;

@@ -1,6 +1,6 @@
 //! A task that nothing can fail.
 
-use super::{EvalView, UnderView};
+use super::{Selecting, UnderView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     dialect,
@@ -34,9 +34,9 @@ pub fn check(view: &UnderView<'_>, out: &mut Diagnostics) {
     let help = "add a step to verify that can fail, or assertions to the eval's task set";
     out.push(match (view.eval, task.verify.key) {
         // A task with an empty `verify` leaves it to its evals: each that asserts nothing is at fault.
-        (Some(eval), Some(verify)) if empty_script.is_none() => Diagnostic::new(&NO_VERDICT, set(view, &eval), message)
-            .label(verify, "the task leaves it to the eval")
-            .help(help),
+        (Some(eval), Some(verify)) if empty_script.is_none() => {
+            Diagnostic::new(&NO_VERDICT, set(eval), message).label(verify, "the task leaves it to the eval").help(help)
+        }
         (Some(eval), verify) => Diagnostic::new(&NO_VERDICT, verify.unwrap_or(task.name.span), message)
             .label(eval.eval.name.span, "this eval asserts nothing of it either")
             .help(help),
@@ -64,9 +64,8 @@ fn find<'t>(node: Node<'t>, names: &[&str]) -> Option<Entry<'t>> {
 }
 
 /// The task set by which the eval selects the task.
-fn set(view: &UnderView<'_>, eval: &EvalView<'_>) -> Span {
-    let nth = eval.tasks.iter().position(|task| std::ptr::eq(*task, view.unit));
-    let set = nth.and_then(|nth| eval.unit.selected.get(nth)?.sets.first().copied());
-    let named = set.map(|set| &eval.eval.task_sets[set]).and_then(|set| set.path.as_ref().or(set.glob.as_ref()));
+fn set(eval: Selecting<'_>) -> Span {
+    let named =
+        eval.sets.first().map(|&set| &eval.eval.task_sets[set]).and_then(|set| set.path.as_ref().or(set.glob.as_ref()));
     named.map_or(eval.eval.name.span, |path| path.span)
 }

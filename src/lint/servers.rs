@@ -4,7 +4,8 @@ use super::{EvalView, UnderView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     dialect::eval::ALWAYS_TRUE_ASSERTION,
-    hir::{AssertionKind, CallKind, CallMatcher, Name, RequirementKind},
+    hir::{AssertionKind, CallKind, CallMatcher, Eval, Name, RequirementKind},
+    project::EvalUnit,
     rule,
 };
 
@@ -20,7 +21,7 @@ pub fn required(view: &UnderView<'_>, out: &mut Diagnostics) {
     let config = eval.eval.mcp_config.as_ref().map_or(eval.eval.config, |name| name.span);
     for requirement in &view.task.requires {
         let RequirementKind::McpServer(name) = &requirement.kind else { continue };
-        out.extend(missing(&eval, name).map(|fault| match fault.fix {
+        out.extend(missing(eval.unit, eval.eval, name).map(|fault| match fault.fix {
             // A misspelt name is the task's fault; all else is that of each eval without the server.
             Some(_) => fault,
             None => Diagnostic { span: config, ..fault }.label(name.span, "required here"),
@@ -30,19 +31,19 @@ pub fn required(view: &UnderView<'_>, out: &mut Diagnostics) {
 
 /// Whether the eval's MCP config has a server that is switched on.
 pub fn known(view: &EvalView<'_>, name: &Name, out: &mut Diagnostics) {
-    out.extend(missing(view, name));
+    out.extend(missing(view.unit, view.eval, name));
 }
 
-fn missing(view: &EvalView<'_>, name: &Name) -> Option<Diagnostic> {
-    let Some(mcp) = &view.unit.mcp else {
-        if view.eval.mcp_config.is_some() || view.unit.reported.is_some() {
+fn missing(unit: &EvalUnit, eval: &Eval, name: &Name) -> Option<Diagnostic> {
+    let Some(mcp) = &unit.mcp else {
+        if eval.mcp_config.is_some() || unit.reported.is_some() {
             return None;
         }
         let missing =
             Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("the server `{}` is not configured", name.value))
-                .label(view.eval.config, "this eval has no `mcpConfigFile`");
+                .label(eval.config, "this eval has no `mcpConfigFile`");
         // `decisions.md` §13: only a run knows its environment.
-        return Some(match view.unit.may_be_served {
+        return Some(match unit.may_be_served {
             true => missing
                 .strength(Strength::Warning)
                 .help("write `mcpConfigFile: FILE` in the eval's config, or describe the server by `MCP_*` variables when it is run"),

@@ -53,7 +53,7 @@ struct Unreferenced {
 fn silent(dir: &Path, view: &ProjectView<'_>) -> Vec<String> {
     let entries = view.files.entries(dir);
     let names = entries.iter().map(|(name, _)| name);
-    names.filter(|n| n.ends_with(".sh") && !view.scripts.contains(&dir.join(n))).cloned().collect()
+    names.filter(|n| n.ends_with(".sh") && !view.scripts.contains(dir.join(n).as_path())).cloned().collect()
 }
 
 /// Those of them that no text speaks of.

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use rayon::prelude::*;
@@ -21,6 +21,7 @@ use crate::{
     dialect::{self, FileKind},
     hir::{self, Agent, McpConfig, Name, Oracle, Substitute},
     lock::{self, Lock, LockedExtension, LockedServer},
+    memo::Asked,
     outside, package, primitive,
     source::{FileId, Files, ReadError, Span, Stat, normalize, resolve},
     template, yaml,
@@ -28,8 +29,12 @@ use crate::{
 
 /// Reads the files and folders named, and everything they refer to.
 pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Project {
+    let asked = cx.memory.map(|_| Asked::of(cx.files));
+    let files = asked.as_ref().map_or(cx.files, |asked| asked as &dyn Files);
     let mut loader = Loader {
-        cx,
+        cx: Context { files, ..cx },
+        plain: cx.files,
+        asked: asked.as_ref(),
         project: Project::default(),
         tasks: Tasks::default(),
         locks: HashMap::new(),
@@ -74,7 +79,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
             Parsed::Other(tree, file, kind, found) => {
                 out.extend(found);
                 loader.project.others.insert(path.clone());
-                loader.lone(path, *tree, file, kind, out);
+                loader.lone(path, Arc::unwrap_or_clone(tree), file, kind, out);
             }
         }
     }
@@ -94,17 +99,29 @@ pub fn locked_tools(name: &str, server: &LockedServer) -> primitive::Tools {
     primitive::Tools { server: name.to_owned(), says, schemas: schemas.collect() }
 }
 
-enum Parsed {
+#[derive(Clone, Debug)]
+pub enum Parsed {
     Unreadable,
     Foreign,
     Broken(Diagnostics),
     Task(Arc<TaskUnit>, Diagnostics),
-    Eval(Box<yaml::Tree>, FileId, Diagnostics),
-    Other(Box<yaml::Tree>, FileId, FileKind, Diagnostics),
+    Eval(Arc<yaml::Tree>, FileId, Diagnostics),
+    Other(Arc<yaml::Tree>, FileId, FileKind, Diagnostics),
 }
 
 /// Reads and parses one file. One that was named must be ours; one found in a folder may be another program's.
 fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
+    match cx.memory {
+        None => parse_anew(path, named, cx),
+        Some(memory) => {
+            let key = (path.to_owned(), named);
+            let make = |files: &dyn Files| parse_anew(path, named, Context { files, ..cx });
+            memory.parsed.get_or_make(key, cx.sources, cx.files, |_| true, make)
+        }
+    }
+}
+
+fn parse_anew(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     let mut out = Diagnostics::default();
     let bytes = match cx.files.read(path) {
         Ok(bytes) => bytes,
@@ -126,8 +143,8 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
             let unit = task_unit(path, file, tree, dialect, cx, &mut out);
             Parsed::Task(Arc::new(unit), out)
         }
-        Ok(Judged::Ours(tree, FileKind::Eval)) => Parsed::Eval(Box::new(tree), file, out),
-        Ok(Judged::Ours(tree, kind)) => Parsed::Other(Box::new(tree), file, kind, out),
+        Ok(Judged::Ours(tree, FileKind::Eval)) => Parsed::Eval(Arc::new(tree), file, out),
+        Ok(Judged::Ours(tree, kind)) => Parsed::Other(Arc::new(tree), file, kind, out),
         Ok(Judged::Foreign(Some(tree))) if named && ours::is_mcp_config(tree.root()) => {
             let dir = dir_of(path);
             dialect::mcp_config::decode(tree.root(), file, &dir, &mut out);
@@ -149,7 +166,11 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
 }
 
 struct Loader<'a> {
+    /// With `asked`, where there is a memory.
     cx: Context<'a>,
+    /// The files themselves.
+    plain: &'a dyn Files,
+    asked: Option<&'a Asked<'a>>,
     project: Project,
     tasks: Tasks,
     /// By folder: evals that share a lock share what was checked under it.
@@ -182,6 +203,7 @@ impl Loader<'_> {
 
     fn eval(&mut self, path: &Path, tree: &yaml::Tree, file: FileId, out: &mut Diagnostics) -> EvalUnit {
         let dir = dir_of(path);
+        self.asked.map(Asked::take);
         let Partial { value, reported } = dialect::eval::decode(tree.root(), file, &dir, out);
         read::yaml11_words(tree, out);
         let mut unit = EvalUnit {
@@ -197,6 +219,7 @@ impl Loader<'_> {
             lock: Arc::new(Lock::default()),
             selected: Vec::new(),
             reported,
+            reading: 0,
         };
         let mut failed = reported;
         let overrides = self.cx.overrides;
@@ -269,8 +292,15 @@ impl Loader<'_> {
                 failed = Some(out.error(Diagnostic::new(&UNREADABLE_FILE, source.span, message)));
             }
         }
+        if let (Some(memory), Some(asked)) = (self.cx.memory, self.asked) {
+            let from = asked.take();
+            let known = memory.evals.get(&unit.path, self.cx.sources, |(known, _)| *known == file);
+            unit.reading =
+                known.map_or_else(|| memory.readings.fetch_add(1, Ordering::Relaxed), |(_, reading)| reading);
+            memory.evals.put(unit.path.clone(), (file, unit.reading), from, self.cx.sources);
+        }
         if let Some(eval) = &unit.eval {
-            match select(eval, &unit.lock, &mut self.tasks, self.cx, out) {
+            match select(eval, &unit.lock, &mut self.tasks, Context { files: self.plain, ..self.cx }, out) {
                 (selected, None) => unit.selected = selected,
                 (selected, Some(r)) => {
                     unit.selected = selected;
@@ -299,6 +329,7 @@ impl Loader<'_> {
             dir.ancestors().chain(dir.as_os_str().is_empty().then(|| Path::new(""))).map(|d| d.join(lock::FILE_NAME));
         for path in found {
             if let Some(lock) = self.locks.get(&Some(path.clone())) {
+                self.cx.files.note(&path);
                 return Ok(Arc::clone(lock));
             }
             let bytes = match self.cx.files.read(&path) {

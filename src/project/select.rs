@@ -19,7 +19,7 @@ use crate::{
     dialect::{self, FileKind},
     hir::{Eval, Name, TaskSet},
     lock::Lock,
-    source::resolve,
+    source::{Files, resolve},
 };
 
 /// The tasks that were read, in order, and by path: a file is read once, however many refer to it.
@@ -87,21 +87,24 @@ pub(super) fn select(
         let mut read: FxHashMap<PathBuf, _> = new
             .into_par_iter()
             .map(|(path, named)| {
-                let mut found = Diagnostics::default();
-                let unit = task(path, &place, *named, cx, &mut found);
-                (path.clone(), (unit, found))
+                let memory = cx.memory.filter(|_| mapped.is_none());
+                let Some(memory) = memory else { return (path.clone(), task(path, &place, *named, cx)) };
+                let fits = |known: &Named| known.named == *named && known.place == place;
+                let make = |files: &dyn Files| task(path, &place, *named, Context { files, ..cx });
+                (path.clone(), memory.tasks.get_or_make(path.clone(), cx.sources, cx.files, fits, make))
             })
             .collect();
         for (path, _) in paths {
             let unit = match (known(tasks, &own, &path), read.remove(&path)) {
                 (Some(known), _) => Ok(Some(known)),
-                (None, Some((unit, found))) => {
+                (None, Some(Named { unit, found, .. })) => {
                     out.extend(found);
                     unit.map(|unit| {
                         let mut unit = unit?;
-                        let Some(source) = mapped else { return Some(tasks.add(Arc::new(unit))) };
-                        unit.task.iter_mut().for_each(|task| map_servers(task, source));
-                        tasks.units.push(Arc::new(unit));
+                        let Some(source) = mapped else { return Some(tasks.add(unit)) };
+                        let task = Arc::get_mut(&mut unit).and_then(|unit| unit.task.as_mut());
+                        task.into_iter().for_each(|task| map_servers(task, source));
+                        tasks.units.push(unit);
                         own.insert((source.name.value.clone(), path.clone()), tasks.units.len() - 1);
                         Some(tasks.units.len() - 1)
                     })
@@ -182,8 +185,24 @@ fn nothing_selected(tasks: &Tasks, set: &TaskSet, place: &Name, out: &mut Diagno
     out.push(diagnostic);
 }
 
+/// What came of a file that a task set names, or that its glob matches.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// What names it, and whether that is its path.
+    place: Name,
+    named: bool,
+    unit: Result<Option<Arc<TaskUnit>>, Reported>,
+    found: Diagnostics,
+}
+
 /// The task in a file. A file that a glob matches may be another's.
-fn task(
+fn task(path: &Path, place: &Name, named: bool, cx: Context<'_>) -> Named {
+    let mut found = Diagnostics::default();
+    let unit = task_in(path, place, named, cx, &mut found).map(|unit| unit.map(Arc::new));
+    Named { place: place.clone(), named, unit, found }
+}
+
+fn task_in(
     path: &Path,
     place: &Name,
     named: bool,

@@ -7,10 +7,9 @@ use std::{
 
 use super::{Args, Fault, status};
 use crate::{
-    Compiled, Options,
+    Compiled,
     affected::affected,
     cli::git::{git, no_revision},
-    compile_with,
     diagnostic::{Diagnostic, Diagnostics},
     dialect::{self, FileKind},
     source::{Files, Sources, Stat, normalize},
@@ -27,9 +26,13 @@ pub struct Looked {
     pub may_be_empty: bool,
 }
 
-/// Compiles what the arguments name.
-pub fn look(args: &Args, options: &Options, files: &dyn Files, sources: &Sources) -> Result<Looked, Fault> {
-    let compile = |paths: &[PathBuf]| compile_with(paths, options, sources, files);
+/// Has compiled what the arguments name, into `sources`.
+pub fn look(
+    args: &Args,
+    files: &dyn Files,
+    compile: &dyn Fn(&[PathBuf]) -> Compiled,
+    sources: &Sources,
+) -> Result<Looked, Fault> {
     if let Some(rev) = &args.changed_since {
         let (root, changed) = changed_since(rev).map_err(|e| (status::USAGE, e))?;
         let paths = if args.paths.is_empty() { vec![from_here(&root)] } else { args.paths.clone() };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use indexmap::{IndexMap, IndexSet};
 
 use super::{
-    super::{Global, check::Overlay, complain, note, packages, print, print_findings, shown, status},
+    super::{Global, complain, note, overlay::Overlay, packages, print, print_findings, shown, status},
     One,
 };
 use crate::{

@@ -1,0 +1,135 @@
+//! What was made from files, kept until one of them has changed. Compiled again, as in an editor, a suite takes what its changed files
+//! take.
+
+use std::{
+    hash::Hash,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::source::{FileId, Files, ReadError, Sources, Stat};
+
+/// Files, and the paths that were asked for: what is made with them depends on the answers, and on nothing else.
+pub struct Asked<'a> {
+    files: &'a dyn Files,
+    paths: Mutex<FxHashSet<PathBuf>>,
+}
+
+impl<'a> Asked<'a> {
+    /// Nothing has been asked so far.
+    pub fn of(files: &'a dyn Files) -> Self {
+        Self { files, paths: Mutex::default() }
+    }
+
+    /// What has been asked for since the last time.
+    pub fn take(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()
+    }
+}
+
+impl Files for Asked<'_> {
+    fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
+        self.note(path);
+        self.files.read(path)
+    }
+
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        self.note(path);
+        self.files.stat(path)
+    }
+
+    fn refusal(&self, path: &Path) -> Option<ReadError> {
+        self.note(path);
+        self.files.refusal(path)
+    }
+
+    fn list(&self, dir: &Path) -> Vec<String> {
+        self.note(dir);
+        self.files.list(dir)
+    }
+
+    fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
+        self.note(dir);
+        self.files.entries(dir)
+    }
+
+    fn note(&self, path: &Path) {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        if !paths.contains(path) {
+            paths.insert(path.to_owned());
+        }
+    }
+}
+
+/// Things made from files, by key.
+#[derive(Debug)]
+pub struct Memo<K, V>(Mutex<FxHashMap<K, Kept<V>>>);
+
+#[derive(Debug)]
+struct Kept<V> {
+    value: V,
+    /// The paths it was made from.
+    from: Vec<PathBuf>,
+    /// Those of them whose texts are known.
+    texts: Vec<FileId>,
+    /// Whether it was of use in this compilation.
+    used: bool,
+}
+
+impl<K, V> Default for Memo<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Memo<K, V> {
+    /// What is kept under this key, if it `fits`.
+    pub fn get(&self, key: &K, sources: &Sources, fits: impl FnOnce(&V) -> bool) -> Option<V> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = all.get_mut(key).filter(|kept| fits(&kept.value))?;
+        kept.used = true;
+        sources.keep(&kept.texts);
+        Some(kept.value.clone())
+    }
+
+    /// What is kept under this key if it `fits`, else what is made with the files anew.
+    pub fn get_or_make(
+        &self,
+        key: K,
+        sources: &Sources,
+        files: &dyn Files,
+        fits: impl FnOnce(&V) -> bool,
+        make: impl FnOnce(&dyn Files) -> V,
+    ) -> V {
+        if let Some(kept) = self.get(&key, sources, fits) {
+            return kept;
+        }
+        let asked = Asked::of(files);
+        let made = make(&asked);
+        self.put(key, made.clone(), asked.take(), sources);
+        made
+    }
+
+    /// Keeps what was made from the answers about these paths.
+    pub fn put(&self, key: K, value: V, from: Vec<PathBuf>, sources: &Sources) {
+        let texts = sources.known(&from);
+        let kept = Kept { value, from, texts, used: true };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, kept);
+    }
+
+    /// Forgets what was made from files that have changed, and what the last compilation had no use for.
+    pub fn forget(&self, changed: &FxHashSet<PathBuf>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, kept| {
+            std::mem::take(&mut kept.used)
+                && (changed.is_empty() || !kept.from.iter().any(|path| changed.contains(path)))
+        });
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
