@@ -21,6 +21,7 @@ mod kube;
 mod lock;
 mod log;
 mod lsp;
+mod man;
 #[cfg(feature = "run")]
 mod new;
 #[cfg(feature = "run")]
@@ -154,6 +155,7 @@ enum Command {
     #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
     Completion(completion::Args),
+    Man(man::Args),
     /// Print the version, as `--version` does.
     Version,
 }
@@ -239,6 +241,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "run")]
         Command::DemoServer(args) => demo_server::main(&args),
         Command::Completion(args) => completion::main(&args),
+        Command::Man(args) => man::main(&args),
         Command::Version => {
             print(&Cli::command().render_version());
             status::OK
