@@ -48,26 +48,20 @@ fn the_repository_has_one_address() {
     let version = string(&cargo, &["package", "version"]);
     let (_, slug) = repository.split_once("://github.com/").unwrap();
     let owner = slug.strip_suffix("/gevals").unwrap();
-    // On GitHub, in its registry of images, in a tap of Homebrew; and the action, with its version.
-    let address = Regex::new(r"(?:github\.com|ghcr\.io)[/:]([\w.-]+)/gevals\b").unwrap();
-    let tap = Regex::new(r"brew install ([\w.-]+)/gevals/gevals\b").unwrap();
-    let versioned = Regex::new(r"\b([\w.-]+)/gevals@v([\w.-]+)|gevals==()([\w.-]+)|rev: ()v([\d.]+)").unwrap();
+    // On GitHub, in its registry of images, in a tap of Homebrew, as an action.
+    let owners =
+        Regex::new(r"(?:(?:github\.com|ghcr\.io)[/:]|brew install |--repo |uses: )([\w.-]+)/gevals\b").unwrap();
+    let versions = Regex::new(r"(?:gevals@v|gevals==|rev: v)([\w.-]+)|`([\w.]+)-(?:check|run)`").unwrap();
     let (mut named, mut wrong) = (0, Vec::new());
     for path in files() {
         let Ok(text) = fs::read_to_string(&path) else { continue };
         for (number, line) in text.lines().enumerate() {
-            let owners = address
-                .captures_iter(line)
-                .chain(tap.captures_iter(line))
-                .map(|found| (found[1].to_owned(), String::new()));
-            let others = versioned.captures_iter(line).map(|found| {
-                let parts: Vec<&str> = found.iter().skip(1).flatten().map(|part| part.as_str()).collect();
-                (parts[0].to_owned(), parts[1].to_owned())
-            });
-            for (found, at) in owners.chain(others) {
-                named += 1;
-                if !(found.is_empty() || found == owner) || !(at.is_empty() || at == version) {
-                    wrong.push(format!("{}:{}: {line}", path.display(), number + 1));
+            for (pattern, expected) in [(&owners, owner), (&versions, version)] {
+                for found in pattern.captures_iter(line) {
+                    named += 1;
+                    if found.iter().skip(1).flatten().any(|part| part.as_str() != expected) {
+                        wrong.push(format!("{}:{}: {line}", path.display(), number + 1));
+                    }
                 }
             }
         }

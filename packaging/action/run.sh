@@ -58,7 +58,7 @@ download() {
             annotate "$url/releases/download/v$version/$name.tar.gz is not what checksums.sha256 of this release says"
             return 3
         fi
-        tar -xzf "$file" -C "$root" || return 1
+        tar -xzf "$file" -C "$root" || { rm -rf "${root:?}/$name"; return 1; }
     fi
     GEVALS=$root/$name/gevals
 }
@@ -165,7 +165,7 @@ run() {
 }
 
 command=${INPUT_COMMAND:-check}
-sources=$(dirname "$0")/../..
+sources=${0%/*}/../..
 # Words are split here and nowhere else, and no pattern in them is expanded.
 set -f
 read -r -d '' -a paths <<<"${INPUT_PATHS:-.}" || true
