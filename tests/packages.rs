@@ -1,4 +1,4 @@
-//! What is told of packages, and what installs them: documents and manifests agree with `Cargo.toml`, and the action takes the release
+//! What installs gevals: documents and manifests agree with `Cargo.toml`, and the action takes the release
 //! that it is named by. The packages themselves are made by `packaging/build` and tried by `packaging/try`, in `.ci/run`.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads files")]
 #![cfg(unix)]
@@ -40,7 +40,7 @@ fn files() -> Vec<PathBuf> {
     names.split('\0').filter(|name| ends(name) && !name.starts_with("tests/")).map(|name| root().join(name)).collect()
 }
 
-/// `repository` of `Cargo.toml` says where the sources are; whoever moves them changes it, and this test says where else.
+/// `repository` of `Cargo.toml` says where the sources are. After a change of it this test names the other places to change.
 #[test]
 fn the_repository_has_one_address() {
     let cargo = manifest("Cargo.toml");
