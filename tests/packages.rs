@@ -118,7 +118,7 @@ struct Hub {
 }
 
 impl Hub {
-    /// With a release of this version, whose program says `released`.
+    /// With a release of this version.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let machine = Command::new("uname").arg("-sm").output().unwrap();
@@ -133,7 +133,10 @@ impl Hub {
         let release = hub.release();
         let inside = release.join(format!("gevals-{target}"));
         fs::create_dir_all(&inside).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_gevals"), inside.join("gevals")).unwrap();
+        // A script that starts the real one is packed sooner.
+        let program = concat!("#!/bin/sh\nexec '", env!("CARGO_BIN_EXE_gevals"), "' \"$@\"\n");
+        fs::write(inside.join("gevals"), program).unwrap();
+        fs::set_permissions(inside.join("gevals"), fs::Permissions::from_mode(0o755)).unwrap();
         hub.sh(&release, &format!("tar -czf gevals-{target}.tar.gz gevals-{target} && rm -r gevals-{target}"));
         hub.sh(&release, "sha256sum * >checksums.sha256");
         hub
@@ -257,9 +260,7 @@ fn a_formula_lacks_no_checksum() {
     let formula = || Command::new(root().join("packaging/homebrew/formula")).arg(&sums).output().unwrap();
     let targets =
         ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl", "x86_64-apple-darwin", "aarch64-apple-darwin"];
-    let line = |target: &&str| {
-        format!("{}  gevals-{target}.tar.gz\n", format!("{:x}", target.len()).repeat(64)[..64].to_owned())
-    };
+    let line = |target: &&str| format!("{:064x}  gevals-{target}.tar.gz\n", target.len());
     fs::write(&sums, targets[1..].iter().map(line).collect::<String>()).unwrap();
     let out = formula();
     assert!(!out.status.success() && out.stdout.is_empty(), "{out:?}");
