@@ -22,6 +22,7 @@ mod kube;
 mod lock;
 mod log;
 mod lsp;
+mod man;
 #[cfg(feature = "run")]
 mod new;
 #[cfg(feature = "run")]
@@ -156,6 +157,7 @@ enum Command {
     #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
     Completion(completion::Args),
+    Man(man::Args),
     /// Print the version, as `--version` does.
     Version,
 }
@@ -241,6 +243,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "run")]
         Command::DemoServer(args) => demo_server::main(&args),
         Command::Completion(args) => completion::main(&args),
+        Command::Man(args) => man::main(&args),
         Command::Version => {
             print(&Cli::command().render_version());
             status::OK

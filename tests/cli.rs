@@ -6,7 +6,7 @@
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
-use std::{io::BufRead, os::unix::fs::PermissionsExt, process::Stdio};
+use std::{collections::BTreeSet, io::BufRead, os::unix::fs::PermissionsExt, process::Stdio};
 
 use gevals::event::{Event, EventKind};
 use rustix::process::Signal;
@@ -71,6 +71,39 @@ fn scripts_find_the_last_lines_the_version_and_completions() {
         assert!(script.contains("max-cost") && !script.contains("prove-inside"), "{shell}");
     }
     world.run(&["completion", "--help"]).expect(0, &["source <(gevals completion bash)"]);
+}
+
+#[test]
+fn manual_pages_are_written_for_every_command() {
+    fn names(command: &clap::Command, before: &str, all: &mut BTreeSet<String>) {
+        let name = format!("{before}{}", command.get_name());
+        command.get_subcommands().for_each(|inner| names(inner, &format!("{name}-"), all));
+        all.insert(format!("{name}.1"));
+    }
+    let world = small("", "true", "");
+    let mut all = BTreeSet::new();
+    names(&gevals::cli::commands(), "", &mut all);
+    for _ in 0..2 {
+        world.run(&["man", "share/man1"]).expect(0, &[&format!("{} pages are in share/man1", all.len())]);
+    }
+    let written = std::fs::read_dir(world.path("share/man1"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(written.collect::<BTreeSet<_>>(), all);
+    let page = world.read("share/man1/gevals-run.1");
+    let title = concat!(r#".TH gevals-run 1 " " "gevals "#, env!("CARGO_PKG_VERSION"), "\" gevals\n");
+    for part in [
+        title,
+        ".SH NAME\ngevals\\-run \\- ",
+        "\\fB\\-\\-max\\-cost\\fR",
+        ".SH EXAMPLES\n.nf\n  gevals run ",
+        ".SH \"EXIT STATUS\"\n0 all passed",
+    ] {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    assert!(!all.iter().any(|name| name.contains("prove-inside")));
+    world.write("file", "");
+    world.run(&["man", "file"]).expect(3, &["cannot write `file/gevals.1`"]);
 }
 
 /// Says this to a process, and gives what it said: on standard output, on standard error.

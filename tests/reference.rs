@@ -399,14 +399,13 @@ fn objects(schema: &Value, pointer: &str, found: &mut impl FnMut(&str, &Value)) 
 /// Every option that a page names is one of a command of gevals, or of another program.
 #[test]
 fn every_option_is_one() {
-    /// Of cargo, kubectl, curl, docker, and of programs in examples.
-    const OTHERS: [&str; 16] = [
+    /// Of cargo, npm, gh, kubectl, curl, docker, and of programs in examples.
+    const OTHERS: [&str; 19] = [
         "--acp",
         "--api-key",
         "--arg",
         "--bind",
         "--cap-drop",
-        "--features",
         "--for",
         "--ignore-not-found",
         "--input",
@@ -414,9 +413,13 @@ fn every_option_is_one() {
         "--network",
         "--no-headers",
         "--path",
-        "--profile",
         "--read-only",
         "--release",
+        "--repo",
+        "--rm",
+        "--save-dev",
+        "--security-opt",
+        "--user",
     ];
     let mut options = BTreeSet::from(["--help".to_owned(), "--version".to_owned()]);
     walk(&cli::commands(), &mut Vec::new(), &mut |_, command| {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What the GitHub Action does. Reads INPUT_COMMAND, INPUT_PATHS, INPUT_ARGS, INPUT_SARIF and GEVALS; writes annotations to
-# standard output, outputs to GITHUB_OUTPUT and, for `check`, a summary to GITHUB_STEP_SUMMARY (`run` writes its own). Exits as
-# gevals does. Written for bash 3.2, which macOS has: there an empty array is no array, so `${a[@]+"${a[@]}"}`.
+# What the GitHub Action does. Reads INPUT_COMMAND, INPUT_PATHS, INPUT_ARGS, INPUT_SARIF, GEVALS, and what the action was named
+# by: ACTION_REPOSITORY and ACTION_REF. Writes annotations to standard output, outputs to GITHUB_OUTPUT and, for `check`, a summary
+# to GITHUB_STEP_SUMMARY (`run` writes its own). Exits as gevals does. Written for bash 3.2, which macOS has: there an empty array
+# is no array, so `${a[@]+"${a[@]}"}`.
 set -euo pipefail
 
 output() {
@@ -13,8 +14,59 @@ annotate() {
     printf '::error title=gevals::%s\n' "${text//$'\n'/%0A}"
 }
 
-# A gevals that was given, one on PATH, or one built from these sources: for `check` the compiler alone, which is sooner.
+# The release of this machine's kind, as a target of Rust; nothing where there is none.
+target() {
+    case "$(uname -sm)" in
+    "Linux x86_64") echo x86_64-unknown-linux-musl ;;
+    "Linux aarch64") echo aarch64-unknown-linux-musl ;;
+    "Darwin x86_64") echo x86_64-apple-darwin ;;
+    "Darwin arm64") echo aarch64-apple-darwin ;;
+    esac
+}
+
+sha256() {
+    if command -v sha256sum >/dev/null; then
+        sha256sum "$1"
+    else
+        shasum -a 256 "$1"
+    fi | cut -d ' ' -f 1
+}
+
+# Whether the action was named by the tag $1, or by the commit that it stands for.
+is_named_by() {
+    local ref=${ACTION_REF:-}
+    [ "$ref" = "$1" ] || { [ "${#ref}" = 40 ] && git ls-remote "$url" "refs/tags/$1" "refs/tags/$1^{}" 2>/dev/null | grep -q "^$ref"; }
+}
+
+# Sets GEVALS to the program of the release that these sources are. Status 1 where there is none to be had, 3 where it is not
+# what its checksum says.
+download() {
+    local version name url root file from expected
+    version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$sources/Cargo.toml" | head -1)
+    name=gevals-$(target)
+    url=${GITHUB_SERVER_URL:-https://github.com}/${ACTION_REPOSITORY:-}
+    root=${RUNNER_TEMP:-/tmp}/gevals-$version
+    file=$root/$name.tar.gz
+    [ "$name" != gevals- ] && [ -n "${ACTION_REPOSITORY:-}" ] && is_named_by "v$version" || return 1
+    if [ ! -x "$root/$name/gevals" ]; then
+        mkdir -p "$root"
+        for from in "$name.tar.gz" checksums.sha256; do
+            curl -fsSL --retry 3 -o "$root/$from" "$url/releases/download/v$version/$from" || return 1
+        done
+        expected=$(sed -n "s/^\([0-9a-f]\{64\}\) [ *]$name\.tar\.gz\$/\1/p" "$root/checksums.sha256")
+        if [ "$(sha256 "$file")" != "$expected" ]; then
+            annotate "$url/releases/download/v$version/$name.tar.gz is not what checksums.sha256 of this release says"
+            return 3
+        fi
+        tar -xzf "$file" -C "$root" || { rm -rf "${root:?}/$name"; return 1; }
+    fi
+    GEVALS=$root/$name/gevals
+}
+
+# A gevals that was given, one on PATH, the release, or one built from these sources: for `check` the compiler alone, which is
+# sooner.
 find_gevals() {
+    local status=0
     if [ -n "${GEVALS:-}" ]; then
         return
     fi
@@ -22,14 +74,17 @@ find_gevals() {
         GEVALS=gevals
         return
     fi
+    download || status=$?
+    [ "$status" = 1 ] || return "$status"
     if ! command -v cargo >/dev/null; then
-        annotate "no gevals is on the PATH, and no cargo to build one: name one with the input \`gevals\`, or install Rust first"
+        annotate "no gevals is on the PATH, no release of this version and machine, and no cargo to build one: name one with the \
+input \`gevals\`, or install Rust first"
         return 3
     fi
     local features=(--no-default-features) root=${RUNNER_TEMP:-/tmp}/gevals-$command
     [ "$command" = check ] || features=()
-    echo "::group::building gevals"
-    if ! cargo install --locked --quiet --root "$root" --path "$(dirname "$0")/../.." ${features[@]+"${features[@]}"}; then
+    echo "::group::building gevals, for there is no release of this version and machine"
+    if ! cargo install --locked --quiet --root "$root" --path "$sources" ${features[@]+"${features[@]}"}; then
         echo "::endgroup::"
         annotate "gevals could not be built: it takes Rust 1.95 or newer, and a C compiler"
         return 3
@@ -110,6 +165,7 @@ run() {
 }
 
 command=${INPUT_COMMAND:-check}
+sources=${0%/*}/../..
 # Words are split here and nowhere else, and no pattern in them is expanded.
 set -f
 read -r -d '' -a paths <<<"${INPUT_PATHS:-.}" || true

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What is no rule and can be explained all the same.
-const TOPICS: [(&str, &str); 20] = [
+const TOPICS: [(&str, &str); 21] = [
     ("agents", include_str!("../../docs/agents.md")),
     ("running", include_str!("../../docs/running.md")),
     ("ci", include_str!("../../docs/ci.md")),
@@ -20,6 +20,7 @@ const TOPICS: [(&str, &str); 20] = [
     ("extensions", include_str!("../../docs/extensions.md")),
     ("effects", include_str!("../../docs/effects.md")),
     ("editors", include_str!("../../docs/editors.md")),
+    ("install", include_str!("../../docs/install.md")),
     ("expect", include_str!("../../docs/expect.md")),
     ("compatibility", include_str!("../../docs/compatibility.md")),
     ("task", include_str!("../../docs/reference/task.md")),
