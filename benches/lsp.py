@@ -68,7 +68,7 @@ def main():
     times = []
     for version in range(1, changes + 1):
         broken = version % 2 == 1
-        change = {"text": text.replace("prompt", "promtp", 1) if broken else text}
+        change = {"text": text.replace("kind: Task", "kind: Task\nkinds: 1", 1) if broken else text}
         begun = time.perf_counter()
         server.send("textDocument/didChange", {"textDocument": {"uri": uri, "version": version}, "contentChanges": [change]})
         found = findings(version)

@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     ops::Range,
     path::{Component, Path, PathBuf},
     sync::{Arc, OnceLock, PoisonError, RwLock},
@@ -292,7 +293,7 @@ pub trait Files: Sync {
 /// Files whose folders are listed once, however often they are asked for.
 pub struct Listed<'a> {
     files: &'a dyn Files,
-    folders: RwLock<FxHashMap<PathBuf, Arc<[(String, bool)]>>>,
+    folders: RwLock<FxHashMap<OsString, Arc<[(String, bool)]>>>,
 }
 
 impl<'a> Listed<'a> {
@@ -320,11 +321,11 @@ impl Files for Listed<'_> {
     }
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
-        if let Some(known) = self.folders.read().unwrap_or_else(PoisonError::into_inner).get(dir) {
+        if let Some(known) = self.folders.read().unwrap_or_else(PoisonError::into_inner).get(dir.as_os_str()) {
             return Arc::clone(known);
         }
         let entries = self.files.entries(dir);
-        self.folders.write().unwrap_or_else(PoisonError::into_inner).insert(dir.to_owned(), Arc::clone(&entries));
+        self.folders.write().unwrap_or_else(PoisonError::into_inner).insert(dir.as_os_str().to_owned(), Arc::clone(&entries));
         entries
     }
 }

@@ -2,9 +2,10 @@
 #![expect(clippy::disallowed_methods, reason = "this is a door to the disk")]
 
 use std::{
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -15,7 +16,11 @@ use crate::source::{Files, ReadError, Stat, normalize};
 
 /// The paths that were asked for, and how each was then.
 #[derive(Debug, Default)]
-pub struct Stamps(Mutex<FxHashMap<PathBuf, Stamp>>);
+pub struct Stamps {
+    paths: Mutex<FxHashMap<OsString, Stamp>>,
+    /// What is in the folders among them.
+    folders: Mutex<FxHashMap<OsString, Arc<[(String, bool)]>>>,
+}
 
 /// After this time another change of a file has another time, but on coarse file systems.
 pub const SETTLED: Duration = Duration::from_millis(20);
@@ -40,40 +45,67 @@ struct File {
 impl Stamps {
     /// The paths that lead to something else than when they were last asked for, or may do so. From now on, what is there now counts.
     pub fn changed(&self) -> FxHashSet<PathBuf> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let differs = |(path, stamp): (&PathBuf, &mut Stamp)| {
-            let now = Stamp::of(path);
+        let differs = |(path, stamp): (&OsString, &mut Stamp)| {
+            let now = Stamp::of(Path::new(path));
             let differs = stamp.young || now != *stamp;
             *stamp = now;
-            differs.then(|| path.clone())
+            differs.then(|| PathBuf::from(path))
         };
-        all.par_iter_mut().filter_map(differs).collect()
+        let changed: FxHashSet<PathBuf> = self.known().par_iter_mut().filter_map(differs).collect();
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        for path in &changed {
+            folders.remove(path.as_os_str());
+            // An entry that was a link is another by now.
+            folders.remove(path.parent().unwrap_or(path).as_os_str());
+        }
+        changed
     }
 
     /// How this path was spelt when it was asked for.
     pub fn spelt(&self, path: &Path) -> Vec<PathBuf> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |spelt: &&PathBuf| spelt.file_name() == path.file_name() && normalize(spelt) == path;
-        all.keys().filter(is_it).cloned().collect()
+        let is_it = |spelt: &Path| spelt.file_name() == path.file_name() && normalize(spelt) == path;
+        self.known().keys().map(Path::new).filter(|spelt| is_it(spelt)).map(Path::to_owned).collect()
     }
 
     /// All paths that were asked for.
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.known().keys().map(PathBuf::from).collect()
     }
 
     /// Whether any of them leads to something else by now, or may do so.
     pub fn differ(&self) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.par_iter().any(|(path, stamp)| stamp.young || Stamp::of(path).file != stamp.file)
+        self.known().par_iter().any(|(path, stamp)| stamp.young || Stamp::of(Path::new(path)).file != stamp.file)
+    }
+
+    fn known(&self) -> MutexGuard<'_, FxHashMap<OsString, Stamp>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The stamp is older than the answer: a change between the two is seen.
     fn note(&self, path: &Path) {
-        if !self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(path) {
+        if !self.known().contains_key(path.as_os_str()) {
             let stamp = Stamp::of(path);
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_insert(stamp);
+            self.known().entry(path.as_os_str().to_owned()).or_insert(stamp);
         }
+    }
+
+    /// What is in a folder; it is read once for as long as it stays as it is.
+    fn entries(&self, dir: &Path, files: &dyn Files) -> Arc<[(String, bool)]> {
+        self.note(dir);
+        let folders = || self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = folders().get(dir.as_os_str()) {
+            return Arc::clone(known);
+        }
+        let entries = files.entries(dir);
+        // Where a link leads can change although the folder does not.
+        let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        for entry in fs::read_dir(here).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                self.note(&dir.join(entry.file_name()));
+            }
+        }
+        folders().insert(dir.as_os_str().to_owned(), Arc::clone(&entries));
+        entries
     }
 }
 
@@ -142,7 +174,6 @@ impl Files for Stamped<'_> {
     }
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
-        self.stamps.note(dir);
-        self.files.entries(dir)
+        self.stamps.entries(dir, self.files)
     }
 }
