@@ -22,7 +22,7 @@ use crate::{
     convert::{self, Context, Converted, Kept, Label, Tally, Target},
     diagnostic::{Diagnostic, Strength},
     hir::Dialect,
-    host::{disk::write_atomic, within::Within},
+    host::disk::write_atomic,
     project::TaskUnit,
     source::{Files, ReadError, Sources, Stat, normalize},
 };
@@ -273,6 +273,28 @@ fn run(args: &Args) -> Result<u8, Fault> {
     Ok(if all { status::OK } else { status::NO })
 }
 
+/// What became of each task without a proof, as the report has it, with its new text: for `gevals mcp`.
+#[cfg(feature = "run")]
+pub(super) fn unproved_texts(
+    compiled: &Compiled,
+    sources: &Sources,
+    files: &dyn Files,
+    to: Dialect,
+    target: Target,
+) -> Vec<serde_json::Value> {
+    let context = Context { sources, files, project: &compiled.project, to, target, allow_weaker: false, kept: &[] };
+    let mut outcomes: Vec<_> = compiled.project.tasks.iter().map(|unit| outcome(unit, compiled, context)).collect();
+    inherited(&mut outcomes, compiled, sources, files);
+    let told = |outcome: &Outcome| {
+        let mut value = task_json(outcome);
+        if let Ok(new) = &outcome.result {
+            value["text"] = json!(new.text);
+        }
+        value
+    };
+    outcomes.iter().map(told).collect()
+}
+
 /// What the proof of a task lacks, where nothing speaks against it.
 fn unproved(outcome: &Outcome) -> Option<Vec<String>> {
     match &outcome.proof {
@@ -418,7 +440,7 @@ fn prove(_: &mut [Outcome], _: &Args, _: &Again<'_>) -> Result<(), Fault> {
     ))
 }
 
-fn context<'a>(args: &Args, compiled: &'a Compiled, sources: &'a Sources, files: &'a Within) -> Context<'a> {
+fn context<'a>(args: &Args, compiled: &'a Compiled, sources: &'a Sources, files: &'a dyn Files) -> Context<'a> {
     Context {
         sources,
         files,
@@ -450,7 +472,7 @@ fn outcome(unit: &TaskUnit, compiled: &Compiled, context: Context<'_>) -> Outcom
 }
 
 /// Files as they would be.
-struct Overlay<'a>(BTreeMap<PathBuf, Vec<u8>>, &'a Within);
+struct Overlay<'a>(BTreeMap<PathBuf, Vec<u8>>, &'a dyn Files);
 
 impl Files for Overlay<'_> {
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError> {
@@ -471,7 +493,7 @@ impl Files for Overlay<'_> {
 }
 
 /// Marks what was wrong before and still is; what is new is a fault of the conversion and refuses it.
-fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files: &Within) {
+fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files: &dyn Files) {
     let texts: BTreeMap<PathBuf, Vec<u8>> = outcomes
         .iter()
         .filter_map(|o| Some((normalize(&o.path), o.result.as_ref().ok()?.text.clone().into_bytes())))
