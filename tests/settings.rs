@@ -47,7 +47,7 @@ fn settings_say_where_they_come_from_and_show_no_secret() {
     }
     // What gevals sets for others is no setting.
     assert!(told["settings"].as_array().unwrap().iter().all(|s| s["name"] != "GEVALS_PROMPT"));
-    world.run(&["config", "rules"]).expect(0, &["rules.prompt-disagrees", "error  (gevals.toml)"]);
+    world.run(&["config", "rules"]).expect(0, &["rules.prompt-disagrees", "error  (", "gevals.toml)"]);
     world.run(&["config", "NO_COLOUR"]).expect(2, &["did you mean `NO_COLOR`?"]);
     let short = world.run(&["config"]).expect(0, &["others are not set"]).out;
     assert!(!short.contains("TRACEPARENT"), "{short}");

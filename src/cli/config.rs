@@ -235,7 +235,7 @@ fn as_text(settings: &[&Setting], others: usize, named: bool) -> String {
         }
     }
     if others > 0 && !named {
-        out += &format!("\n{others} others are not set: `gevals config --all`; `gevals explain config` tells of all\n");
+        out += &format!("\n{others} others are not set: `gevals config --all`; `gevals explain config` describes all\n");
     }
     out
 }

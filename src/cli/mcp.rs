@@ -16,7 +16,8 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeResult,
-        ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+        ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
+        ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
     },
     service::RequestContext,
 };
@@ -28,7 +29,21 @@ use super::{
     status,
 };
 use crate::{mcp::own, secrets::Secrets};
-use tool::{Stop, Tool};
+use tool::{Effect, Stop, Tool};
+
+/// All tools. Adding one is a file and a line here.
+const TOOLS: [Tool; 8] =
+    [check::TOOL, plan::TOOL, explain::TOOL, convert::TOOL, new::TOOL, new::WRITER, result::TOOL, run::TOOL];
+
+/// The tools that are offered: `new` in one of two forms.
+fn offered(write: bool, run: bool) -> Vec<Tool> {
+    let is_offered = |tool: &Tool| match tool.effect {
+        Effect::Reads => !(write && tool.name == new::TOOL.name),
+        Effect::Adds => write,
+        Effect::Runs => run,
+    };
+    TOOLS.into_iter().filter(is_offered).collect()
+}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,7 +83,7 @@ async fn serve(args: &Args) -> Result<(), Fault> {
     let root = ROOT.get_or_init(|| here);
     std::env::set_current_dir(root).map_err(|e| (status::USAGE, format!("the root `{}`: {e}", root.display())))?;
     let over = CancellationToken::new();
-    let server = Server { tools: tool::offered(args.allow_write, args.allow_run).into(), over: over.clone() };
+    let server = Server { tools: offered(args.allow_write, args.allow_run).into(), over: over.clone() };
     let served = served(server, args.http).await;
     over.cancel();
     // A run that is interrupted cleans up.
@@ -123,6 +138,31 @@ impl ServerHandler for Server {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(self.tools.iter().map(Tool::listed).collect()))
+    }
+
+    // What is not declared is not there: the library would answer with empty lists.
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
     }
 
     async fn call_tool(

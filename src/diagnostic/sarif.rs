@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::{Applicability, Diagnostic, Fix, Pretty, Rule, Strength, report};
 use crate::source::{Position, Sources, Span};
 
-/// Where gevals is told of.
+/// The page of gevals.
 const HOME: &str = "https://crates.io/crates/gevals";
 /// Where the sources of this version can be read, with the pages of its rules.
 const PAGES: &str = concat!("https://docs.rs/crate/gevals/", env!("CARGO_PKG_VERSION"), "/source/lints/");

@@ -35,7 +35,7 @@ struct Input {
     /// The dialect that is written.
     to: To,
     /// What scripts are taken apart into; without it they stay scripts. Only for `portable`.
-    target: Option<Into>,
+    target: Option<TargetName>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -50,7 +50,7 @@ enum To {
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Into {
+enum TargetName {
     /// Built-in steps.
     Builtin,
     /// These, and operations of `builtin:kubernetes` for commands of kubectl.
@@ -79,8 +79,8 @@ fn convert(input: Input) -> Answer {
     let to = if input.to == To::Steps { Dialect::Steps } else { Dialect::Portable };
     let target = match input.target {
         None => Target::Wrap,
-        Some(Into::Builtin) => Target::Builtin,
-        Some(Into::Kubernetes) => Target::Kubernetes,
+        Some(TargetName::Builtin) => Target::Builtin,
+        Some(TargetName::Kubernetes) => Target::Kubernetes,
     };
     let tasks = unproved_texts(&looked.compiled, &looked.sources, &named.files, to, target);
     let tasks: Vec<_> = tasks.into_iter().filter_map(|task| task.as_object().cloned()).collect();

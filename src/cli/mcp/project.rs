@@ -38,12 +38,20 @@ pub fn named(paths: &[String], texts: BTreeMap<String, String>) -> Result<Named,
     texts.iter().try_for_each(|(path, _)| inside(path))?;
     let named = match (paths, texts.as_slice()) {
         ([], []) => vec![PathBuf::from(".")],
-        ([], texts) => texts.iter().map(|(path, _)| path.clone()).collect(),
+        // Locks, scripts and prompts mean something only in what refers to them.
+        ([], texts) => texts.iter().map(|(path, _)| path).filter(|path| may_be_ours(path)).cloned().collect(),
         (paths, _) => paths.iter().map(|path| super::path(path)).collect(),
     };
+    if named.is_empty() {
+        return Err("no file of `files` is YAML or JSON: name in `paths` what is meant".to_owned());
+    }
     let files = Overlay::of(&named, texts.iter().map(|(path, text)| (path.as_path(), text.clone())));
     named.iter().try_for_each(|path| there(path, &files))?;
     Ok(Named { paths: named, files })
+}
+
+fn may_be_ours(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known))
 }
 
 /// Refuses a path that leads out of the root, whatever is there.

@@ -51,7 +51,7 @@ pub struct Output {
     runs: usize,
     passed: usize,
     /// Those that did not pass first.
-    results: Vec<Result_>,
+    results: Vec<Line>,
     /// How many results are left out.
     omitted: usize,
     /// In full, for people, where `details` asks for it.
@@ -62,11 +62,10 @@ pub struct Output {
 
 /// A run of a task.
 #[derive(Serialize, JsonSchema)]
-struct Result_ {
+struct Line {
     task: String,
     passed: bool,
-    /// Why it did not pass.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// Why it did not pass; empty if it did.
     why: String,
 }
 
@@ -98,7 +97,7 @@ pub fn summary(file: &ResultsFile, chosen: &[&RunResult], all: bool, details: bo
         bounded(shown.map(|result| view::view(result, None, limits)).collect::<Vec<_>>().join("\n"));
     let line = |result: &&RunResult| {
         let passed = result.passed();
-        Result_ { task: result.title(), passed, why: if passed { String::new() } else { bounded(result.why()).0 } }
+        Line { task: result.title(), passed, why: if passed { String::new() } else { bounded(result.why()).0 } }
     };
     let missing = file.gaps();
     Output {

@@ -1,4 +1,4 @@
-//! The tools: what each takes and gives, and what it does to the world. Adding one is a file and a line in [`TOOLS`].
+//! What a tool is: what it takes and gives, and what it does to the world.
 
 use std::sync::Arc;
 
@@ -7,8 +7,6 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-
-use super::{check, convert, explain, new, plan, result, run};
 
 /// How many bytes of text an answer holds at most. Models read it.
 pub const LONGEST: usize = 100_000;
@@ -52,19 +50,6 @@ pub enum Effect {
     Adds,
     /// It does what an eval says.
     Runs,
-}
-
-/// All tools, those last that an option has to allow.
-const TOOLS: [Tool; 8] = [check::TOOL, plan::TOOL, explain::TOOL, convert::TOOL, new::TOOL, new::WRITER, result::TOOL, run::TOOL];
-
-/// The tools that are offered: `new` in one of two forms.
-pub fn offered(write: bool, run: bool) -> Vec<Tool> {
-    let is_offered = |tool: &Tool| match tool.effect {
-        Effect::Reads => !(write && tool.name == new::TOOL.name),
-        Effect::Adds => write,
-        Effect::Runs => run,
-    };
-    TOOLS.into_iter().filter(is_offered).collect()
 }
 
 impl Tool {
