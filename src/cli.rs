@@ -312,7 +312,10 @@ fn copied(error: &std::io::Error) -> std::io::Error {
 #[cfg(not(feature = "run"))]
 fn not_in_this_build() -> Option<u8> {
     let command = std::env::args().nth(1).filter(|c| {
-        matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "ext" | "proxy" | "evals" | "kube" | "demo-server" | "mcp" | "self")
+        matches!(
+            c.as_str(),
+            "run" | "eval" | "new" | "lock" | "ext" | "proxy" | "evals" | "kube" | "demo-server" | "mcp" | "self"
+        )
     })?;
     complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
     Some(status::USAGE)
@@ -321,7 +324,8 @@ fn not_in_this_build() -> Option<u8> {
 /// What `--color` says where the other arguments cannot be read, or ask for help.
 fn wanted_colour() -> Colour {
     let args: Vec<String> = std::env::args().skip(1).take_while(|arg| arg != "--").collect();
-    let spaced = args.iter().zip(args.iter().skip(1)).filter(|(arg, _)| *arg == "--color").map(|(_, value)| value.as_str());
+    let spaced =
+        args.iter().zip(args.iter().skip(1)).filter(|(arg, _)| *arg == "--color").map(|(_, value)| value.as_str());
     let joined = args.iter().filter_map(|arg| arg.strip_prefix("--color="));
     spaced.chain(joined).last().and_then(|word| Colour::from_str(word, false).ok()).unwrap_or(Colour::Auto)
 }

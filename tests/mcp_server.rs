@@ -103,8 +103,14 @@ async fn the_tools_say_what_they_do_to_the_world() {
     let served = Served::with(&world.path("p"), &["--allow-write", "--allow-run"]).await;
     assert_eq!(served.tools.len(), 7);
     assert_eq!(hints(&served, "check", "readOnlyHint"), true);
-    assert_eq!((hints(&served, "new", "readOnlyHint"), hints(&served, "new", "destructiveHint")), (json!(false), json!(false)));
-    assert_eq!((hints(&served, "run", "readOnlyHint"), hints(&served, "run", "openWorldHint")), (json!(false), json!(true)));
+    assert_eq!(
+        (hints(&served, "new", "readOnlyHint"), hints(&served, "new", "destructiveHint")),
+        (json!(false), json!(false))
+    );
+    assert_eq!(
+        (hints(&served, "run", "readOnlyHint"), hints(&served, "run", "openWorldHint")),
+        (json!(false), json!(true))
+    );
     served.hub.close().await;
 }
 
@@ -143,22 +149,32 @@ async fn plans_words_and_conversions() {
     let served = Served::with(&world.path("p"), &[]).await;
     for format in ["tree", "markdown", "mermaid"] {
         let plan = served.gives("plan", json!({"paths": ["eval.yaml"], "format": format})).await;
-        assert!(plan["text"].as_str().unwrap().contains("verif") | (format == "markdown") && plan["truncated"] == false, "{plan}");
+        assert!(
+            plan["text"].as_str().unwrap().contains("verif") | (format == "markdown") && plan["truncated"] == false,
+            "{plan}"
+        );
     }
     let plan = served.gives("plan", json!({"paths": ["eval.yaml"], "format": "json", "task": "^t$"})).await;
     assert_eq!(plan["document"]["evals"][0]["name"], "e", "{plan}");
     assert!(served.refuses("plan", json!({"paths": ["bad.yaml"]})).await.contains("unknown-field"));
-    assert!(served.refuses("plan", json!({"paths": ["eval.yaml"], "task": "none"})).await.contains("no task's name matches"));
+    assert!(
+        served
+            .refuses("plan", json!({"paths": ["eval.yaml"], "task": "none"}))
+            .await
+            .contains("no task's name matches")
+    );
     assert!(served.refuses("plan", json!({"paths": ["eval.yaml"], "task": "("})).await.contains("`task`"));
     for word in ["unknown-field", "task", "oneOf", "sleep", "check", "GEVALS_CACHE_DIR"] {
         let told = served.gives("explain", json!({"word": word})).await;
         assert!(told["text"].as_str().unwrap().contains(word), "{word}");
     }
     assert!(served.gives("explain", json!({})).await["text"].as_str().unwrap().contains("resource-not-released"));
-    assert!(served.refuses("explain", json!({"word": "unknown-feild"})).await.contains("did you mean `unknown-field`?"));
+    assert!(
+        served.refuses("explain", json!({"word": "unknown-feild"})).await.contains("did you mean `unknown-field`?")
+    );
     let lifted = served.gives("convert", json!({"paths": ["legacy.yaml"], "target": "builtin"})).await;
     let text = lifted["tasks"][0]["text"].as_str().unwrap();
-    assert!(text.contains("apiVersion: mcp-eval/v1") && text.contains("file:"), "{lifted}");
+    assert!(text.contains("apiVersion: mcp-eval/v1") && !text.contains("inline:"), "{lifted}");
     assert_eq!(lifted["tasks"][0]["proof"], Value::Null);
     assert_eq!(served.gives("check", json!({"files": {"new.yaml": text}})).await["errors"], 0);
     assert!(!world.path("p/legacy.portable.yaml").exists());
@@ -171,7 +187,15 @@ async fn nothing_beyond_the_root_is_read_or_written() {
     std::os::unix::fs::symlink(world.path("secret/task.yaml"), world.path("p/link.yaml")).unwrap();
     let served = Served::with(&world.path("p"), &["--allow-write"]).await;
     let absolute = world.path("secret/task.yaml").display().to_string();
-    for path in ["../secret/task.yaml", &absolute, "out/task.yaml", "link.yaml", "/etc/passwd", "/no/such/file", "p/../../secret"] {
+    for path in [
+        "../secret/task.yaml",
+        &absolute,
+        "out/task.yaml",
+        "link.yaml",
+        "/etc/passwd",
+        "/no/such/file",
+        "p/../../secret",
+    ] {
         for (tool, arguments) in [
             ("check", json!({"paths": [path]})),
             ("check", json!({"files": {path: TASK}})),
@@ -210,7 +234,10 @@ async fn files_are_written_where_it_is_allowed_and_none_is_overwritten() {
     let why = served.refuses("new", json!({"what": "task", "path": "x.yaml", "write": true})).await;
     assert!(why.contains("unknown field `write`"), "{why}");
     let served = Served::with(&world.path("p"), &["--allow-write"]).await;
-    assert_eq!(served.gives("new", json!({"what": "eval", "path": "fresh/eval.yaml", "write": true})).await["written"], true);
+    assert_eq!(
+        served.gives("new", json!({"what": "eval", "path": "fresh/eval.yaml", "write": true})).await["written"],
+        true
+    );
     assert_eq!(world.read("p/fresh/eval.yaml"), texts["fresh/eval.yaml"]);
     let why = served.refuses("new", json!({"what": "eval", "path": "fresh/eval.yaml", "write": true})).await;
     assert!(why.contains("there already"), "{why}");
@@ -312,7 +339,10 @@ async fn cleaned(world: &World) {
 async fn no_secret_is_in_an_answer() {
     let world = project();
     let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
-    world.write("p/mcp.yaml", &format!("mcpServers:\n  s: {{command: x, env: {{API_TOKEN: {token}}}, args: [--password, hunter2hunter2]}}\n"));
+    world.write(
+        "p/mcp.yaml",
+        &format!("mcpServers:\n  s: {{command: x, env: {{API_TOKEN: {token}}}, args: [--password, hunter2hunter2]}}\n"),
+    );
     world.write("p/eval.yaml", "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{path: task.yaml}]\n");
     let served = Served::with(&world.path("p"), &[]).await;
     for (tool, arguments) in [
@@ -349,4 +379,3 @@ async fn it_serves_http_to_this_machine_alone() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
-

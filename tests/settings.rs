@@ -36,11 +36,20 @@ fn settings_say_where_they_come_from_and_show_no_secret() {
         let found = told["settings"].as_array().unwrap().iter().find(|s| s["name"] == name);
         found.unwrap_or_else(|| panic!("no {name}: {told}")).clone()
     };
-    assert_eq!((&setting("OPENAI_API_KEY")["value"], &setting("OPENAI_API_KEY")["origin"]), (&"***".into(), &"the environment".into()));
+    assert_eq!(
+        (&setting("OPENAI_API_KEY")["value"], &setting("OPENAI_API_KEY")["origin"]),
+        (&"***".into(), &"the environment".into())
+    );
     assert_eq!(setting("ANTHROPIC_API_KEY")["value"], Value::Null);
     assert_eq!((&setting("color")["value"], &setting("color")["origin"]), (&"off".into(), &"NO_COLOR".into()));
-    assert_eq!((&setting("downloads")["value"], &setting("downloads")["origin"]), (&"/var/tmp/g".into(), &"GEVALS_CACHE_DIR".into()));
-    assert_eq!((&setting("rules.prompt-disagrees")["value"], &setting("exclude")["value"]), (&"error".into(), &"old/**".into()));
+    assert_eq!(
+        (&setting("downloads")["value"], &setting("downloads")["origin"]),
+        (&"/var/tmp/g".into(), &"GEVALS_CACHE_DIR".into())
+    );
+    assert_eq!(
+        (&setting("rules.prompt-disagrees")["value"], &setting("exclude")["value"]),
+        (&"error".into(), &"old/**".into())
+    );
     assert_eq!(setting("root")["value"], world.path("").display().to_string().trim_end_matches('/'));
     for s in told["settings"].as_array().unwrap() {
         assert!(!s["about"].as_str().unwrap().is_empty() && !s["origin"].as_str().unwrap().is_empty(), "{s}");
@@ -51,6 +60,7 @@ fn settings_say_where_they_come_from_and_show_no_secret() {
     world.run(&["config", "NO_COLOUR"]).expect(2, &["did you mean `NO_COLOR`?"]);
     let short = world.run(&["config"]).expect(0, &["others are not set"]).out;
     assert!(!short.contains("TRACEPARENT"), "{short}");
+    world.run(&["config", "effects"]).expect(0, &["not set", "programs of your own"]);
     world.run(&["config", "--all"]).expect(0, &["TRACEPARENT", "not set"]);
     world.write("gevals.toml", "exclude = 3\n");
     world.run(&["config"]).expect(1, &["invalid-config", "root"]);
@@ -65,7 +75,10 @@ fn the_machine_is_looked_at_and_what_is_missing_has_a_cure() {
     assert!(!told.to_string().contains(SECRET));
     for thing in things {
         let texts = ["reason", "cure"].map(|key| thing[key].as_str().unwrap().len());
-        assert!(texts.iter().all(|length| *length > 5) && thing["found"].is_string() == (thing["here"] == true), "{thing}");
+        assert!(
+            texts.iter().all(|length| *length > 5) && thing["found"].is_string() == (thing["here"] == true),
+            "{thing}"
+        );
     }
     let here = |name: &str| things.iter().find(|thing| thing["name"] == name).unwrap()["here"].clone();
     assert_eq!((here("sh"), here("openai-key")), (true.into(), true.into()));
@@ -74,7 +87,9 @@ fn the_machine_is_looked_at_and_what_is_missing_has_a_cure() {
     let told = json(&world, &["self", "check", "--format", "json"], &nothing, 1);
     let missing = told["things"].as_array().unwrap().iter().filter(|thing| thing["here"] == false);
     let missing: Vec<&str> = missing.map(|thing| thing["name"].as_str().unwrap()).collect();
-    for name in ["sh", "temporary-folder", "git", "bubblewrap", "docker", "node", "npx", "python", "kubectl", "openai-key"] {
+    for name in
+        ["sh", "temporary-folder", "git", "bubblewrap", "docker", "node", "npx", "python", "kubectl", "openai-key"]
+    {
         assert!(missing.contains(&name), "{name}: {missing:?}");
     }
     // Only what was named decides.
@@ -122,7 +137,11 @@ fn colours_are_as_the_environment_wants_them_in_every_command() {
             assert!(on(false, env), "{args} in a pipe with {env}");
         }
         assert!(!on(false, "FORCE_COLOR=0"), "{args} in a pipe with FORCE_COLOR=0");
-        let never = if args.contains("--no-such") { "--color=never --no-such-option".to_owned() } else { format!("{args} --color=never") };
+        let never = if args.contains("--no-such") {
+            "--color=never --no-such-option".to_owned()
+        } else {
+            format!("{args} --color=never")
+        };
         assert!(!coloured(&printed(&world, true, "", &never)), "{never}");
     }
     // No escape at all, progress included.

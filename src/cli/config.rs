@@ -83,11 +83,16 @@ pub fn main(args: &Args, global: Global) -> u8 {
             for name in names {
                 let before = chosen.len();
                 // A table is all its keys.
-                let below = |s: &&Setting| s.name == *name || s.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
+                let below = |s: &&Setting| {
+                    s.name == *name || s.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
+                };
                 chosen.extend(settings.iter().filter(below));
                 if chosen.len() == before {
                     let near = nearest(name, settings.iter().map(|s| s.name.as_str()));
-                    let hint = near.map_or_else(|| "`gevals config --all` lists them".to_owned(), |n| format!("did you mean `{n}`?"));
+                    let hint = near.map_or_else(
+                        || "`gevals config --all` lists them".to_owned(),
+                        |n| format!("did you mean `{n}`?"),
+                    );
                     complain(&format!("there is no setting `{name}`; {hint}"));
                     return status::USAGE;
                 }
@@ -127,7 +132,12 @@ fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: 
             "levels of rules, paths that are left out, programs of your own",
         ),
         setting("color", Some(if colour { "on" } else { "off" }.to_owned()), by, "colours on standard output"),
-        setting("exclude", (!policy.exclude.is_empty()).then(|| policy.exclude.join(", ")), FILE_NAME, "patterns of paths that are left out when a folder is searched"),
+        setting(
+            "exclude",
+            (!policy.exclude.is_empty()).then(|| policy.exclude.join(", ")),
+            FILE_NAME,
+            "patterns of paths that are left out when a folder is searched",
+        ),
     ];
     if all[3].value.is_none() {
         all[3].origin = "not set".to_owned();
@@ -144,15 +154,20 @@ fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: 
         all.push(setting("downloads", value, &origin, "where sources and releases of extensions are kept"));
         let ci = super::in_ci();
         let value = Some(if ci { "yes" } else { "no" }.to_owned());
-        all.push(setting("unattended", value, "CI", "plain progress, extensions that are pinned or allowed, strict replays"));
+        all.push(setting(
+            "unattended",
+            value,
+            if set("CI") { "CI" } else { "CI is not set" },
+            "plain progress, extensions that are pinned or allowed, strict replays",
+        ));
     }
     all
 }
 
 /// What `gevals.toml` says of rules and programs.
 fn written(file: Option<&Path>, text: &str) -> Vec<Setting> {
-    let (Some(file), Ok(document)) = (file, toml::from_str::<toml::Table>(text)) else { return Vec::new() };
-    let origin = file.display().to_string();
+    let document = toml::from_str::<toml::Table>(text).unwrap_or_default();
+    let origin = file.map_or_else(String::new, |file| file.display().to_string());
     let table = |key: &str| document.get(key).and_then(toml::Value::as_table).into_iter().flatten();
     let rules = table("rules").map(|(name, level)| {
         let about = rule(name).map_or("no rule of this gevals", |rule| rule.summary());
@@ -168,13 +183,23 @@ fn written(file: Option<&Path>, text: &str) -> Vec<Setting> {
             about: "what a program of your own does to the world".to_owned(),
         }
     });
-    rules.chain(programs).collect()
+    let mut settings: Vec<Setting> = rules.chain(programs).collect();
+    let tables = [
+        ("rules", "how much the findings of a rule weigh here"),
+        ("effects", "what programs of your own do to the world"),
+    ];
+    for (name, about) in tables.into_iter().filter(|(name, _)| table(name).next().is_none()) {
+        let (name, origin, about) = (name.to_owned(), "not set".to_owned(), about.to_owned());
+        settings.push(Setting { name, value: None, origin, about });
+    }
+    settings
 }
 
 /// Every variable that gevals reads, as `docs/reference/config.md` lists them.
 fn variables() -> Vec<Setting> {
-    let environment: Vec<(String, String)> =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
     let secrets = Secrets::new(of_environment(environment.iter().cloned()));
     let mut settings: Vec<Setting> = Vec::new();
     for (name, about) in listed() {
@@ -235,7 +260,8 @@ fn as_text(settings: &[&Setting], others: usize, named: bool) -> String {
         }
     }
     if others > 0 && !named {
-        out += &format!("\n{others} others are not set: `gevals config --all`; `gevals explain config` describes all\n");
+        out +=
+            &format!("\n{others} others are not set: `gevals config --all`; `gevals explain config` describes all\n");
     }
     out
 }

@@ -78,7 +78,12 @@ enum Look {
     By(fn(&RealHost) -> Result<String, String>),
 }
 
-const fn program(name: &'static str, programs: &'static [&'static str], reason: &'static str, cure: &'static str) -> Need {
+const fn program(
+    name: &'static str,
+    programs: &'static [&'static str],
+    reason: &'static str,
+    cure: &'static str,
+) -> Need {
     Need { name, look: Look::Program(programs), reason, cure, always: false }
 }
 
@@ -86,26 +91,94 @@ const fn key(name: &'static str, variables: &'static [&'static str], reason: &'s
     Need { name, look: Look::Variable(variables), reason, cure, always: false }
 }
 
-const fn by(name: &'static str, look: fn(&RealHost) -> Result<String, String>, reason: &'static str, cure: &'static str) -> Need {
+const fn by(
+    name: &'static str,
+    look: fn(&RealHost) -> Result<String, String>,
+    reason: &'static str,
+    cure: &'static str,
+) -> Need {
     Need { name, look: Look::By(look), reason, cure, always: false }
 }
 
 static NEEDS: [Need; 25] = [
     Need { always: true, ..program("sh", &["sh"], "scripts of tasks", "every system has one: look at PATH") },
-    Need { always: true, ..by("temporary-folder", temporary, "scripts, and what agents are given", "make the folder writable, or set TMPDIR to one that is") },
-    program("bash", &["bash"], "scripts of legacy tasks that begin with `#!/bin/bash`", "apt install bash, brew install bash") ,
-    program("git", &["git"], "`check --changed-since`, `plan --diff-rev`, tasks from a repository", "apt install git, brew install git"),
-    by("bubblewrap", bubblewrap, "`convert` proves in it, agents and extensions are kept apart in it", "apt install bubblewrap; in Docker see the entry user-namespaces"),
-    by("user-namespaces", namespaces, "bubblewrap rests on them", "sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in Docker --security-opt seccomp=unconfined"),
-    by("landlock", landlock, "agents are kept apart by it where there is no bubblewrap", "Linux 6.12 or newer, with Landlock switched on"),
+    Need {
+        always: true,
+        ..by(
+            "temporary-folder",
+            temporary,
+            "scripts, and what agents are given",
+            "make the folder writable, or set TMPDIR to one that is",
+        )
+    },
+    program(
+        "bash",
+        &["bash"],
+        "scripts of legacy tasks that begin with `#!/bin/bash`",
+        "apt install bash, brew install bash",
+    ),
+    program(
+        "git",
+        &["git"],
+        "`check --changed-since`, `plan --diff-rev`, tasks from a repository",
+        "apt install git, brew install git",
+    ),
+    by(
+        "bubblewrap",
+        bubblewrap,
+        "`convert` proves in it, agents and extensions are kept apart in it",
+        "apt install bubblewrap; in Docker see the entry user-namespaces",
+    ),
+    by(
+        "user-namespaces",
+        namespaces,
+        "bubblewrap rests on them",
+        "sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in Docker --security-opt seccomp=unconfined",
+    ),
+    by(
+        "landlock",
+        landlock,
+        "agents are kept apart by it where there is no bubblewrap",
+        "Linux 6.12 or newer, with Landlock switched on",
+    ),
     by("docker", docker, "extensions with `sandbox: docker`", "install Docker, and start its daemon"),
-    program("node", &["node"], "MCP servers and agents that are packages of npm", "https://nodejs.org, apt install nodejs, brew install node"),
-    program("npx", &["npx"], "servers that a config starts with `npx`", "it comes with npm: apt install npm, brew install node"),
-    program("python", &["python3", "python"], "MCP servers that are packages of PyPI", "apt install python3, brew install python"),
+    program(
+        "node",
+        &["node"],
+        "MCP servers and agents that are packages of npm",
+        "https://nodejs.org, apt install nodejs, brew install node",
+    ),
+    program(
+        "npx",
+        &["npx"],
+        "servers that a config starts with `npx`",
+        "it comes with npm: apt install npm, brew install node",
+    ),
+    program(
+        "python",
+        &["python3", "python"],
+        "MCP servers that are packages of PyPI",
+        "apt install python3, brew install python",
+    ),
     program("uvx", &["uvx"], "servers that a config starts with `uvx`", "pip install uv"),
-    program("kubectl", &["kubectl"], "tasks whose scripts call it; `builtin:kubernetes` does without", "https://kubernetes.io/docs/tasks/tools"),
-    by("kubernetes", cluster, "`builtin:kubernetes`: the cluster of KUBECONFIG", "set KUBECONFIG, or start a control plane: gevals kube up FOLDER"),
-    by("kube-apiserver", control_plane, "`world: kube` and `gevals kube`: control planes that are thrown away", "setup-envtest use -p path; set KUBEBUILDER_ASSETS to the folder that it prints"),
+    program(
+        "kubectl",
+        &["kubectl"],
+        "tasks whose scripts call it; `builtin:kubernetes` does without",
+        "https://kubernetes.io/docs/tasks/tools",
+    ),
+    by(
+        "kubernetes",
+        cluster,
+        "`builtin:kubernetes`: the cluster of KUBECONFIG",
+        "set KUBECONFIG, or start a control plane: gevals kube up FOLDER",
+    ),
+    by(
+        "kube-apiserver",
+        control_plane,
+        "`world: kube` and `gevals kube`: control planes that are thrown away",
+        "setup-envtest use -p path; set KUBEBUILDER_ASSETS to the folder that it prints",
+    ),
     program("helm", &["helm"], "the operations of Helm in `builtin:kubernetes`", "https://helm.sh/docs/intro/install"),
     program("claude", &["claude"], "the agent `builtin.claude-code`", "npm install -g @anthropic-ai/claude-code"),
     program("codex", &["codex"], "agent files that call it", "npm install -g @openai/codex"),
@@ -114,8 +187,21 @@ static NEEDS: [Need; 25] = [
     key("openai-key", &["OPENAI_API_KEY", "MODEL_KEY"], "models and judges of `openai:`", "set OPENAI_API_KEY"),
     key("anthropic-key", &["ANTHROPIC_API_KEY"], "models and judges of `anthropic:`", "set ANTHROPIC_API_KEY"),
     key("gemini-key", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "models and judges of `gemini:`", "set GEMINI_API_KEY"),
-    by("downloads", downloads, "sources and releases of extensions are kept there", "set GEVALS_CACHE_DIR to a folder that can be written"),
-    Need { always: true, ..by("processes", processes, "gevals starts itself: for jails, Kubernetes and the example server", "its program was moved or deleted while it ran: start it anew") },
+    by(
+        "downloads",
+        downloads,
+        "sources and releases of extensions are kept there",
+        "set GEVALS_CACHE_DIR to a folder that can be written",
+    ),
+    Need {
+        always: true,
+        ..by(
+            "processes",
+            processes,
+            "gevals starts itself: for jails, Kubernetes and the example server",
+            "its program was moved or deleted while it ran: start it anew",
+        )
+    },
 ];
 
 pub fn main(args: &Args) -> u8 {
@@ -127,14 +213,18 @@ pub fn main(args: &Args) -> u8 {
             Ok(chosen) => chosen,
             Err(name) => {
                 let near = nearest(name, NEEDS.iter().map(|need| need.name));
-                let hint = near.map_or_else(|| "`gevals self check` lists what is".to_owned(), |near| format!("did you mean `{near}`?"));
+                let hint = near.map_or_else(
+                    || "`gevals self check` lists what is".to_owned(),
+                    |near| format!("did you mean `{near}`?"),
+                );
                 complain(&format!("`{name}` is not known here; {hint}"));
                 return status::USAGE;
             }
         };
     }
     let host = RealHost::new();
-    let looks: Vec<(&Need, Result<String, String>)> = chosen.into_iter().map(|need| (need, found(need, &host))).collect();
+    let looks: Vec<(&Need, Result<String, String>)> =
+        chosen.into_iter().map(|need| (need, found(need, &host))).collect();
     print(&match args.format {
         Format::Text => as_text(&looks),
         Format::Json => as_json(&looks),
@@ -151,7 +241,8 @@ fn found(need: &Need, host: &RealHost) -> Result<String, String> {
     match need.look {
         Look::Program(names) => {
             let path = names.iter().find_map(|name| host.which(name));
-            path.map(|path| path.display().to_string()).ok_or_else(|| format!("`{}` is not on the PATH", names.join("` or `")))
+            path.map(|path| path.display().to_string())
+                .ok_or_else(|| format!("`{}` is not on the PATH", names.join("` or `")))
         }
         Look::Variable(names) => {
             let set = names.iter().find(|name| host.env(name).is_some_and(|value| !value.is_empty()));

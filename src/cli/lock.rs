@@ -349,7 +349,9 @@ pub(super) async fn ask_all(spec: ServerSpec) -> Result<(LockedServer, IndexMap<
     let version = client.server().and_then(|s| s.pointer("/serverInfo/version")?.as_str().map(str::to_owned));
     drop(client);
     hub.close().await;
-    let hints = tools.iter().filter_map(|tool| Some((tool.get("name")?.as_str()?.to_owned(), tool.get("annotations")?.clone())));
+    let hints = tools
+        .iter()
+        .filter_map(|tool| Some((tool.get("name")?.as_str()?.to_owned(), tool.get("annotations")?.clone())));
     let hints = hints.collect();
     let tools = tools.into_iter().filter_map(|tool| {
         let name = tool.get("name")?.as_str()?.to_owned();

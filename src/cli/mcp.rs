@@ -179,7 +179,8 @@ impl ServerHandler for Server {
         let stop = Stop { call: context.ct, server: self.over.clone() };
         // To compile takes processors, not time to wait.
         let called = tokio::task::spawn_blocking(move || (tool.call)(arguments.into(), &stop)).await;
-        let mut told = called.unwrap_or_else(|error| Err(format!("gevals has a bug: `{}` ended with {error}", tool.name)));
+        let mut told =
+            called.unwrap_or_else(|error| Err(format!("gevals has a bug: `{}` ended with {error}", tool.name)));
         if let Ok(value) = &mut told {
             Secrets::default().mask_json(value);
         }

@@ -242,9 +242,8 @@ pub(super) fn write_new(files: &[(PathBuf, String)]) -> Result<(), String> {
 
 /// The server that is always there: nothing is started to know it.
 fn demo() -> Server {
-    let tools = demo::listed().map(|(name, description, schema)| {
-        (name, LockedTool { description, input_schema: Schema::new(schema) })
-    });
+    let tools = demo::listed()
+        .map(|(name, description, schema)| (name, LockedTool { description, input_schema: Schema::new(schema) }));
     Server {
         name: "notes".to_owned(),
         config: json!({ "command": "gevals", "args": ["demo-server"], "enableAllTools": true }),
@@ -401,12 +400,15 @@ struct Guess<'a> {
 }
 
 /// What tools do that look, and what others do.
-const LOOKS: [&str; 14] =
-    ["echo", "list", "get", "read", "search", "find", "show", "status", "info", "describe", "query", "count", "current", "fetch"];
+const LOOKS: [&str; 14] = [
+    "echo", "list", "get", "read", "search", "find", "show", "status", "info", "describe", "query", "count", "current",
+    "fetch",
+];
 const CHANGES: [&str; 40] = [
-    "create", "write", "delete", "remove", "update", "set", "add", "edit", "move", "rename", "insert", "drop", "execute", "exec", "run",
-    "kill", "reset", "commit", "push", "trigger", "toggle", "start", "stop", "send", "post", "put", "append", "close", "open", "click",
-    "install", "apply", "checkout", "clear", "simulate", "upload", "navigate", "merge", "force", "process",
+    "create", "write", "delete", "remove", "update", "set", "add", "edit", "move", "rename", "insert", "drop",
+    "execute", "exec", "run", "kill", "reset", "commit", "push", "trigger", "toggle", "start", "stop", "send", "post",
+    "put", "append", "close", "open", "click", "install", "apply", "checkout", "clear", "simulate", "upload",
+    "navigate", "merge", "force", "process",
 ];
 /// What would stand in results for good.
 const SECRET: [&str; 6] = ["env", "environment", "secret", "secrets", "token", "credentials"];
@@ -457,7 +459,12 @@ fn known(name: &str, folder: Option<&str>) -> Option<Value> {
     if ends(&["path", "dir", "directory", "folder", "repo", "repository", "root", "cwd"]) && !name.contains("file") {
         return folder.map(|folder| json!(folder));
     }
-    let values = [(&["timezone", "tz"][..], "UTC"), (&["command", "cmd"][..], "echo hello"), (&["expression"][..], "1 + 1"), (&["sql"][..], "SELECT 1")];
+    let values = [
+        (&["timezone", "tz"][..], "UTC"),
+        (&["command", "cmd"][..], "echo hello"),
+        (&["expression"][..], "1 + 1"),
+        (&["sql"][..], "SELECT 1"),
+    ];
     values.into_iter().find(|(names, _)| ends(names)).map(|(_, value)| json!(value))
 }
 

@@ -191,7 +191,8 @@ pub(super) fn drawn(
         let why = task.map(|name| format!(": no task's name matches `{name}`")).unwrap_or_default();
         return Err(format!("no task is selected{why}"));
     }
-    let format = FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("plans are not drawn as `{format}`"))?;
+    let format =
+        FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("plans are not drawn as `{format}`"))?;
     let view = View { expand: task.is_some(), sources: Some(sources), files: Some(files), ..View::new(&[]) };
     let evals = planned.evals.iter().map(|eval| View { eval: Some(eval), plans: &eval.tasks, ..view });
     let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });

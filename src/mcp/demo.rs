@@ -61,7 +61,9 @@ pub async fn serve_http(dir: &Path, listener: TcpListener, stop: CancellationTok
 /// Its tools, as the server lists them: for who writes its lock and starts nothing.
 pub fn listed() -> impl Iterator<Item = (String, String, Value)> {
     let text = |tool: &Tool| tool.description.as_deref().unwrap_or_default().to_owned();
-    tools().into_iter().map(move |tool| (tool.name.to_string(), text(&tool), Value::Object((*tool.input_schema).clone())))
+    tools()
+        .into_iter()
+        .map(move |tool| (tool.name.to_string(), text(&tool), Value::Object((*tool.input_schema).clone())))
 }
 
 #[derive(Debug, Clone)]

@@ -13,7 +13,8 @@ const TEXT: &str = "example";
 
 /// A value that the description of a text names: behind `e.g.` or its like, in quotes.
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r#"(?i)(?:\be\.\s?g\.|\bfor example\b|\bexamples?:|\bsuch as\b)[^'"`]{0,20}['"`]([^'"`]{1,100})['"`]"#).ok()
+    Regex::new(r#"(?i)(?:\be\.\s?g\.|\bfor example\b|\bexamples?:|\bsuch as\b)[^'"`]{0,20}['"`]([^'"`]{1,100})['"`]"#)
+        .ok()
 });
 
 /// Arguments for a tool.

@@ -68,7 +68,9 @@ fn check(input: Input) -> Answer {
     let files = looked.compiled.project.files();
     let found = diagnostic::gather(looked.compiled.diagnostics.clone());
     if files == 0 && found.is_empty() {
-        return Err("no task and no eval was found here: name a file or a folder that has some, or give `files`".to_owned());
+        return Err(
+            "no task and no eval was found here: name a file or a folder that has some, or give `files`".to_owned()
+        );
     }
     let mut diagnostics = diagnostic::report(&found, &looked.sources, files).diagnostics;
     let errors = diagnostics.iter().filter(|d| d.level == Level::Error).count();

@@ -79,7 +79,10 @@ fn plan(input: Input) -> Answer {
         return given(&Output { text, truncated, document: None });
     }
     if text.len() > LONGEST {
-        return Err(format!("the plan has {} bytes, and an answer at most {LONGEST}: name fewer tasks, with `task`", text.len()));
+        return Err(format!(
+            "the plan has {} bytes, and an answer at most {LONGEST}: name fewer tasks, with `task`",
+            text.len()
+        ));
     }
     let document = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     given(&Output { text: String::new(), truncated: false, document: Some(document) })

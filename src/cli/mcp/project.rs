@@ -57,7 +57,9 @@ fn may_be_ours(path: &Path) -> bool {
 /// Refuses a path that leads out of the root, whatever is there.
 pub fn inside(path: &Path) -> Result<(), String> {
     match project_files(&[]).refusal(path) {
-        Some(why) if why.is_outside() => Err(format!("`{}` lies outside of the root: name what is below it", path.display())),
+        Some(why) if why.is_outside() => {
+            Err(format!("`{}` lies outside of the root: name what is below it", path.display()))
+        }
         _ => Ok(()),
     }
 }

@@ -62,9 +62,15 @@ impl Tool {
             }
         };
         let annotations = match self.effect {
-            Effect::Reads => ToolAnnotations::new().read_only(true).destructive(false).idempotent(true).open_world(false),
-            Effect::Adds => ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false),
-            Effect::Runs => ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true),
+            Effect::Reads => {
+                ToolAnnotations::new().read_only(true).destructive(false).idempotent(true).open_world(false)
+            }
+            Effect::Adds => {
+                ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false)
+            }
+            Effect::Runs => {
+                ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true)
+            }
         };
         rmcp::model::Tool::new(self.name, self.about, object((self.input)()))
             .with_title(self.title)
