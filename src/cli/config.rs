@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Global, ROOT, complain, explain, print, print_findings, project_files, status};
 use crate::{
-    diagnostic::{Diagnostics, nearest},
+    diagnostic::{Diagnostics, Rule, nearest},
     lint::{RULES, rule},
     policy::{FILE_NAME, Policy},
     secrets::{MASK, Secrets, is_secret_name, of_environment, told},
@@ -132,16 +132,10 @@ fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: 
             "levels of rules, paths that are left out, programs of your own",
         ),
         setting("color", Some(if colour { "on" } else { "off" }.to_owned()), by, "colours on standard output"),
-        setting(
-            "exclude",
-            (!policy.exclude.is_empty()).then(|| policy.exclude.join(", ")),
-            FILE_NAME,
-            "patterns of paths that are left out when a folder is searched",
-        ),
     ];
-    if all[3].value.is_none() {
-        all[3].origin = "not set".to_owned();
-    }
+    let exclude = (!policy.exclude.is_empty()).then(|| policy.exclude.join(", "));
+    let origin = if exclude.is_some() { FILE_NAME } else { "not set" };
+    all.push(setting("exclude", exclude, origin, "patterns of paths that are left out when a folder is searched"));
     #[cfg(feature = "run")]
     {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -170,7 +164,7 @@ fn written(file: Option<&Path>, text: &str) -> Vec<Setting> {
     let origin = file.map_or_else(String::new, |file| file.display().to_string());
     let table = |key: &str| document.get(key).and_then(toml::Value::as_table).into_iter().flatten();
     let rules = table("rules").map(|(name, level)| {
-        let about = rule(name).map_or("no rule of this gevals", |rule| rule.summary());
+        let about = rule(name).map_or("no rule of this gevals", Rule::summary);
         let value = level.as_str().map(str::to_owned);
         Setting { name: format!("rules.{name}"), value, origin: origin.clone(), about: about.to_owned() }
     });
