@@ -6,6 +6,7 @@ mod again;
 mod between;
 mod check;
 mod completion;
+mod config;
 mod convert;
 mod coverage;
 #[cfg(feature = "run")]
@@ -16,6 +17,8 @@ mod explain;
 #[cfg(feature = "run")]
 mod ext;
 mod git;
+#[cfg(feature = "run")]
+mod itself;
 #[cfg(feature = "kubernetes")]
 mod kube;
 #[cfg(feature = "run")]
@@ -23,6 +26,8 @@ mod lock;
 mod log;
 mod lsp;
 mod man;
+#[cfg(feature = "run")]
+mod mcp;
 #[cfg(feature = "run")]
 mod new;
 #[cfg(feature = "run")]
@@ -84,6 +89,8 @@ Examples:
   gevals proxy --record c.jsonl -- my-server     see and record what a client calls
   gevals recover                      clean up after runs that were killed
   gevals explain unknown-field        what a rule is about, with its cure
+  gevals config                       which settings there are, and where they come from
+  gevals self check                   what this machine lacks, and what it would be good for
   source <(gevals completion bash)    complete commands and options in this shell
 
 Exit status:
@@ -134,6 +141,8 @@ enum Command {
     Plan(plan::Args),
     Schema(schema::Args),
     Lsp(lsp::Args),
+    #[cfg(feature = "run")]
+    Mcp(mcp::Args),
     Result(result::Args),
     #[cfg(feature = "run")]
     #[command(visible_alias = "eval")]
@@ -156,6 +165,10 @@ enum Command {
     Kube(kube::Args),
     #[cfg(feature = "run")]
     DemoServer(demo_server::Args),
+    Config(config::Args),
+    #[cfg(feature = "run")]
+    #[command(name = "self")]
+    Itself(itself::Args),
     Completion(completion::Args),
     Man(man::Args),
     /// Print the version, as `--version` does.
@@ -198,9 +211,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         // Help is asked for, and printed; else the arguments are wrong.
         Err(told) => {
-            let printed = told.print().and_then(|()| std::io::stdout().flush());
-            if let (Err(error), false) = (printed, told.use_stderr()) {
-                unwritten(error);
+            let (text, global) = (told.render(), Global { color: wanted_colour() });
+            let as_it_is = |coloured: bool| if coloured { text.ansi().to_string() } else { text.to_string() };
+            match told.use_stderr() {
+                true => tell(&as_it_is(global.colour(&std::io::stderr()))),
+                false => print(&as_it_is(global.colour(&std::io::stdout()))),
             }
             return ExitCode::from(after_printing(u8::try_from(told.exit_code()).unwrap_or(status::USAGE)));
         }
@@ -210,7 +225,8 @@ pub fn main() -> ExitCode {
             complain(&why);
             return ExitCode::from(status::USAGE);
         }
-        let _ = ROOT.set(root);
+        // `gevals mcp` works in it.
+        let _ = ROOT.set(std::path::absolute(&root).unwrap_or(root));
     }
     let code = match cli.command {
         Command::Check(args) => check::main(&args, cli.global),
@@ -221,6 +237,8 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::main(&args, cli.global),
         Command::Schema(args) => schema::main(&args),
         Command::Lsp(args) => lsp::main(&args),
+        #[cfg(feature = "run")]
+        Command::Mcp(args) => mcp::main(&args),
         Command::Result(args) => result::main(&args),
         #[cfg(feature = "run")]
         Command::Run(args) => run::main(&args, cli.global),
@@ -242,6 +260,9 @@ pub fn main() -> ExitCode {
         Command::Kube(args) => kube::main(&args),
         #[cfg(feature = "run")]
         Command::DemoServer(args) => demo_server::main(&args),
+        Command::Config(args) => config::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::Itself(args) => itself::main(&args),
         Command::Completion(args) => completion::main(&args),
         Command::Man(args) => man::main(&args),
         Command::Version => {
@@ -296,26 +317,49 @@ fn copied(error: &std::io::Error) -> std::io::Error {
 #[cfg(not(feature = "run"))]
 fn not_in_this_build() -> Option<u8> {
     let command = std::env::args().nth(1).filter(|c| {
-        matches!(c.as_str(), "run" | "eval" | "new" | "lock" | "ext" | "proxy" | "evals" | "kube" | "demo-server")
+        matches!(
+            c.as_str(),
+            "run" | "eval" | "new" | "lock" | "ext" | "proxy" | "evals" | "kube" | "demo-server" | "mcp" | "self"
+        )
     })?;
     complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
     Some(status::USAGE)
 }
 
+/// What `--color` says where the other arguments cannot be read, or ask for help.
+fn wanted_colour() -> Colour {
+    let args: Vec<String> = std::env::args().skip(1).take_while(|arg| arg != "--").collect();
+    let spaced =
+        args.iter().zip(args.iter().skip(1)).filter(|(arg, _)| *arg == "--color").map(|(_, value)| value.as_str());
+    let joined = args.iter().filter_map(|arg| arg.strip_prefix("--color="));
+    spaced.chain(joined).last().and_then(|word| Colour::from_str(word, false).ok()).unwrap_or(Colour::Auto)
+}
+
+/// Whether the terminal understands plain text only.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 impl Global {
     /// Whether to colour what goes to this stream.
     fn colour(self, stream: &impl IsTerminal) -> bool {
+        self.colour_by(stream).0
+    }
+
+    /// The same, and what decides it.
+    fn colour_by(self, stream: &impl IsTerminal) -> (bool, &'static str) {
         let is = |name, test: &dyn Fn(&str) -> bool| std::env::var(name).is_ok_and(|value| test(&value));
         let forced = |name| is(name, &|value| !matches!(value, "" | "0"));
         match self.color {
-            Colour::Always => true,
-            Colour::Never => false,
-            Colour::Auto if is("NO_COLOR", &|value| !value.is_empty()) => false,
-            Colour::Auto if forced("FORCE_COLOR") || forced("CLICOLOR_FORCE") => true,
-            Colour::Auto => {
-                let refused = is("CLICOLOR", &|value| value == "0") || is("TERM", &|value| value == "dumb");
-                !refused && stream.is_terminal()
-            }
+            Colour::Always => (true, "--color"),
+            Colour::Never => (false, "--color"),
+            Colour::Auto if is("NO_COLOR", &|value| !value.is_empty()) => (false, "NO_COLOR"),
+            Colour::Auto if forced("FORCE_COLOR") => (true, "FORCE_COLOR"),
+            Colour::Auto if forced("CLICOLOR_FORCE") => (true, "CLICOLOR_FORCE"),
+            Colour::Auto if is("CLICOLOR", &|value| value == "0") => (false, "CLICOLOR"),
+            Colour::Auto if is_dumb() => (false, "TERM"),
+            Colour::Auto if stream.is_terminal() => (true, "a terminal"),
+            Colour::Auto => (false, "no terminal"),
         }
     }
 

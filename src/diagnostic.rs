@@ -8,6 +8,7 @@ pub mod fix;
 mod mend;
 mod places;
 mod pretty;
+mod sarif;
 mod writers;
 
 pub use emit::{DiagnosticReport, EditReport, Finding, FixReport, LabelReport, Level, PlaceReport, report};

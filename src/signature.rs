@@ -8,7 +8,7 @@ mod sample;
 mod schema;
 mod shape;
 
-pub use sample::arguments;
+pub use sample::{Sample, arguments, sample};
 pub use schema::{Fault, FaultKind, Schema};
 pub use shape::{Field, Format, Shape};
 

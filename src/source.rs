@@ -325,7 +325,10 @@ impl Files for Listed<'_> {
             return Arc::clone(known);
         }
         let entries = self.files.entries(dir);
-        self.folders.write().unwrap_or_else(PoisonError::into_inner).insert(dir.as_os_str().to_owned(), Arc::clone(&entries));
+        self.folders
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(dir.as_os_str().to_owned(), Arc::clone(&entries));
         entries
     }
 }

@@ -485,3 +485,53 @@ fn what_the_long_form_names_is_locked() {
     world.write("t.yaml", &task.replace("{name: a.txt}", "{nmae: a.txt}"));
     world.run(&["check", "eval.yaml"]).expect(1, &["nmae"]);
 }
+
+#[test]
+fn sarif_has_pages_fixes_and_fingerprints_that_stay() {
+    let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Do it.\n  verfy: []\n";
+    let world = World::new(&[("a b.yaml", task)]);
+    let results = || {
+        let log: serde_json::Value =
+            serde_json::from_str(&world.run(&["check", ".", "--format", "sarif"]).out).unwrap();
+        let driver = &log["runs"][0]["tool"]["driver"];
+        assert!(driver["informationUri"].as_str().unwrap().starts_with("https://"), "{driver}");
+        for rule in driver["rules"].as_array().unwrap() {
+            let page = format!("/lints/{}.md", rule["id"].as_str().unwrap());
+            assert!(rule["helpUri"].as_str().unwrap().ends_with(&page), "{rule}");
+        }
+        log["runs"][0]["results"].as_array().unwrap().clone()
+    };
+    let of_rule =
+        |results: &[serde_json::Value]| results.iter().find(|r| r["ruleId"] == "unknown-field").unwrap().clone();
+    let print =
+        |result: &serde_json::Value| result["partialFingerprints"]["gevalsFinding/v1"].as_str().unwrap().to_owned();
+    let all = results();
+    let first = of_rule(&all);
+    let change = &first["fixes"][0]["artifactChanges"][0];
+    assert_eq!(change["artifactLocation"]["uri"], "a%20b.yaml");
+    let region = serde_json::json!({"startLine": 6, "startColumn": 3, "endLine": 6, "endColumn": 8});
+    assert_eq!(
+        change["replacements"][0],
+        serde_json::json!({"deletedRegion": region, "insertedContent": {"text": "verify"}})
+    );
+    // The line moves, and the finding is the same; another key is another finding.
+    world.write("a b.yaml", &format!("# One.\n# Two.\n{task}"));
+    let moved = of_rule(&results());
+    assert_eq!(
+        (print(&moved), &moved["locations"][0]["physicalLocation"]["region"]["startLine"]),
+        (print(&first), &8.into())
+    );
+    world.write("a b.yaml", &task.replace("verfy", "verifi"));
+    assert_ne!(print(&of_rule(&results())), print(&first));
+    // What is there twice has two prints.
+    world.write(
+        "a b.yaml",
+        &task.replace(
+            "  verfy: []\n",
+            "  verify:\n    - command: {run: test -e x, rnu: a}\n    - command: {run: test -e x, rnu: a}\n",
+        ),
+    );
+    let twice: std::collections::BTreeSet<_> = results().iter().map(print).collect();
+    assert_eq!(twice.len(), results().len());
+    assert!(twice.len() >= 2, "{twice:?}");
+}

@@ -168,7 +168,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
             Ok(overlay) => overlay,
             Err(code) => return code,
         };
-        if std::io::stdout().is_terminal() {
+        if std::io::stdout().is_terminal() && !super::is_dumb() {
             print("\x1b[2J\x1b[3J\x1b[H");
         }
         again.with(&overlay);
@@ -336,7 +336,7 @@ fn mend(args: &Args, options: &Options, files: &Overlay) -> Result<Mended, Fault
 }
 
 /// What servers are given in clear: no line of a config that is shown is to show it.
-fn clear(project: &Project) -> Secrets {
+pub(super) fn clear(project: &Project) -> Secrets {
     let configs = project.evals.iter().filter_map(|unit| unit.mcp.as_ref());
     Secrets::new(configs.flat_map(|config| server_secrets(&config.servers)))
 }

@@ -23,9 +23,9 @@ use crate::{
     convert::{self, Context, Converted, Kept, Label, Tally, Target},
     diagnostic::{Diagnostic, Strength},
     hir::Dialect,
-    host::{disk::write_atomic, within::Within},
+    host::disk::write_atomic,
     project::TaskUnit,
-    source::{Sources, normalize},
+    source::{Files, Sources, normalize},
 };
 
 const EXAMPLES: &str = "\
@@ -274,6 +274,28 @@ fn run(args: &Args) -> Result<u8, Fault> {
     Ok(if all { status::OK } else { status::NO })
 }
 
+/// What became of each task without a proof, as the report has it, with its new text: for `gevals mcp`.
+#[cfg(feature = "run")]
+pub(super) fn unproved_texts(
+    compiled: &Compiled,
+    sources: &Sources,
+    files: &dyn Files,
+    to: Dialect,
+    target: Target,
+) -> Vec<serde_json::Value> {
+    let context = Context { sources, files, project: &compiled.project, to, target, allow_weaker: false, kept: &[] };
+    let mut outcomes: Vec<_> = compiled.project.tasks.iter().map(|unit| outcome(unit, compiled, context)).collect();
+    inherited(&mut outcomes, compiled, sources, files);
+    let told = |outcome: &Outcome| {
+        let mut value = task_json(outcome);
+        if let Ok(new) = &outcome.result {
+            value["text"] = json!(new.text);
+        }
+        value
+    };
+    outcomes.iter().map(told).collect()
+}
+
 /// What the proof of a task lacks, where nothing speaks against it.
 fn unproved(outcome: &Outcome) -> Option<Vec<String>> {
     match &outcome.proof {
@@ -419,7 +441,7 @@ fn prove(_: &mut [Outcome], _: &Args, _: &Again<'_>) -> Result<(), Fault> {
     ))
 }
 
-fn context<'a>(args: &Args, compiled: &'a Compiled, sources: &'a Sources, files: &'a Within) -> Context<'a> {
+fn context<'a>(args: &Args, compiled: &'a Compiled, sources: &'a Sources, files: &'a dyn Files) -> Context<'a> {
     Context {
         sources,
         files,
@@ -451,7 +473,7 @@ fn outcome(unit: &TaskUnit, compiled: &Compiled, context: Context<'_>) -> Outcom
 }
 
 /// Marks what was wrong before and still is; what is new is a fault of the conversion and refuses it.
-fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files: &Within) {
+fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files: &dyn Files) {
     let texts: BTreeMap<PathBuf, Vec<u8>> = outcomes
         .iter()
         .filter_map(|o| Some((normalize(&o.path), o.result.as_ref().ok()?.text.clone().into_bytes())))

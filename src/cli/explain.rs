@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What is no rule and can be explained all the same.
-const TOPICS: [(&str, &str); 21] = [
+const TOPICS: [(&str, &str); 22] = [
     ("agents", include_str!("../../docs/agents.md")),
     ("running", include_str!("../../docs/running.md")),
     ("ci", include_str!("../../docs/ci.md")),
@@ -21,6 +21,7 @@ const TOPICS: [(&str, &str); 21] = [
     ("effects", include_str!("../../docs/effects.md")),
     ("editors", include_str!("../../docs/editors.md")),
     ("install", include_str!("../../docs/install.md")),
+    ("mcp", include_str!("../../docs/mcp.md")),
     ("expect", include_str!("../../docs/expect.md")),
     ("compatibility", include_str!("../../docs/compatibility.md")),
     ("task", include_str!("../../docs/reference/task.md")),
@@ -147,6 +148,11 @@ fn named(word: &str) -> Vec<Section> {
     sections().filter(is_meant).collect()
 }
 
+/// The page of a topic, as it is in the sources.
+pub(super) fn page(topic: &str) -> Option<&'static str> {
+    TOPICS.iter().find(|(name, _)| *name == topic).map(|(_, page)| *page)
+}
+
 /// What is known of a word: a topic, a step or another section of a page, a rule, a key of a table, a command.
 pub fn explained(word: &str) -> Option<String> {
     if let Some((topic, page)) = TOPICS.iter().find(|(topic, _)| topic.eq_ignore_ascii_case(word)) {
@@ -207,16 +213,7 @@ pub fn main(args: &Args) -> u8 {
         return acts(path);
     }
     let Some(name) = &args.rule else {
-        let topics = TOPICS.iter().map(|(topic, _)| *topic).chain(SECTIONS.iter().map(|(word, ..)| *word));
-        let topics: Vec<&str> = topics.collect();
-        let steps: Vec<&str> =
-            headings(STEPS).filter(|(_, level, _)| *level == 2).map(|(.., heading)| heading).collect();
-        print(&format!(
-            "{}\nTopics: {}\nSteps: {}\nAlso every matcher, filter, assertion, key of a file, variable and command.\n",
-            list(),
-            topics.join(", "),
-            steps.join(", ")
-        ));
+        print(&overview());
         return status::OK;
     };
     match explained(name) {
@@ -229,6 +226,19 @@ pub fn main(args: &Args) -> u8 {
             status::USAGE
         }
     }
+}
+
+/// All rules, topics and steps.
+pub(super) fn overview() -> String {
+    let topics = TOPICS.iter().map(|(topic, _)| *topic).chain(SECTIONS.iter().map(|(word, ..)| *word));
+    let topics: Vec<&str> = topics.collect();
+    let steps: Vec<&str> = headings(STEPS).filter(|(_, level, _)| *level == 2).map(|(.., heading)| heading).collect();
+    format!(
+        "{}\nTopics: {}\nSteps: {}\nAlso every matcher, filter, assertion, key of a file, variable and command.\n",
+        list(),
+        topics.join(", "),
+        steps.join(", ")
+    )
 }
 
 /// Prints what the tasks of a file or a folder do.

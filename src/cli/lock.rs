@@ -335,7 +335,12 @@ fn broken(path: &Path, text: &str) -> String {
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts a server and asks what it has.
-pub(super) async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
+async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
+    ask_all(spec).await.map(|(locked, _)| locked)
+}
+
+/// The same, and what it says of what its tools do.
+pub(super) async fn ask_all(spec: ServerSpec) -> Result<(LockedServer, IndexMap<String, serde_json::Value>), String> {
     let name = spec.name.clone();
     let hub = Hub::start(spec, HubOptions::default()).await.map_err(|e| e.to_string())?;
     let options = ClientOptions { timeout: Some(TIMEOUT), ..ClientOptions::default() };
@@ -344,11 +349,15 @@ pub(super) async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
     let version = client.server().and_then(|s| s.pointer("/serverInfo/version")?.as_str().map(str::to_owned));
     drop(client);
     hub.close().await;
+    let hints = tools
+        .iter()
+        .filter_map(|tool| Some((tool.get("name")?.as_str()?.to_owned(), tool.get("annotations")?.clone())));
+    let hints = hints.collect();
     let tools = tools.into_iter().filter_map(|tool| {
         let name = tool.get("name")?.as_str()?.to_owned();
         let description = tool.get("description").and_then(|d| d.as_str()).unwrap_or_default().to_owned();
         let input_schema = Schema::new(tool.get("inputSchema").cloned().unwrap_or_default());
         Some((name, LockedTool { description, input_schema }))
     });
-    Ok(LockedServer { version: version.unwrap_or_default(), tools: tools.collect() })
+    Ok((LockedServer { version: version.unwrap_or_default(), tools: tools.collect() }, hints))
 }

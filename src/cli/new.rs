@@ -10,9 +10,9 @@ use super::{complain, print, status};
 use crate::{
     host::disk::{Disk, write_atomic},
     lock::{FILE_NAME, Lock, LockedServer, LockedTool},
-    mcp::{ServerSpec, Transport},
+    mcp::{ServerSpec, Transport, demo},
     results::recording::{self, Call, Recorded},
-    signature::arguments,
+    signature::{Sample, Schema, sample},
     source::Files,
 };
 
@@ -25,8 +25,8 @@ Examples:
   gevals new task tasks/create-note.yaml --from-server https://example.org/mcp
 
 With --from-server the server is started and asked for its tools: the task calls one of them, lists
-the others, and gevals.lock lets `gevals check` know them all. What is written passes `gevals
-check`.
+the others, and gevals.lock lets `gevals check` know them all. The tool is one that looks and whose
+arguments its schema tells; what had to be made up is said. What is written passes `gevals check`.
 
 Exit status: 0 all is written, 2 a file is there already: nothing is written, 3 the server does not
 start";
@@ -81,8 +81,9 @@ struct From {
     server_name: Option<String>,
 }
 
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
+#[derive(ValueEnum, serde::Deserialize, schemars::JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Form {
     /// `mcp-eval/v1`.
     Portable,
     /// `mcpchecker/v1alpha2`.
@@ -117,6 +118,18 @@ struct Server {
     /// Its entry of an MCP config.
     config: Value,
     locked: LockedServer,
+    /// What it says of what its tools do, by their names: `annotations` of MCP.
+    hints: IndexMap<String, Value>,
+}
+
+impl Server {
+    /// The first folder that it is given on its command line.
+    fn folder(&self) -> Option<String> {
+        let args = self.config.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let words = args.map(|arg| arg.split_once('=').map_or(arg, |(_, value)| value));
+        let mut folders = words.filter(|word| word.contains('/')).filter(|word| Path::new(word).is_dir());
+        Some(std::fs::canonicalize(folders.next()?).ok()?.to_string_lossy().into_owned())
+    }
 }
 
 fn task(args: &Task) -> Result<String, Fault> {
@@ -127,14 +140,11 @@ fn task(args: &Task) -> Result<String, Fault> {
     if server.is_some() && args.dialect != Form::Portable {
         return Err((status::USAGE, "a task from a server is written in the portable dialect only".to_owned()));
     }
-    let text = match args.dialect {
-        Form::Portable => portable(&name, server.as_ref()),
-        Form::Steps => steps(&name),
-        Form::Legacy => legacy(&name),
-    };
-    write(&path, &text)?;
+    write(&path, &task_text(&name, args.dialect, server.as_ref()))?;
+    let told = server.as_ref().and_then(|server| unknown(server, std::slice::from_ref(&path)));
+    let told = told.map(|told| format!("{told}\n")).unwrap_or_default();
     Ok(format!(
-        "wrote {}\n\ncheck it with `gevals check {}`\nto run it, add `- path: {}` to the `taskSets` of an eval, as seen from there; \
+        "wrote {}\n\n{told}check it with `gevals check {}`\nto run it, add `- path: {}` to the `taskSets` of an eval, as seen from there; \
          a scripted agent needs an entry `{}` in its file, too\n",
         path.display(),
         super::quoted(&path),
@@ -148,36 +158,98 @@ fn eval(args: &Eval) -> Result<String, Fault> {
         Some(crate::source::Stat::Dir) => args.path.join("eval.yaml"),
         _ => yaml_file(&args.path, "eval"),
     };
-    let dir = path.parent().unwrap_or(Path::new("")).to_owned();
-    let stem = name_of(&path)?;
-    let name = if stem == "eval" { folder_name(&dir).unwrap_or(stem) } else { stem };
-    let (mcp, oracle, task, lock) =
-        (dir.join("mcp.yaml"), dir.join("oracle.yaml"), dir.join("tasks/first.yaml"), dir.join(FILE_NAME));
-    refuse_existing([&path, &mcp, &oracle, &task, &lock].map(PathBuf::as_path))?;
+    refuse_existing(places(&path).iter().map(PathBuf::as_path))?;
+    let name = eval_name(&path)?;
     let recorded = args.from_recording.as_deref().map(|path| recorded(path, &args.from)).transpose()?;
     let server_name = recorded.as_ref().and_then(|run| run.calls.first()).map(|call| call.server.clone());
     let server = match server(&args.from, server_name)? {
         Some(server) => server,
         // One that is always there.
-        None => ask("notes", json!({ "command": "gevals", "args": ["demo-server"] }))?,
+        None => demo(),
     };
-    let config = json!({ "mcpServers": { &server.name: server.config } });
-    let mut locked = Lock { version: 1, ..Lock::default() };
-    locked.servers.insert(server.name.clone(), server.locked.clone());
-    let files = [
-        (&task, portable("first", Some(&server))),
-        (&oracle, scripted(&server, recorded.as_ref())),
-        (&mcp, format!("# The servers. `gevals lock` asks them for their tools again.\n{}", yaml(&config))),
-        (&lock, crate::yaml::write(&locked).unwrap_or_default()),
-        (&path, suite(&name, &server, recorded.as_ref())),
-    ];
     let mut said = String::new();
-    for (path, text) in files {
-        write(path, &text)?;
+    for (path, text) in eval_files(&path, &name, &server, recorded.as_ref()) {
+        write(&path, &text)?;
         said += &format!("wrote {}\n", path.display());
+    }
+    if recorded.is_none() {
+        let [task, oracle, ..] = places(&path);
+        said += &unknown(&server, &[task, oracle]).map(|told| format!("\n{told}")).unwrap_or_default();
     }
     let eval = super::quoted(&path);
     Ok(format!("{said}\ncheck them with `gevals check {eval}`, run them with `gevals run {eval}`\n"))
+}
+
+/// What an eval is called: as its file, or where that is `eval`, as its folder.
+fn eval_name(path: &Path) -> Result<String, Fault> {
+    let stem = name_of(path)?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    Ok(if stem == "eval" { folder_name(dir).unwrap_or(stem) } else { stem })
+}
+
+/// The files of an eval: its first task, the script of its agent, its servers, the lock, and itself.
+fn places(eval: &Path) -> [PathBuf; 5] {
+    let beside = |name| eval.with_file_name(name);
+    [beside("tasks/first.yaml"), beside("oracle.yaml"), beside("mcp.yaml"), beside(FILE_NAME), eval.to_owned()]
+}
+
+/// The texts of these files.
+fn eval_files(path: &Path, name: &str, server: &Server, recorded: Option<&Recorded>) -> Vec<(PathBuf, String)> {
+    let config = json!({ "mcpServers": { &server.name: server.config } });
+    let mut locked = Lock { version: 1, ..Lock::default() };
+    locked.servers.insert(server.name.clone(), server.locked.clone());
+    let texts = [
+        portable("first", Some(server)),
+        scripted(server, recorded),
+        format!("# The servers. `gevals lock` asks them for their tools again.\n{}", yaml(&config)),
+        crate::yaml::write(&locked).unwrap_or_default(),
+        suite(name, server, recorded),
+    ];
+    places(path).into_iter().zip(texts).collect()
+}
+
+fn task_text(name: &str, dialect: Form, server: Option<&Server>) -> String {
+    match dialect {
+        Form::Portable => portable(name, server),
+        Form::Steps => steps(name),
+        Form::Legacy => legacy(name),
+    }
+}
+
+/// What `gevals new` would write, for a task or an eval, with their paths: for `gevals mcp`.
+pub(super) fn first_files(path: &Path, dialect: Option<Form>) -> Result<Vec<(PathBuf, String)>, String> {
+    let said = |(_, why): Fault| why;
+    match dialect {
+        Some(dialect) => {
+            let path = yaml_file(path, "task");
+            let text = task_text(&name_of(&path).map_err(said)?, dialect, None);
+            Ok(vec![(path, text)])
+        }
+        None => {
+            let path = yaml_file(path, "eval");
+            let name = eval_name(&path).map_err(said)?;
+            Ok(eval_files(&path, &name, &demo(), None))
+        }
+    }
+}
+
+/// Writes new files: all, or where one of them is there already, none.
+pub(super) fn write_new(files: &[(PathBuf, String)]) -> Result<(), String> {
+    let said = |(_, why): Fault| why;
+    refuse_existing(files.iter().map(|(path, _)| path.as_path())).map_err(said)?;
+    files.iter().try_for_each(|(path, text)| write(path, text).map_err(said))
+}
+
+/// The server that is always there: nothing is started to know it.
+fn demo() -> Server {
+    let tools = demo::listed()
+        .map(|(name, description, schema)| (name, LockedTool { description, input_schema: Schema::new(schema) }));
+    Server {
+        name: "notes".to_owned(),
+        config: json!({ "command": "gevals", "args": ["demo-server"], "enableAllTools": true }),
+        locked: LockedServer { version: env!("CARGO_PKG_VERSION").to_owned(), tools: tools.collect() },
+        hints: IndexMap::new(),
+    }
 }
 
 /// `NAME` is `NAME.yaml`.
@@ -279,8 +351,8 @@ fn ask(name: &str, mut config: Value) -> Result<Server, Fault> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|e| (status::BROKEN, format!("cannot start: {e}")))?;
     let spec = ServerSpec { name: name.to_owned(), transport };
-    let locked = runtime.block_on(super::lock::ask(spec)).map_err(|why| (status::BROKEN, why))?;
-    Ok(Server { name: name.to_owned(), config, locked })
+    let (locked, hints) = runtime.block_on(super::lock::ask_all(spec)).map_err(|why| (status::BROKEN, why))?;
+    Ok(Server { name: name.to_owned(), config, locked, hints })
 }
 
 /// The words of a command line, with quotes as a shell has them; nothing is expanded.
@@ -319,15 +391,97 @@ fn server_name(words: &[String]) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { "server".to_owned() }
 }
 
-/// The tool that is most likely to be there for looking, and its arguments.
-fn a_tool(server: &Server) -> Option<(&str, Value)> {
-    let looks = |name: &str| ["echo", "list", "get", "read", "search", "find"].iter().any(|w| name.contains(w));
+/// A tool, and the arguments that it is called with.
+struct Guess<'a> {
+    tool: &'a str,
+    args: Value,
+    /// The arguments of which nothing is known.
+    made_up: Vec<String>,
+}
+
+/// What tools do that look, and what others do.
+const LOOKS: [&str; 14] = [
+    "echo", "list", "get", "read", "search", "find", "show", "status", "info", "describe", "query", "count", "current",
+    "fetch",
+];
+const CHANGES: [&str; 40] = [
+    "create", "write", "delete", "remove", "update", "set", "add", "edit", "move", "rename", "insert", "drop",
+    "execute", "exec", "run", "kill", "reset", "commit", "push", "trigger", "toggle", "start", "stop", "send", "post",
+    "put", "append", "close", "open", "click", "install", "apply", "checkout", "clear", "simulate", "upload",
+    "navigate", "merge", "force", "process",
+];
+/// What would stand in results for good.
+const SECRET: [&str; 6] = ["env", "environment", "secret", "secrets", "token", "credentials"];
+
+/// How sure it is that a call of a tool only looks, the surest first: by what the server says, then by the words of its name.
+fn doubt(name: &str, hints: &Value) -> u8 {
+    let mut spaced = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() {
+            spaced.push(' ');
+        }
+        spaced.extend(c.to_lowercase());
+    }
+    let has = |words: &[&str]| spaced.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word));
+    let says = |hint: &str| hints.get(hint).and_then(Value::as_bool);
+    match (says("readOnlyHint"), has(&CHANGES), has(&LOOKS)) {
+        _ if has(&SECRET) => 5,
+        (Some(true), false, true) => 0,
+        (None, false, true) => 1,
+        (Some(true), ..) => 2,
+        (None, false, false) => 3,
+        _ => 4,
+    }
+}
+
+/// The tool that is most likely to answer, and to be there for looking: first those whose arguments are all known, of these those that
+/// look, and of these those that take least.
+fn a_tool(server: &Server) -> Option<Guess<'_>> {
+    let folder = server.folder();
+    let known = |name: &str| known(name, folder.as_deref());
     let needs =
         |tool: &LockedTool| tool.input_schema.json().get("required").and_then(Value::as_array).map_or(0, Vec::len);
-    let tools = server.locked.tools.iter();
-    let (name, tool) = tools.min_by_key(|(name, tool)| (!looks(&name.to_lowercase()), needs(tool)))?;
-    let args = arguments(tool.input_schema.json());
-    Some((name, Value::Object(args)))
+    let rank = |name: &String, tool: &LockedTool| {
+        let doubt = doubt(name, server.hints.get(name).unwrap_or(&Value::Null));
+        let made_up = sample(tool.input_schema.json(), &known).made_up.len();
+        // What changes things is the last resort, also where it takes nothing.
+        (doubt >= 4, made_up, doubt, needs(tool))
+    };
+    let (name, tool) = server.locked.tools.iter().min_by_key(|(name, tool)| rank(name, tool))?;
+    let Sample { arguments, made_up } = sample(tool.input_schema.json(), &known);
+    Some(Guess { tool: name, args: Value::Object(arguments), made_up })
+}
+
+/// What an argument with this name may be; `folder` is one that the server was given.
+fn known(name: &str, folder: Option<&str>) -> Option<Value> {
+    let name = name.to_lowercase().replace(['_', '-'], "");
+    let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+    if ends(&["path", "dir", "directory", "folder", "repo", "repository", "root", "cwd"]) && !name.contains("file") {
+        return folder.map(|folder| json!(folder));
+    }
+    let values = [
+        (&["timezone", "tz"][..], "UTC"),
+        (&["command", "cmd"][..], "echo hello"),
+        (&["expression"][..], "1 + 1"),
+        (&["sql"][..], "SELECT 1"),
+    ];
+    values.into_iter().find(|(names, _)| ends(names)).map(|(_, value)| json!(value))
+}
+
+/// What could not be guessed of the call of the first task, and where it stands.
+fn unknown(server: &Server, files: &[PathBuf]) -> Option<String> {
+    let call = a_tool(server)?;
+    let names: Vec<String> = call.made_up.iter().map(|name| format!("`{name}`")).collect();
+    let (is, it) = if names.len() == 1 { ("is", "its value") } else { ("are", "their values") };
+    let places: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "before you run it: {} of the tool `{}` {is} made up; write {it} into {}\n",
+            names.join(" and "),
+            call.tool,
+            places.join(" and ")
+        )
+    })
 }
 
 /// As flow YAML; JSON is YAML, but for text that would be a hole.
@@ -368,8 +522,8 @@ fn portable(name: &str, server: Option<&Server>) -> String {
         )
     };
     let called = server.and_then(|s| Some((s, a_tool(s)?)));
-    match (server, called) {
-        (_, Some((server, (tool, args)))) => format!(
+    match called {
+        Some((server, Guess { tool, args, made_up })) => format!(
             "{}spec:
   requires:
     - mcpServer: {named}         # its tools become steps: {server}.TOOL
@@ -378,7 +532,7 @@ fn portable(name: &str, server: Option<&Server>) -> String {
   # What decides. A step that expects something can fail: say what the world must look like when the job is done.
   verify:
     - {server}.{tool}:
-        args: {}
+        args: {}{}
         expect: {{isError: false}}      # and what it must answer: `content: {{contains: …}}`
     - command:
         run: test -n \"$ANSWER\"
@@ -388,6 +542,7 @@ fn portable(name: &str, server: Option<&Server>) -> String {
 ",
             head(&tools(server)),
             flow(&args),
+            if made_up.is_empty() { String::new() } else { format!("      # made up: {}", made_up.join(", ")) },
             named = word(&server.name),
             server = server.name
         ),
@@ -479,7 +634,7 @@ fn scripted(server: &Server, recorded: Option<&Recorded>) -> String {
             let args = |call: &Call| call.params.get("arguments").map_or_else(|| json!({}), as_it_is);
             run.calls.iter().map(|call| (call.name(), args(call))).collect()
         }
-        None => a_tool(server).into_iter().collect(),
+        None => a_tool(server).map(|guess| (guess.tool, guess.args)).into_iter().collect(),
     };
     let line = |(tool, args): &(&str, Value)| {
         format!("      - {{server: {}, tool: {}, args: {}}}\n", word(&server.name), word(tool), flow(args))
@@ -502,7 +657,7 @@ tasks:
 fn suite(name: &str, server: &Server, recorded: Option<&Recorded>) -> String {
     let tools: IndexSet<&str> = match recorded {
         Some(run) => run.calls.iter().filter(|call| call.succeeded()).map(Call::name).collect(),
-        None => a_tool(server).into_iter().map(|(tool, _)| tool).collect(),
+        None => a_tool(server).map(|guess| guess.tool).into_iter().collect(),
     };
     let line = |tool: &&str| format!("          - {{server: {}, tool: {}}}\n", word(&server.name), word(tool));
     let lines: String = tools.iter().map(line).collect();

@@ -177,6 +177,28 @@ pub fn main(args: &Args, global: Global) -> u8 {
     status::OK
 }
 
+/// The plan of what was compiled without a hard error, in one of [`FORMATS`]; of all tasks, or of those whose name matches.
+#[cfg(feature = "run")]
+pub(super) fn drawn(
+    compiled: Compiled,
+    sources: &Sources,
+    files: &dyn Files,
+    task: Option<&Regex>,
+    format: &str,
+) -> Result<String, String> {
+    let planned = select(compiled, task);
+    if planned.evals.is_empty() && planned.loose.is_empty() {
+        let why = task.map(|name| format!(": no task's name matches `{name}`")).unwrap_or_default();
+        return Err(format!("no task is selected{why}"));
+    }
+    let format =
+        FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("plans are not drawn as `{format}`"))?;
+    let view = View { expand: task.is_some(), sources: Some(sources), files: Some(files), ..View::new(&[]) };
+    let evals = planned.evals.iter().map(|eval| View { eval: Some(eval), plans: &eval.tasks, ..view });
+    let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });
+    Ok(planned.secrets().mask(&(format.render)(&evals.chain(loose).collect::<Vec<_>>())).into_owned())
+}
+
 /// Why a step runs when it does, in each task that has it.
 fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
     let Some(format) = WHY_FORMATS.iter().find(|f| f.name == format) else {
@@ -237,7 +259,7 @@ fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -
         complain("there is no plan while something has no meaning");
         return None;
     }
-    let planned = select(compiled, args);
+    let planned = select(compiled, args.task.as_ref());
     if planned.evals.is_empty() && planned.loose.is_empty() {
         let why = args.task.as_ref().map(|name| format!(": no task's name matches `{name}`")).unwrap_or_default();
         complain(&format!("no task is selected{why}"));
@@ -246,8 +268,8 @@ fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -
     Some(planned)
 }
 
-fn select(compiled: Compiled, args: &Args) -> Planned {
-    let wanted = |plan: &Plan| args.task.as_ref().is_none_or(|r| r.is_match(&plan.task.name.value));
+fn select(compiled: Compiled, task: Option<&Regex>) -> Planned {
+    let wanted = |plan: &Plan| task.is_none_or(|r| r.is_match(&plan.task.name.value));
     let selected: std::collections::HashSet<usize> =
         compiled.project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
     let mut evals: Vec<EvalPlan> = compiled.evals.into_iter().flatten().collect();
@@ -383,7 +405,7 @@ fn old_plan(compiled: Compiled, sources: &Sources, args: &Args, global: Global) 
             complain("the older plan has errors:");
             planned(compiled, sources, args, global)
         }
-        false => Some(select(compiled, args)),
+        false => Some(select(compiled, args.task.as_ref())),
     }
 }
 

@@ -211,7 +211,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         (_, true) => Detail::Verbose,
         _ => Detail::Normal,
     };
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let dumb = super::is_dumb();
     input.live = for_people && !args.quiet && !dumb && std::io::stderr().is_terminal();
     let Some(format) = REPORTS.iter().find(|r| r.name == format) else { return status::USAGE };
     let mut out = log::Report { own: format.name == "github" };

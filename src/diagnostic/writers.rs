@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use serde_json::{Value, json};
-
 use super::{
     Diagnostic, Pretty, Strength, concise,
     pretty::{also, errors_first},
     print, report,
+    sarif::sarif,
 };
 use crate::{ci, source::Sources};
 
@@ -47,95 +46,6 @@ fn document(found: &[Diagnostic], sources: &Sources, files: usize, _: &Pretty) -
     let mut text = serde_json::to_string(&report(found, sources, files)).unwrap_or_default();
     text.push('\n');
     text
-}
-
-fn sarif(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> String {
-    let level = |s: Strength| match s {
-        Strength::Hard | Strength::Verdict => "error",
-        Strength::Warning => "warning",
-        Strength::Note => "note",
-    };
-    let mut rules: BTreeMap<&str, Value> = BTreeMap::new();
-    for d in found {
-        rules.entry(d.rule.name).or_insert_with(|| {
-            json!({
-                "id": d.rule.name,
-                "shortDescription": { "text": d.rule.summary() },
-                "help": { "text": d.rule.page, "markdown": d.rule.page },
-                "defaultConfiguration": { "level": level(d.rule.strength) },
-            })
-        });
-    }
-    let index: BTreeMap<&str, usize> = rules.keys().enumerate().map(|(i, k)| (*k, i)).collect();
-    let location = |path: &str, line, column, end_line, end_column, text: Option<&str>| {
-        let mut location = json!({
-            "physicalLocation": {
-                "artifactLocation": { "uri": uri(path) },
-                "region": { "startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column },
-            },
-        });
-        if let Some(text) = text {
-            location["message"] = json!({ "text": text });
-        }
-        location
-    };
-    let data = report(found, sources, 0);
-    let results: Vec<Value> = found
-        .iter()
-        .zip(&data.diagnostics)
-        .map(|(d, f)| {
-            let text = match &f.help {
-                Some(help) => format!("{}; {help}", f.message),
-                None => f.message.clone(),
-            };
-            let related = f
-                .labels
-                .iter()
-                .map(|l| location(&l.path, l.line, l.column, l.end_line, l.end_column, Some(&l.message)));
-            // SARIF's `locations` are places that must all be changed to mend one fault.
-            let again = f
-                .places
-                .iter()
-                .map(|p| location(&p.path, p.line, p.column, p.end_line, p.end_column, Some("here, too")));
-            let mut result = json!({
-                "ruleId": d.rule.name,
-                "ruleIndex": index[d.rule.name],
-                "level": level(d.strength),
-                "message": { "text": text },
-                "locations": [location(&f.path, f.line, f.column, f.end_line, f.end_column, None)],
-                "relatedLocations": related.chain(again).collect::<Vec<_>>(),
-            });
-            if let Some(fix) = &f.fix {
-                result["properties"] =
-                    json!({ "fix": { "description": fix.description, "applicability": fix.applicability } });
-            }
-            result
-        })
-        .collect();
-    let log = json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "columnKind": "unicodeCodePoints",
-            "tool": { "driver": {
-                "name": "gevals",
-                "version": env!("CARGO_PKG_VERSION"),
-                "rules": rules.into_values().collect::<Vec<_>>(),
-            } },
-            "results": results,
-        }],
-    });
-    format!("{log:#}\n")
-}
-
-/// A relative path as a URI: separators forward, odd characters escaped.
-fn uri(path: &str) -> String {
-    let keep = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
-    let path = path.replace('\\', "/");
-    path.trim_start_matches("./")
-        .bytes()
-        .map(|b| if keep(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
-        .collect()
 }
 
 /// Text behind `::` in a command of GitHub Actions. Other runners may read it, too.

@@ -61,6 +61,11 @@ impl Within {
         Ok(within)
     }
 
+    /// The roots, as they are called.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().map(|root| root.path.as_path())
+    }
+
     /// With a file that may be read although it lies elsewhere: the command line names it.
     pub fn and(mut self, path: &Path) -> Self {
         self.named.extend(fs::canonicalize(path));

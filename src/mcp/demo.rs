@@ -1,7 +1,6 @@
 //! The demonstration server: notes in a directory, as tools, resources and prompts. It is what the examples, the tutorial
 //! and the tests evaluate.
 
-mod ending;
 mod notes;
 
 use std::{
@@ -13,7 +12,7 @@ use std::{
 
 use jiff::{Timestamp, ToSpan};
 use rmcp::{
-    ErrorData, Peer, RoleServer, ServerHandler, ServiceExt,
+    ErrorData, Peer, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams,
         GetPromptResponse, GetPromptResult, Implementation, InitializeResult, JsonObject, ListPromptsResult,
@@ -23,9 +22,6 @@ use rmcp::{
         ServerCapabilities, Tool, ToolAnnotations,
     },
     service::{NotificationContext, RequestContext},
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-    },
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use notes::{Note, NoteError, Notes};
 
-use crate::host::listen;
+use super::own;
 
 const MARKDOWN: &str = "text/markdown";
 
@@ -54,23 +50,20 @@ pub async fn serve_stdio(dir: &Path) -> io::Result<()> {
 /// # Errors
 /// The directory cannot be made.
 pub async fn serve(dir: &Path, stream: impl AsyncRead + AsyncWrite + Send + 'static) -> io::Result<()> {
-    let server = Server::open(dir)?;
-    // A client that leaves before the handshake is no failure of the server.
-    let (input, output) = tokio::io::split(stream);
-    if let Ok(running) = server.serve(ending::both(input, output)).await {
-        running.waiting().await.map_err(io::Error::other)?;
-    }
-    Ok(())
+    own::serve(Server::open(dir)?, stream).await
 }
 
 /// Serves the notes of a directory over streamable HTTP at `/mcp`, until `stop` is cancelled.
 pub async fn serve_http(dir: &Path, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
-    let server = Server::open(dir)?;
-    let config = StreamableHttpServerConfig::default().with_cancellation_token(stop.clone());
-    let service =
-        StreamableHttpService::new(move || Ok(server.clone()), Arc::new(LocalSessionManager::default()), config);
-    let router = axum::Router::new().route_service("/mcp", service);
-    axum::serve(listen::without_delay(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await
+    own::serve_http(Server::open(dir)?, listener, stop).await
+}
+
+/// Its tools, as the server lists them: for who writes its lock and starts nothing.
+pub fn listed() -> impl Iterator<Item = (String, String, Value)> {
+    let text = |tool: &Tool| tool.description.as_deref().unwrap_or_default().to_owned();
+    tools()
+        .into_iter()
+        .map(move |tool| (tool.name.to_string(), text(&tool), Value::Object((*tool.input_schema).clone())))
 }
 
 #[derive(Debug, Clone)]

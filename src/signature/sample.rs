@@ -1,61 +1,151 @@
 //! Arguments that a tool may be called with, guessed from its schema.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::{Map, Value, json};
 
 /// How deep values are made up.
 const DEPTH: usize = 8;
 
+/// What stands where nothing is known of a text.
+const TEXT: &str = "example";
+
+/// A value that the description of a text names: behind `e.g.` or its like, in quotes.
+static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"(?i)(?:\be\.\s?g\.|\bfor example\b|\bexamples?:|\bsuch as\b)[^'"`]{0,20}['"`]([^'"`]{1,100})['"`]"#)
+        .ok()
+});
+
+/// Arguments for a tool.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sample {
+    pub arguments: Map<String, Value>,
+    /// The names of those texts of which nothing is known: what stands there is made up.
+    pub made_up: Vec<String>,
+}
+
 /// The arguments that a schema of a tool requires, each with a value that it may take.
 pub fn arguments(schema: &Value) -> Map<String, Value> {
-    match object(schema, schema, 0) {
+    sample(schema, &|_| None).arguments
+}
+
+/// The same, with what `known` says of a text by its name, and which of them are made up.
+pub fn sample(schema: &Value, known: &dyn Fn(&str) -> Option<Value>) -> Sample {
+    let mut sampler = Sampler { root: schema, known, made_up: Vec::new() };
+    let arguments = match sampler.object(schema, 0) {
         Value::Object(arguments) => arguments,
         _ => Map::new(),
-    }
+    };
+    Sample { arguments, made_up: sampler.made_up }
 }
 
-/// A value that a schema may take: what the schema names itself, else the simplest one. `root` is what `$ref` points into.
-fn sample(schema: &Value, root: &Value, depth: usize) -> Value {
-    let given = schema.get("default").or_else(|| schema.get("const"));
-    let given = given.or_else(|| schema.get("enum")?.as_array()?.first());
-    if let Some(value) = given.or_else(|| schema.get("examples")?.as_array()?.first()) {
-        return value.clone();
-    }
-    if depth > DEPTH {
-        return Value::Null;
-    }
-    let elsewhere = schema.get("$ref").and_then(|at| root.pointer(at.as_str()?.strip_prefix('#')?));
-    let choice = || ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema.get(*key)?.as_array()?.first());
-    if let Some(other) = elsewhere.or_else(|| choice().filter(|_| schema.get("type").is_none())) {
-        return sample(other, root, depth + 1);
-    }
-    let kind = match schema.get("type") {
-        Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str),
-        kind => kind.and_then(Value::as_str),
-    };
-    match kind {
-        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
-        Some("boolean") => json!(false),
-        Some("array") => {
-            let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(10) as usize;
-            json!(vec![
-                schema.get("items").map_or_else(|| json!("example"), |item| sample(item, root, depth + 1));
-                least
-            ])
+struct Sampler<'a> {
+    /// What `$ref` points into.
+    root: &'a Value,
+    known: &'a dyn Fn(&str) -> Option<Value>,
+    made_up: Vec<String>,
+}
+
+impl Sampler<'_> {
+    /// A value that a schema may take: what the schema names itself, else the simplest one.
+    fn value(&mut self, name: &str, schema: &Value, depth: usize) -> Value {
+        let given = schema.get("default").or_else(|| schema.get("const"));
+        let given = given.or_else(|| schema.get("enum")?.as_array()?.first());
+        let given = given.or_else(|| schema.get("examples")?.as_array()?.first());
+        // A `null` as the default of what must be there says nothing.
+        if let Some(value) = given.filter(|value| !value.is_null() || schema.get("type").is_none()) {
+            return value.clone();
         }
-        Some("object") => object(schema, root, depth),
-        Some("null") => Value::Null,
-        _ => json!("example"),
+        if depth > DEPTH {
+            return Value::Null;
+        }
+        let root = self.root;
+        let elsewhere = schema.get("$ref").and_then(|at| root.pointer(at.as_str()?.strip_prefix('#')?));
+        let choice = || ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema.get(*key)?.as_array()?.first());
+        if let Some(other) = elsewhere.or_else(|| choice().filter(|_| schema.get("type").is_none())) {
+            return self.value(name, other, depth + 1);
+        }
+        let kind = match schema.get("type") {
+            Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str),
+            kind => kind.and_then(Value::as_str),
+        };
+        match kind {
+            Some("integer" | "number") => number(schema),
+            Some("boolean") => json!(false),
+            Some("array") => {
+                let least = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0).min(10) as usize;
+                match (schema.get("items"), least) {
+                    (_, 0) => json!([]),
+                    (None, least) => json!(vec![TEXT; least]),
+                    (Some(item), least) => json!(vec![self.value(name, item, depth + 1); least]),
+                }
+            }
+            Some("object") => self.object(schema, depth),
+            Some("null") => Value::Null,
+            _ => self.text(name, schema),
+        }
+    }
+
+    fn object(&mut self, schema: &Value, depth: usize) -> Value {
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
+        let mut fields = Map::new();
+        for name in required.filter_map(Value::as_str) {
+            let value = self.value(name, property(name).unwrap_or(&Value::Bool(true)), depth + 1);
+            fields.insert(name.to_owned(), value);
+        }
+        Value::Object(fields)
+    }
+
+    fn text(&mut self, name: &str, schema: &Value) -> Value {
+        if let Some(value) = (self.known)(name) {
+            return value;
+        }
+        let format = schema.get("format").and_then(Value::as_str);
+        let of_format = format.and_then(|format| match format {
+            "date-time" => Some("2025-01-01T12:00:00Z"),
+            "date" => Some("2025-01-01"),
+            "time" => Some("12:00:00Z"),
+            _ => None,
+        });
+        let about = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        let named = || Some(NAMED.as_ref()?.captures(about)?.get(1)?.as_str());
+        if let Some(text) = of_format.or_else(named) {
+            return json!(text);
+        }
+        if !self.made_up.iter().any(|known| known == name) {
+            self.made_up.push(name.to_owned());
+        }
+        // What it names need not be there.
+        let named = format.and_then(|format| match format {
+            "email" => Some("someone@example.org"),
+            "uri" | "url" => Some("https://example.org"),
+            "uuid" => Some("00000000-0000-4000-8000-000000000000"),
+            "hostname" => Some("example.org"),
+            "ipv4" => Some("192.0.2.1"),
+            _ => None,
+        });
+        if let Some(text) = named {
+            return json!(text);
+        }
+        let length = |key: &str| schema.get(key).and_then(Value::as_u64).map(|n| n.min(1000) as usize);
+        let mut text = TEXT.repeat(length("minLength").unwrap_or(0).div_ceil(TEXT.len()).max(1));
+        text.truncate(length("maxLength").unwrap_or(text.len()));
+        json!(text)
     }
 }
 
-fn object(schema: &Value, root: &Value, depth: usize) -> Value {
-    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-    let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
-    let field = |name: &str| {
-        let value = property(name).map_or_else(|| json!("example"), |of| sample(of, root, depth + 1));
-        (name.to_owned(), value)
-    };
-    Value::Object(required.filter_map(Value::as_str).map(field).collect())
+/// The smallest number that is allowed, or 1.
+fn number(schema: &Value) -> Value {
+    let bound = |key: &str| schema.get(key).and_then(Value::as_i64);
+    if let Some(least) = schema.get("minimum") {
+        return least.clone();
+    }
+    let above = bound("exclusiveMinimum").map(|bound| bound.saturating_add(1));
+    let most = bound("maximum").or_else(|| bound("exclusiveMaximum").map(|bound| bound.saturating_sub(1)));
+    let step = bound("multipleOf").filter(|step| *step > 0).unwrap_or(1);
+    json!(above.unwrap_or(step).min(most.unwrap_or(i64::MAX)))
 }
 
 #[cfg(test)]
@@ -74,5 +164,18 @@ mod tests {
         assert_eq!(json!(found), json!(["example", 3, "x", [false], null, "example"]));
         assert_eq!(arguments(&json!({"type": "object"})), Map::new());
         assert_eq!(arguments(&json!(true)), Map::new());
+    }
+
+    #[test]
+    fn what_the_schema_says_of_a_text_is_taken_and_the_rest_is_made_up() {
+        let schema = json!({"type": "object", "required": ["zone", "when", "path", "name", "code", "n", "free"], "properties": {
+            "zone": {"type": "string", "description": "IANA name (e.g., 'America/New_York', 'Europe/London'). Use 'UTC' else."},
+            "when": {"type": "string", "format": "date"}, "path": {"type": "string"}, "name": {"type": "string", "default": null},
+            "code": {"type": "string", "minLength": 9, "maxLength": 10}, "n": {"type": "number", "exclusiveMinimum": 4}}});
+        let known = |name: &str| (name == "path").then(|| json!("/srv"));
+        let Sample { arguments, made_up } = sample(&schema, &known);
+        let said = json!({"zone": "America/New_York", "when": "2025-01-01", "path": "/srv", "name": "example", "code": "exampleexa", "n": 5,
+            "free": "example"});
+        assert_eq!((Value::Object(arguments), made_up), (said, ["name", "code", "free"].map(str::to_owned).into()));
     }
 }

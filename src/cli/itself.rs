@@ -1,0 +1,382 @@
+//! `gevals self`: gevals and the machine that it runs on.
+
+use std::path::Path;
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::json;
+
+use super::{complain, print, status};
+use crate::{
+    diagnostic::nearest,
+    host::{Host, RealHost},
+    run, sandbox,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals self check                      what is here, and what is missing
+  gevals self check bubblewrap node      exit with 1 unless these are here
+  gevals self check --format json        for other programs
+
+What an eval needs depends on the eval: `gevals run --preflight EVAL` tells. A browser is needed for
+nothing: reports and pictures are files. No secret is shown: of a key it is said only that it is
+set.
+
+Exit status: 0 everything that was named is here, or without names what every run needs, 1 something
+of it is missing, 2 it is not known here";
+
+/// Look at gevals itself, and at this machine.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    Check(Check),
+}
+
+/// Say what this machine lacks, what each thing is needed for, and how to get it.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct Check {
+    /// Things that must be here.
+    names: Vec<String>,
+    /// How it is written.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// Something that may be on a machine.
+struct Need {
+    name: &'static str,
+    look: Look,
+    /// What it is needed for.
+    reason: &'static str,
+    /// How to get it.
+    cure: &'static str,
+    /// Whether every run needs it.
+    always: bool,
+}
+
+/// How it is looked for.
+#[derive(Clone, Copy)]
+enum Look {
+    /// A program on the PATH: one of these.
+    Program(&'static [&'static str]),
+    /// A variable: one of these.
+    Variable(&'static [&'static str]),
+    /// Otherwise; an error says what is wrong.
+    By(fn(&RealHost) -> Result<String, String>),
+}
+
+const fn program(
+    name: &'static str,
+    programs: &'static [&'static str],
+    reason: &'static str,
+    cure: &'static str,
+) -> Need {
+    Need { name, look: Look::Program(programs), reason, cure, always: false }
+}
+
+const fn key(name: &'static str, variables: &'static [&'static str], reason: &'static str, cure: &'static str) -> Need {
+    Need { name, look: Look::Variable(variables), reason, cure, always: false }
+}
+
+const fn by(
+    name: &'static str,
+    look: fn(&RealHost) -> Result<String, String>,
+    reason: &'static str,
+    cure: &'static str,
+) -> Need {
+    Need { name, look: Look::By(look), reason, cure, always: false }
+}
+
+static NEEDS: [Need; 25] = [
+    Need { always: true, ..program("sh", &["sh"], "scripts of tasks", "every system has one: look at PATH") },
+    Need {
+        always: true,
+        ..by(
+            "temporary-folder",
+            temporary,
+            "scripts, and what agents are given",
+            "make the folder writable, or set TMPDIR to one that is",
+        )
+    },
+    program(
+        "bash",
+        &["bash"],
+        "scripts of legacy tasks that begin with `#!/bin/bash`",
+        "apt install bash, brew install bash",
+    ),
+    program(
+        "git",
+        &["git"],
+        "`check --changed-since`, `plan --diff-rev`, tasks from a repository",
+        "apt install git, brew install git",
+    ),
+    by(
+        "bubblewrap",
+        bubblewrap,
+        "`convert` proves in it, agents and extensions are kept apart in it",
+        "apt install bubblewrap; in Docker see the entry user-namespaces",
+    ),
+    by(
+        "user-namespaces",
+        namespaces,
+        "bubblewrap rests on them",
+        "sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in Docker --security-opt seccomp=unconfined",
+    ),
+    by(
+        "landlock",
+        landlock,
+        "agents are kept apart by it where there is no bubblewrap",
+        "Linux 6.12 or newer, with Landlock switched on",
+    ),
+    by("docker", docker, "extensions with `sandbox: docker`", "install Docker, and start its daemon"),
+    program(
+        "node",
+        &["node"],
+        "MCP servers and agents that are packages of npm",
+        "https://nodejs.org, apt install nodejs, brew install node",
+    ),
+    program(
+        "npx",
+        &["npx"],
+        "servers that a config starts with `npx`",
+        "it comes with npm: apt install npm, brew install node",
+    ),
+    program(
+        "python",
+        &["python3", "python"],
+        "MCP servers that are packages of PyPI",
+        "apt install python3, brew install python",
+    ),
+    program("uvx", &["uvx"], "servers that a config starts with `uvx`", "pip install uv"),
+    program(
+        "kubectl",
+        &["kubectl"],
+        "tasks whose scripts call it; `builtin:kubernetes` does without",
+        "https://kubernetes.io/docs/tasks/tools",
+    ),
+    by(
+        "kubernetes",
+        cluster,
+        "`builtin:kubernetes`: the cluster of KUBECONFIG",
+        "set KUBECONFIG, or start a control plane: gevals kube up FOLDER",
+    ),
+    by(
+        "kube-apiserver",
+        control_plane,
+        "`world: kube` and `gevals kube`: control planes that are thrown away",
+        "setup-envtest use -p path; set KUBEBUILDER_ASSETS to the folder that it prints",
+    ),
+    program("helm", &["helm"], "the operations of Helm in `builtin:kubernetes`", "https://helm.sh/docs/intro/install"),
+    program("claude", &["claude"], "the agent `builtin.claude-code`", "npm install -g @anthropic-ai/claude-code"),
+    program("codex", &["codex"], "agent files that call it", "npm install -g @openai/codex"),
+    program("gemini", &["gemini"], "agent files that call it", "npm install -g @google/gemini-cli"),
+    program("opencode", &["opencode"], "agent files that call it", "npm install -g opencode-ai"),
+    key("openai-key", &["OPENAI_API_KEY", "MODEL_KEY"], "models and judges of `openai:`", "set OPENAI_API_KEY"),
+    key("anthropic-key", &["ANTHROPIC_API_KEY"], "models and judges of `anthropic:`", "set ANTHROPIC_API_KEY"),
+    key("gemini-key", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "models and judges of `gemini:`", "set GEMINI_API_KEY"),
+    by(
+        "downloads",
+        downloads,
+        "sources and releases of extensions are kept there",
+        "set GEVALS_CACHE_DIR to a folder that can be written",
+    ),
+    Need {
+        always: true,
+        ..by(
+            "processes",
+            processes,
+            "gevals starts itself: for jails, Kubernetes and the example server",
+            "its program was moved or deleted while it ran: start it anew",
+        )
+    },
+];
+
+pub fn main(args: &Args) -> u8 {
+    let What::Check(args) = &args.what;
+    let mut chosen: Vec<&Need> = NEEDS.iter().collect();
+    if !args.names.is_empty() {
+        let named = args.names.iter().map(|name| NEEDS.iter().find(|need| need.name == name).ok_or(name));
+        chosen = match named.collect() {
+            Ok(chosen) => chosen,
+            Err(name) => {
+                let near = nearest(name, NEEDS.iter().map(|need| need.name));
+                let hint = near.map_or_else(
+                    || "`gevals self check` lists what is".to_owned(),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                complain(&format!("`{name}` is not known here; {hint}"));
+                return status::USAGE;
+            }
+        };
+    }
+    let host = RealHost::new();
+    let looks: Vec<(&Need, Result<String, String>)> =
+        chosen.into_iter().map(|need| (need, found(need, &host))).collect();
+    print(&match args.format {
+        Format::Text => as_text(&looks),
+        Format::Json => as_json(&looks),
+    });
+    let decides = |need: &Need| need.always || !args.names.is_empty();
+    match looks.iter().any(|(need, found)| found.is_err() && decides(need)) {
+        true => status::NO,
+        false => status::OK,
+    }
+}
+
+/// Where it is; an error says what is wrong.
+fn found(need: &Need, host: &RealHost) -> Result<String, String> {
+    match need.look {
+        Look::Program(names) => {
+            let path = names.iter().find_map(|name| host.which(name));
+            path.map(|path| path.display().to_string())
+                .ok_or_else(|| format!("`{}` is not on the PATH", names.join("` or `")))
+        }
+        Look::Variable(names) => {
+            let set = names.iter().find(|name| host.env(name).is_some_and(|value| !value.is_empty()));
+            set.map(|name| format!("{name} is set")).ok_or_else(|| format!("{} is not set", names.join(" or ")))
+        }
+        Look::By(look) => look(host),
+    }
+}
+
+fn as_text(looks: &[(&Need, Result<String, String>)]) -> String {
+    let width = looks.iter().map(|(need, _)| need.name.len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for (need, found) in looks {
+        match found {
+            Ok(found) => out += &format!("ok       {:width$}  {found}\n", need.name),
+            Err(why) => {
+                out += &format!("missing  {:width$}  {}\n", need.name, why.trim_end().replace('\n', "; "));
+                out += &format!("         {:width$}  for: {}\n", "", need.reason);
+                out += &format!("         {:width$}  get: {}\n", "", need.cure);
+            }
+        }
+    }
+    let missing = looks.iter().filter(|(_, found)| found.is_err()).count();
+    let always = looks.iter().filter(|(need, found)| found.is_err() && need.always).count();
+    out + &match (missing, always) {
+        (0, _) => "everything is here\n".to_owned(),
+        (n, 0) => format!("{}; what every run needs is here\n", things(n)),
+        (n, _) => format!("{}, and every run needs some of it\n", things(n)),
+    }
+}
+
+fn things(missing: usize) -> String {
+    match missing {
+        1 => "1 thing is missing".to_owned(),
+        n => format!("{n} things are missing"),
+    }
+}
+
+fn as_json(looks: &[(&Need, Result<String, String>)]) -> String {
+    let one = |(need, found): &(&Need, Result<String, String>)| {
+        json!({
+            "name": need.name,
+            "here": found.is_ok(),
+            "found": found.as_ref().ok(),
+            "missing": found.as_ref().err(),
+            "reason": need.reason,
+            "cure": need.cure,
+            "always": need.always,
+        })
+    };
+    format!("{:#}\n", json!({ "version": 1, "things": looks.iter().map(one).collect::<Vec<_>>() }))
+}
+
+fn temporary(_: &RealHost) -> Result<String, String> {
+    let folder = std::env::temp_dir();
+    writable(&folder).map(|()| folder.display().to_string())
+}
+
+/// A file can be made there, and is gone again.
+fn writable(folder: &Path) -> Result<(), String> {
+    let made = tempfile::NamedTempFile::new_in(folder);
+    made.map(drop).map_err(|error| format!("`{}` cannot be written: {error}", folder.display()))
+}
+
+fn downloads(_: &RealHost) -> Result<String, String> {
+    let folder = crate::fetch::Cache::new(None)?.path().to_owned();
+    // It is made when it is needed.
+    let there = folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(&folder);
+    writable(there).map(|()| folder.display().to_string())
+}
+
+fn processes(_: &RealHost) -> Result<String, String> {
+    let own = std::env::current_exe().map_err(|error| format!("its program is not found: {error}"))?;
+    match own.is_file() {
+        true => Ok(own.display().to_string()),
+        false => Err(format!("`{}` is gone", own.display())),
+    }
+}
+
+fn bubblewrap(_: &RealHost) -> Result<String, String> {
+    sandbox::find().map(|path| path.display().to_string())
+}
+
+#[cfg(target_os = "linux")]
+fn landlock(_: &RealHost) -> Result<String, String> {
+    sandbox::confine::usable().map(|()| "the kernel has it".to_owned())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn landlock(_: &RealHost) -> Result<String, String> {
+    Err("only Linux has it".to_owned())
+}
+
+/// What the kernel says of them; whether a jail can be made, the entry of bubblewrap tells.
+fn namespaces(_: &RealHost) -> Result<String, String> {
+    let says = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    if !Path::new("/proc/self/ns/user").exists() {
+        return Err("the kernel has none".to_owned());
+    }
+    if says("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
+        return Err("user.max_user_namespaces is 0".to_owned());
+    }
+    if says("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        return Err("kernel.unprivileged_userns_clone is 0".to_owned());
+    }
+    if says("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+        return Err("kernel.apparmor_restrict_unprivileged_userns is 1".to_owned());
+    }
+    Ok("the kernel allows them".to_owned())
+}
+
+fn docker(host: &RealHost) -> Result<String, String> {
+    sandbox::docker::Docker::find(&|name| host.env(name)).map(|_| "its daemon answers".to_owned())
+}
+
+/// Whether a cluster is named. It is not asked.
+fn cluster(host: &RealHost) -> Result<String, String> {
+    if let Some(list) = host.env("KUBECONFIG").filter(|list| !list.is_empty()) {
+        let mut paths = std::env::split_paths(&list);
+        return match paths.any(|path| path.is_file()) {
+            true => Ok("KUBECONFIG names a file".to_owned()),
+            false => Err(format!("KUBECONFIG names no file that is there: `{list}`")),
+        };
+    }
+    let own = std::env::home_dir().map(|home| home.join(".kube/config")).filter(|path| path.is_file());
+    if let Some(path) = own {
+        return Ok(path.display().to_string());
+    }
+    match host.env("KUBERNETES_SERVICE_HOST") {
+        Some(_) => Ok("this is a pod".to_owned()),
+        None => Err("no cluster is named".to_owned()),
+    }
+}
+
+fn control_plane(_: &RealHost) -> Result<String, String> {
+    run::clusters::startable().map(|()| "its programs are here".to_owned())
+}

@@ -1,0 +1,129 @@
+//! The tool `run`, which `--allow-run` offers: `gevals run` as a process of its own.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Mutex,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    project,
+    result::{self, summary},
+    tool::{Answer, Effect, Stop, Tool, given, schema, taken},
+};
+use crate::{Plans, cli::project_files, report::results_path, results, source::Files};
+
+/// How many bytes of the report are given, of its end.
+const REPORT: u64 = 20_000;
+/// How often it is looked whether the run has ended.
+const TICK: Duration = Duration::from_millis(20);
+
+pub const TOOL: Tool = Tool {
+    name: "run",
+    title: "Run an eval",
+    about: "Runs an eval: starts its servers and its agent, and the scripts of its tasks. It may take minutes. Gives which tasks passed, \
+            and why the others did not; `result` with `details` tells more. To cancel the call ends the run, and its cleanups are done.",
+    effect: Effect::Runs,
+    input: schema::<Input>,
+    output: schema::<Output>,
+    call: |arguments, stop| run(&taken(arguments)?, stop),
+};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    /// The file of an eval below the root.
+    eval: String,
+    /// A regular expression: only tasks whose name matches.
+    #[serde(default)]
+    task: Option<String>,
+    /// Another agent, as `--agent` has it. With `builtin.noop`, which does nothing, a task that passes checks nothing.
+    #[serde(default)]
+    agent: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Output {
+    /// The exit status of `gevals run`: 0 all passed, 1 a task did not, 3 nothing could run, 4 a cleanup did not pass.
+    status: i32,
+    /// The end of what it printed.
+    report: String,
+    /// The results file, below the root.
+    results: String,
+    /// What the results say, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<result::Output>,
+}
+
+/// Runs of one root would write the same files: one at a time.
+static UNDER_WAY: Mutex<()> = Mutex::new(());
+
+fn run(input: &Input, stop: &Stop) -> Answer {
+    let looked =
+        project::named(std::slice::from_ref(&input.eval), BTreeMap::new())?.compiled(Plans::Evals, false).meant()?;
+    let mut plans = looked.compiled.evals.iter().flatten();
+    let (Some(plan), None) = (plans.next(), plans.next()) else {
+        return Err(format!("`{}` is not one eval: name its file", input.eval));
+    };
+    let results = results_path(Path::new(""), &plan.name);
+    let Ok(_one) = UNDER_WAY.try_lock() else { return Err("another run is under way: wait for it".to_owned()) };
+    let fault = |error: std::io::Error| format!("the run could not be started: {error}");
+    let said = tempfile::tempfile().map_err(fault)?;
+    let mut command = Command::new(std::env::current_exe().map_err(fault)?);
+    // What ends this server must not end the cleanups.
+    command.args(["run", "--color=never"]).stdin(Stdio::null()).process_group(0);
+    for (option, value) in [("--run", &input.task), ("--agent", &input.agent)] {
+        command.args(value.as_ref().map(|value| format!("{option}={value}")));
+    }
+    command.arg("--").arg(&input.eval);
+    command.stdout(said.try_clone().map_err(fault)?).stderr(said.try_clone().map_err(fault)?);
+    let status = ended(command.spawn().map_err(fault)?, stop).map_err(fault)?;
+    let report = end_of(said).map_err(|error| format!("what the run has said cannot be read: {error}"))?;
+    // Where it refuses to run, or ended before there were results, those of an earlier run lie there.
+    let file = match status {
+        0 | 1 | 4 => project_files(&[]).read(&results).ok().and_then(|bytes| String::from_utf8(bytes).ok()),
+        _ => return Err(format!("the run ended with status {status}:\n{report}")),
+    };
+    let file = file.and_then(|text| results::read(&text).ok());
+    let summary = file.map(|file| summary(&file, &file.only(None), false, false));
+    given(&Output { status, report, results: results.display().to_string(), summary })
+}
+
+/// Waits until no run is under way: at the end of the server, which has interrupted it.
+pub fn finished() {
+    drop(UNDER_WAY.lock());
+}
+
+/// The exit status of a run. A call that is cancelled interrupts it, and its cleanups are done.
+fn ended(mut child: Child, stop: &Stop) -> std::io::Result<i32> {
+    let mut interrupted = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code().unwrap_or(-1));
+        }
+        if stop.is_wanted() && !interrupted {
+            interrupted = true;
+            if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                kill_process(pid, Signal::TERM)?;
+            }
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+fn end_of(mut file: File) -> std::io::Result<String> {
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(REPORT)))?;
+    let mut bytes = Vec::new();
+    file.take(REPORT).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,128 @@
+//! What a tool is: what it takes and gives, and what it does to the world.
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, ToolAnnotations};
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// How many bytes of text an answer holds at most. Models read it.
+pub const LONGEST: usize = 100_000;
+
+/// One tool.
+#[derive(Clone, Copy)]
+pub struct Tool {
+    pub name: &'static str,
+    pub title: &'static str,
+    /// What it does and when to call it, for a model.
+    pub about: &'static str,
+    pub effect: Effect,
+    pub input: fn() -> Value,
+    pub output: fn() -> Value,
+    pub call: fn(Value, &Stop) -> Answer,
+}
+
+/// Whether nobody waits for the answer any more.
+pub struct Stop {
+    /// Of the call.
+    pub call: CancellationToken,
+    /// Of the server, when it ends.
+    pub server: CancellationToken,
+}
+
+impl Stop {
+    pub fn is_wanted(&self) -> bool {
+        self.call.is_cancelled() || self.server.is_cancelled()
+    }
+}
+
+/// What a tool gives; an error says what is wrong, and what to do.
+pub type Answer = Result<Value, String>;
+
+/// What a tool does to the world.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It reads files below the root.
+    Reads,
+    /// It adds files below the root.
+    Adds,
+    /// It does what an eval says.
+    Runs,
+}
+
+impl Tool {
+    /// As `tools/list` has it.
+    pub fn listed(&self) -> rmcp::model::Tool {
+        let object = |schema: Value| -> Arc<JsonObject> {
+            match schema {
+                Value::Object(map) => Arc::new(map),
+                _ => Arc::default(),
+            }
+        };
+        let annotations = match self.effect {
+            Effect::Reads => {
+                ToolAnnotations::new().read_only(true).destructive(false).idempotent(true).open_world(false)
+            }
+            Effect::Adds => {
+                ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false)
+            }
+            Effect::Runs => {
+                ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true)
+            }
+        };
+        rmcp::model::Tool::new(self.name, self.about, object((self.input)()))
+            .with_title(self.title)
+            .with_raw_output_schema(object((self.output)()))
+            .with_annotations(annotations)
+    }
+}
+
+/// The schema of what a tool takes or gives, in one piece.
+pub fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    plain(&mut schema);
+    schema
+}
+
+/// Without formats of Rust's numbers, which validators do not know, and names of types.
+fn plain(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if map.get("format").is_some_and(Value::is_string) {
+                map.shift_remove("format");
+            }
+            if map.get("title").is_some_and(Value::is_string) {
+                map.shift_remove("title");
+            }
+            map.values_mut().for_each(plain);
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
+}
+
+/// The arguments of a call.
+pub fn taken<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
+    serde_json::from_value(arguments).map_err(|error| format!("the arguments do not fit: {error}"))
+}
+
+/// The answer of a call.
+pub fn given(answer: &impl Serialize) -> Answer {
+    serde_json::to_value(answer).map_err(|error| error.to_string())
+}
+
+/// The text, or its beginning where it is too long, and whether it is.
+pub fn bounded(mut text: String) -> (String, bool) {
+    if text.len() <= LONGEST {
+        return (text, false);
+    }
+    let mut end = LONGEST;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    (text, true)
+}

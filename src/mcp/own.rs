@@ -1,0 +1,55 @@
+//! Servers that gevals is itself: over a byte stream, or over HTTP for clients on this machine.
+
+use std::{io, sync::Arc};
+
+use rmcp::{
+    ServerHandler, ServiceExt,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::ending;
+use crate::host::listen;
+
+/// Serves on standard input and output, until the client leaves and everything that was asked is answered.
+///
+/// # Errors
+/// The server was ended by a fault of its own.
+pub async fn serve_stdio(server: impl ServerHandler) -> io::Result<()> {
+    serve(server, tokio::io::join(tokio::io::stdin(), tokio::io::stdout())).await
+}
+
+/// The same on any byte stream.
+///
+/// # Errors
+/// The server was ended by a fault of its own.
+pub async fn serve(server: impl ServerHandler, stream: impl AsyncRead + AsyncWrite + Send + 'static) -> io::Result<()> {
+    let (input, output) = tokio::io::split(stream);
+    // A client that leaves before the handshake is no failure of the server.
+    if let Ok(running) = server.serve(ending::both(input, output)).await {
+        running.waiting().await.map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Serves streamable HTTP at `/mcp`, until `stop` is cancelled. Requests that name another host than this machine are refused.
+///
+/// # Errors
+/// The listener fails.
+pub async fn serve_http(
+    server: impl ServerHandler + Clone,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let config = StreamableHttpServerConfig::default().with_cancellation_token(stop.clone());
+    let service =
+        StreamableHttpService::new(move || Ok(server.clone()), Arc::new(LocalSessionManager::default()), config);
+    let router = axum::Router::new().route_service("/mcp", service);
+    axum::serve(listen::without_delay(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await
+}
