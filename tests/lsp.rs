@@ -418,7 +418,7 @@ fn operations_arguments_filters_and_anchors_are_completed() {
         editor.at("textDocument/completion", path, &text, mark)
     };
     // Operations of the lock beside the built-in ones, with what they do.
-    let found = completed(&mut editor, "  cleanup:\n", "  cleanup:\n    - no\n", "    - no");
+    let found = completed(&mut editor, "  cleanup:\n", "  cleanup:\n    - no\n", "cleanup:\n    - no");
     assert!(labels(&found).contains(&"notes.notes_create") && labels(&found).contains(&"command"), "{found}");
     let create = found["items"].as_array().unwrap().iter().find(|item| item["label"] == "notes.notes_create").unwrap();
     assert!(create["documentation"]["value"].as_str().unwrap().starts_with("Creates a note"), "{create}");
