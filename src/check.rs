@@ -32,7 +32,10 @@ use bind::Aliases;
 use scope::{Binding, Place, Scope};
 use shape::What;
 
-pub use bind::{DUPLICATE_ALIAS, UNKNOWN_OPERATION, UNUSED_REQUIREMENT, WRONG_PHASE, unknown_tool};
+pub use bind::{
+    DUPLICATE_ALIAS, UNKNOWN_OPERATION, UNUSED_REQUIREMENT, WRONG_PHASE, extension_signature, package_name,
+    unknown_tool,
+};
 pub use resolve::{
     DOLLAR_BRACE, DOUBLE_BRACE, EMPTY_DEFAULT, MALFORMED_HOLE, MAYBE_UNASSIGNED, OUT_OF_SCOPE, UNEXPANDED_HOLE,
     UNFILLED_LEGACY, UNKNOWN_FILTER, UNKNOWN_NAME, UNKNOWN_OUTPUT, UNKNOWN_STEP, WRONG_HOLE_TYPE,

@@ -113,15 +113,58 @@ pub const SCHEMAS: &[SchemaInfo] = &[
     },
 ];
 
+/// What people write: what a catalog of schemas is for.
+const BY_PEOPLE: [&str; 8] = ["task", "eval", "agent", "oracle", "evals", "prices", "mcp-config", "config"];
+
+/// The name of the catalog's file beside the schemas.
+pub const CATALOG: &str = "catalog.json";
+
+/// Where the file of this name lies among the sources: the id of a schema, which can be fetched.
+fn url(file: &str) -> String {
+    format!("{}/raw/main/schemas/{file}", env!("CARGO_PKG_REPOSITORY"))
+}
+
+impl SchemaInfo {
+    /// The name of its file.
+    fn file(&self, dialect: Option<Dialect>) -> String {
+        let dot = dialect.map_or_else(String::new, |d| format!(".{}", d.name()));
+        format!("{}{dot}.json", self.name)
+    }
+
+    /// The schema with its id.
+    pub fn schema(&self, dialect: Option<Dialect>) -> Value {
+        let mut schema = (self.make)(dialect);
+        if let Value::Object(keys) = &mut schema {
+            keys.shift_insert(0, "$id".to_owned(), url(&self.file(dialect)).into());
+        }
+        schema
+    }
+}
+
 /// Every schema with the name of its file.
 pub fn files() -> impl Iterator<Item = (String, Value)> {
     SCHEMAS.iter().flat_map(|info| {
         let dialects = info.dialects.iter().copied().map(Some);
-        std::iter::once(None).chain(dialects).map(|dialect| {
-            let dot = dialect.map_or_else(String::new, |d| format!(".{}", d.name()));
-            (format!("{}{dot}.json", info.name), (info.make)(dialect))
-        })
+        std::iter::once(None).chain(dialects).map(|dialect| (info.file(dialect), info.schema(dialect)))
     })
+}
+
+/// The entries for a catalog like that of schemastore.org. Only `gevals.toml` has a name by which it is known; other files say
+/// themselves what they are.
+pub fn catalog() -> Value {
+    let of = |info: &SchemaInfo| {
+        let mut entry = json!({
+            "name": format!("gevals {}", info.name),
+            "description": format!("gevals, evaluations of MCP servers: {}", info.summary),
+            "url": url(&info.file(None)),
+        });
+        if info.name == "config" {
+            entry["fileMatch"] = json!(["gevals.toml"]);
+        }
+        entry
+    };
+    let schemas: Vec<Value> = SCHEMAS.iter().filter(|info| BY_PEOPLE.contains(&info.name)).map(of).collect();
+    json!({ "$schema": "https://json.schemastore.org/schema-catalog.json", "version": 1, "schemas": schemas })
 }
 
 /// A schema as a file holds it, and `gevals schema` prints it.

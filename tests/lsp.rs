@@ -6,6 +6,13 @@
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
+#[path = "support/page.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod page;
+
+#[path = "lsp/replay.rs"]
+mod replay;
+
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
@@ -298,13 +305,17 @@ fn what_is_typed_is_completed_explained_found_and_renamed() {
     let field = editor.at("textDocument/hover", path, TASK, "  promp");
     assert!(field["contents"]["value"].as_str().unwrap().contains("**prompt**"), "{field}");
     let hole = editor.at("textDocument/hover", path, TASK, "{A: \"{steps.ma");
-    assert!(hole["contents"]["value"].as_str().unwrap().contains("Outputs: `word`"), "{hole}");
+    let said = hole["contents"]["value"].as_str().unwrap();
+    assert!(
+        said.contains("is a string") && said.contains("output `word` of the step `made` (command): `{stdout}`"),
+        "{hole}"
+    );
     // Where they are.
     let id = TASK[..TASK.find("id: made").unwrap()].matches('\n').count();
     let defined = editor.at("textDocument/definition", path, TASK, "B: \"{env.WORD} {steps.ma");
-    assert_eq!(defined["range"]["start"], json!({ "line": id, "character": 10 }));
+    assert_eq!(defined[0]["range"]["start"], json!({ "line": id, "character": 10 }));
     let variable = editor.at("textDocument/definition", path, TASK, "{env.W");
-    assert_eq!(variable["range"]["start"], json!({ "line": 4, "character": 8 }));
+    assert_eq!(variable[0]["range"]["start"], json!({ "line": 4, "character": 8 }));
     let uses = editor.at("textDocument/references", path, TASK, "id: ma");
     assert_eq!(uses.as_array().unwrap().len(), 3);
     let uri = editor.uri(path);
@@ -373,4 +384,282 @@ fn an_editor_may_say_anything() {
     let mut editor = Editor::start(&world, &json!({}));
     drop(editor.input.take());
     assert_eq!(editor.child.wait().unwrap().code(), Some(1));
+}
+
+/// The files of an example, as a suite.
+fn example(name: &str, files: &[&str]) -> World {
+    let read = |path: &&str| {
+        let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).join(path);
+        (format!("suite/{path}"), std::fs::read_to_string(source).unwrap())
+    };
+    let files: Vec<(String, String)> = files.iter().map(read).collect();
+    World::new(&files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect::<Vec<_>>())
+}
+
+fn quickstart() -> World {
+    let tasks = ["tasks/write-note.yaml", "tasks/tidy-up.yaml", "tasks/weekly-review.yaml"];
+    let others = ["eval.yaml", "oracle.yaml", "mcp.yaml", "gevals.lock"];
+    example("quickstart", &[&tasks[..], &others[..]].concat())
+}
+
+#[test]
+fn operations_arguments_filters_and_anchors_are_completed() {
+    let world = quickstart();
+    let mut editor = Editor::start(&world, &json!({}));
+    let path = "tasks/write-note.yaml";
+    let task = world.read(&format!("suite/{path}"));
+    editor.open(path, &task);
+    let mut version = 1;
+    let mut completed = |editor: &mut Editor, old: &str, new: &str, mark: &str| {
+        assert!(task.contains(old), "{old}");
+        let text = task.replacen(old, new, 1);
+        version += 1;
+        editor.change(path, version, json!([{ "text": text }]));
+        editor.at("textDocument/completion", path, &text, mark)
+    };
+    // Operations of the lock beside the built-in ones, with what they do.
+    let found = completed(&mut editor, "  cleanup:\n", "  cleanup:\n    - no\n", "cleanup:\n    - no");
+    assert!(labels(&found).contains(&"notes.notes_create") && labels(&found).contains(&"command"), "{found}");
+    let create = found["items"].as_array().unwrap().iter().find(|item| item["label"] == "notes.notes_create").unwrap();
+    assert!(create["documentation"]["value"].as_str().unwrap().starts_with("Creates a note"), "{create}");
+    // Of a key that is there, the name alone is replaced.
+    editor.change(path, 800, json!([{ "text": task }]));
+    let found = editor.at("textDocument/completion", path, &task, "    # Ask the server...\n    - notes.no");
+    let create = found["items"].as_array().unwrap().iter().find(|item| item["label"] == "notes.notes_create").unwrap();
+    let wanted = task.replacen("- notes.notes_read:", "- notes.notes_create:", 1);
+    assert_eq!(edited(&task, &json!([create["textEdit"]])), wanted);
+    // Their arguments, but for those that are there.
+    let args = "        args: {title: \"{env.TITLE}\"}\n";
+    let found = completed(&mut editor, args, "        args:\n          ti\n", "          ti");
+    assert_eq!(labels(&found), ["title"]);
+    let found = completed(&mut editor, args, "        args:\n          title: x\n          ti\n", "          ti");
+    assert!(labels(&found).is_empty(), "{found}");
+    // Filters, also behind others; in a hole that is not closed yet, too.
+    for hole in ["{env.TITLE | lo", "{env.TITLE|lower | re"] {
+        let found = completed(&mut editor, "called \"", &format!("called {hole} \""), hole);
+        assert!(labels(&found).contains(&"replace"), "{hole}: {found}");
+    }
+    // The values of the step itself, down to their fields.
+    let found = completed(&mut editor, "{content[0].text}", "{con}", "{con");
+    assert!(labels(&found).contains(&"structuredContent"), "{found}");
+    // Outputs that a step does not list are those of its operation.
+    let bare = "        outputs:\n          text: \"{content[0].text}\"\n";
+    let text = task.replacen(bare, "", 1).replace("steps.read.outputs.text", "steps.read.outputs.");
+    editor.change(path, 900, json!([{ "text": text }]));
+    let found = editor.at("textDocument/completion", path, &text, "steps.read.outputs.");
+    assert!(labels(&found).contains(&"structuredContent"), "{found}");
+    // Anchors that stand before.
+    let anchored =
+        task.replacen("TITLE: Shopping", "TITLE: &title Shopping", 1).replacen("NOTES: \"", "NOTES: * #\"", 1);
+    editor.change(path, 901, json!([{ "text": anchored }]));
+    let found = editor.at("textDocument/completion", path, &anchored, "NOTES: *");
+    assert_eq!(labels(&found), ["title"]);
+    // In an eval and an oracle: servers, their tools, arguments.
+    let eval = world.read("suite/eval.yaml");
+    let text = eval.replacen("tool: notes_create", "tool: no", 1);
+    editor.open("eval.yaml", &text);
+    let found = editor.at("textDocument/completion", "eval.yaml", &text, "tool: no");
+    assert!(labels(&found).contains(&"notes_append"), "{found}");
+    let oracle = world.read("suite/oracle.yaml");
+    let text = oracle.replacen("          tags: [home]", "          ta", 1);
+    editor.open("oracle.yaml", &text);
+    let found = editor.at("textDocument/completion", "oracle.yaml", &text, "          ta");
+    assert_eq!(labels(&found), ["tags"]);
+    assert!(editor.end().success());
+}
+
+#[test]
+fn names_lead_through_all_files_of_a_suite() {
+    let world = quickstart();
+    let mut editor = Editor::start(&world, &json!({}));
+    let path = "tasks/write-note.yaml";
+    let task = world.read(&format!("suite/{path}"));
+    let eval = world.read("suite/eval.yaml");
+    editor.open(path, &task);
+    editor.open("eval.yaml", &eval);
+    let uri = editor.uri(path);
+    // From the eval to its tasks, and from a task to the evals that select it.
+    let tasks = editor.at("textDocument/definition", "eval.yaml", &eval, "path: tasks/wr");
+    assert_eq!(tasks[0]["uri"], uri.as_str());
+    let evals = editor.at("textDocument/references", path, &task, "name: wri");
+    assert_eq!(evals[0]["uri"], editor.uri("eval.yaml").as_str());
+    let lines = eval[..eval.find("path: tasks/write-note").unwrap()].matches('\n').count();
+    assert_eq!(evals[0]["range"]["start"]["line"], lines);
+    let file = editor.at("textDocument/definition", "eval.yaml", &eval, "mcpConfigFile: mc");
+    assert_eq!(file["uri"], editor.uri("mcp.yaml").as_str());
+    // The server of a step is the one that the task requires.
+    let required = editor.at("textDocument/definition", path, &task, "    - notes.no");
+    assert_eq!(
+        required["range"]["start"]["line"],
+        task[..task.find("mcpServer: notes").unwrap()].matches('\n').count()
+    );
+    // A variable is renamed in the oracle, too, and an output with its uses; nothing else changes.
+    let renamed = editor.at("textDocument/rename", path, &task, "    TIT");
+    let oracle = world.read("suite/oracle.yaml");
+    for (name, old, wanted) in [
+        (path, &task, task.replace("TITLE", "renamed")),
+        ("oracle.yaml", &oracle, oracle.replace("env.TITLE", "env.renamed")),
+    ] {
+        assert_eq!(edited(old, &renamed["changes"][editor.uri(name)]), wanted, "{name}");
+    }
+    let renamed = editor.at("textDocument/rename", path, &task, "outputs.te");
+    let wanted = task
+        .replace("          text: \"{content", "          renamed: \"{content")
+        .replace("outputs.text", "outputs.renamed");
+    assert_eq!(edited(&task, &renamed["changes"][&uri]), wanted);
+    // A name that is taken, or that is none.
+    let params = |new: &str| json!({ "textDocument": { "uri": uri }, "position": { "line": 12, "character": 6 }, "newName": new });
+    assert!(task.lines().nth(12).unwrap().starts_with("    TITLE"));
+    for wrong in ["NOTES", "a b", "1", ""] {
+        assert_eq!(editor.ask("textDocument/rename", params(wrong))["code"], -32602, "{wrong}");
+    }
+    assert!(editor.end().success());
+}
+
+#[test]
+fn what_is_shown_beside_the_text() {
+    let world = quickstart();
+    let mut editor = Editor::start(&world, &json!({}));
+    let path = "tasks/write-note.yaml";
+    let task = world
+        .read(&format!("suite/{path}"))
+        .replace("NOTES: \"", "API_TOKEN: hunter2hunter2\n    NOTES: \"{env.API_TOKEN}");
+    editor.open(path, &task);
+    let uri = editor.uri(path);
+    let document = json!({ "textDocument": { "uri": uri } });
+    let whole = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 999, "character": 0 } });
+    // A value that is known, and one that is secret; what a step takes and does.
+    let title = editor.at("textDocument/hover", path, &task, "called \"{env.T")["contents"]["value"].to_string();
+    assert!(title.contains("is a string") && title.contains("`Shopping {random.id}`"), "{title}");
+    let token = editor.at("textDocument/hover", path, &task, "NOTES: \"{env.API")["contents"]["value"].to_string();
+    assert!(token.contains("`***`") && !token.contains("hunter2"), "{token}");
+    let step = editor.at("textDocument/hover", path, &task, "    - notes.notes_de")["contents"]["value"].to_string();
+    assert!(step.contains("the tool `notes_delete`") && step.contains("Time limit: 1m where it sets none"), "{step}");
+    // Hints follow the range that is shown.
+    let hints = editor.ask("textDocument/inlayHint", json!({ "textDocument": { "uri": uri }, "range": whole }));
+    let labels: Vec<&str> = hints.as_array().unwrap().iter().map(|hint| hint["label"].as_str().unwrap()).collect();
+    assert!(labels.contains(&"timeout 1m") && labels.contains(&"8 letters and digits"), "{labels:?}");
+    let top = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 2, "character": 0 } });
+    assert_eq!(
+        editor.ask("textDocument/inlayHint", json!({ "textDocument": { "uri": uri }, "range": top })),
+        json!([])
+    );
+    let lenses = editor.ask("textDocument/codeLens", document.clone());
+    let titles: Vec<&str> =
+        lenses.as_array().unwrap().iter().map(|lens| lens["command"]["title"].as_str().unwrap()).collect();
+    assert_eq!(titles, ["run this task", "run one phase", "show plan"]);
+    let argument = json!({ "eval": editor.uri("eval.yaml"), "task": "write-note" });
+    assert_eq!(lenses[0]["command"]["arguments"], json!([argument]));
+    let folds = editor.ask("textDocument/foldingRange", document.clone());
+    let line = |mark: &str| task[..task.find(mark).unwrap()].matches('\n').count();
+    assert!(
+        folds
+            .as_array()
+            .unwrap()
+            .contains(&json!({ "startLine": line("  verify:"), "endLine": line("  cleanup:") - 1 })),
+        "{folds}"
+    );
+    // What an output is of, by its step.
+    editor.open("tasks/typed.yaml", TASK);
+    let typed = json!({ "textDocument": { "uri": editor.uri("tasks/typed.yaml") }, "range": whole });
+    let hints = editor.ask("textDocument/inlayHint", typed);
+    assert!(hints.as_array().unwrap().iter().any(|hint| hint["label"] == "(a string)"), "{hints}");
+    // The eval says how many tasks its sets select.
+    editor.open("eval.yaml", &world.read("suite/eval.yaml"));
+    let sets = json!({ "textDocument": { "uri": editor.uri("eval.yaml") }, "range": whole });
+    let hints = editor.ask("textDocument/inlayHint", sets);
+    assert_eq!((&hints[0]["label"], &hints[0]["tooltip"]), (&json!("1 task"), &json!("write-note")));
+    // Other YAML has none of it.
+    editor.open("deploy.yaml", "apiVersion: v1\nkind: Service\nspec:\n  a: 1\n  b: 2\n");
+    let other = json!({ "textDocument": { "uri": editor.uri("deploy.yaml") } });
+    for method in ["codeLens", "foldingRange", "documentSymbol"] {
+        assert_eq!(editor.ask(&format!("textDocument/{method}"), other.clone()), json!([]), "{method}");
+    }
+    assert!(editor.end().success());
+}
+
+/// Of each kind of script and hole: what the words of it are.
+#[test]
+fn tokens_tell_holes_and_shell_apart() {
+    let world = world();
+    let task = TASK.replace(
+        "      run: echo hello\n",
+        "      run: |\n        # 𝄞\n        if grep -q \"$A {env.WORD|replace('a', 'b')}\" x | sort; then echo 1; fi\n      env: {A: \"\\\"{env.WORD}\"}\n",
+    );
+    let mut editor = Editor::start(&world, &json!({}));
+    editor.open("tasks/t.yaml", &task);
+    let answer = editor
+        .ask("textDocument/semanticTokens/full", json!({ "textDocument": { "uri": editor.uri("tasks/t.yaml") } }));
+    let numbers: Vec<usize> = answer["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|number| usize::try_from(number.as_u64().unwrap()).unwrap())
+        .collect();
+    let kinds = ["operator", "variable", "property", "function", "string", "number", "keyword", "comment", "parameter"];
+    let (mut line, mut column) = (0, 0);
+    let mut words = Vec::new();
+    for token in numbers.chunks_exact(5) {
+        column = if token[0] > 0 { token[1] } else { column + token[1] };
+        line += token[0];
+        let units: Vec<u16> = task.lines().nth(line).unwrap().encode_utf16().collect();
+        words.push((String::from_utf16(&units[column..column + token[2]]).unwrap(), kinds[token[3]], token[4]));
+    }
+    let words: Vec<(&str, &str, usize)> = words.iter().map(|(word, kind, own)| (word.as_str(), *kind, *own)).collect();
+    for wanted in [
+        ("# 𝄞", "comment", 0),
+        ("if", "keyword", 0),
+        ("grep", "function", 0),
+        ("echo", "function", 1),
+        ("-q", "parameter", 0),
+        ("$", "operator", 0),
+        ("A", "variable", 0),
+        ("env", "variable", 1),
+        ("WORD", "property", 0),
+        ("replace", "function", 1),
+        ("'b'", "string", 0),
+        ("fi", "keyword", 0),
+    ] {
+        assert!(words.contains(&wanted), "{wanted:?} in {words:?}");
+    }
+    assert!(editor.end().success());
+}
+
+/// Holes are written in one way, and say what they said: the text is read again, and its plan is the same but for the writing.
+#[test]
+fn formatting_changes_how_holes_are_written_and_nothing_else() {
+    let world = world();
+    let wild = TASK
+        .replace(
+            "B: \"{env.WORD} {steps.made.outputs.word}\"",
+            "B: \"{ env.WORD|replace( 'a' ,\\\"x\\\" ) } {  steps.made.outputs.word |trim()|lower }\"",
+        )
+        .replace("Say it.", "Say \\{ env.WORD } {env.WORD   | upper} { some text }");
+    let tidy = wild
+        .replace("{  steps.made.outputs.word |trim()|lower }", "{steps.made.outputs.word | trim | lower}")
+        .replace("{env.WORD   | upper}", "{env.WORD | upper}");
+    let mut editor = Editor::start(&world, &json!({}));
+    editor.open("tasks/t.yaml", &wild);
+    let uri = editor.uri("tasks/t.yaml");
+    let format = |editor: &mut Editor| {
+        let options = json!({ "tabSize": 2, "insertSpaces": true });
+        editor.ask("textDocument/formatting", json!({ "textDocument": { "uri": uri }, "options": options }))
+    };
+    let edits = format(&mut editor);
+    // The hole with escaped quotes is not written as it reads, and stays.
+    assert_eq!(edited(&wild, &edits), tidy);
+    let plan = |text: &str| {
+        world.write("suite/tasks/t.yaml", text);
+        let plan = std::process::Command::new(world::gevals())
+            .args(["plan", "--format", "json"])
+            .arg(world.path("suite/tasks/t.yaml"))
+            .output()
+            .unwrap();
+        let plan: Value = serde_json::from_slice(&plan.stdout).unwrap();
+        plan["tasks"][0]["plan"].to_string().replace([' ', '(', ')'], "")
+    };
+    assert_eq!(plan(&wild), plan(&tidy));
+    editor.change("tasks/t.yaml", 2, json!([{ "text": tidy }]));
+    assert_eq!(format(&mut editor), json!([]));
+    assert!(editor.end().success());
 }

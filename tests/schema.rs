@@ -22,7 +22,7 @@ use gevals::{
     diagnostic::Diagnostics,
     dialect::{self, FileKind},
     lint::{Found, RULES},
-    schema::{SCHEMAS, files, text},
+    schema::{CATALOG, SCHEMAS, catalog, files, text},
     source::{MemoryFiles, Sources},
     yaml,
 };
@@ -36,7 +36,7 @@ fn the_files_are_those_the_code_makes() {
     let bless = std::env::var_os("BLESS").is_some() && std::env::var_os("CI").is_none();
     let mut faults = Vec::new();
     let mut known = vec!["README.md".to_owned()];
-    for (name, schema) in files() {
+    for (name, schema) in files().chain([(CATALOG.to_owned(), catalog())]) {
         let wanted = text(&schema);
         if bless {
             fs::write(dir.join(&name), &wanted).unwrap();
@@ -60,6 +60,12 @@ fn every_schema_is_one() {
         assert!(jsonschema::meta::is_valid(&schema), "{name}");
         jsonschema::draft7::new(&schema).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(schema["title"].is_string() && schema["$schema"].is_string(), "{name}");
+        // The id is where the file can be fetched.
+        assert_eq!(schema["$id"], format!("{}/raw/main/schemas/{name}", env!("CARGO_PKG_REPOSITORY")));
+    }
+    let known: Vec<Value> = files().map(|(_, schema)| schema["$id"].clone()).collect();
+    for entry in catalog()["schemas"].as_array().unwrap() {
+        assert!(known.contains(&entry["url"]), "{entry}");
     }
 }
 

@@ -400,8 +400,8 @@ fn missing_operation(
     }
 }
 
-/// Of an extension whose manifest is not locked everything is believed.
-fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOperation>) -> Signature {
+/// The signature of an extension's operation. Of an extension whose manifest is not locked everything is believed.
+pub fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedOperation>) -> Signature {
     let open = Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) };
     let params = locked.map_or(open, |operation| Shape::from_schema(operation.input_schema.json()));
     let outputs = locked.and_then(|operation| operation.outputs.as_ref()).map(|outputs| Type::Record {
@@ -469,8 +469,8 @@ pub(super) fn steps_outputs(op: &Operation) -> Option<(String, IndexMap<String, 
     }
 }
 
-/// `github.com/OWNER/ext-kubernetes@v1` is called `ext-kubernetes`.
-fn package_name(package: &str) -> &str {
+/// What tasks call a package without `as`: `ext-kubernetes` for `github.com/OWNER/ext-kubernetes@v1`.
+pub fn package_name(package: &str) -> &str {
     let name = package.rsplit('/').next().unwrap_or(package);
     name.split('@').next().unwrap_or(name)
 }

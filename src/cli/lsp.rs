@@ -4,32 +4,50 @@
 //! nothing more arrives, or a request asks what follows from it: an answer never speaks of an older text.
 
 mod complete;
+mod folding;
+mod format;
+mod hints;
+mod hover;
+mod lenses;
+mod names;
+mod navigate;
+mod operations;
+mod outline;
 mod place;
+mod reading;
 mod schemas;
+mod suite;
 mod text;
+mod tokens;
 mod wire;
 
 use std::{
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
+    hash::{Hash as _, Hasher as _},
     io::BufReader,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    rc::Rc,
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     time::Duration,
 };
 
+use indexmap::IndexMap;
+use rustc_hash::FxHasher;
 use serde_json::{Value, json};
 
 use self::{
-    place::{Place, Step, Way},
+    reading::Reading,
+    suite::Suite,
     text::{Encoding, Lines, path_of, uri_of},
 };
 use super::{again::Again, overlay::Overlay, status};
 use crate::{
     Compiled, Options, Plans, compile_with,
     diagnostic::{Applicability, Diagnostic, Fix, Strength, Texts},
-    source::{Files, Sources, Span, Stat, normalize, resolve},
-    yaml::{Entry, Node, Tree},
+    project::Project,
+    source::{FileId, Sources, Span, normalize},
 };
 
 /// How long to wait for more before what was typed is compiled.
@@ -98,6 +116,27 @@ struct Shown {
     fix: Option<(String, Applicability, Value)>,
 }
 
+/// What is found in a file.
+struct Found {
+    /// The same where the same is found in the same texts.
+    mark: u64,
+    shown: Vec<Shown>,
+}
+
+/// Tells findings from others; none has 0.
+fn mark(found: &[&Diagnostic]) -> u64 {
+    let mut hasher = FxHasher::default();
+    for one in found {
+        (one.rule.name, one.strength, &one.message, one.span, &one.label, &one.help).hash(&mut hasher);
+        one.labels.iter().for_each(|label| (label.span, &label.message).hash(&mut hasher));
+        if let Some(Fix { description, applicability, edits }) = &one.fix {
+            (description, *applicability == Applicability::Safe).hash(&mut hasher);
+            edits.iter().for_each(|edit| (edit.span, &edit.text).hash(&mut hasher));
+        }
+    }
+    hasher.finish() | 1
+}
+
 #[derive(Default)]
 struct Server {
     initialized: bool,
@@ -108,9 +147,14 @@ struct Server {
     /// Something has changed since the last compilation.
     stale: bool,
     again: Again,
-    found: BTreeMap<PathBuf, Vec<Shown>>,
-    /// What the editor shows for each file by now.
-    published: BTreeMap<PathBuf, Value>,
+    found: BTreeMap<PathBuf, Found>,
+    /// What was read, and how its files belong together, once somebody asks.
+    project: Option<Project>,
+    suite: OnceCell<Suite>,
+    /// What the texts of open files mean, as far as somebody asked.
+    readings: RefCell<BTreeMap<PathBuf, Rc<Reading>>>,
+    /// What the editor shows of each file by now: the mark of the findings, and the version they are of.
+    published: BTreeMap<PathBuf, (u64, Option<Value>)>,
 }
 
 /// The code and message of an error.
@@ -173,33 +217,44 @@ impl Server {
         let path = path_of(uri).map(|path| normalize(&path));
         let known = path.as_ref().and_then(|path| Some((path, self.open.get(path)?)));
         let at = |text: &str| self.encoding.offset(text, &params["position"]);
-        let (path, text) = match (method, known) {
-            ("textDocument/codeAction" | "textDocument/completion" | "textDocument/hover", Some((path, document)))
-            | (
-                "textDocument/definition"
-                | "textDocument/references"
-                | "textDocument/rename"
-                | "textDocument/prepareRename"
-                | "textDocument/documentSymbol",
-                Some((path, document)),
-            ) => (path, document.text.as_str()),
-            (known, None) if known.starts_with("textDocument/") => {
-                return Err((BAD_PARAMS, format!("`{uri}` is not open")));
-            }
-            (other, _) => return Err((NO_SUCH_METHOD, format!("`{other}` is not supported"))),
+        let (path, text) = match known {
+            Some((path, document)) => (path.as_path(), document.text.as_str()),
+            None if method.starts_with("textDocument/") => return Err((BAD_PARAMS, format!("`{uri}` is not open"))),
+            None => return Err((NO_SUCH_METHOD, format!("`{method}` is not supported"))),
         };
+        let reading = || self.reading(path, text);
+        // The tree of a file of gevals: of other files nothing is said.
+        let ours = || Some(reading()).filter(|reading| reading.kind.is_some());
         Ok(match method {
             "textDocument/codeAction" => self.actions(path, text, params),
-            "textDocument/completion" => complete::at(text, at(text), self.encoding),
+            "textDocument/completion" => complete::at(text, at(text), self.encoding, &self.suite().lock(path)),
             "textDocument/hover" => self.hover(path, text, at(text)),
             "textDocument/definition" => self.definition(path, text, at(text)),
-            "textDocument/references" => self.references(path, text, at(text)),
-            "textDocument/documentSymbol" => self.symbols(text),
-            "textDocument/prepareRename" => match renamed(text, at(text)) {
-                Some((_, range)) => self.lines(text).range(range),
-                None => Value::Null,
+            "textDocument/references" => self.references(path, text, at(text), params),
+            "textDocument/prepareRename" => self.prepare_rename(path, text, at(text)),
+            "textDocument/rename" => {
+                self.rename(path, text, at(text), params["newName"].as_str().unwrap_or_default())?
+            }
+            "textDocument/formatting" => self.formatted(path, text),
+            "textDocument/semanticTokens/full" => tokens::of(text, &reading(), &self.lines(text)),
+            "textDocument/documentSymbol" => match ours().as_ref().and_then(|reading| reading.tree()) {
+                Some(tree) => outline::of(tree, &self.lines(text)),
+                None => json!([]),
             },
-            _ => self.rename(path, text, at(text), params["newName"].as_str().unwrap_or_default())?,
+            "textDocument/foldingRange" => match ours().as_ref().and_then(|reading| reading.tree()) {
+                Some(tree) => folding::of(text, tree, &self.lines(text)),
+                None => json!([]),
+            },
+            "textDocument/codeLens" => match ours().as_ref().and_then(|reading| reading.tree()) {
+                Some(tree) => lenses::of(path, tree, self.suite(), &self.lines(text)),
+                None => json!([]),
+            },
+            "textDocument/inlayHint" => {
+                let (start, end) = (&params["range"]["start"], &params["range"]["end"]);
+                let shown = self.encoding.offset(text, start)..=self.encoding.offset(text, end);
+                hints::of(path, shown, &reading(), self.suite(), &self.lines(text))
+            }
+            other => return Err((NO_SUCH_METHOD, format!("`{other}` is not supported"))),
         })
     }
 
@@ -221,11 +276,16 @@ impl Server {
                 "positionEncoding": self.encoding.name(),
                 "textDocumentSync": { "openClose": true, "change": 2, "save": {} },
                 "codeActionProvider": { "codeActionKinds": ["quickfix", "source.fixAll"] },
-                "completionProvider": { "triggerCharacters": ["{", ".", " "] },
+                "completionProvider": { "triggerCharacters": ["{", ".", " ", "|", "*"] },
                 "hoverProvider": true,
                 "definitionProvider": true,
                 "referencesProvider": true,
                 "documentSymbolProvider": true,
+                "foldingRangeProvider": true,
+                "semanticTokensProvider": { "legend": tokens::legend(), "full": true },
+                "codeLensProvider": {},
+                "inlayHintProvider": true,
+                "documentFormattingProvider": true,
                 "renameProvider": { "prepareProvider": true },
                 "workspace": { "workspaceFolders": { "supported": true, "changeNotifications": true } },
             },
@@ -301,9 +361,13 @@ impl Server {
     /// Compiles everything, and shows what is found.
     fn refresh(&mut self) {
         self.stale = false;
+        self.readings.borrow_mut().clear();
         let found = catch_unwind(AssertUnwindSafe(|| self.compile()));
         match found {
-            Ok(found) => self.found = found,
+            Ok((found, project)) => {
+                (self.found, self.project) = (found, project);
+                self.suite = OnceCell::new();
+            }
             Err(_) => {
                 let message = "gevals could not check this text; this is a bug";
                 send(
@@ -316,50 +380,69 @@ impl Server {
         paths.extend(self.open.keys());
         let mut published = BTreeMap::new();
         for path in paths {
-            let shown = self.found.get(path).into_iter().flatten();
-            let diagnostics: Vec<&Value> = shown.map(|shown| &shown.diagnostic).collect();
-            let mut params = json!({ "uri": uri_of(path), "diagnostics": diagnostics });
-            if let Some(document) = self.open.get(path) {
-                params["version"] = document.version.clone();
-            }
-            if self.published.get(path) != Some(&params) {
+            let version = self.open.get(path).map(|document| document.version.clone());
+            let found = self.found.get(path);
+            let now = (found.map_or(0, |found| found.mark), version);
+            if self.published.get(path) != Some(&now) {
+                let shown = found.map(|found| found.shown.as_slice()).unwrap_or_default();
+                let diagnostics: Vec<&Value> = shown.iter().map(|shown| &shown.diagnostic).collect();
+                let mut params = json!({ "uri": uri_of(path), "diagnostics": diagnostics });
+                if let Some(version) = &now.1 {
+                    params["version"] = version.clone();
+                }
                 send(&json!({ "jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": params }));
             }
-            if self.found.contains_key(path) || self.open.contains_key(path) {
-                published.insert(path.clone(), params);
+            if found.is_some() || now.1.is_some() {
+                published.insert(path.clone(), now);
             }
         }
         self.published = published;
     }
 
-    fn compile(&mut self) -> BTreeMap<PathBuf, Vec<Shown>> {
+    /// What is found by now, by file, and the project that was read; nothing where nothing is opened.
+    fn compile(&mut self) -> (BTreeMap<PathBuf, Found>, Option<Project>) {
         // What a compilation that fails leaves behind is not to be trusted.
         let mut again = std::mem::take(&mut self.again);
         let files = self.files(&Texts::new());
         again.with(&files);
         let compiled = self.look(&files, &|paths, options| again.compile(paths, options, &files));
+        let mut found = BTreeMap::new();
+        let Some(Compiled { project, diagnostics, .. }) = compiled else { return (found, None) };
         let sources = again.sources();
-        let mut found: BTreeMap<PathBuf, Vec<Shown>> = BTreeMap::new();
-        for diagnostic in &compiled {
-            let source = sources.get(diagnostic.span.file);
+        let mut by_file: IndexMap<FileId, Vec<&Diagnostic>> = IndexMap::new();
+        for diagnostic in &diagnostics {
+            by_file.entry(diagnostic.span.file).or_default().push(diagnostic);
+        }
+        for (file, diagnostics) in by_file {
+            let source = sources.get(file);
             let path = normalize(source.path());
-            if !source.is_given() && path.is_absolute() {
-                found.entry(path).or_default().push(self.shown(diagnostic, sources));
+            if source.is_given() || !path.is_absolute() {
+                continue;
             }
+            let mark = mark(&diagnostics);
+            let known = self.found.remove(&path).filter(|known| known.mark == mark);
+            let anew = || Found { mark, shown: diagnostics.iter().map(|one| self.shown(one, sources)).collect() };
+            found.insert(path, known.unwrap_or_else(anew));
         }
         self.again = again;
-        found
+        (found, Some(project))
     }
 
     /// What is found in the folders and in files alone, also in those that exist in the editor alone.
-    fn look(&self, files: &Overlay, compile: &dyn Fn(&[PathBuf], &Options) -> Compiled) -> Vec<Diagnostic> {
+    fn look(&self, files: &Overlay, compile: &dyn Fn(&[PathBuf], &Options) -> Compiled) -> Option<Compiled> {
         let apart = self.ours().filter(|path| self.is_alone(path) || files.is_new(path));
         let named: BTreeSet<&PathBuf> = self.roots.iter().chain(apart).collect();
         if named.is_empty() {
-            return Vec::new();
+            return None;
         }
         let options = Options { plans: Plans::None, ..Options::default() };
-        compile(&named.into_iter().cloned().collect::<Vec<_>>(), &options).diagnostics
+        Some(compile(&named.into_iter().cloned().collect::<Vec<_>>(), &options))
+    }
+
+    /// How files belong together.
+    fn suite(&self) -> &Suite {
+        let suite = || self.project.as_ref().map(|project| Suite::of(project, self.again.sources()));
+        self.suite.get_or_init(|| suite().unwrap_or_default())
     }
 
     fn shown(&self, diagnostic: &Diagnostic, sources: &Sources) -> Shown {
@@ -417,7 +500,7 @@ impl Server {
             })
         };
         let mut actions = Vec::new();
-        for shown in self.found.get(path).into_iter().flatten() {
+        for shown in self.found.get(path).into_iter().flat_map(|found| &found.shown) {
             let touches = shown.range.start <= end && start <= shown.range.end;
             if let (true, true, Some((title, applicability, edit))) = (touches, wanted("quickfix"), &shown.fix) {
                 let safe = *applicability == Applicability::Safe;
@@ -441,160 +524,30 @@ impl Server {
     fn mended(&self, path: &Path) -> Option<String> {
         let look = |texts: &Texts, sources: &Sources| {
             let files = self.files(texts);
-            let found = self.look(&files, &|paths, options| compile_with(paths, options, sources, &files));
+            let look = |paths: &[PathBuf], options: &Options| compile_with(paths, options, sources, &files);
+            let found = self.look(&files, &look).map(|compiled| compiled.diagnostics).unwrap_or_default();
             Ok::<_, std::convert::Infallible>(found.into_iter().filter(|d| sources.path(d.span) == path).collect())
         };
         let Ok(mended) = crate::diagnostic::mend(false, look);
         mended.texts.get(path).and_then(|bytes| String::from_utf8(bytes.clone()).ok())
     }
 
-    fn hover(&self, path: &Path, text: &str, offset: usize) -> Value {
-        let said = |range: std::ops::Range<usize>, markdown: String| {
-            let contents = json!({ "kind": "markdown", "value": markdown });
-            json!({ "contents": contents, "range": self.lines(text).range(range) })
-        };
-        let shown = self.found.get(path).into_iter().flatten();
-        let rule = shown.filter(|shown| shown.range.contains(&offset)).min_by_key(|shown| shown.range.len());
-        if let Some(shown) = rule
-            && let Some(rule) = shown.diagnostic["code"].as_str().and_then(crate::lint::rule)
-        {
-            return said(shown.range.clone(), rule.page.to_owned());
+    /// What the text of an open file means, read once until something changes.
+    fn reading(&self, path: &Path, text: &str) -> Rc<Reading> {
+        if let Some(known) = self.readings.borrow().get(path) {
+            return Rc::clone(known);
         }
-        let Some(tree) = place::tree(text) else { return Value::Null };
-        if let Some(step) = step_at(text, offset, &tree) {
-            let outputs = if step.outputs.is_empty() {
-                String::new()
-            } else {
-                format!("\n\nOutputs: `{}`", step.outputs.join("`, `"))
-            };
-            let (start, _) = place::hole(text, offset).unwrap_or_default();
-            let length = place::path(text, offset).map_or(0, str::len);
-            return said(start..start + length, format!("the step `{}`: {}{outputs}", step.id, step.name));
-        }
-        let Some(Place { way, is_key: true, range }) = place::at(&tree, offset) else { return Value::Null };
-        let Some(Way::Key(key)) = way.last() else { return Value::Null };
-        let in_list = matches!(way.iter().rev().nth(1), Some(Way::Item(_)));
-        if let Some(section) = super::explain::step(key).filter(|_| in_list) {
-            return said(range, section);
-        }
-        let schema = place::kind(&tree).and_then(schemas::of_kind);
-        let about = schema.as_ref().and_then(|schema| schemas::description(&schemas::at(schema, &way)));
-        about.map_or(Value::Null, |about| said(range, format!("**{key}**: {about}")))
+        let reading = Rc::new(Reading::new(path, text, self.suite().lock(path), &self.files(&Texts::new())));
+        self.readings.borrow_mut().insert(path.to_owned(), Rc::clone(&reading));
+        reading
     }
 
-    fn definition(&self, path: &Path, text: &str, offset: usize) -> Value {
-        let Some(tree) = place::tree(text) else { return Value::Null };
+    /// The edits that write all holes in the one way.
+    fn formatted(&self, path: &Path, text: &str) -> Value {
         let lines = self.lines(text);
-        let here = |range: std::ops::Range<usize>| json!({ "uri": uri_of(path), "range": lines.range(range) });
-        if let Some(step) = step_at(text, offset, &tree) {
-            return here(step.range);
-        }
-        if let Some(name) = place::path(text, offset).and_then(|path| path.strip_prefix("env.")) {
-            let env = ["spec", "env"].iter().try_fold(tree.root(), |node, key| node.get(key));
-            return env.and_then(|env| env.entry(name)).map_or(Value::Null, |entry| here(entry.key.span().range()));
-        }
-        let Some(Place { range, is_key: false, .. }) = place::at(&tree, offset) else { return Value::Null };
-        let written = text[range].trim_matches(['"', '\'']);
-        let target = resolve(path, written);
-        let files = self.files(&Texts::new());
-        match files.stat(&target) {
-            Some(Stat::File { .. }) if !written.is_empty() => {
-                let start = json!({ "line": 0, "character": 0 });
-                json!({ "uri": uri_of(&normalize(&target)), "range": { "start": start, "end": start } })
-            }
-            _ => Value::Null,
-        }
+        let edits = format::edits(path, text, &self.reading(path, text)).into_iter();
+        edits.map(|(range, new)| json!({ "range": lines.range(range), "newText": new })).collect()
     }
-
-    fn references(&self, path: &Path, text: &str, offset: usize) -> Value {
-        let Some((id, range)) = renamed(text, offset) else { return Value::Null };
-        let all = std::iter::once(range).chain(uses(text, &id));
-        let lines = self.lines(text);
-        all.map(|range| json!({ "uri": uri_of(path), "range": lines.range(range) })).collect()
-    }
-
-    fn rename(&self, path: &Path, text: &str, offset: usize, new: &str) -> Result<Value, Refusal> {
-        let Some((id, range)) = renamed(text, offset) else {
-            return Err((BAD_PARAMS, "only the id of a step can be renamed".to_owned()));
-        };
-        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-        if !new.starts_with(|letter: char| letter.is_ascii_alphabetic()) || !new.chars().all(plain) {
-            return Err((
-                BAD_PARAMS,
-                "an id begins with a letter and goes on with letters, digits, `-` and `_`".to_owned(),
-            ));
-        }
-        if place::tree(text).is_some_and(|tree| place::steps(&tree).iter().any(|step| step.id == new && step.id != id))
-        {
-            return Err((BAD_PARAMS, format!("there is a step `{new}` already")));
-        }
-        let all = std::iter::once(range).chain(uses(text, &id));
-        let lines = self.lines(text);
-        let edits: Vec<Value> = all.map(|range| json!({ "range": lines.range(range), "newText": new })).collect();
-        Ok(json!({ "changes": { uri_of(path): edits } }))
-    }
-
-    fn symbols(&self, text: &str) -> Value {
-        let Some(tree) = place::tree(text).filter(|tree| place::kind(tree).is_some()) else { return json!([]) };
-        let lines = self.lines(text);
-        tree.root().entries().map(|entry| symbol(&lines, entry.name, entry, 0)).collect()
-    }
-}
-
-/// How deep the outline goes.
-const OUTLINE: usize = 6;
-
-/// A key with what stands below it, as the outline has it.
-fn symbol(lines: &Lines<'_>, name: &str, entry: Entry<'_>, depth: usize) -> Value {
-    let Entry { key, value: node, .. } = entry;
-    let mut children = Vec::new();
-    if depth + 1 < OUTLINE {
-        children.extend(node.entries().map(|entry| symbol(lines, entry.name, entry, depth + 1)));
-        // A step is its operation, and its id where it has one.
-        for item in node.items() {
-            let Some(first) = item.entries().next() else { continue };
-            let id = first.value.get("id").and_then(Node::as_str);
-            let name = id.map_or_else(|| first.name.to_owned(), |id| format!("{id} ({})", first.name));
-            children.push(symbol(lines, &name, first, depth + 1));
-        }
-    }
-    let value = node.text().filter(|value| value.len() < 60 && !value.contains('\n')).unwrap_or_default();
-    // `SymbolKind`: a string, an array, an object.
-    let kind = match (node.entries().len(), node.items().len()) {
-        (0, 0) => 15,
-        (0, _) => 18,
-        _ => 19,
-    };
-    json!({
-        "name": if name.is_empty() { "?" } else { name }, "detail": value, "kind": kind,
-        "range": lines.range(key.span().to(node.span()).range()), "selectionRange": lines.range(key.span().range()),
-        "children": children,
-    })
-}
-
-/// The step that the hole around a byte names.
-fn step_at(text: &str, offset: usize, tree: &Tree) -> Option<Step> {
-    let id = place::path(text, offset)?.strip_prefix("steps.")?.split(['.', '[']).next()?;
-    place::steps(tree).into_iter().find(|step| step.id == id)
-}
-
-/// The id of a step at a byte: where it is given, or in a hole. And where it is given.
-fn renamed(text: &str, offset: usize) -> Option<(String, std::ops::Range<usize>)> {
-    let tree = place::tree(text)?;
-    let given = place::steps(&tree).into_iter().find(|step| (step.range.start..=step.range.end).contains(&offset));
-    given.or_else(|| step_at(text, offset, &tree)).map(|step| (step.id, step.range))
-}
-
-/// Where holes name a step.
-fn uses(text: &str, id: &str) -> Vec<std::ops::Range<usize>> {
-    let whole = |at: &usize| {
-        let behind = text[at + id.len()..].chars().next();
-        behind.is_none_or(|letter| !(letter.is_alphanumeric() || "_-".contains(letter)))
-            && place::hole(text, at + id.len())
-                .is_some_and(|(start, inside)| start + "steps.".len() == *at && inside.starts_with("steps."))
-    };
-    let found = text.match_indices(id).map(|(at, _)| at).filter(whole);
-    found.map(|at| at..at + id.len()).collect()
 }
 
 /// Asks the editor to say when files change of which it has none open.

@@ -56,6 +56,6 @@ pub fn main(args: &Args) -> u8 {
         Which::Steps => Dialect::Steps,
         Which::Portable => Dialect::Portable,
     });
-    print(&text(&(info.make)(dialect)));
+    print(&text(&info.schema(dialect)));
     status::OK
 }

@@ -299,7 +299,7 @@ fn view<'a>(
 }
 
 /// The text with its holes hidden.
-fn masked(text: &str, holes: &[Range<usize>]) -> String {
+pub fn masked(text: &str, holes: &[Range<usize>]) -> String {
     let mut masked = text.to_owned();
     for hole in holes {
         let mask: String = std::iter::repeat_n(HOLE, hole.len()).collect();
@@ -309,7 +309,7 @@ fn masked(text: &str, holes: &[Range<usize>]) -> String {
 }
 
 /// What the first line says.
-fn shebang(text: &str) -> Option<Reader> {
+pub fn shebang(text: &str) -> Option<Reader> {
     let line = text.strip_prefix("#!")?.lines().next()?;
     let mut words = line.split_whitespace();
     let program = words.next()?;
@@ -319,7 +319,8 @@ fn shebang(text: &str) -> Option<Reader> {
     words.find(|w| !w.starts_with('-') && !w.contains('=')).map(named)
 }
 
-fn named(shell: &str) -> Reader {
+/// What reads a script that is given to a program of this name.
+pub fn named(shell: &str) -> Reader {
     match shell.rsplit('/').next().unwrap_or(shell) {
         "sh" | "dash" | "ash" => Reader::Posix,
         "bash" => Reader::Bash,

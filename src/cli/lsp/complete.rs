@@ -1,33 +1,55 @@
-//! What may stand at a position: keys and words by the schemas, and the paths of holes.
+//! What may stand at a position: keys and words by the schemas, operations and their arguments by the lock, and what holes are made of.
 
 use serde_json::{Value, json};
 
 use super::{
+    hover, names,
+    operations::{self, Operation},
     place::{self, Way},
     schemas::{self, Choice},
     text::{Encoding, Lines},
 };
-use crate::yaml::{Node, Tree};
+use crate::{
+    dialect::FileKind,
+    lock::Lock,
+    template::FILTERS,
+    ty::Type,
+    yaml::{Node, Tree},
+};
 
 /// Stands for what is being typed, so that the text can be read meanwhile.
 const TYPED: &str = "__typed__";
 
 /// The completions at a byte.
-pub fn at(text: &str, offset: usize, encoding: Encoding) -> Value {
+pub fn at(text: &str, offset: usize, encoding: Encoding, lock: &Lock) -> Value {
     let start = text[..offset].rfind('\n').map_or(0, |at| at + 1);
     let end = text[offset..].find('\n').map_or(text.len(), |at| offset + at);
     let before = &text[start..offset];
-    let (choices, typed) = match place::hole(text, offset) {
-        Some((_, path)) => in_hole(text, start..end, path),
-        None => match before.trim_start().trim_start_matches("- ").split_once(": ") {
-            Some((_, value)) => (words(text, start..end, before), value.trim_start().len()),
+    let alias = before.rsplit([' ', '[', ',']).next().filter(|word| word.starts_with('*'));
+    // What is there of the word behind the cursor, where it is a key.
+    let mut behind = 0;
+    let (choices, typed) = match (place::filter(text, offset), place::hole(text, offset), alias) {
+        (Some(word), ..) => (filters(), word.len()),
+        (_, Some((start, path)), _) => in_hole(text, start, path, lock),
+        (.., Some(word)) => (anchors(text, offset, word), word.len() - 1),
+        _ => match before.trim_start().trim_start_matches("- ").split_once(": ") {
+            Some((_, value)) => (words(text, start..end, before, lock), value.trim_start().len()),
             None => {
                 let word = before.trim_start().trim_start_matches("- ").trim_start();
-                (keys(text, start..end, before), word.len())
+                let rest = &text[offset..end];
+                let plain = |letter: char| letter.is_alphanumeric() || "._-".contains(letter);
+                let length = rest.find(|letter| !plain(letter)).unwrap_or(rest.len());
+                let there = Some(&rest[length..]).filter(|there| there.starts_with(':'));
+                let mut found = keys(text, start..end, before, there.unwrap_or(": null"), lock);
+                if there.is_some() {
+                    behind = length;
+                    found.iter_mut().for_each(|one| one.insert.clone_from(&one.choice.word));
+                }
+                (found, word.len())
             }
         },
     };
-    let range = Lines::new(text, encoding).range(offset - typed..offset);
+    let range = Lines::new(text, encoding).range(offset - typed..offset + behind);
     let items = choices.into_iter().enumerate().map(|(nth, Completion { choice, insert, kind })| {
         json!({
             "label": choice.word,
@@ -52,21 +74,78 @@ fn with_line(text: &str, line: std::ops::Range<usize>, new: &str) -> Option<Tree
     place::tree(&format!("{}{new}{}", &text[..line.start], &text[line.end..]))
 }
 
-fn keys(text: &str, line: std::ops::Range<usize>, before: &str) -> Vec<Completion> {
+/// `CompletionItemKind`.
+const FUNCTION: u8 = 3;
+const VARIABLE: u8 = 6;
+const PROPERTY: u8 = 10;
+const WORD: u8 = 12;
+const REFERENCE: u8 = 18;
+
+fn completion(word: &str, about: String, kind: u8) -> Completion {
+    Completion { choice: Choice { word: word.to_owned(), about }, insert: word.to_owned(), kind }
+}
+
+fn as_key(choice: Choice) -> Completion {
+    Completion { insert: format!("{}: ", choice.word), choice, kind: PROPERTY }
+}
+
+fn filters() -> Vec<Completion> {
+    FILTERS.iter().map(|info| completion(info.name, hover::about_filter(info), FUNCTION)).collect()
+}
+
+/// The anchors that stand before an alias.
+fn anchors(text: &str, offset: usize, alias: &str) -> Vec<Completion> {
+    // The alias itself is not known yet, and would make the text unreadable.
+    let start = offset - alias.len();
+    let text = format!("{}null{}", &text[..start], &text[offset..]);
+    let Some(tree) = place::tree(&text) else { return Vec::new() };
+    let before = names::anchors(&text, &tree).into_iter().filter(|(_, range, given)| *given && range.start < start);
+    before.map(|(name, ..)| completion(&name, "an anchor".to_owned(), REFERENCE)).collect()
+}
+
+/// The keys that may stand behind `before`; `value` is what stands behind the key, with its colon.
+fn keys(text: &str, line: std::ops::Range<usize>, before: &str, value: &str, lock: &Lock) -> Vec<Completion> {
     let indent = before.len() - before.trim_start().len();
     let rest = &before[indent..];
     let dash = if rest.starts_with('-') { "- " } else { "" };
-    let tree = with_line(text, line, &format!("{}{dash}{TYPED}: null", &before[..indent]));
+    let tree = with_line(text, line, &format!("{}{dash}{TYPED}{value}", &before[..indent]));
     let Some((tree, way, there)) = tree.and_then(|tree| {
         let (way, there) = typed(tree.root(), &mut Vec::new())?;
         Some((tree, way, there))
     }) else {
         return Vec::new();
     };
-    let Some(schema) = place::kind(&tree).and_then(schemas::of_kind) else { return Vec::new() };
-    let known = schemas::keys(&schema, &schemas::at(&schema, &way));
-    let new = known.into_iter().filter(|choice| !there.contains(&choice.word));
-    new.map(|choice| Completion { insert: format!("{}: ", choice.word), choice, kind: 10 }).collect()
+    let Some(kind) = place::kind(&tree) else { return Vec::new() };
+    let mut found: Vec<Completion> = Vec::new();
+    match operations::around(&tree, &way, lock) {
+        // The arguments of an operation, as its schema has them.
+        Some((operation, within)) => {
+            let schema = operation.schema();
+            found.extend(schemas::keys(&schema, &schemas::at(&schema, within)).into_iter().map(as_key));
+            if let (true, Operation::Extension { .. }) = (within.is_empty(), &operation) {
+                let own = operation.signature().step_keys(crate::hir::Dialect::Portable);
+                found.extend(own.into_iter().map(|key| as_key(Choice { word: key.to_owned(), about: String::new() })));
+            }
+        }
+        None => {
+            if let Some(schema) = schemas::of_kind(kind) {
+                found.extend(schemas::keys(&schema, &schemas::at(&schema, &way)).into_iter().map(as_key));
+            }
+            if let (FileKind::Task(_), true) = (kind, is_step(&way)) {
+                found.extend(
+                    operations::all(&tree, lock).into_iter().map(|(word, about)| as_key(Choice { word, about })),
+                );
+            }
+        }
+    }
+    found.retain(|one| !there.contains(&one.choice.word));
+    found
+}
+
+/// Whether a mapping is an item of a list of steps.
+fn is_step(way: &[Way]) -> bool {
+    const LISTS: [&str; 5] = ["setup", "verify", "cleanup", "steps", "anyOf"];
+    matches!(way, [.., Way::Key(list), Way::Item(_)] if LISTS.contains(&list.as_str()))
 }
 
 /// The way to the mapping in which something is typed, and its other keys.
@@ -92,57 +171,90 @@ fn typed(node: Node<'_>, way: &mut Vec<Way>) -> Option<(Vec<Way>, Vec<String>)> 
     None
 }
 
-fn words(text: &str, line: std::ops::Range<usize>, before: &str) -> Vec<Completion> {
+fn words(text: &str, line: std::ops::Range<usize>, before: &str, lock: &Lock) -> Vec<Completion> {
     let Some((key, _)) = before.split_once(": ") else { return Vec::new() };
     let Some(tree) = with_line(text, line.clone(), &format!("{key}: {TYPED}")) else { return Vec::new() };
     let Some(place) = place::at(&tree, line.start + key.len() + 3) else { return Vec::new() };
-    let Some(schema) = place::kind(&tree).and_then(schemas::of_kind) else { return Vec::new() };
+    let Some(kind) = place::kind(&tree) else { return Vec::new() };
+    if let Some((operation, within)) = operations::around(&tree, &place.way, lock)
+        && !within.is_empty()
+    {
+        let schema = operation.schema();
+        let words = schemas::words(&schemas::at(&schema, within));
+        return words.into_iter().map(|choice| completion(&choice.word, choice.about, WORD)).collect();
+    }
+    let named = match place.way.as_slice() {
+        [.., Way::Key(key)] if key == "mcpServer" => operations::servers(lock),
+        [above @ .., Way::Key(key)] if matches!(kind, FileKind::Eval | FileKind::Oracle) => {
+            operations::called(&tree, above, key, lock)
+        }
+        _ => Vec::new(),
+    };
+    let Some(schema) = schemas::of_kind(kind) else { return Vec::new() };
     let words = schemas::words(&schemas::at(&schema, &place.way));
-    words.into_iter().map(|choice| Completion { insert: choice.word.clone(), choice, kind: 12 }).collect()
+    let words = words.into_iter().map(|choice| completion(&choice.word, choice.about, WORD));
+    named.into_iter().map(|(word, about)| completion(&word, about, WORD)).chain(words).collect()
 }
 
-/// The roots that are in scope in all phases, and those of steps.
-const ROOTS: [(&str, &str); 7] = [
+/// The roots that are in scope in all phases.
+const ROOTS: [(&str, &str); 6] = [
     ("env", "a variable of the task's `env`, else of the process"),
     ("random.id", "letters and digits that no other run has"),
     ("random.port", "a port that is free when the run begins"),
     ("task.name", "of the task"),
     ("steps", "what a step has left: `steps.ID.outputs.NAME`"),
     ("agent.output", "what the agent said last; in verify and cleanup"),
-    ("stdout", "of a command or script, in its `outputs`"),
 ];
 
-fn in_hole(text: &str, line: std::ops::Range<usize>, path: &str) -> (Vec<Completion>, usize) {
-    // The line is as it was: a hole that is not closed is text.
-    let tree = place::tree(text).or_else(|| {
-        let indent = text[line.clone()].len() - text[line.clone()].trim_start().len();
-        with_line(text, line.clone(), &format!("{}{TYPED}: null", " ".repeat(indent)))
-    });
+fn in_hole(text: &str, start: usize, path: &str, lock: &Lock) -> (Vec<Completion>, usize) {
+    // A hole that is not closed is text; where it is no YAML, it is left out.
+    let tree = place::tree(text)
+        .or_else(|| place::tree(&format!("{}{TYPED}{}", &text[..start - 1], &text[start + path.len()..])));
     let tree = tree.as_ref();
-    let choice = |word: String, about: String, kind: u8| Completion {
-        insert: word.clone(),
-        choice: Choice { word, about },
-        kind,
-    };
     let steps = || tree.map(place::steps).unwrap_or_default();
     let parts: Vec<&str> = path.split('.').collect();
     let typed = parts.last().map_or(0, |last| last.len());
+    let way = tree.and_then(|tree| place::at(tree, start)).map(|place| place.way).unwrap_or_default();
+    let locals = tree.map(|tree| operations::locals(tree, &way, lock)).unwrap_or_default();
+    let of_types = |types: Vec<(String, Type)>| -> Vec<Completion> {
+        types.into_iter().map(|(name, ty)| completion(&name, ty.to_string(), VARIABLE)).collect()
+    };
     let found = match parts.as_slice() {
-        [] | [_] => ROOTS.iter().map(|(word, about)| choice((*word).to_owned(), (*about).to_owned(), 6)).collect(),
+        [] | [_] => {
+            let roots = ROOTS.iter().map(|(word, about)| completion(word, (*about).to_owned(), VARIABLE));
+            of_types(locals).into_iter().chain(roots).collect()
+        }
         ["env", _] => {
             let env = tree.and_then(|tree| ["spec", "env"].iter().try_fold(tree.root(), |node, key| node.get(key)));
             let env = env.into_iter().flat_map(Node::entries);
-            env.map(|entry| choice(entry.name.to_owned(), entry.value.text().unwrap_or_default().to_owned(), 6))
+            env.map(|entry| completion(entry.name, entry.value.text().unwrap_or_default().to_owned(), VARIABLE))
                 .collect()
         }
-        ["steps", _] => steps().into_iter().map(|step| choice(step.id, step.name, 6)).collect(),
-        ["steps", _, _] => vec![choice("outputs".to_owned(), "what the step has left".to_owned(), 10)],
+        ["steps", _] => steps().into_iter().map(|step| completion(&step.id, step.name, VARIABLE)).collect(),
+        ["steps", _, _] => vec![completion("outputs", "what the step has left".to_owned(), PROPERTY)],
         ["steps", id, "outputs", _] => {
             let step = steps().into_iter().find(|step| step.id == *id);
-            let outputs = step.map(|step| step.outputs).unwrap_or_default();
-            outputs.into_iter().map(|output| choice(output, String::new(), 10)).collect()
+            match (tree, step) {
+                (Some(tree), Some(step)) if step.outputs.is_empty() => {
+                    of_types(operations::outputs(tree, &step.name, lock))
+                }
+                (_, Some(step)) => {
+                    step.outputs.iter().map(|output| completion(output, String::new(), PROPERTY)).collect()
+                }
+                _ => Vec::new(),
+            }
         }
-        _ => Vec::new(),
+        [local, inside @ .., _] => {
+            let ty = locals.into_iter().find(|(name, _)| name == local).map(|(_, ty)| ty);
+            let ty = inside.iter().try_fold(ty.unwrap_or_default(), |ty, name| match ty {
+                Type::Record { mut fields, .. } => fields.shift_remove(*name),
+                _ => None,
+            });
+            match ty {
+                Some(Type::Record { fields, .. }) => of_types(fields.into_iter().collect()),
+                _ => Vec::new(),
+            }
+        }
     };
     (found, typed)
 }

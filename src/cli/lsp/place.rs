@@ -86,11 +86,23 @@ pub fn hole(text: &str, offset: usize) -> Option<(usize, &str)> {
     (inside.chars().all(plain) && !text[..open].ends_with('\\')).then_some((open + 1, inside))
 }
 
-/// The whole path in the hole around a byte.
-pub fn path(text: &str, offset: usize) -> Option<&str> {
-    let (start, _) = hole(text, offset)?;
-    let length = text[start..].find(|letter: char| !(letter.is_alphanumeric() || "_-.[]".contains(letter)))?;
-    text.get(start..start + length)
+/// The name of the filter that is being written at a byte, behind the `|` of a hole.
+pub fn filter(text: &str, offset: usize) -> Option<&str> {
+    let line = text[..offset].rfind('\n').map_or(0, |at| at + 1);
+    let open = text[line..offset].rfind('{')? + line;
+    let inside = &text[open + 1..offset];
+    let (path, word) = inside.rsplit_once('|')?;
+    let begins = path.trim_start().starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
+    let word = word.trim_start_matches(' ');
+    (begins && !inside.contains('}') && word.chars().all(|letter| letter.is_ascii_alphanumeric())).then_some(word)
+}
+
+/// The node that a way leads to.
+pub fn node<'t>(tree: &'t Tree, way: &[Way]) -> Option<Node<'t>> {
+    way.iter().try_fold(tree.root(), |node, step| match step {
+        Way::Key(key) => node.get(key),
+        Way::Item(index) => node.items().nth(*index),
+    })
 }
 
 /// A step with an id: its id, where that is written, and the keys of its outputs.

@@ -1,9 +1,14 @@
 //! What the schemas say of a place: which keys and words it takes, and what they mean.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use serde_json::Value;
 
 use super::place::Way;
-use crate::{dialect::FileKind, schema::SCHEMAS};
+use crate::{dialect::FileKind, hir::Dialect, schema::SCHEMAS};
 
 /// A key or word that a place takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,8 +17,9 @@ pub struct Choice {
     pub about: String,
 }
 
-/// The schema of a kind of file.
-pub fn of_kind(kind: FileKind) -> Option<Value> {
+/// The schema of a kind of file; made once.
+pub fn of_kind(kind: FileKind) -> Option<Arc<Value>> {
+    static MADE: Mutex<BTreeMap<(&str, Option<&str>), Arc<Value>>> = Mutex::new(BTreeMap::new());
     let (name, dialect) = match kind {
         FileKind::Task(dialect) => ("task", Some(dialect)),
         FileKind::Eval => ("eval", None),
@@ -21,7 +27,10 @@ pub fn of_kind(kind: FileKind) -> Option<Value> {
         FileKind::Oracle => ("oracle", None),
         FileKind::McpEvals => ("evals", None),
     };
-    SCHEMAS.iter().find(|info| info.name == name).map(|info| (info.make)(dialect))
+    let info = SCHEMAS.iter().find(|info| info.name == name)?;
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let schema = made.entry((name, dialect.map(Dialect::name))).or_insert_with(|| Arc::new((info.make)(dialect)));
+    Some(Arc::clone(schema))
 }
 
 /// The schemas that what stands at the end of a way may have to follow.

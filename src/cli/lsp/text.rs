@@ -74,11 +74,17 @@ impl<'t> Lines<'t> {
         Self { text: source.text(), starts: source.line_starts().into(), encoding }
     }
 
-    /// Where a byte stands.
-    pub fn position(&self, offset: usize) -> Value {
+    /// The line and the column of a byte.
+    pub fn place(&self, offset: usize) -> (usize, usize) {
         let offset = self.text.floor_char_boundary(offset.min(self.text.len()));
         let line = self.starts.partition_point(|start| *start as usize <= offset) - 1;
-        json!({ "line": line, "character": self.encoding.units(&self.text[self.starts[line] as usize..offset]) })
+        (line, self.encoding.units(&self.text[self.starts[line] as usize..offset]))
+    }
+
+    /// Where a byte stands.
+    pub fn position(&self, offset: usize) -> Value {
+        let (line, character) = self.place(offset);
+        json!({ "line": line, "character": character })
     }
 
     /// Bytes as a range.

@@ -1,0 +1,167 @@
+//! What a thing under the cursor is: a hole with its type and value, a filter, a step with what it takes and does.
+
+use std::ops::Range;
+
+use super::reading::{Reading, holes};
+use crate::{
+    effects::{self, Model, script},
+    hir::{Def, Hole, OperationKind, Step, Target, Task},
+    policy::Policy,
+    secrets::{is_secret_name, looks_drawn, tokens},
+    signature::{Effects, Schema},
+    source::Files,
+    template::{FILTERS, FilterInfo},
+    ty::duration,
+};
+
+/// A range and what is said of it, as Markdown.
+pub type Said = (Range<usize>, String);
+
+/// The most lines of a list of acts or arguments.
+const LINES: usize = 20;
+
+/// What the hole at a byte is.
+pub fn hole(offset: usize, reading: &Reading) -> Option<Said> {
+    let task = reading.checked.as_ref()?;
+    let hole = holes(task).into_iter().find(|hole| hole.span.range().contains(&offset))?;
+    let filter = hole.filter_spans.iter().zip(&hole.filters).find(|(span, _)| span.range().contains(&offset));
+    if let Some((span, filter)) = filter
+        && let Some(info) = FILTERS.iter().find(|info| info.name == filter.name.text)
+    {
+        return Some((span.range(), about_filter(info)));
+    }
+    Some((hole.span.range(), about_hole(hole, task)))
+}
+
+/// A filter: how it is written, what it takes and gives.
+pub fn about_filter(info: &FilterInfo) -> String {
+    format!("`{}`\n\ntakes {}, gives {}", signature(info), info.takes, info.summary)
+}
+
+/// A filter with its arguments; those in brackets may be left out.
+pub fn signature(info: &FilterInfo) -> String {
+    let args = info.args.iter().map(|arg| if arg.required { arg.name.to_owned() } else { format!("[{}]", arg.name) });
+    let args: Vec<String> = args.collect();
+    if args.is_empty() { info.name.to_owned() } else { format!("{}({})", info.name, args.join(", ")) }
+}
+
+fn about_hole(hole: &Hole<Def>, task: &Task<Def>) -> String {
+    let of_step = |id: &str| {
+        let mut found = None;
+        task.walk(&mut |_, step| {
+            if step.id.as_ref().is_some_and(|name| name.value == id) {
+                found = Some(step);
+            }
+        });
+        found
+    };
+    let what = match &hole.reference.target {
+        Target::TaskEnv(name) => format!("the variable `{name}` of the task{}", value(name, task)),
+        Target::ProcessEnv(name) => format!("the variable `{name}` of the process that runs gevals"),
+        Target::RandomId => "letters and digits that no other run has, the same in the whole run of a task".to_owned(),
+        Target::RandomPort => "a port that is free when the run begins".to_owned(),
+        Target::TaskName => format!("the name of the task: `{}`", task.name.value),
+        Target::AgentOutput => "what the agent said last".to_owned(),
+        Target::AgentPrompt => "the prompt as it is sent".to_owned(),
+        Target::Output { step, name } => match of_step(step) {
+            Some(found) => {
+                let given = found.outputs.iter().flatten().find(|(output, _)| output.value == *name);
+                let given = given.and_then(|(_, arg)| match &arg.kind {
+                    crate::hir::ArgKind::Text(template) => Some(format!(": `{}`", template.display())),
+                    _ => None,
+                });
+                let given = given.unwrap_or_default();
+                format!("the output `{name}` of the step `{step}` ({}){given}", found.op.name)
+            }
+            None => format!("the output `{name}` of the step `{step}`"),
+        },
+        Target::Loop(name) => format!("the value `{name}` of this round"),
+        Target::Local(name) => format!("`{name}` of this step"),
+        Target::Calls => "the answer of an earlier call".to_owned(),
+    };
+    format!("`{}` is {}\n\n{what}", hole.text, hole.reference.ty)
+}
+
+/// What is known of a variable's value; nothing of one that may be a secret.
+fn value(name: &str, task: &Task<Def>) -> String {
+    let Some((_, template)) = task.env.iter().find(|(known, _)| known.value == name) else { return String::new() };
+    let (written, known) = (template.display(), effects::of_template(template, &effects::environment(task)).shown());
+    let secret = |text: &str| looks_drawn(text) || tokens(text).next().is_some();
+    match () {
+        () if is_secret_name(name) || secret(&written) || secret(&known) => ": `***`".to_owned(),
+        () if written == known || known.contains('…') => format!(": `{written}`"),
+        () => format!(": `{written}`, which is `{known}`"),
+    }
+}
+
+/// What the step is whose operation is named at a byte.
+pub fn step(offset: usize, reading: &Reading, files: &dyn Files) -> Option<Said> {
+    let task = reading.checked.as_ref()?;
+    let step = reading.steps().into_iter().find(|step| step.key.range().contains(&offset))?;
+    let mut said = match &step.op.kind {
+        OperationKind::Builtin(name) => super::super::explain::step(name).unwrap_or_default(),
+        OperationKind::Tool { server, tool } => {
+            let known = reading.lock.tools(server).and_then(|tools| tools.get(tool));
+            let about = known
+                .map_or("The lock does not know it: `gevals lock` asks the server.", |tool| tool.description.as_str());
+            let args = known.map(|tool| arguments(&tool.input_schema)).unwrap_or_default();
+            format!("the tool `{tool}` of the server `{server}`\n\n{about}\n\n{args}")
+        }
+        OperationKind::Extension { package, operation } => {
+            let args = step.op.signature.schema.as_ref().map(arguments).unwrap_or_default();
+            format!("`{operation}` of the extension `{package}`\n\n{}\n\n{args}", step.op.signature.doc)
+        }
+    };
+    let limit = match (&step.timeout, step.op.signature.timeout) {
+        (Some(limit), _) => Some((duration::format(limit.value), "")),
+        (None, Some(limit)) => Some((duration::format(limit), " where it sets none")),
+        (None, None) => None,
+    };
+    if let Some((limit, whose)) = limit {
+        said = format!("{}\n\nTime limit: {limit}{whose}.", said.trim_end());
+    }
+    said = format!("{}\n\n{}", said.trim_end(), acts(step, task, reading, files));
+    Some((step.key.range(), said.trim_end().to_owned()))
+}
+
+/// What a step does to the world, by the model of effects; else what its operation declares.
+fn acts(step: &Step<Def>, task: &Task<Def>, reading: &Reading, files: &dyn Files) -> String {
+    let Some(unit) = &reading.unit else { return String::new() };
+    let sources = &reading.sources;
+    let all = script::ScriptFiles::default();
+    let scripts = script::views(unit, task, &all, sources, files);
+    let sourced = effects::sourced(&scripts, &all, sources, files);
+    let rules: Vec<_> = crate::lint::RULES.iter().map(|lint| lint.rule).collect();
+    let policy = Policy::find(&unit.path, &rules, sources, files, &mut crate::diagnostic::Diagnostics::default());
+    let model = Model::of(effects::Given { task, scripts: &scripts, sourced: &sourced, tools: &policy.tools, files });
+    let own = model.acts.iter().filter(|act| step.span.contains(act.step));
+    let mut lines: Vec<String> = own
+        .map(|act| {
+            let maybe = if act.maybe { " (perhaps)" } else { "" };
+            format!("- {} {}{maybe}\n", act.verb.name(), act.thing.shown())
+        })
+        .collect();
+    lines.dedup();
+    lines.truncate(LINES);
+    match (lines.is_empty(), step.op.signature.effects) {
+        (false, _) => format!("It\n\n{}", lines.concat()),
+        (true, Effects::None) => "It changes nothing.".to_owned(),
+        (true, Effects::Creates) => "It makes something.".to_owned(),
+        (true, Effects::Deletes) => "It deletes something.".to_owned(),
+        (true, Effects::Any) => "gevals knows of nothing that it changes.".to_owned(),
+    }
+}
+
+/// The arguments of an operation, a line each.
+pub fn arguments(schema: &Schema) -> String {
+    let json = schema.json();
+    let required = json["required"].as_array();
+    let fields = json["properties"].as_object().into_iter().flatten().take(LINES);
+    let lines = fields.map(|(name, field)| {
+        let needed = required.is_some_and(|names| names.iter().any(|known| known == name));
+        let ty = field["type"].as_str().unwrap_or("any");
+        let about = field["description"].as_str().unwrap_or_default().lines().next().unwrap_or_default();
+        format!("- `{name}` ({ty}{}) {about}\n", if needed { ", required" } else { "" })
+    });
+    lines.collect()
+}

@@ -1,0 +1,231 @@
+//! Semantic tokens: what holes and embedded shell are made of. YAML itself every editor colours.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::{
+    reading::{Reading, steps},
+    text::Lines,
+};
+use crate::{
+    bash::{self, BUILTINS},
+    builtin,
+    dialect::FileKind,
+    effects::script::{self, Reader},
+    hir::{Arg, Dialect, Hole, Name},
+    signature::{Format, Shape},
+    source::Span,
+    template::{self, Path},
+    yaml::Node,
+};
+
+/// The kinds of tokens; the protocol sends their places in this list.
+const KINDS: [&str; 9] =
+    ["operator", "variable", "property", "function", "string", "number", "keyword", "comment", "parameter"];
+/// The one modifier: what the language itself brings along.
+const MODIFIERS: [&str; 1] = ["defaultLibrary"];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Operator,
+    Variable,
+    Property,
+    Function,
+    String,
+    Number,
+    Keyword,
+    Comment,
+    Parameter,
+}
+
+/// A range of the file and what it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Token {
+    range: Range<usize>,
+    kind: Kind,
+    /// Whether the language brings it along.
+    own: bool,
+}
+
+/// What the server says of its tokens.
+pub fn legend() -> Value {
+    json!({ "tokenTypes": KINDS, "tokenModifiers": MODIFIERS })
+}
+
+/// The tokens of a text, as the protocol encodes them: five numbers each, places relative to the token before.
+pub fn of(text: &str, reading: &Reading, lines: &Lines<'_>) -> Value {
+    let mut found = Vec::new();
+    if let Some(task) = reading.task() {
+        for step in steps(task) {
+            step.args
+                .iter()
+                .for_each(|arg| script_of(reading, task.dialect, &step.op.value, &step.args, arg, &mut found));
+        }
+        reading.holes().into_iter().for_each(|(span, written)| of_hole(text, span, written, &mut found));
+    }
+    if let (Some(FileKind::Oracle), Some(tree)) = (reading.kind, reading.tree()) {
+        templates(tree.root(), &mut |hole| of_hole(text, hole.span, &hole.text, &mut found));
+    }
+    encode(text, found, lines)
+}
+
+fn encode(text: &str, mut tokens: Vec<Token>, lines: &Lines<'_>) -> Value {
+    tokens.retain(|token| text.get(token.range.clone()).is_some_and(|text| !text.is_empty() && !text.contains('\n')));
+    // A hole in a script is one of both: the shorter range wins where two begin at one byte.
+    tokens.sort_by_key(|token| (token.range.start, token.range.end));
+    let mut data: Vec<usize> = Vec::new();
+    let (mut line, mut column, mut end) = (0, 0, 0);
+    for token in tokens {
+        if token.range.start < end {
+            continue;
+        }
+        end = token.range.end;
+        let (at, start) = lines.place(token.range.start);
+        let length = lines.place(token.range.end).1 - start;
+        let delta = if at == line { start - column } else { start };
+        data.extend([at - line, delta, length, token.kind as usize, usize::from(token.own)]);
+        (line, column) = (at, start);
+    }
+    json!({ "data": data })
+}
+
+/// The holes of all texts below a node.
+fn templates(node: Node<'_>, visit: &mut dyn FnMut(&Hole<Path>)) {
+    if node.as_str().is_some() && !node.is_alias() {
+        crate::decode::portable(node).holes().for_each(visit);
+        return;
+    }
+    node.entries().for_each(|entry| templates(entry.value, visit));
+    node.items().for_each(|item| templates(item, visit));
+}
+
+/// The braces, the path and the filters of a hole. One that is not written as it reads, in a quoted or folded text, has none.
+fn of_hole(text: &str, span: Span, written: &str, out: &mut Vec<Token>) {
+    let start = span.range().start;
+    if text.get(span.range()) != Some(written) {
+        return;
+    }
+    let mut push = |range: Range<usize>, kind, own| {
+        out.push(Token { range: start + range.start..start + range.end, kind, own });
+    };
+    let scan = template::scan(written);
+    let Some(inside) = scan.single_hole() else {
+        // Of another dialect: `${NAME}`, `{source.field}`.
+        push(0..written.len(), Kind::Variable, false);
+        return;
+    };
+    push(0..1, Kind::Operator, false);
+    push(inside.path.root.range.clone(), Kind::Variable, true);
+    for segment in &inside.path.segments {
+        push(segment.range.clone(), Kind::Property, false);
+    }
+    let mut end = inside.path.range().end;
+    for filter in &inside.filters {
+        if let Some(bar) = written[end..filter.range.start].find('|') {
+            push(end + bar..end + bar + 1, Kind::Operator, false);
+        }
+        push(filter.name.range.clone(), Kind::Function, true);
+        for arg in &filter.args {
+            let kind = match arg.value {
+                Value::String(_) => Kind::String,
+                Value::Number(_) => Kind::Number,
+                _ => Kind::Keyword,
+            };
+            push(arg.range.clone(), kind, false);
+        }
+        end = filter.range.end;
+    }
+    push(written.len() - 1..written.len(), Kind::Operator, false);
+}
+
+/// The tokens of an argument that is the text of a shell script.
+fn script_of(
+    reading: &Reading,
+    dialect: Dialect,
+    operation: &str,
+    args: &[(Name, Arg<Path>)],
+    (key, value): &(Name, Arg<Path>),
+    out: &mut Vec<Token>,
+) {
+    let is_script = |shape: &Shape| {
+        let is = |shape: &Shape| matches!(shape, Shape::String { format: Some(Format::Script), .. });
+        shape.alternatives().iter().any(is)
+    };
+    let signature = builtin::vocabularies().of(dialect).get(operation).map(|(_, signature)| signature);
+    let field = signature.and_then(|signature| signature.params.fields()?.get(&key.value));
+    if !field.is_some_and(|field| is_script(&field.shape)) {
+        return;
+    }
+    let node = reading.unit.as_ref().and_then(|unit| unit.tree.node_at(value.span));
+    let Some((node, written)) = node.and_then(|node| Some((node, node.text()?))) else { return };
+    let shell = args.iter().find(|(key, _)| key.value == "shell").and_then(|(_, shell)| shell.as_literal());
+    let reader = script::shebang(written.trim_start()).or_else(|| shell.map(script::named));
+    if reader == Some(Reader::Foreign) {
+        return;
+    }
+    let holes: Vec<_> = match dialect {
+        Dialect::Portable => template::scan(written).holes().map(|hole| hole.range.clone()).collect(),
+        _ => Vec::new(),
+    };
+    let Some(parsed) = bash::parse(&script::masked(written, &holes)) else { return };
+    let map = node.source_map();
+    for (range, kind, own) in runs(&paint(&parsed, written.len(), &holes), written) {
+        out.push(Token { range: map.span(range).range(), kind, own });
+    }
+}
+
+type Paint = Option<(Kind, bool)>;
+
+/// What each byte of a script is; inner nodes over outer ones, and nothing where holes are.
+fn paint(script: &bash::Script, length: usize, holes: &[Range<usize>]) -> Vec<Paint> {
+    let mut painted = vec![None; length];
+    for node in script.nodes() {
+        let kind = match node.kind() {
+            "comment" => (Kind::Comment, false),
+            "string" | "raw_string" | "ansi_c_string" | "translated_string" | "heredoc_body" | "heredoc_content" => {
+                (Kind::String, false)
+            }
+            "heredoc_start" | "heredoc_end" => (Kind::Keyword, false),
+            "number" | "file_descriptor" => (Kind::Number, false),
+            "variable_name" | "special_variable_name" => (Kind::Variable, false),
+            "command_name" => (Kind::Function, BUILTINS.contains(&script.text(node))),
+            "function_definition" => continue,
+            "word" if script.text(node).starts_with('-') => (Kind::Parameter, false),
+            "$" | "${" | "$(" | "$((" | "))" | "|" | "||" | "&&" | "&" | ";;" | ">" | ">>" | "<" | "<<" | "<<-"
+            | "<<<" | ">&" | "&>" | "|&" | "=" | "+=" | "==" | "!=" | "=~" => (Kind::Operator, false),
+            "if" | "then" | "else" | "elif" | "fi" | "for" | "while" | "until" | "do" | "done" | "case" | "esac"
+            | "function" | "select" | "in" | "[[" | "]]" | "[" | "]" | "!" | "export" | "local" | "declare"
+            | "readonly" | "unset" => (Kind::Keyword, false),
+            // What is expanded inside of a string is no string.
+            "command_substitution" | "expansion" | "simple_expansion" => {
+                painted.get_mut(node.byte_range()).into_iter().for_each(|bytes| bytes.fill(None));
+                continue;
+            }
+            _ => continue,
+        };
+        painted.get_mut(node.byte_range()).into_iter().for_each(|bytes| bytes.fill(Some(kind)));
+    }
+    for hole in holes {
+        painted.get_mut(hole.clone()).into_iter().for_each(|bytes| bytes.fill(None));
+    }
+    painted
+}
+
+/// Stretches of one kind, none of which goes over the end of a line.
+fn runs(painted: &[Paint], text: &str) -> Vec<(Range<usize>, Kind, bool)> {
+    let mut found = Vec::new();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < painted.len() {
+        let start = at;
+        let paint = painted[start];
+        at += 1;
+        let Some((kind, own)) = paint.filter(|_| bytes[start] != b'\n') else { continue };
+        while at < painted.len() && painted[at] == paint && bytes[at] != b'\n' {
+            at += 1;
+        }
+        found.push((start..at, kind, own));
+    }
+    found
+}
