@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     diagnostic::Texts,
-    hir::Dialect,
+    hir::{Dialect, RequirementKind},
     source::{Files, Span, Stat, normalize, resolve},
 };
 
@@ -80,9 +80,8 @@ impl Server {
         let (Some((alias, _)), Some(task)) = (operation.split_once('.'), reading.task()) else { return Value::Null };
         let is = |span: &Span| reading.sources.get(span.file).slice(*span).trim_matches(['"', '\'']) == alias;
         let required = task.requires.iter().filter_map(|requirement| {
-            let name = match &requirement.kind {
-                crate::hir::RequirementKind::McpServer(name) | crate::hir::RequirementKind::Extension(name) => name,
-                _ => return None,
+            let (RequirementKind::McpServer(name) | RequirementKind::Extension(name)) = &requirement.kind else {
+                return None;
             };
             Some(requirement.alias.as_ref().unwrap_or(name).span)
         });
