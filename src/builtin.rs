@@ -106,22 +106,41 @@ pub fn call(args: &[(Name, Arg<Def>)]) -> String {
     }
     let shown = |(name, arg): &(Name, Arg<Def>)| {
         let value = match &arg.kind {
-            _ if is_secret_name(&name.value) => "***".to_owned(),
-            ArgKind::Null => "null".to_owned(),
-            ArgKind::Bool(value) => value.to_string(),
-            ArgKind::Int(value) => value.to_string(),
-            ArgKind::Float(value) => value.to_string(),
-            ArgKind::Text(text) => match text.display() {
-                text if looks_drawn(&text) || tokens(&text).next().is_some() => "***".to_owned(),
-                text => excerpt(&text),
-            },
             ArgKind::List(items) => format!("[{}]", count(items.len(), "item", "items")),
             ArgKind::Record(fields) => format!("{{{}}}", count(fields.len(), "key", "keys")),
+            _ => inline(arg),
         };
-        format!("{}: {value}", name.value)
+        format!("{}: {}", name.value, if is_secret_name(&name.value) { "***" } else { &value })
     };
     let line: Vec<_> = args.iter().map(shown).collect();
     format!(" {{{}}}", excerpt(&line.join(", ")))
+}
+
+/// What a step expects, as one line: `exitCode: 0, stdout: {contains: Bread}`. Secrets are hidden as by [`call`].
+pub fn expected(expect: &Arg<Def>) -> String {
+    let text = inline(expect);
+    excerpt(text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(&text))
+}
+
+fn inline(arg: &Arg<Def>) -> String {
+    match &arg.kind {
+        ArgKind::Null => "null".to_owned(),
+        ArgKind::Bool(value) => value.to_string(),
+        ArgKind::Int(value) => value.to_string(),
+        ArgKind::Float(value) => value.to_string(),
+        ArgKind::Text(text) => match text.display() {
+            text if looks_drawn(&text) || tokens(&text).next().is_some() => "***".to_owned(),
+            text => excerpt(&text),
+        },
+        ArgKind::List(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        ArgKind::Record(fields) => {
+            let field = |(name, arg): &(Name, Arg<Def>)| {
+                let value = if is_secret_name(&name.value) { "***".to_owned() } else { inline(arg) };
+                format!("{}: {value}", name.value)
+            };
+            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
+        }
+    }
 }
 
 /// The first command of a shell text, cut, in backticks.

@@ -30,8 +30,8 @@ mod man;
 mod mcp;
 #[cfg(feature = "run")]
 mod new;
-#[cfg(feature = "run")]
 mod overlay;
+#[cfg(feature = "run")]
 mod packages;
 mod plan;
 #[cfg(feature = "run")]

@@ -19,7 +19,7 @@ use std::{borrow::Cow, collections::BTreeSet, fmt, time::Duration};
 use petgraph::Direction;
 
 use crate::{
-    builtin::{count, excerpt},
+    builtin::{self, count, excerpt},
     diagnostic::visible,
     event::Outcome,
     hir::{Arg, ArgKind, BlockRole, Def, Dialect, OperationKind},
@@ -150,7 +150,9 @@ fn drawn(views: &[View<'_>], write: fn(&picture::Picture, &mut String) -> std::f
     let mut plans = Vec::new();
     let view = &together(views, &mut plans);
     let mut out = String::new();
-    let _ = write(&picture::picture(view, picture::Most { nodes: 150, links: 400 }), &mut out);
+    let mut picture = picture::picture(view, picture::Most { nodes: 150, links: 400 });
+    picture.narrow();
+    let _ = write(&picture, &mut out);
     out
 }
 
@@ -184,6 +186,14 @@ fn stand_in(view: &View<'_>, action: &Action) -> Option<String> {
         Ok(Package::Bundled(bundled)) => Some(format!("builtin:{bundled}")).filter(|means| means != reference),
         _ => None,
     }
+}
+
+/// What a step expects, where it says so.
+fn expected(action: &Action) -> Option<String> {
+    let ActionKind::Step(step) = &action.kind else { return None };
+    let expect =
+        step.expect.as_ref().or_else(|| step.args.iter().find(|(name, _)| name.value == "expect").map(|(_, arg)| arg));
+    Some(format!("expects {}", builtin::expected(expect?)))
 }
 
 /// Packages that mean a bundled extension, a sentence each.

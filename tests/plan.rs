@@ -588,6 +588,28 @@ fn many_tasks_and_many_steps_stay_readable() {
 }
 
 #[test]
+fn sixty_steps_fit_a_screen() {
+    let steps = |count: usize, step: &dyn Fn(usize) -> String| -> String {
+        (0..count).map(|i| format!("\n    - {}", step(i))).collect()
+    };
+    let setup = steps(29, &|i| format!("command: {{run: 'make part-{i}'}}"));
+    let checks = steps(30, &|i| match i {
+        3 => "command: {id: count, run: 'wc -l all', outputs: {lines: \"{stdout}\"}}".to_owned(),
+        29 => "command: {run: 'test {steps.count.outputs.lines} = 7', expect: {exitCode: 0}}".to_owned(),
+        i => format!("command: {{run: 'test -e part-{i}', expect: {{stdout: {{equals: \"\"}}}}}}"),
+    });
+    let plans = [plan(&minimal(&format!("setup:{setup}\n  verify:{checks}")))];
+    for name in ["mermaid", "dot"] {
+        let shown = (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&[View::new(&plans)]);
+        assert!(shown.lines().count() < 40, "{name}: {shown}");
+        // What is folded says how much it is; what a value comes from or goes to stands for itself.
+        assert!(shown.contains("29 steps") && shown.contains("25 steps") && shown.contains("and 21 more"), "{shown}");
+        assert!(shown.contains("count") && shown.contains("expects"), "{shown}");
+        assert!(!shown.contains("part-20") && !shown.contains("part#45;20"), "{shown}");
+    }
+}
+
+#[test]
 fn a_plan_of_many_steps_is_lowered_in_one_go() {
     let steps: String = (0..20_000)
         .map(|i| match i {

@@ -64,6 +64,7 @@ impl Overlay {
     }
 
     /// The files of the projects that these texts belong to.
+    #[cfg(feature = "run")]
     pub fn over<'a>(files: impl IntoIterator<Item = (&'a Path, Vec<u8>)>) -> Self {
         let files: Vec<_> = files.into_iter().collect();
         Self::of(&files.iter().map(|(path, _)| normalize(path)).collect::<Vec<_>>(), files)

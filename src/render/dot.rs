@@ -65,7 +65,9 @@ fn items(items: &[Item], depth: usize, out: &mut String) -> std::fmt::Result {
 fn attributes(node: &Node) -> String {
     let label = match node.text.is_empty() {
         true => escaped(&node.title),
-        false => format!("{}\\n{}", escaped(&node.title), escaped(&node.text)),
+        false => {
+            std::iter::once(node.title.as_str()).chain(node.text.lines()).map(escaped).collect::<Vec<_>>().join("\\n")
+        }
     };
     let shape = match node.kind {
         NodeKind::Step | NodeKind::Summary => "",

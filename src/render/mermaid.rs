@@ -55,6 +55,7 @@ fn items(items: &[Item], depth: usize, out: &mut String) -> std::fmt::Result {
             Item::Node(node) => writeln!(out, "{indent}{}", written(node))?,
             Item::Frame(Frame { key, title, items: inner, .. }) => {
                 writeln!(out, "{indent}subgraph f{key}[\"{}\"]", escaped(title))?;
+                writeln!(out, "{indent}  direction TB")?;
                 self::items(inner, depth + 1, out)?;
                 writeln!(out, "{indent}end")?;
             }
@@ -66,7 +67,9 @@ fn items(items: &[Item], depth: usize, out: &mut String) -> std::fmt::Result {
 fn written(node: &Node) -> String {
     let label = match node.text.is_empty() {
         true => escaped(&node.title),
-        false => format!("{}<br/>{}", escaped(&node.title), escaped(&node.text)),
+        false => {
+            std::iter::once(node.title.as_str()).chain(node.text.lines()).map(escaped).collect::<Vec<_>>().join("<br/>")
+        }
     };
     let (open, close) = match node.kind {
         NodeKind::Step | NodeKind::Summary | NodeKind::Cleanup => ("[", "]"),

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Done, View, cut, label, role_name, rounds, stand_in, substituted};
+use super::{Done, View, cut, expected, label, role_name, rounds, stand_in, substituted};
 use crate::{
     builtin::count,
     event::Outcome,
@@ -53,7 +53,7 @@ pub enum NodeKind {
     Agent,
     Assertion,
     Cleanup,
-    /// Stands for several.
+    /// Stands for several; a line of its text for each that is named.
     Summary,
 }
 
@@ -118,7 +118,7 @@ pub enum LinkKind {
 }
 
 const TITLE: usize = 60;
-const TEXT: usize = 80;
+const TEXT: usize = 120;
 const MOST_TASKS: usize = 20;
 
 /// What still makes a readable picture.
@@ -223,6 +223,10 @@ impl Picture {
             let text = substituted(&action.meaning, &drawing.values);
             let text = match stand_in(drawing.view, action) {
                 Some(bundled) => format!("{bundled}: {text}"),
+                None => text,
+            };
+            let text = match expected(action) {
+                Some(expected) => format!("{text} · {expected}"),
                 None => text,
             };
             let mut node = self.node(name, &text, kind, drawing.view.done(drawing.plan, action));
@@ -362,6 +366,104 @@ impl Picture {
             }
             let frame = self.frame(title, FrameKind::Grid, items);
             self.items.extend(frame);
+        }
+    }
+}
+
+/// From this number of boxes on, long runs of steps become one box each.
+const MANY: usize = 30;
+/// How long a run is, and how many of its steps are named.
+const RUN: usize = 10;
+const NAMED: usize = 8;
+/// Of the text of a step that is one line of many.
+const LINE: usize = 60;
+
+impl Picture {
+    /// For programs that lay out boxes by themselves: a step without a name is called by what it does, and of a picture with many boxes
+    /// each long run of steps that nothing but order ties to others is one box, so that it fits a screen.
+    pub fn narrow(&mut self) {
+        if self.nodes > MANY {
+            let ties = |link: &&Link| link.kind != LinkKind::Order;
+            let tied: HashSet<usize> = self.links.iter().filter(ties).flat_map(|link| [link.from, link.to]).collect();
+            let mut into = HashMap::new();
+            fold(&mut self.items, &tied, &mut into);
+            let key = |key: usize| into.get(&key).copied().unwrap_or(key);
+            for link in &mut self.links {
+                (link.from, link.to) = (key(link.from), key(link.to));
+            }
+            let mut drawn = HashSet::new();
+            self.links.retain(|link| link.from != link.to && drawn.insert((link.from, link.to, link.kind)));
+        }
+        name(&mut self.items);
+    }
+}
+
+/// Puts long runs into one box each; `into` tells in which a box has gone.
+fn fold(items: &mut Vec<Item>, tied: &HashSet<usize>, into: &mut HashMap<usize, usize>) {
+    let mut folded: Vec<Item> = Vec::new();
+    let mut run: Vec<Node> = Vec::new();
+    for item in std::mem::take(items) {
+        let fits = |node: &Node| {
+            let alike = run.first().is_none_or(|first| first.kind == node.kind && first.outcome == node.outcome);
+            alike && matches!(node.kind, NodeKind::Step | NodeKind::Cleanup) && !tied.contains(&node.key)
+        };
+        match item {
+            Item::Node(node) if fits(&node) => run.push(node),
+            mut other => {
+                folded.extend(one(std::mem::take(&mut run), into));
+                if let Item::Frame(frame) = &mut other {
+                    fold(&mut frame.items, tied, into);
+                }
+                match other {
+                    // The first of another run.
+                    Item::Node(node)
+                        if matches!(node.kind, NodeKind::Step | NodeKind::Cleanup) && !tied.contains(&node.key) =>
+                    {
+                        run.push(node);
+                    }
+                    other => folded.push(other),
+                }
+            }
+        }
+    }
+    folded.extend(one(run, into));
+    *items = folded;
+}
+
+/// A run of steps as one box, where it is long.
+fn one(run: Vec<Node>, into: &mut HashMap<usize, usize>) -> Vec<Item> {
+    let (Some(first), true) = (run.first(), run.len() >= RUN) else { return run.into_iter().map(Item::Node).collect() };
+    into.extend(run.iter().map(|node| (node.key, first.key)));
+    let mut lines: Vec<String> = run.iter().take(NAMED).map(|node| cut(called(node), LINE)).collect();
+    lines.push(format!("and {} more", run.len() - NAMED));
+    let outcome = first.outcome.map_or_else(String::new, |outcome| format!(" · {}", outcome.name()));
+    let title = format!("{}{outcome}", count(run.len(), "step", "steps"));
+    let text = lines.join("\n");
+    vec![Item::Node(Node { title, text, kind: NodeKind::Summary, ..first.clone() })]
+}
+
+/// What a step is called: by its author, or by what it does.
+fn called(node: &Node) -> &str {
+    let name = node.title.split(" · ").next().unwrap_or_default();
+    if is_number(name) && !node.text.is_empty() { &node.text } else { &node.title }
+}
+
+fn is_number(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Calls steps without a name by what they do.
+fn name(items: &mut [Item]) {
+    for item in items {
+        match item {
+            Item::Frame(frame) => name(&mut frame.items),
+            Item::Node(node) => {
+                let (number, outcome) = node.title.split_once(" · ").unwrap_or((&node.title, ""));
+                if is_number(number) && !node.text.is_empty() {
+                    let outcome = if outcome.is_empty() { String::new() } else { format!(" · {outcome}") };
+                    node.title = std::mem::take(&mut node.text) + &outcome;
+                }
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use owo_colors::{OwoColorize, Style};
 
-use super::{Done, PlanFormat, View, facts, label, line, rounds, substituted, uses, worst_case};
+use super::{Done, PlanFormat, View, expected, facts, label, line, rounds, substituted, uses, worst_case};
 use crate::{
     builtin::{count, excerpt},
     event::Outcome,
@@ -272,6 +272,7 @@ impl Tree<'_> {
             // Which these are is on the page.
             notes.push(says.split(':').next().unwrap_or_default().to_owned());
         }
+        notes.extend(expected(action));
         let uses = uses(plan, ix);
         if !uses.is_empty() {
             notes.push(format!("uses {}", uses.join(", ")));
