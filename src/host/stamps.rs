@@ -72,9 +72,13 @@ impl Stamps {
         self.known().keys().map(PathBuf::from).collect()
     }
 
-    /// Whether any of them leads to something else by now, or may do so.
+    /// Whether any of them leads to something else by now; of one that may do so it is said when no further change can hide.
     pub fn differ(&self) -> bool {
-        self.known().par_iter().any(|(path, stamp)| stamp.young || Stamp::of(Path::new(path)).file != stamp.file)
+        let differs = |path: &OsString, stamp: &Stamp| {
+            let now = Stamp::of(Path::new(path));
+            now.file != stamp.file || stamp.young && !now.young
+        };
+        self.known().par_iter().any(|(path, stamp)| differs(path, stamp))
     }
 
     fn known(&self) -> MutexGuard<'_, FxHashMap<OsString, Stamp>> {
@@ -119,7 +123,8 @@ impl Stamp {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
         let young = file.is_some_and(|file| {
             let last = file.times.0.max(file.times.1);
-            now - last < if last % 1_000_000_000 == 0 { COARSE } else { FINE }
+            // A time yet to come is no time of a change.
+            (0..if last % 1_000_000_000 == 0 { COARSE } else { FINE }).contains(&(now - last))
         });
         Self { file, young }
     }
@@ -175,5 +180,50 @@ impl Files for Stamped<'_> {
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         self.stamps.entries(dir, self.files)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::{fs::File as Opened, thread::sleep};
+
+    use super::*;
+    use crate::host::disk::Disk;
+
+    #[test]
+    fn what_changes_is_reported_once() {
+        let dir = std::env::temp_dir().join(format!("gevals-stamps-{}", crate::random::word()));
+        fs::create_dir_all(dir.join("elsewhere/target")).unwrap();
+        let (file, link, gone) = (dir.join("file"), dir.join("link"), dir.join("gone"));
+        fs::write(&file, "old").unwrap();
+        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+        Opened::options().write(true).open(&file).unwrap().set_modified(tomorrow).unwrap();
+        let stamps = Stamps::default();
+        let files = Stamped { files: &Disk, stamps: &stamps };
+        sleep(SETTLED * 2);
+        files.read(&file).unwrap();
+        files.stat(&gone);
+        assert!(!stamps.differ() && stamps.changed().is_empty(), "nothing has changed, whatever the time of a file");
+        fs::write(&file, "new").unwrap();
+        fs::write(&gone, "").unwrap();
+        sleep(SETTLED * 2);
+        assert!(stamps.differ());
+        assert_eq!(stamps.changed(), FxHashSet::from_iter([file, gone]));
+        assert!(!stamps.differ() && stamps.changed().is_empty());
+        // A link that leads to a folder, and then to a file: the folder that holds it stays as it is.
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("elsewhere/target", &link).unwrap();
+            sleep(SETTLED * 2);
+            let is_dir =
+                |entries: &[(String, bool)]| entries.iter().find(|(name, _)| name == "link").map(|(_, is)| *is);
+            assert_eq!(is_dir(&files.entries(&dir)), Some(true));
+            fs::remove_dir(dir.join("elsewhere/target")).unwrap();
+            fs::write(dir.join("elsewhere/target"), "").unwrap();
+            assert!(stamps.changed().contains(&link));
+            assert_eq!(is_dir(&files.entries(&dir)), Some(false));
+        }
+        fs::remove_dir_all(&dir).unwrap();
     }
 }
