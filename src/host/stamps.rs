@@ -184,7 +184,6 @@ impl Files for Stamped<'_> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::{fs::File as Opened, thread::sleep};
 
