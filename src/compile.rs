@@ -133,9 +133,10 @@ struct KnownTask {
     result: TaskResult,
 }
 
-/// What a task is seen under: the reading of an eval, whether all of that could be read, and the task sets that select it.
+/// An eval that selects the task, as far as the result depends on it: the reading of an eval, whether all of that could be read, and the task sets that select it.
 type SeenUnder = (u64, bool, Vec<usize>);
 
+/// Reads, checks and lints everything; with a memory only what has changed, and what that concerns.
 fn all(
     paths: &[PathBuf],
     options: &Options,

@@ -1,5 +1,5 @@
-//! What was made from files, kept until one of them has changed. Compiled again, as in an editor, a suite takes what its changed files
-//! take.
+//! What was made from files, kept until one of them has changed: an editor compiles a suite again after every keystroke, and pays for
+//! the changed files alone.
 
 use std::{
     ffi::{OsStr, OsString},

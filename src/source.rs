@@ -172,8 +172,8 @@ impl Sources {
         id
     }
 
-    /// Begins another compilation with the same ids: what it does not add or [`keep`](Self::keep) is none of its texts, and what the
-    /// last one did not is given back.
+    /// Begins another compilation with the same ids. Only texts that it adds or [keeps](Self::keep) are its own; the memory of those that
+    /// the last one did not use is freed.
     pub fn begin(&self) {
         let texts = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
         for (index, current) in texts.current.iter_mut().enumerate() {
@@ -188,7 +188,7 @@ impl Sources {
         }
     }
 
-    /// Says that texts are of this compilation, too.
+    /// Marks texts of earlier compilations as used by this one.
     pub fn keep(&self, ids: &[FileId]) {
         let mut texts = self.0.write().unwrap_or_else(PoisonError::into_inner);
         ids.iter().for_each(|id| texts.current[id.0 as usize] = true);
@@ -286,7 +286,8 @@ pub trait Files: Sync {
         };
         self.list(dir).into_iter().filter_map(kind).collect()
     }
-    /// Says that an answer about this path is used, which somebody else has been given.
+
+    /// Records that something depends on this path although it is not asked for again: the answer was kept from an earlier question.
     fn note(&self, _: &Path) {}
 }
 

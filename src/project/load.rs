@@ -99,6 +99,7 @@ pub fn locked_tools(name: &str, server: &LockedServer) -> primitive::Tools {
     primitive::Tools { server: name.to_owned(), says, schemas: schemas.collect() }
 }
 
+/// What a file turned out to be.
 #[derive(Clone, Debug)]
 pub enum Parsed {
     Unreadable,
