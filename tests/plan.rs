@@ -588,6 +588,21 @@ fn many_tasks_and_many_steps_stay_readable() {
 }
 
 #[test]
+fn what_is_expected_is_shown_without_secrets() {
+    let secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+    let check = |text: &str| {
+        minimal(&format!("verify: [{{command: {{run: 'cat out', expect: {{stdout: {{contains: {text}}}}}}}}}]"))
+    };
+    let (open, hidden) = ([plan(&check("Bread"))], [plan(&check(secret))]);
+    for name in ["tree", "svg", "mermaid", "dot"] {
+        let render = FORMATS.iter().find(|f| f.name == name).unwrap().render;
+        let (open, hidden) = (render(&[View::new(&open)]), render(&[View::new(&hidden)]));
+        assert!(open.contains("expects") && open.contains("Bread"), "{name}: {open}");
+        assert!(hidden.contains("expects") && !hidden.contains(secret), "{name}: {hidden}");
+    }
+}
+
+#[test]
 fn sixty_steps_fit_a_screen() {
     let steps = |count: usize, step: &dyn Fn(usize) -> String| -> String {
         (0..count).map(|i| format!("\n    - {}", step(i))).collect()
