@@ -83,6 +83,7 @@ pub async fn serve(
     http: Option<SocketAddr>,
     beside: impl Future<Output = ()>,
 ) -> Result<Ended, Fault> {
+    let interrupted = interrupted();
     let front = match http {
         Some(address) => {
             let front = hub.serve_http_at(kind.clone(), address).await;
@@ -100,7 +101,7 @@ pub async fn serve(
     };
     Ok(tokio::select! {
         () = client => Ended::Left,
-        _ = interrupted() => Ended::Left,
+        _ = interrupted => Ended::Left,
         () = hub.ended() => Ended::Lost,
         () = beside => Ended::Left,
     })
@@ -112,12 +113,21 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", visible(&shown));
 }
 
-/// Waits until the user, or the system, wants an end; the exit status of that.
-pub async fn interrupted() -> u8 {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = terminated.recv() => 143,
-        _ = tokio::signal::ctrl_c() => 130,
+/// Waits until the user, or the system, wants an end; the exit status of that. Signals are listened to from the call
+/// on, not only once somebody waits.
+pub fn interrupted() -> impl Future<Output = u8> {
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+    async fn came(listening: Option<Signal>) {
+        match listening {
+            Some(mut signal) => _ = signal.recv().await,
+            None => std::future::pending().await,
+        }
+    }
+    let [terminated, stopped] = [SignalKind::terminate(), SignalKind::interrupt()].map(|kind| signal(kind).ok());
+    async move {
+        tokio::select! {
+            () = came(terminated) => 143,
+            () = came(stopped) => 130,
+        }
     }
 }

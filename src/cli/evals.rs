@@ -19,6 +19,7 @@ mod strength;
 use std::{
     future::Future,
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -267,13 +268,15 @@ fn with_server(reached: Reached, work: impl AsyncFnOnce(&Server) -> Result<u8, F
     block(async {
         let secrets = options.secrets.clone();
         let broken = |why: String| (status::BROKEN, secrets.mask(&why).into_owned());
+        // Before the server is started: an interrupt ends it as well.
+        let mut interrupted = pin!(between::interrupted());
         let server = tokio::select! {
             server = connect(spec, options) => server.map_err(|error| broken(error.to_string()))?,
-            status = between::interrupted() => return Ok(status),
+            status = &mut interrupted => return Ok(status),
         };
         let done = tokio::select! {
             done = work(&server) => done.map_err(|(code, why)| (code, secrets.mask(&why).into_owned())),
-            status = between::interrupted() => Ok(status),
+            status = &mut interrupted => Ok(status),
         };
         for notice in server.hub.notices() {
             between::say(&format!("note: {}", notice.text));

@@ -93,10 +93,11 @@ async fn serve(args: &Args) -> Result<(), Fault> {
 
 async fn served(server: Server, http: Option<SocketAddr>) -> Result<(), Fault> {
     let broken = |error: std::io::Error| (status::BROKEN, format!("the server ended: {error}"));
+    let interrupted = between::interrupted();
     let Some(address) = http else {
         return tokio::select! {
             served = own::serve_stdio(server) => served.map_err(broken),
-            _ = between::interrupted() => Ok(()),
+            _ = interrupted => Ok(()),
         };
     };
     let unbound = |error: std::io::Error| (status::BROKEN, format!("cannot serve at {address}: {error}"));
@@ -106,7 +107,7 @@ async fn served(server: Server, http: Option<SocketAddr>) -> Result<(), Fault> {
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     tokio::spawn(async move {
-        between::interrupted().await;
+        interrupted.await;
         stopped.cancel();
     });
     own::serve_http(server, listener, stop).await.map_err(broken)
