@@ -266,7 +266,10 @@ fn needs(plan: &EvalPlan, project: &dyn Files, files: &Contents) -> BTreeSet<Nee
     for name in reach.env.iter().chain(&own.env) {
         need("variable", name.clone());
     }
-    for name in reach.commands.iter().filter(|name| !name.contains('/') || name.starts_with('/')) {
+    // A script is told by its name alone.
+    let packed: BTreeSet<&str> = files.keys().filter_map(|path| path.rsplit('/').next()).collect();
+    let elsewhere = |name: &&String| name.starts_with('/') || !name.contains('/') && !packed.contains(name.as_str());
+    for name in reach.commands.iter().filter(elsewhere) {
         need("command", name.clone());
     }
     for path in reach.paths.iter().filter(|path| path.starts_with('/')) {
@@ -278,7 +281,8 @@ fn needs(plan: &EvalPlan, project: &dyn Files, files: &Contents) -> BTreeSet<Nee
             Transport::Stdio { command, .. } => {
                 let command = command.display();
                 let packed = normalize(&plan.dir.join(&command));
-                if !packed.to_str().is_some_and(|path| files.contains_key(path)) {
+                // `gevals` is this program, wherever a unit is run.
+                if command != "gevals" && !packed.to_str().is_some_and(|path| files.contains_key(path)) {
                     need("server", format!("{name}: the command `{command}`"));
                 }
             }
