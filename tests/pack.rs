@@ -308,8 +308,10 @@ fn secrets_are_in_no_pack() {
         command.env("S_TOKEN", "a-value-of-9-secrets");
         world.start(command).end()
     };
-    with(&["pack", "p", "-o", "s.gevals"])
-        .expect(0, &["needs, where it is run", "variable   S_TOKEN", "server     s: the command `some-server`"]);
+    let told =
+        ["needs, where it is run", "command    cat", "variable   S_TOKEN", "server     s: the command `some-server`"];
+    let packed = with(&["pack", "p", "-o", "s.gevals"]).expect(0, &told);
+    assert!(!packed.out.contains("setup.sh"), "it is in the pack: {}", packed.out);
     assert!(!unpacked(&world, "s.gevals").contains("a-value-of-9-secrets"));
     assert!(unpacked(&world, "s.gevals").contains("S_TOKEN"));
 
