@@ -5,6 +5,8 @@ mod again;
 #[cfg(feature = "run")]
 mod between;
 mod check;
+#[cfg(feature = "run")]
+mod combination;
 mod completion;
 mod config;
 mod convert;
@@ -33,6 +35,8 @@ mod new;
 mod overlay;
 #[cfg(feature = "run")]
 mod packages;
+#[cfg(feature = "run")]
+mod packed;
 mod plan;
 #[cfg(feature = "run")]
 mod proxy;
@@ -85,6 +89,7 @@ Examples:
   gevals plan eval.yaml               see what would happen, without doing it
   gevals run eval.yaml                run an eval, and write its results
   gevals run eval.yaml --run '^web'   run only the tasks whose name begins with `web`
+  gevals pack eval.yaml -o s.gevals   put an eval into one file, to be run on other machines
   gevals result diff a.json b.json    what got worse between two runs
   gevals proxy --record c.jsonl -- my-server     see and record what a client calls
   gevals recover                      clean up after runs that were killed
@@ -149,6 +154,12 @@ enum Command {
     Run(Box<run::Args>),
     #[cfg(feature = "run")]
     Prove(run::prove::Args),
+    #[cfg(feature = "run")]
+    Pack(run::pack::Args),
+    #[cfg(feature = "run")]
+    Units(run::unit::ListArgs),
+    #[cfg(feature = "run")]
+    ExecUnit(run::unit::Args),
     #[cfg(feature = "run")]
     Recover(recover::Args),
     #[cfg(feature = "run")]
@@ -245,6 +256,12 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "run")]
         Command::Prove(args) => run::prove::main(&args, cli.global),
         #[cfg(feature = "run")]
+        Command::Pack(args) => run::pack::main(&args, cli.global),
+        #[cfg(feature = "run")]
+        Command::Units(args) => run::unit::list(&args),
+        #[cfg(feature = "run")]
+        Command::ExecUnit(args) => run::unit::main(&args, cli.global),
+        #[cfg(feature = "run")]
         Command::Recover(args) => recover::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::New(args) => new::main(&args),
@@ -319,7 +336,20 @@ fn not_in_this_build() -> Option<u8> {
     let command = std::env::args().nth(1).filter(|c| {
         matches!(
             c.as_str(),
-            "run" | "eval" | "new" | "lock" | "ext" | "proxy" | "evals" | "kube" | "demo-server" | "mcp" | "self"
+            "run"
+                | "eval"
+                | "pack"
+                | "units"
+                | "exec-unit"
+                | "new"
+                | "lock"
+                | "ext"
+                | "proxy"
+                | "evals"
+                | "kube"
+                | "demo-server"
+                | "mcp"
+                | "self"
         )
     })?;
     complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));

@@ -203,6 +203,9 @@ pub struct Selected {
     /// How many of how many runs must pass, where not all.
     #[serde(default)]
     pub gate: Option<(u32, u32)>,
+    /// The one of the runs that is made, from 0, where it is a unit of a pack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<u32>,
 }
 
 /// What is the same throughout one run of a task, without secrets: those are asked for again.

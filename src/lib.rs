@@ -32,6 +32,8 @@ mod compile;
 pub mod affected;
 #[cfg(feature = "run")]
 pub mod tokens;
+#[cfg(feature = "run")]
+pub mod pack;
 pub mod prices;
 pub mod statistics;
 pub mod page;

@@ -225,6 +225,12 @@ impl ResultsFile {
         self.results.iter().filter(|r| r.name().to_lowercase().contains(&wanted)).collect()
     }
 
+    /// The id of the unit that it is of, and the digest of the pack that this belongs to.
+    pub fn unit(&self) -> Option<(&str, &str)> {
+        let unit = self.summary.get("unit")?;
+        Some((unit.get("id")?.as_str()?, unit.get("pack")?.as_str()?))
+    }
+
     /// Why it does not hold a verdict of every run of every task that was selected; empty where it does, as far as it
     /// says what was selected.
     pub fn gaps(&self) -> Vec<String> {
@@ -240,8 +246,8 @@ impl ResultsFile {
             _ => {}
         }
         let mut runs: IndexMap<&str, Vec<&RunResult>> = IndexMap::new();
-        // A shard names the tasks of all shards.
-        if self.summary.get("shard").is_none() {
+        // A shard names the tasks of all shards, and a unit those of all units.
+        if self.summary.get("shard").is_none() && self.unit().is_none() {
             runs.extend(self.names().into_iter().map(|name| (name, Vec::new())));
         }
         for result in &self.results {
@@ -263,7 +269,7 @@ impl ResultsFile {
             let seen: BTreeSet<u64> = results.iter().map(|result| result.run().0).collect();
             let missing: Vec<_> =
                 (1..=all.min(MOST_RUNS)).filter(|run| !seen.contains(run)).map(|run| run.to_string()).collect();
-            if !missing.is_empty() {
+            if !missing.is_empty() && self.unit().is_none() {
                 gaps.push(format!("`{name}` has no run {} of {all}", missing.join(", ")));
             }
             gaps.extend(
@@ -940,6 +946,7 @@ mod tests {
             "evals",
             "names",
             "shard",
+            "unit",
             "index",
             "of",
             "passed",

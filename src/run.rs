@@ -25,7 +25,7 @@ pub mod verdict;
 
 pub use inventory::Left;
 pub use isolation::{foreseen, machine, results_in};
-pub use select::{Demand, Gate, Labels, Selection, Shard};
+pub use select::{Chosen, Demand, Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use stop::{Interrupt, interrupts};
 pub use task::{KeptWorld, TaskEnd};
@@ -337,6 +337,7 @@ pub async fn run_eval(
             digest: digests[index].clone(),
             runs: runs(index),
             gate: gate_of(plan, options, index).map(|gate| (gate.passes, gate.of)),
+            only: options.selection.unit.as_ref().map(|unit| unit.run),
         });
         emitter.note(&Entry::Selected(chosen.collect()));
         emitter.emit(
@@ -347,7 +348,10 @@ pub async fn run_eval(
                 eval: plan.name.clone(),
                 plan_digest: plan_digest.clone(),
                 tasks: selected.len(),
-                runs: selected.iter().map(|&index| runs(index) as usize).sum(),
+                runs: match options.selection.unit {
+                    Some(_) => 1,
+                    None => selected.iter().map(|&index| runs(index) as usize).sum(),
+                },
             },
         );
     }
@@ -439,7 +443,7 @@ pub async fn run_eval(
                     let mut in_control = true;
                     let decided =
                         |passes, runs| options.until_decided.as_ref().and_then(|gate| gate.decided(passes, runs));
-                    for run in 0..runs(index) {
+                    for run in (0..runs(index)).filter(|run| options.selection.has(*run)) {
                         if trials.is_some_and(|trials| run >= trials.control.end) && !in_control {
                             break;
                         }
@@ -695,6 +699,10 @@ pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, met: &dyn Fn(usize, u32,
 /// How many runs of a task must pass, where not all: of the command line, else the task's own – unless it is run as often as
 /// the command line says.
 pub fn gate_of(plan: &EvalPlan, options: &RunOptions, index: usize) -> Option<Gate> {
+    // One run of several meets no gate; all together do, or do not.
+    if options.selection.unit.is_some() {
+        return None;
+    }
     let own = || plan.tasks.get(index)?.task.gate.filter(|_| options.runs.is_none());
     options.gate.or_else(|| own().map(|(passes, of)| Gate { passes, of }))
 }

@@ -12,7 +12,7 @@ use crate::{
         recording::{self, Recorded},
         summary, view,
     },
-    source::Files,
+    source::{Files, Stat},
     statistics,
 };
 
@@ -244,6 +244,12 @@ Examples:
   gevals run eval.yaml --shard 1/2 -o shard-1       on one machine
   gevals run eval.yaml --shard 2/2 -o shard-2       on another
   gevals result merge shard-1/*.json shard-2/*.json -o gevals-e-out.json
+  gevals result merge --pack suite.gevals out -o gevals-e-out.json    of the units of a pack
+
+With --pack the results of its units are put together, those of each agent and model by themselves:
+with several of them the output is a folder, and in it a folder for each, as `gevals run` writes
+them. A folder stands for all results files below it. What the pack has and no file does, what is
+there twice, and what is not of the pack is named.
 
 A shard or a result that is missing, or there twice, is reported, and the exit status is 1; what is
 there is written all the same.";
@@ -252,9 +258,13 @@ there is written all the same.";
 #[derive(clap::Args, Debug)]
 #[command(after_help = MERGE)]
 struct Merge {
-    /// The results of the shards.
+    /// The results of the shards; a folder stands for all results files below it.
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// The pack whose units these are results of.
+    #[cfg(feature = "run")]
+    #[arg(long, value_name = "SUITE")]
+    pack: Option<PathBuf>,
     /// Where the results are written, instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -458,8 +468,83 @@ fn to_junit(args: &Junit) -> Result<u8, Fault> {
     Ok(status::OK)
 }
 
+/// The files that were named, and the results below the folders that were.
+fn below(named: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
+    fn search(dir: &Path, depth: usize, out: &mut Vec<PathBuf>) {
+        const DEEPEST: usize = 16;
+        for (name, is_dir) in Disk.entries(dir).iter().filter(|(name, _)| !name.starts_with('.')) {
+            match is_dir {
+                true if depth < DEEPEST => search(&dir.join(name), depth + 1, out),
+                false if name.starts_with("gevals-") && name.ends_with("-out.json") => out.push(dir.join(name)),
+                _ => {}
+            }
+        }
+    }
+    let mut files = Vec::new();
+    for path in named {
+        let before = files.len();
+        match Disk.stat(path) {
+            Some(Stat::Dir) => search(path, 0, &mut files),
+            _ => files.push(path.clone()),
+        }
+        if files.len() == before {
+            return Err((status::USAGE, format!("there are no results files below `{}`", path.display())));
+        }
+    }
+    Ok(files)
+}
+
+/// Puts the results of a pack's units together.
+#[cfg(feature = "run")]
+fn put_units_together(args: &Merge, pack: &Path, files: Vec<(String, ResultsFile)>) -> Result<u8, Fault> {
+    use super::packed;
+    let (manifest, _) = packed::read(pack)?;
+    let expected = packed::expected(&manifest);
+    let read = files.len();
+    let (sorted, mut faults) = merge::sort(files, &expected);
+    let several = expected.len() > 1;
+    if several && args.output.is_none() {
+        let why = "the pack has several agents or models: name a folder for their results, `--output DIR`";
+        return Err((status::USAGE, why.to_owned()));
+    }
+    let mut count = 0;
+    for (nth, (files, expected)) in sorted.iter().zip(&expected).enumerate() {
+        let merged = merge::merge_units(files, expected).map_err(|why| (status::USAGE, why))?;
+        faults.extend(merged.faults);
+        let results = merged.file["results"].as_array().map_or(0, Vec::len);
+        count += results;
+        let text = results::text(&merged.file);
+        match &args.output {
+            // Of a combination without results there is nothing to write.
+            _ if results == 0 => {}
+            Some(path) if several => {
+                let path = packed::results_of(&manifest, nth, path);
+                let folder = path.parent().unwrap_or(Path::new(""));
+                std::fs::create_dir_all(folder)
+                    .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", folder.display())))?;
+                write(&path, &text)?;
+            }
+            Some(path) => write(path, &text)?,
+            None => print(&text),
+        }
+    }
+    if let Some(path) = &args.output {
+        print(&format!("{count} results of {read} files in {}\n", path.display()));
+    }
+    for fault in &faults {
+        complain(fault);
+    }
+    Ok(if faults.is_empty() || args.allow_missing { status::OK } else { status::NO })
+}
+
 fn put_together(args: &Merge) -> Result<u8, Fault> {
-    let files = args.files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
+    let files = below(&args.files)?;
+    #[cfg(feature = "run")]
+    if let Some(pack) = &args.pack {
+        let files = files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
+        return put_units_together(args, pack, files);
+    }
+    let files = files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
     let merged = merge::merge(&files).map_err(|why| (status::USAGE, why))?;
     let text = results::text(&merged.file);
     match &args.output {

@@ -3,8 +3,10 @@
 mod args;
 mod journals;
 mod matrix;
+pub mod pack;
 pub mod prove;
 mod ready;
+pub mod unit;
 mod worlds;
 
 use std::{
@@ -21,7 +23,7 @@ use self::{
     ready::{Ready, prepare, print_tolerated},
     worlds::{clean_up, kept_worlds, names, tell_kept},
 };
-use super::{Global, complain, log, packages, preflight, shown, status};
+use super::{Global, combination, complain, log, packages, packed, preflight, shown, status};
 use crate::{
     event::Used,
     host::{
@@ -41,7 +43,14 @@ pub fn main(args: &Args, global: Global) -> u8 {
         complain(&why);
         return status::USAGE;
     }
-    let each = matrix::combinations(&args.agent, &args.model);
+    if packed::is_pack(&args.eval) {
+        return unit::packed(args, |args| each(args, global));
+    }
+    each(args, global)
+}
+
+fn each(args: &Args, global: Global) -> u8 {
+    let each = combination::combinations(&args.agent, &args.model);
     match each.as_slice() {
         [_] => one(args, global),
         several => matrix::run(args, several, global),

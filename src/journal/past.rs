@@ -173,6 +173,7 @@ impl Past {
     pub fn wanted(&self) -> impl Iterator<Item = (&Selected, TaskRun)> {
         self.selected.iter().flat_map(|selected| {
             (0..selected.runs)
+                .filter(|run| selected.only.is_none_or(|only| only == *run))
                 .map(move |run| (selected, TaskRun { index: selected.index, name: selected.name.clone(), run }))
         })
     }

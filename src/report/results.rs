@@ -102,7 +102,10 @@ impl Results {
             findings: input.findings.clone(),
             currency: input.currency.clone(),
             runs: input.runs,
-            expected: input.selection.of(&plan).into_iter().map(|i| runs_of(input.runs, &plan, i) as usize).sum(),
+            expected: match input.selection.unit {
+                Some(_) => 1,
+                None => input.selection.of(&plan).into_iter().map(|i| runs_of(input.runs, &plan, i) as usize).sum(),
+            },
             gated: input.own_gates(),
             sources: Arc::clone(&input.sources),
             plan,
@@ -699,6 +702,9 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
     out.insert("eval".to_owned(), json!(plan.name));
     if let Some(shard) = input.selection.shard {
         out.insert("shard".to_owned(), json!({ "index": shard.index, "of": shard.of }));
+    }
+    if let Some(unit) = &input.selection.unit {
+        out.insert("unit".to_owned(), json!({ "id": unit.id, "pack": unit.pack }));
     }
     if let Some(gate) = input.gate {
         let mut shown = json!({ "passes": gate.passes, "of": gate.of });

@@ -664,6 +664,9 @@ impl Text {
 }
 
 fn runs_of(input: &ReportInput, index: usize) -> u32 {
+    if input.selection.unit.is_some() {
+        return 1;
+    }
     let planned = input.plan.tasks.get(index).map(|p| p.task.runs);
     input.runs.or(planned).unwrap_or(1).max(1)
 }

@@ -16,6 +16,90 @@ pub struct Merged {
     pub faults: Vec<String>,
 }
 
+/// What a pack says of one run of its eval, with one agent and one model.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// The digest of the pack.
+    pub pack: String,
+    /// Of the eval's plan.
+    pub plan: String,
+    pub units: Vec<ExpectedUnit>,
+}
+
+/// A result that there must be.
+#[derive(Clone, Debug)]
+pub struct ExpectedUnit {
+    pub id: String,
+    pub task: String,
+    pub path: String,
+    /// From 1.
+    pub run: u64,
+}
+
+/// Sorts files by the runs that a pack expects, in its order, and says which belong to none of them.
+pub fn sort(files: Vec<(String, ResultsFile)>, all: &[Expected]) -> (Vec<Vec<(String, ResultsFile)>>, Vec<String>) {
+    let (mut sorted, mut faults) = (vec![Vec::new(); all.len()], Vec::new());
+    for (path, file) in files {
+        let plan = file.summary.get("planDigest").and_then(Value::as_str);
+        let pack = all.first().map_or("", |expected| &expected.pack);
+        let other = file.unit().is_some_and(|(_, of)| of != pack);
+        match all.iter().position(|expected| Some(expected.plan.as_str()) == plan).filter(|_| !other) {
+            Some(place) => sorted[place].push((path, file)),
+            None if other => faults.push(format!("`{path}` is foreign: it is a unit of another pack")),
+            None => faults.push(format!("`{path}` is foreign: its plan is none of the pack's")),
+        }
+    }
+    (sorted, faults)
+}
+
+/// Merges the parts of one run of a pack. A result that the pack does not know is left out; what is missing, doubled, foreign or was
+/// cut short is named by its unit.
+///
+/// # Errors
+/// Where they are not of one eval.
+pub fn merge_units(files: &[(String, ResultsFile)], expected: &Expected) -> Result<Merged, String> {
+    let key = |result: &RunResult| (result.name().to_owned(), result.path().to_owned(), result.run().0);
+    let units: IndexMap<_, _> = expected.units.iter().map(|u| ((u.task.clone(), u.path.clone(), u.run), u)).collect();
+    let (mut faults, mut known) = (Vec::new(), Vec::new());
+    for (path, file) in files {
+        let (own, foreign): (Vec<_>, Vec<_>) = file.results.iter().cloned().partition(|r| units.contains_key(&key(r)));
+        faults.extend(foreign.iter().map(|result| format!("`{}` in `{path}` is foreign", result.title())));
+        known.push((path.clone(), ResultsFile { results: own, ..file.clone() }));
+    }
+    let mut found: IndexMap<_, Vec<(&str, &RunResult)>> = units.keys().map(|key| (key.clone(), Vec::new())).collect();
+    for (path, file) in &known {
+        for result in &file.results {
+            found.entry(key(result)).or_default().push((path, result));
+        }
+    }
+    for (key, results) in &found {
+        let Some(ExpectedUnit { id, task, run, .. }) = units.get(key) else { continue };
+        let which = format!("unit `{id}` (`{task}`, run {run})");
+        match results.as_slice() {
+            [] => faults.push(format!("{which} is missing")),
+            [(path, one)] if one.outcome() == Some("cancelled") => {
+                faults.push(format!("{which} was cut short in `{path}`: run it again"));
+            }
+            [_] => {}
+            several => {
+                let paths: Vec<_> = several.iter().map(|(path, _)| format!("`{path}`")).collect();
+                faults.push(format!("{which} is there {} times: {}", several.len(), paths.join(", ")));
+            }
+        }
+    }
+    let mut merged = merge(&known)?;
+    let order = |result: &Value| {
+        let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
+        let run = result["runIndex"].as_u64().unwrap_or_default() + 1;
+        units.get_index_of(&(text("taskName"), text("taskPath"), run)).unwrap_or(usize::MAX)
+    };
+    if let Some(results) = merged.file["results"].as_array_mut() {
+        results.sort_by_cached_key(order);
+    }
+    merged.file["summary"]["complete"] = json!(faults.is_empty());
+    Ok(Merged { faults, ..merged })
+}
+
 /// Merges files, which are given with their paths.
 ///
 /// # Errors
@@ -111,6 +195,7 @@ fn shards(files: &[(String, ResultsFile)]) -> Vec<String> {
 fn summary(files: &[(String, ResultsFile)]) -> Map<String, Value> {
     let mut out = files.iter().map(|(_, f)| &f.summary).find(|s| !s.is_empty()).cloned().unwrap_or_default();
     out.shift_remove("shard");
+    out.shift_remove("unit");
     let all = |key: &'static str| files.iter().filter_map(move |(_, f)| f.summary.get(key));
     if let Some(first) = all("startedAt").filter_map(Value::as_str).min() {
         out.insert("startedAt".to_owned(), json!(first));

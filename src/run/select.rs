@@ -19,6 +19,20 @@ pub struct Selection {
     pub shard: Option<Shard>,
     /// The seed of a random order.
     pub shuffle: Option<u64>,
+    /// One run of one task, of a pack.
+    pub unit: Option<Chosen>,
+}
+
+/// A unit of a pack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chosen {
+    pub id: String,
+    /// The digest of its pack.
+    pub pack: String,
+    /// The task's place in the plan.
+    pub index: usize,
+    /// From 0.
+    pub run: u32,
 }
 
 impl Selection {
@@ -37,6 +51,9 @@ impl Selection {
     ///
     /// Property: *every task that is meant is in exactly one shard of a division.*
     pub fn of(&self, plan: &EvalPlan) -> Vec<usize> {
+        if let Some(unit) = &self.unit {
+            return Some(unit.index).filter(|index| *index < plan.tasks.len()).into_iter().collect();
+        }
         let mut chosen = self.all(plan);
         if let Some(Shard { index, of }) = self.shard {
             let mine = |place: usize| place % of as usize == index as usize - 1;
@@ -46,6 +63,11 @@ impl Selection {
             fastrand::Rng::with_seed(seed).shuffle(&mut chosen);
         }
         chosen
+    }
+
+    /// Whether this run of a task, from 0, is among those to be run.
+    pub fn has(&self, run: u32) -> bool {
+        self.unit.as_ref().is_none_or(|unit| unit.run == run)
     }
 
     /// Why nothing was chosen.

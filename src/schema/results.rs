@@ -50,6 +50,9 @@ pub struct Summary {
     /// Which part of the eval this is, where it was divided.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
+    /// Which unit of a pack this is, where it is one.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<SummaryUnit>,
     /// How many runs of each task had to pass, where not all.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub gate: Option<SummaryGate>,
@@ -106,6 +109,15 @@ pub struct Shard {
     /// From 1.
     pub index: u32,
     pub of: u32,
+}
+
+/// Which unit of a pack was run.
+#[derive(JsonSchema, Debug)]
+#[schemars(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SummaryUnit {
+    pub id: String,
+    /// The digest of the pack.
+    pub pack: String,
 }
 
 /// How many runs of how many must pass, and what that shows.

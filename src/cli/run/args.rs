@@ -37,6 +37,7 @@ Examples:
   gevals run eval.yaml --agent builtin.noop  a task that passes now checks nothing
   gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   both, compared
   gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` joins results
+  gevals run suite.gevals                   all of a pack, as `gevals pack` wrote it
   gevals run eval.yaml --max-cost 5 --prices prices.yaml   stop when that much is spent
   gevals run eval.yaml --format json        events as JSON lines, for other programs
   gevals run eval.yaml --otlp http://localhost:4318   traces for a collector of OpenTelemetry
@@ -63,7 +64,7 @@ Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// An eval file, or a folder that holds one.
+    /// An eval file, a folder that holds one, or a pack.
     pub eval: PathBuf,
     /// Only tasks whose name matches this pattern.
     #[arg(short, long, visible_alias = "task", value_name = "REGEX", value_parser = pattern, help_heading = "Which tasks")]
@@ -319,6 +320,7 @@ pub fn selection(args: &Args) -> Selection {
         shard: args.shard,
         // Few digits, as people copy it.
         shuffle: args.shuffle.then(|| args.seed.unwrap_or_else(|| random::number() % 1_000_000)),
+        unit: None,
     }
 }
 

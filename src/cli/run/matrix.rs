@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Write,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -15,60 +15,12 @@ use super::{
     write_page,
 };
 use crate::{
-    cli::{Global, complain, note, shown, status, tell},
+    cli::{Global, combination::Combination, complain, note, shown, status, tell},
     event::Used,
     host::disk::Disk,
     report::results_path,
-    source::{Files, Stat},
+    source::Files,
 };
-
-/// An agent and a model, where they are not the eval's.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Combination {
-    agent: Option<String>,
-    model: Option<String>,
-}
-
-/// Every agent with every model; one combination where neither is named.
-pub fn combinations(agents: &[String], models: &[String]) -> Vec<Combination> {
-    let or_none = |words: &[String]| match words {
-        [] => vec![None],
-        words => words.iter().cloned().map(Some).collect(),
-    };
-    let mut all = Vec::new();
-    for agent in or_none(agents) {
-        for model in or_none(models) {
-            let one = Combination { agent: agent.clone(), model };
-            if !all.contains(&one) {
-                all.push(one);
-            }
-        }
-    }
-    all
-}
-
-impl Combination {
-    fn name(&self) -> String {
-        [&self.agent, &self.model].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" with ")
-    }
-
-    /// The folder of its results: what another name would lose of it, the number tells apart. An agent is often named by its file,
-    /// which may lie in the same place: no folder is named like a file that is there.
-    fn folder(&self, nth: usize, all: &[Self], within: &Path) -> PathBuf {
-        let slug = |one: &Self| {
-            let name = one.name().replace(" with ", "+");
-            let plain = |c: char| if c.is_ascii_alphanumeric() || "+-_.".contains(c) { c } else { '-' };
-            name.chars().map(plain).collect::<String>().trim_matches(['-', '.']).to_owned()
-        };
-        let own = slug(self);
-        let own =
-            if all.iter().filter(|one| slug(one) == own).count() > 1 { format!("{own}-{}", nth + 1) } else { own };
-        let free = |path: &PathBuf| matches!(Disk.stat(path), None | Some(Stat::Dir));
-        let others = (1..).map(|n| format!("{own}-results{}", if n == 1 { String::new() } else { format!("-{n}") }));
-        let mut names = std::iter::once(own.clone()).chain(others).map(|name| within.join(name));
-        names.find(free).unwrap_or_else(|| within.join(&own))
-    }
-}
 
 /// Runs them all, unless it is stopped, and puts them side by side. The exit status is the worst one's.
 pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
@@ -82,8 +34,8 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     let mut ready = Vec::new();
     for (nth, combination) in combinations.iter().enumerate() {
         let one_of_them = Args {
-            agent: combination.agent.iter().cloned().collect(),
-            model: combination.model.iter().cloned().collect(),
+            agent: combination.agent().into_iter().map(str::to_owned).collect(),
+            model: combination.model().into_iter().map(str::to_owned).collect(),
             output_dir: combination.folder(nth, combinations, &args.output_dir),
             ..args.clone()
         };

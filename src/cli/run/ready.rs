@@ -1,6 +1,9 @@
 //! Reads an eval before it is run: its plan, the tasks that are selected, and the findings that refuse it.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::args::{Args, bounds, overrides, selection};
 use crate::{
@@ -13,6 +16,7 @@ use crate::{
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
     hir::Dialect,
     journal::{Snapshot, Watched},
+    memo::Asked,
     package::{Package, package},
     plan::EvalPlan,
     prices::Prices,
@@ -29,6 +33,8 @@ pub struct Ready {
     pub findings: Vec<serde_json::Value>,
     pub tolerated: Vec<Diagnostic>,
     pub files: Snapshot,
+    /// Every path that the compiler asked for.
+    pub asked: Vec<PathBuf>,
     pub read: usize,
     pub prices: Option<Arc<Prices>>,
 }
@@ -68,7 +74,8 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     if let Some(AgentChoice::File(path)) = &overrides.agent {
         project = project.and(path);
     }
-    let files = Watched::new(&project);
+    let watched = Watched::new(&project);
+    let files = Asked::of(&watched);
     let Ok(prices) = args.prices.as_ref().map(|path| prices(path, &files, global)).transpose() else {
         return Err(status::USAGE);
     };
@@ -126,8 +133,9 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
         );
     }
     let findings = tolerated_findings(&compiled, &sources);
-    let (read, files) = (compiled.project.files(), files.into_snapshot());
-    Ok(Ready { plan, selection, sources, findings, tolerated, files, read, prices })
+    let (read, asked) = (compiled.project.files(), files.take());
+    let files = watched.into_snapshot();
+    Ok(Ready { plan, selection, sources, findings, tolerated, files, asked, read, prices })
 }
 
 /// An extension on this machine that neither a lock pins nor the eval allows. A release without a lock has no plan.

@@ -1,0 +1,594 @@
+//! `gevals pack`: an eval with everything it refers to in one archive, and a list of what cannot be in one.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    path::{Path, PathBuf},
+    sync::{Arc, LazyLock},
+};
+
+use regex::Regex;
+
+use super::{
+    ready::{Ready, prepare, print_tolerated},
+    unit::{REPLAY, run_args},
+};
+use crate::{
+    builtin::count,
+    cli::{Global, ROOT, combination::combinations, complain, print, project_files, shown, status, warn},
+    hir::Transport,
+    host::{disk::write_atomic, within::Within},
+    pack::{self, Combination, Contents, Manifest, Need, PackedTask, Settings},
+    package::{Package, package},
+    plan::{ActionKind, AgentKind, EvalPlan, reach, wire, worst_case},
+    policy,
+    project::AgentChoice,
+    run::environment_secrets,
+    secrets::{Secrets, looks_secret, tokens},
+    source::{Files, Stat, normalize, resolve},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals pack eval.yaml -o suite.gevals                  the eval, its tasks and all their files
+  gevals pack eval.yaml -o suite.gevals -n 5 --model openai:gpt-5 --model anthropic:claude-opus-4-5
+                                                         five runs a task, with two models
+  gevals pack eval.yaml -o suite.gevals --include data   with a folder that nothing names
+  gevals units suite.gevals                              what there is to run
+  gevals exec-unit suite.gevals --unit ID --out out/ID   one run of one task
+  gevals run suite.gevals                                all of it, on this machine
+
+The eval is checked first, as `gevals run` does. In the pack are the files that the compiler read,
+the folders of skills, and what scripts, configs and agents name by a path in the project; hidden
+files only where the compiler read them. Variables of the environment are in it by name only: a file
+that holds the value of a secret one is refused. What the pack needs besides is listed. Of the same
+input come the same bytes.
+
+Exit status: 0 it is written, 2 the eval cannot be packed, 3 it could not be written";
+
+/// Write an eval and all its files into one archive, to be run elsewhere, whole or unit by unit.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// An eval file, or a folder that holds one.
+    eval: PathBuf,
+    /// Where the pack is written.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// How often each task is run, instead of what it says itself.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+    /// Another agent, as for `gevals run`; several are packed side by side.
+    #[arg(long, value_name = "AGENT")]
+    agent: Vec<String>,
+    /// Another model for the agent; several are packed with each agent.
+    #[arg(long, value_name = "MODEL")]
+    model: Vec<String>,
+    /// Other servers: an MCP config of this project, instead of the one that the eval names.
+    #[arg(long, value_name = "FILE")]
+    mcp_config_file: Option<PathBuf>,
+    /// A file or folder of the project that is packed as well; a named one also where its name tells a secret.
+    #[arg(long, value_name = "PATH")]
+    include: Vec<PathBuf>,
+    /// Refuse findings that may fool the author in every dialect, not only the portable one.
+    #[arg(long)]
+    strict: bool,
+    /// Let tasks pass that nothing decides.
+    #[arg(long)]
+    allow_unchecked: bool,
+}
+
+type Fault = (u8, String);
+
+pub fn main(args: &Args, global: Global) -> u8 {
+    make(args, global).unwrap_or_else(|(exit, why)| {
+        if !why.is_empty() {
+            complain(&why);
+        }
+        exit
+    })
+}
+
+fn usage(why: String) -> Fault {
+    (status::USAGE, why)
+}
+
+fn make(args: &Args, global: Global) -> Result<u8, Fault> {
+    let broken = |why: std::io::Error| (status::BROKEN, format!("`{}`: {why}", shown(&args.output)));
+    let output = std::path::absolute(&args.output).map_err(broken)?;
+    if output.is_dir() {
+        return Err(usage(format!("`{}` is a folder: name a file, such as `-o suite.gevals`", shown(&args.output))));
+    }
+    // What is packed must not depend on where it is packed from: all paths are the project's own.
+    let project = project_files(std::slice::from_ref(&args.eval));
+    let root = project.roots().next().map_or_else(|| PathBuf::from("."), Path::to_owned);
+    let root = std::path::absolute(root).map_err(broken)?;
+    let own = |path: &Path| own_path(&root, path);
+    let mut eval = if args.eval.exists() { own(&args.eval)? } else { args.eval.clone() };
+    let mcp_config = args.mcp_config_file.as_deref().map(own).transpose()?;
+    let include = args.include.iter().map(|path| own(path)).collect::<Result<Vec<_>, _>>()?;
+    let agents = args.agent.iter().map(|agent| match AgentChoice::parse(agent) {
+        AgentChoice::File(path) if path.exists() => own(&path).map(|path| shown(&path)),
+        AgentChoice::Builtin { kind, rest: Some(rest) } if kind == REPLAY => {
+            own(Path::new(&rest)).map(|path| format!("{kind}:{}", shown(&path)))
+        }
+        _ => Ok(agent.clone()),
+    });
+    let agents = agents.collect::<Result<Vec<_>, _>>()?;
+    std::env::set_current_dir(&root).map_err(broken)?;
+    let _ = ROOT.set(root.clone());
+
+    let settings = Settings {
+        runs: args.runs,
+        mcp_config: mcp_config.as_deref().map(shown),
+        strict: args.strict,
+        allow_unchecked: args.allow_unchecked,
+    };
+    if eval.is_dir() {
+        // The one eval in it: what else is in the folder is not its own.
+        let agent = agents.first().map(String::as_str);
+        let run = run_args(&eval, &settings, agent, args.model.first().map(String::as_str), Path::new("."));
+        eval = prepare(&run.map_err(usage)?, global).map_err(|exit| (exit, String::new()))?.plan.path;
+    }
+    let mut ready: Vec<(Combination, Ready)> = Vec::new();
+    for one in combinations(&agents, &args.model) {
+        let run = run_args(&eval, &settings, one.agent(), one.model(), Path::new(".")).map_err(usage)?;
+        let prepared = prepare(&run, global).map_err(|exit| (exit, String::new()))?;
+        if ready.is_empty() {
+            print_tolerated(&run, &prepared.tolerated, &prepared.sources, prepared.read, global);
+        }
+        let combination = Combination {
+            agent: one.agent().map(str::to_owned),
+            model: one.model().map(str::to_owned),
+            plan_digest: wire::eval_digest(&prepared.plan),
+        };
+        if let Some((same, _)) = ready.iter().find(|(other, _)| other.plan_digest == combination.plan_digest) {
+            return Err(usage(format!(
+                "{} and {} are the same: their results could not be told apart",
+                named(same),
+                named(&combination)
+            )));
+        }
+        ready.push((combination, prepared));
+    }
+    let Some((_, first)) = ready.first() else { return Err(usage("nothing is to be packed".to_owned())) };
+    let project = Within::of(&[], Some(&root)).map_err(usage)?;
+    let mut closure = Closure::new(&project, &root);
+    closure.add_file(Path::new(policy::FILE_NAME));
+    for (_, ready) in &ready {
+        closure.of(ready);
+    }
+    for path in &include {
+        if !closure.add(path) {
+            return Err(usage(format!("there is no `{}` to include", shown(path))));
+        }
+    }
+    let files = closure.read(&include).map_err(usage)?;
+    secrets(&ready, &files).map_err(usage)?;
+    let plan = &first.plan;
+    let manifest = Manifest {
+        version: pack::VERSION,
+        gevals: env!("CARGO_PKG_VERSION").to_owned(),
+        digest: String::new(),
+        eval: plain(&plan.path)?,
+        name: plan.name.clone(),
+        tasks: tasks(plan, &settings)?,
+        needs: ready
+            .iter()
+            .flat_map(|(_, ready)| needs(&ready.plan, &project, &files))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
+        files: pack::listed(&files),
+        combinations: ready.iter().map(|(combination, _)| combination.clone()).collect(),
+        settings,
+    };
+    let manifest = manifest.sealed();
+    let bytes = pack::write(&manifest, &files).map_err(broken)?;
+    // What cannot be read again is not written at all.
+    pack::read(&bytes).map_err(|why| usage(format!("the eval cannot be packed: {why}")))?;
+    write_atomic(&output, &bytes).map_err(broken)?;
+    print(&told(&manifest, &args.output, bytes.len()));
+    Ok(status::OK)
+}
+
+fn told(manifest: &Manifest, output: &Path, bytes: usize) -> String {
+    let units = manifest.units().len();
+    let mut text = format!(
+        "{}: {} of {}, {}, {} KiB\n{}\n",
+        shown(output),
+        count(units, "unit", "units"),
+        count(manifest.tasks.len(), "task", "tasks"),
+        count(manifest.files.len(), "file", "files"),
+        bytes.div_ceil(1024),
+        manifest.digest
+    );
+    if !manifest.needs.is_empty() {
+        text.push_str("needs, where it is run:\n");
+        manifest.needs.iter().for_each(|need| text.push_str(&format!("  {:10} {}\n", need.kind, need.name)));
+    }
+    text
+}
+
+fn named(combination: &Combination) -> String {
+    match (&combination.agent, &combination.model) {
+        (None, None) => "the eval's agent".to_owned(),
+        (agent, model) => {
+            let words: Vec<_> = [agent, model].into_iter().flatten().map(|word| format!("`{word}`")).collect();
+            words.join(" with ")
+        }
+    }
+}
+
+/// A path of the command line from the folder of the project.
+fn own_path(root: &Path, path: &Path) -> Result<PathBuf, Fault> {
+    let whole = std::path::absolute(path).map(|path| normalize(&path)).unwrap_or_else(|_| path.to_owned());
+    let real =
+        || Some(std::fs::canonicalize(&whole).ok()?.strip_prefix(std::fs::canonicalize(root).ok()?).ok()?.to_owned());
+    let inside = whole.strip_prefix(normalize(root)).map(Path::to_owned).ok().or_else(real);
+    inside.map(|path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }).ok_or_else(|| {
+        usage(format!(
+            "`{}` lies outside of the project `{}`, and a pack holds a project: move it there, or name a wider one with `--root`",
+            shown(path),
+            shown(root)
+        ))
+    })
+}
+
+fn plain(path: &Path) -> Result<String, Fault> {
+    let path = normalize(path);
+    path.to_str().filter(|path| pack::is_plain(path)).map(str::to_owned).ok_or_else(|| {
+        usage(format!("`{}` cannot be packed: its name does not stay what it is on every machine", path.display()))
+    })
+}
+
+fn tasks(plan: &EvalPlan, settings: &Settings) -> Result<Vec<PackedTask>, Fault> {
+    let task = |task: &crate::plan::Plan| {
+        Ok(PackedTask {
+            name: task.task.name.value.clone(),
+            path: plain(&task.task.path)?,
+            labels: task.task.labels.clone(),
+            runs: settings.runs.unwrap_or(task.task.runs).max(1),
+            at_most_seconds: worst_case(task).as_secs().saturating_add(1),
+        })
+    };
+    plan.tasks.iter().map(task).collect()
+}
+
+/// What the units of a plan need that is not in the pack.
+fn needs(plan: &EvalPlan, project: &dyn Files, files: &Contents) -> BTreeSet<Need> {
+    let mut needs = BTreeSet::new();
+    let mut need = |kind: &str, name: String| {
+        needs.insert(Need { kind: kind.to_owned(), name });
+    };
+    let own = reach::of_eval(plan);
+    let mut reach = reach::Reach::default();
+    plan.tasks.iter().for_each(|task| reach.add(reach::of_task(task, Some(project))));
+    for name in reach.env.iter().chain(&own.env) {
+        need("variable", name.clone());
+    }
+    // A script is told by its name alone.
+    let packed: BTreeSet<&str> = files.keys().filter_map(|path| path.rsplit('/').next()).collect();
+    let elsewhere = |name: &&String| name.starts_with('/') || !name.contains('/') && !packed.contains(name.as_str());
+    for name in reach.commands.iter().filter(elsewhere) {
+        need("command", name.clone());
+    }
+    for path in reach.paths.iter().filter(|path| path.starts_with('/')) {
+        need("path", path.clone());
+    }
+    for server in &plan.servers {
+        let name = &server.name.value;
+        match &server.transport {
+            Transport::Stdio { command, .. } => {
+                let command = command.display();
+                let packed = normalize(&plan.dir.join(&command));
+                // `gevals` is this program, wherever a unit is run.
+                if command != "gevals" && !packed.to_str().is_some_and(|path| files.contains_key(path)) {
+                    need("server", format!("{name}: the command `{command}`"));
+                }
+            }
+            Transport::Http { url, .. } => need("server", format!("{name}: {}", url_only(&url.display()))),
+        }
+    }
+    let agents = plan.tasks.first().and_then(|task| match &task.action(task.agent).kind {
+        ActionKind::Agent(agent) => Some(&agent.kind),
+        _ => None,
+    });
+    for kind in agents.into_iter().chain(plan.judge.as_ref().map(|judge| &judge.kind)) {
+        match kind {
+            AgentKind::Acp(agent) => need("agent", format!("the command `{}`", agent.command.value)),
+            AgentKind::ClaudeCode { .. } => need("agent", "the command `claude`".to_owned()),
+            AgentKind::Model(model) => {
+                need("agent", format!("the model `{}:{}`", model.provider.name(), model.model));
+                if let Some(key) = &model.api_key {
+                    need("variable", key.value.clone());
+                }
+            }
+            AgentKind::Shell(_) => need("agent", format!("what the shell of `{}` runs", plan.agent_name)),
+            AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified => {}
+        }
+    }
+    if let Some(env) = plan.judge.as_ref().and_then(|judge| judge.env.as_ref()) {
+        [&env.base_url, &env.api_key, &env.model_name]
+            .into_iter()
+            .flatten()
+            .for_each(|name| need("variable", name.value.clone()));
+    }
+    let clusters = ["kubectl", "helm", "oc", "kustomize"];
+    let mut cluster = clusters.iter().any(|command| reach.commands.contains(*command));
+    for (name, reference) in reach::extensions(plan) {
+        match package(&reference, plan.extensions.substitute) {
+            Ok(Package::Bundled(_)) => cluster |= plan.world.is_none(),
+            Ok(Package::Local(path)) => {
+                let dir = plan.extensions.get(&name).map_or_else(|| plan.dir.clone(), |declared| declared.dir.clone());
+                let path = resolve(&dir, &path);
+                if !files.keys().any(|file| Path::new(file).starts_with(&path)) {
+                    need("extension", reference);
+                }
+            }
+            Ok(Package::Release { .. }) => need("extension", reference),
+            Err(_) => {}
+        }
+    }
+    match plan.world {
+        Some(_) => need("cluster", "the programs of a control plane (`world: kube`)".to_owned()),
+        None if cluster => need("cluster", "a kubeconfig".to_owned()),
+        None => {}
+    }
+    needs
+}
+
+/// Without user and query.
+fn url_only(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+        _ => url.to_owned(),
+    }
+}
+
+/// Refuses files that hold a secret of the environment, or one that a config has in clear; warns of what has the form of one.
+fn secrets(ready: &[(Combination, Ready)], files: &Contents) -> Result<(), String> {
+    let literal = ready
+        .iter()
+        .flat_map(|(_, ready)| wire::eval_secrets(&ready.plan).into_iter().filter(|value| looks_secret(value)));
+    let secrets = Secrets::new(environment_secrets().into_iter().chain(literal));
+    for (path, (bytes, _)) in files {
+        let text = String::from_utf8_lossy(bytes);
+        for (nth, line) in text.lines().enumerate() {
+            if matches!(secrets.mask(line), std::borrow::Cow::Owned(_)) {
+                return Err(format!(
+                    "`{path}`, line {}, holds a secret in clear, and packs are handed on: take it from the environment, \
+                     `${{NAME}}` or `{{env.NAME}}`",
+                    nth + 1
+                ));
+            }
+        }
+        if matches!(secrets.mask(&text), std::borrow::Cow::Owned(_)) {
+            return Err(format!(
+                "`{path}` holds a secret in clear, and packs are handed on: take it from the environment"
+            ));
+        }
+        if tokens(&text).next().is_some() {
+            warn(&format!("`{path}` holds what has the format of a secret, and is packed with it"));
+        }
+    }
+    Ok(())
+}
+
+/// The files of a pack.
+struct Closure<'a> {
+    project: &'a Within,
+    root: &'a Path,
+    found: BTreeSet<PathBuf>,
+    /// Texts that were not looked into so far.
+    open: VecDeque<PathBuf>,
+    folders: HashMap<PathBuf, Arc<HashMap<String, bool>>>,
+    contents: HashMap<PathBuf, Vec<u8>>,
+}
+
+/// Folders that hold what was made or installed, not written.
+const SKIPPED: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "dist"];
+/// Texts beyond this are data.
+const LONGEST_TEXT: usize = 1 << 20;
+const DEEPEST: usize = 32;
+
+impl<'a> Closure<'a> {
+    fn new(project: &'a Within, root: &'a Path) -> Self {
+        let (found, open) = (BTreeSet::new(), VecDeque::new());
+        Self { project, root, found, open, folders: HashMap::new(), contents: HashMap::new() }
+    }
+
+    /// What the compiler asked for, and what it needs not ask for to make a plan.
+    fn of(&mut self, ready: &Ready) {
+        for path in &ready.asked {
+            self.add_file(path);
+        }
+        let plan = &ready.plan;
+        for server in &plan.servers {
+            if let Transport::Stdio { command, args, .. } = &server.transport {
+                for word in args.iter().chain([command]).filter(|word| !word.has_variables()) {
+                    self.add_file(&resolve(&plan.dir, &word.display()));
+                }
+            }
+        }
+        for task in &plan.tasks {
+            let ActionKind::Agent(agent) = &task.action(task.agent).kind else { continue };
+            for path in agent.skills.iter().flat_map(|skills| &skills.sources).chain(&agent.recorded) {
+                self.add(path);
+            }
+            match &agent.kind {
+                AgentKind::Acp(acp) => {
+                    for word in acp.args.iter().chain([&acp.command]) {
+                        self.add_file(&resolve(&acp.dir, &word.value));
+                    }
+                }
+                AgentKind::Replay { path } => {
+                    self.add(path);
+                }
+                _ => {}
+            }
+        }
+        for (name, reference) in reach::extensions(plan) {
+            if let Ok(Package::Local(path)) = package(&reference, plan.extensions.substitute) {
+                let dir = plan.extensions.get(&name).map_or_else(|| plan.dir.clone(), |declared| declared.dir.clone());
+                self.add(&resolve(&dir, &path));
+            }
+        }
+        while let Some(text) = self.open.pop_front() {
+            self.look_into(&text);
+        }
+    }
+
+    /// Adds a file, or all that is not hidden in a folder; whether there is one.
+    fn add(&mut self, path: &Path) -> bool {
+        match self.project.stat(path) {
+            Some(Stat::Dir) => {
+                self.add_folder(&normalize(path), 0);
+                true
+            }
+            Some(Stat::File { .. }) => self.add_file(path),
+            None => false,
+        }
+    }
+
+    fn add_file(&mut self, path: &Path) -> bool {
+        let path = normalize(path.strip_prefix(self.root).unwrap_or(path));
+        if !matches!(self.project.stat(&path), Some(Stat::File { .. })) {
+            return false;
+        }
+        if self.found.insert(path.clone()) {
+            self.open.push_back(path);
+        }
+        true
+    }
+
+    fn add_folder(&mut self, dir: &Path, depth: usize) {
+        if depth > DEEPEST {
+            return;
+        }
+        for (name, is_dir) in self.project.entries(dir).iter() {
+            let path = if dir == Path::new(".") { PathBuf::from(name) } else { dir.join(name) };
+            match is_dir {
+                _ if name.starts_with('.') || is_made(name) => {}
+                true if SKIPPED.contains(&name.as_str()) => {}
+                true => self.add_folder(&path, depth + 1),
+                false => {
+                    self.add_file(&path);
+                }
+            }
+        }
+    }
+
+    /// Adds what a text names by a path: a file, or a folder that is written with a `/`.
+    fn look_into(&mut self, text: &Path) {
+        static PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\w./@+-]+").ok());
+        let (Some(paths), Ok(bytes)) = (&*PATHS, self.project.read(text)) else { return };
+        let dir = text.parent().unwrap_or(Path::new("")).to_owned();
+        if let (Ok(content), true) = (str::from_utf8(&bytes), bytes.len() <= LONGEST_TEXT) {
+            for word in paths.find_iter(content).map(|found| found.as_str()) {
+                let trimmed = word.trim_end_matches(['.', '/']);
+                let first = trimmed.split('/').find(|part| *part != ".").unwrap_or_default();
+                // Most words name nothing.
+                if trimmed.starts_with('/')
+                    || first.is_empty()
+                    || first != ".." && !self.folder(&dir).contains_key(first)
+                {
+                    continue;
+                }
+                let path = resolve(&dir, trimmed);
+                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                let hidden = path.components().any(|part| {
+                    let part = part.as_os_str().to_string_lossy();
+                    part.starts_with('.') || SKIPPED.contains(&&*part)
+                });
+                if hidden || is_made(&name) || dir.starts_with(&path) {
+                    continue;
+                }
+                match self.folder(path.parent().unwrap_or(Path::new(""))).get(&name) {
+                    Some(true) if word.contains('/') => self.add_folder(&path, 0),
+                    Some(false) => {
+                        self.add_file(&path);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.contents.insert(text.to_owned(), bytes);
+    }
+
+    fn folder(&mut self, dir: &Path) -> Arc<HashMap<String, bool>> {
+        let project = self.project;
+        let list = || Arc::new(project.entries(dir).iter().cloned().collect());
+        Arc::clone(self.folders.entry(dir.to_owned()).or_insert_with(list))
+    }
+
+    /// The files with their contents; those whose names tell a secret only where they are `meant`.
+    fn read(mut self, meant: &[PathBuf]) -> Result<Contents, String> {
+        while let Some(text) = self.open.pop_front() {
+            self.look_into(&text);
+        }
+        let mut files = Contents::new();
+        for path in &self.found {
+            let shown = plain(path).map_err(|(_, why)| why)?;
+            if tells_a_secret(&shown) && !meant.contains(path) {
+                return Err(format!(
+                    "`{shown}` would be packed, and its name tells a secret: if it holds none, name it with `--include {shown}`"
+                ));
+            }
+            let executable = self.project.stat(path) == Some(Stat::File { executable: true });
+            let bytes = match self.contents.remove(path) {
+                Some(bytes) => bytes,
+                None => self.project.read(path).map_err(|why| format!("cannot read `{shown}`: {why}"))?,
+            };
+            files.insert(shown, (bytes, executable));
+        }
+        pack::too_much(&files).map_or(Ok(files), |why| Err(format!("the eval refers to {why}")))
+    }
+}
+
+/// What gevals has written: packs and results.
+fn is_made(name: &str) -> bool {
+    name.ends_with(".gevals") || name.starts_with("gevals-") && name.contains("-out.")
+}
+
+/// Whether people keep secrets in files of this name.
+fn tells_a_secret(path: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        ".env",
+        ".netrc",
+        ".npmrc",
+        ".pypirc",
+        ".git-credentials",
+        ".dockerconfigjson",
+        "kubeconfig",
+        "credentials",
+        "credentials.json",
+        "id_rsa",
+        "id_ed25519",
+        "id_ecdsa",
+    ];
+    const ENDINGS: [&str; 7] = [".pem", ".key", ".p12", ".pfx", ".kubeconfig", ".jks", ".keystore"];
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    NAMES.contains(&name.as_str()) || name.starts_with(".env.") || ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_tell_a_secret() {
+        for name in [".env", "a/.env.local", "tls/server.KEY", "x/kubeconfig", "id_rsa"] {
+            assert!(tells_a_secret(name), "{name}");
+        }
+        for name in ["a/env.sh", "keys.yaml", "monkey", "id_rsa.pub", "kubeconfig.md"] {
+            assert!(!tells_a_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn urls_are_told_without_users() {
+        assert_eq!(url_only("https://me:pw@host/mcp?key=1"), "https://host/mcp");
+        assert_eq!(url_only("http://localhost:1/mcp"), "http://localhost:1/mcp");
+    }
+}

@@ -1,0 +1,475 @@
+//! What is done with a pack: `gevals run SUITE.gevals` runs all of it, `gevals exec-unit` one unit, and `gevals units` lists them.
+//!
+//! A pack is unpacked below the output directory, and run there like any project. The folder stays as long as a cleanup is pending, since
+//! that is run in it.
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::{self, ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::{Parser, builder::PossibleValuesParser};
+use serde_json::{Value, json};
+
+use super::{args::Args as RunArgs, go, journals::absolutely, ready::prepare};
+#[cfg(feature = "otlp")]
+use crate::report::otlp::Destination;
+use crate::{
+    builtin::count,
+    cli::{Global, ROOT, complain, packed::read, print, recover::What, shown, status},
+    diagnostic::{nearest, visible},
+    event::Used,
+    host::disk::Disk,
+    journal,
+    pack::{self, Contents, Manifest, Settings, Unit},
+    plan::wire,
+    project::AgentChoice,
+    report::REPORTS,
+    results::{self, ResultsFile},
+    run::Chosen,
+    source::Files,
+};
+
+/// Below the output directory.
+const FOLDER: &str = ".gevals/pack";
+/// The agent that is named with a path.
+pub const REPLAY: &str = "builtin.replay";
+
+type Fault = (u8, String);
+
+const EXEC: &str = "\
+Examples:
+  gevals units suite.gevals                                   which units there are
+  gevals exec-unit suite.gevals --unit make-pod-1-3f9a2c1b07 --out out/make-pod-1-3f9a2c1b07
+  gevals result merge --pack suite.gevals out -o all.json     their results, as of one run
+
+A unit is one run of one task with one agent and one model. Its folder gets the results, and below
+.gevals/runs the journal and the recording. Give each unit a folder of its own. Where an earlier
+attempt was killed, the same command with the same folder cleans up after it first, and then runs
+the unit anew; where that cleanup fails, the unit is not run. A signal (TERM, INT) stops the agent
+and runs the cleanup.
+
+Exit status: 0 it passed, 1 it did not, 2 there is no such unit, or the pack cannot be run,
+             3 nothing could run, or an earlier attempt cannot be cleaned up after,
+             4 it passed but a cleanup did not, 129, 130 or 143 interrupted (cleanups were run)";
+
+/// Run one unit of a pack: one run of one task.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXEC)]
+pub struct Args {
+    /// What `gevals pack` has written.
+    pack: PathBuf,
+    /// Its id, as `gevals units` lists it.
+    #[arg(long, value_name = "ID")]
+    unit: String,
+    /// The folder of its results and its journal; made if it is missing.
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+    /// Exit with 0 where it would be 1 or 4: a verdict is no failure of the job.
+    #[arg(long)]
+    exit_zero: bool,
+    /// What is printed; `text` by default, and `github` in GitHub Actions.
+    #[arg(long, value_parser = PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)))]
+    format: Option<String>,
+}
+
+const LIST: &str = "\
+Examples:
+  gevals units suite.gevals                    a line a unit
+  gevals units suite.gevals --json             all that is known of them
+  gevals units suite.gevals --json --history old.json      with the time and cost to expect
+
+The time and the cost to expect of a unit are the mean of the results of its task in the files of
+--history: of those with the same plan, where there are any. Without results they are not known.
+
+Exit status: 0 all is well, 2 it is no pack, or a results file cannot be read";
+
+/// List the units of a pack.
+#[derive(clap::Args, Debug)]
+#[command(after_help = LIST)]
+pub struct ListArgs {
+    /// What `gevals pack` has written.
+    pack: PathBuf,
+    /// As JSON, with labels, limits and needs.
+    #[arg(long)]
+    json: bool,
+    /// Results of earlier runs, which tell how long tasks take and what they cost.
+    #[arg(long, value_name = "FILE")]
+    history: Vec<PathBuf>,
+}
+
+pub fn main(args: &Args, global: Global) -> u8 {
+    exec(args, global).unwrap_or_else(|(exit, why)| {
+        if !why.is_empty() {
+            complain(&why);
+        }
+        exit
+    })
+}
+
+fn exec(args: &Args, global: Global) -> Result<u8, Fault> {
+    let (manifest, files) = read(&args.pack)?;
+    let units = manifest.units();
+    let Some(unit) = units.iter().find(|unit| unit.id == args.unit) else {
+        let near = nearest(&args.unit, units.iter().map(|unit| unit.id.as_str()));
+        let hint = near.map_or_else(
+            || format!("`gevals units {}` lists them", crate::bash::quote(&shown(&args.pack))),
+            |near| format!("did you mean `{near}`?"),
+        );
+        return Err((status::USAGE, format!("the pack has no unit `{}`: {hint}", visible(&args.unit))));
+    };
+    let place = Place::new(&args.out)?;
+    // A verdict in a world that nobody cleaned up would be none.
+    if let Some((exit, run)) = place.recover()? {
+        let run = crate::bash::quote(&shown(&run));
+        let exit = if exit >= 128 { exit } else { status::BROKEN };
+        let why = format!(
+            "an earlier attempt left cleanups pending, and the unit is not run: `gevals recover {run}` tells why"
+        );
+        return Err((exit, why));
+    }
+    place.unpack(&files)?;
+    let run = || {
+        let combination = &manifest.combinations[unit.at.0];
+        let words = run_args(
+            Path::new(&manifest.eval),
+            &manifest.settings,
+            combination.agent.as_deref(),
+            combination.model.as_deref(),
+            &place.out,
+        );
+        let words = words.map_err(|why| (status::USAGE, why))?;
+        let words = RunArgs { exit_zero: args.exit_zero, format: args.format.clone(), ..words };
+        let mut ready = prepare(&words, global).map_err(|exit| (exit, String::new()))?;
+        same_plan(&manifest, &combination.plan_digest, &wire::eval_digest(&ready.plan))?;
+        let is_it =
+            |task: &&crate::plan::Plan| task.task.name.value == unit.task && shown(&task.task.path) == unit.path;
+        let index = ready.plan.tasks.iter().position(|task| is_it(&task));
+        let index = index.ok_or_else(|| (status::USAGE, format!("the eval has no task `{}`", visible(unit.task))))?;
+        ready.selection.unit =
+            Some(Chosen { id: unit.id.clone(), pack: manifest.digest.clone(), index, run: unit.run - 1 });
+        Ok(go(&words, global, ready, Used::default(), std::time::Duration::ZERO).0)
+    };
+    let done = run();
+    place.leave();
+    done
+}
+
+/// Whether the plan that is made here is the one that was packed.
+fn same_plan(manifest: &Manifest, packed: &str, here: &str) -> Result<(), Fault> {
+    if packed == here {
+        return Ok(());
+    }
+    let own = env!("CARGO_PKG_VERSION");
+    let why = match manifest.gevals == own {
+        true => "a variable of this environment changes it: `MCP_*` describes servers".to_owned(),
+        false => format!("gevals {} packed it, and this is gevals {own}", visible(&manifest.gevals)),
+    };
+    Err((status::USAGE, format!("the plan that is made here is not the one that was packed: {why}")))
+}
+
+/// Runs a whole pack with `run`, as the command line says where it says anything.
+pub fn packed(args: &RunArgs, run: impl FnOnce(&RunArgs) -> u8) -> u8 {
+    let prepared = || {
+        let (manifest, files) = read(&args.eval)?;
+        let args = of_pack(args, &manifest).map_err(|error| (status::BROKEN, error.to_string()))?;
+        let place = Place::new(&args.output_dir)?;
+        // What is still pending then is told, and tried again by the next run.
+        if let Some((exit @ 128.., _)) = place.recover()? {
+            return Err((exit, String::new()));
+        }
+        place.unpack(&files)?;
+        Ok((args, place))
+    };
+    match prepared() {
+        Ok((args, place)) => {
+            let exit = run(&RunArgs { output_dir: place.out.clone(), ..args });
+            place.leave();
+            exit
+        }
+        Err((exit, why)) => {
+            if !why.is_empty() {
+                complain(&why);
+            }
+            exit
+        }
+    }
+}
+
+/// The command line, with what the pack says; its paths are this folder's.
+fn of_pack(args: &RunArgs, manifest: &Manifest) -> io::Result<RunArgs> {
+    let whole = |path: &PathBuf| std::path::absolute(path);
+    let mut own = RunArgs { eval: PathBuf::from(&manifest.eval), ..args.clone() };
+    if args.agent.is_empty() && args.model.is_empty() {
+        let unique = |words: Vec<Option<&String>>| {
+            let words: indexmap::IndexSet<String> = words.into_iter().flatten().cloned().collect();
+            words.into_iter().collect::<Vec<_>>()
+        };
+        own.agent = unique(manifest.combinations.iter().map(|one| one.agent.as_ref()).collect());
+        own.model = unique(manifest.combinations.iter().map(|one| one.model.as_ref()).collect());
+    } else {
+        for agent in &mut own.agent {
+            match AgentChoice::parse(agent) {
+                AgentChoice::File(path) => *agent = shown(&whole(&path)?),
+                AgentChoice::Builtin { kind, rest: Some(rest) } if kind == REPLAY => {
+                    *agent = format!("{kind}:{}", shown(&whole(&PathBuf::from(rest))?));
+                }
+                AgentChoice::Builtin { .. } => {}
+            }
+        }
+    }
+    own.mcp_config_file = match &args.mcp_config_file {
+        Some(path) => Some(whole(path)?),
+        None => manifest.settings.mcp_config.as_ref().map(PathBuf::from),
+    };
+    own.prices = args.prices.as_ref().map(whole).transpose()?;
+    if args.gate.is_none() && args.resume.is_none() {
+        own.runs = args.runs.or(manifest.settings.runs);
+    }
+    own.strict |= manifest.settings.strict;
+    own.allow_unchecked |= manifest.settings.allow_unchecked;
+    #[cfg(feature = "otlp")]
+    if let Some(Destination::File(path)) = &args.otlp {
+        own.otlp = Some(Destination::File(whole(path)?));
+    }
+    Ok(own)
+}
+
+/// The options of `gevals run`, by themselves.
+#[derive(Parser)]
+#[command(name = "run", no_binary_name = true)]
+struct Words {
+    #[command(flatten)]
+    args: RunArgs,
+}
+
+/// The command line of a run with these settings.
+///
+/// # Errors
+/// They are none that a run has.
+pub fn run_args(
+    eval: &Path,
+    settings: &Settings,
+    agent: Option<&str>,
+    model: Option<&str>,
+    out: &Path,
+) -> Result<RunArgs, String> {
+    // Only defaults are parsed: no word of a pack is taken for an option.
+    let words = Words::try_parse_from(["eval"]).map_err(|error| error.to_string())?;
+    Ok(RunArgs {
+        eval: eval.to_owned(),
+        agent: agent.into_iter().map(str::to_owned).collect(),
+        model: model.into_iter().map(str::to_owned).collect(),
+        runs: settings.runs,
+        mcp_config_file: settings.mcp_config.as_ref().map(PathBuf::from),
+        strict: settings.strict,
+        allow_unchecked: settings.allow_unchecked,
+        output_dir: out.to_owned(),
+        ..words.args
+    })
+}
+
+/// Where a pack is unpacked and run.
+struct Place {
+    /// The output directory.
+    out: PathBuf,
+    /// Where this process was.
+    here: PathBuf,
+    /// Keeps others away from it.
+    _claim: journal::Claim,
+}
+
+impl Place {
+    fn new(out: &Path) -> Result<Self, Fault> {
+        if ROOT.get().is_some() {
+            let why = "`--root` is for projects: what is in a pack lies below a root of its own";
+            return Err((status::USAGE, why.to_owned()));
+        }
+        let fault = |error: io::Error| (status::BROKEN, format!("`{}` cannot be written: {error}", shown(out)));
+        let whole = std::path::absolute(out).map_err(fault)?;
+        fs::create_dir_all(&whole).map_err(fault)?;
+        let claim = journal::claim(&whole, Path::new("pack")).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => (
+                status::BROKEN,
+                format!("a pack is being run in `{}`: give each run and each unit a folder of its own", shown(out)),
+            ),
+            _ => fault(error),
+        })?;
+        Ok(Self { out: whole, here: std::env::current_dir().map_err(fault)?, _claim: claim })
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.out.join(FOLDER)
+    }
+
+    /// The folders of runs in it, those of agents and models too, that have something pending.
+    fn open(&self) -> Vec<PathBuf> {
+        let below = Disk.entries(&self.out);
+        let folders = below.iter().filter(|(name, is_dir)| *is_dir && !name.starts_with('.'));
+        let folders = folders.map(|(name, _)| self.out.join(name)).filter(|dir| dir.join(".gevals").is_dir());
+        let all = std::iter::once(self.out.clone()).chain(folders).flat_map(|dir| journal::runs(&dir));
+        all.filter(|run| !journal::is_closed(run)).collect()
+    }
+
+    /// Cleans up after runs that were killed here. The worst exit status and its run, where not all is clean then.
+    fn recover(&self) -> Result<Option<(u8, PathBuf)>, Fault> {
+        let mut worst = None;
+        for run in self.open() {
+            let exit = match absolutely(&run, &What { kept: false, only: None }) {
+                Ok(None) => continue,
+                Ok(Some(exit)) => exit,
+                Err(refusal) => {
+                    complain(&format!("run `{}` cannot be recovered: {refusal}", shown(&run)));
+                    status::BROKEN
+                }
+            };
+            if exit != status::OK && worst.as_ref().is_none_or(|(worst, _)| *worst < exit) {
+                worst = Some((exit, run));
+            }
+        }
+        Ok(worst)
+    }
+
+    /// Puts the files where no others are, and goes there.
+    fn unpack(&self, files: &Contents) -> Result<(), Fault> {
+        let folder = self.folder();
+        let put = || -> io::Result<()> {
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => fs::create_dir_all(&folder)?,
+            }
+            let mut last = PathBuf::new();
+            for (path, (bytes, executable)) in files {
+                let target = folder.join(path);
+                let dir = target.parent().unwrap_or(&folder);
+                if dir != last {
+                    fs::create_dir_all(dir)?;
+                    dir.clone_into(&mut last);
+                }
+                let mut options = fs::OpenOptions::new();
+                options.write(true).create_new(true);
+                #[cfg(unix)]
+                std::os::unix::fs::OpenOptionsExt::mode(&mut options, if *executable { 0o755 } else { 0o644 });
+                options.open(&target)?.write_all(bytes)?;
+            }
+            std::env::set_current_dir(&folder)
+        };
+        put().map_err(|error| (status::BROKEN, format!("cannot unpack to `{}`: {error}", shown(&folder))))?;
+        // It was not set before.
+        let _ = ROOT.set(folder);
+        Ok(())
+    }
+
+    /// Goes back, and takes the files away unless something pending needs them.
+    fn leave(&self) {
+        let back = std::env::set_current_dir(&self.here);
+        if back.is_ok() && self.open().is_empty() {
+            let _ = fs::remove_dir_all(self.folder());
+        }
+    }
+}
+
+pub fn list(args: &ListArgs) -> u8 {
+    match listed(args) {
+        Ok(text) => {
+            print(&text);
+            status::OK
+        }
+        Err((exit, why)) => {
+            complain(&why);
+            exit
+        }
+    }
+}
+
+fn listed(args: &ListArgs) -> Result<String, Fault> {
+    let (manifest, _) = read(&args.pack)?;
+    let units = manifest.units();
+    let known = History::read(&args.history)?;
+    if args.json {
+        let unit = |unit: &Unit<'_>| {
+            let mut out = json!(unit);
+            let (seconds, cost) = known.of(unit, &manifest.combinations[unit.at.0].plan_digest);
+            out["expectedSeconds"] = json!(seconds);
+            out["expectedCost"] = json!(cost);
+            out
+        };
+        let document = json!({
+            "version": pack::VERSION,
+            "pack": manifest.digest,
+            "eval": manifest.name,
+            "needs": manifest.needs,
+            "units": units.iter().map(unit).collect::<Vec<_>>(),
+        });
+        return Ok(format!("{document:#}\n"));
+    }
+    let rows: Vec<_> = units.iter().map(|unit| row(unit, &known, &manifest)).collect();
+    let width = rows.iter().map(|(id, _)| id.len()).max().unwrap_or_default();
+    let mut text: String = rows.iter().map(|(id, rest)| format!("{id:width$}  {rest}\n")).collect();
+    text.push_str(&format!(
+        "{} of `{}`, {}\n",
+        count(units.len(), "unit", "units"),
+        visible(&manifest.name),
+        manifest.digest
+    ));
+    Ok(text)
+}
+
+fn row(unit: &Unit<'_>, known: &History, manifest: &Manifest) -> (String, String) {
+    let mut rest = visible(unit.task).into_owned();
+    if unit.runs > 1 {
+        rest.push_str(&format!(" (run {}/{})", unit.run, unit.runs));
+    }
+    for word in [unit.agent, unit.model].into_iter().flatten() {
+        rest.push_str(&format!("  {}", visible(word)));
+    }
+    let (seconds, cost) = known.of(unit, &manifest.combinations[unit.at.0].plan_digest);
+    let seconds = seconds.map(|seconds| format!("  {seconds:.1} s"));
+    let cost = cost.map(|cost| format!("  {}", crate::prices::money(cost)));
+    rest.extend(seconds.into_iter().chain(cost));
+    (unit.id.clone(), rest)
+}
+
+/// How long tasks took, and what they cost.
+struct History {
+    /// By the digest of the plan, the name and the path of the task; and without the digest.
+    seen: HashMap<(String, String, String), Vec<(f64, Option<f64>)>>,
+}
+
+impl History {
+    fn read(paths: &[PathBuf]) -> Result<Self, Fault> {
+        let mut seen: HashMap<_, Vec<_>> = HashMap::new();
+        for path in paths {
+            let fault = |why: String| (status::USAGE, format!("cannot read the results in `{}`: {why}", shown(path)));
+            let bytes = Disk.read(path).map_err(|why| fault(why.to_string()))?;
+            let text = String::from_utf8(bytes).map_err(|_| fault("it is not text".to_owned()))?;
+            let file: ResultsFile = results::read(&text).map_err(fault)?;
+            let plan = file.summary.get("planDigest").and_then(Value::as_str).unwrap_or_default();
+            for result in file.results.iter().filter(|result| result.outcome() != Some("cancelled")) {
+                let Some(seconds) = result.0.get("durationSeconds").and_then(Value::as_f64) else { continue };
+                let cost = result.0.get("tokenEstimate").and_then(|tokens| tokens.get("cost")?.as_f64());
+                let key = |plan: &str| (plan.to_owned(), result.name().to_owned(), result.path().to_owned());
+                seen.entry(key(plan)).or_default().push((seconds, cost));
+                if !plan.is_empty() {
+                    seen.entry(key("")).or_default().push((seconds, cost));
+                }
+            }
+        }
+        Ok(Self { seen })
+    }
+
+    fn of(&self, unit: &Unit<'_>, plan: &str) -> (Option<f64>, Option<f64>) {
+        let key = |plan: &str| (plan.to_owned(), unit.task.to_owned(), unit.path.to_owned());
+        let Some(seen) = self.seen.get(&key(plan)).or_else(|| self.seen.get(&key(""))) else { return (None, None) };
+        let mean = |values: Vec<f64>| {
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            (!values.is_empty()).then(|| (mean * 1e4).round() / 1e4)
+        };
+        (
+            mean(seen.iter().map(|(seconds, _)| *seconds).collect()),
+            mean(seen.iter().filter_map(|(_, cost)| *cost).collect()),
+        )
+    }
+}

@@ -1,0 +1,453 @@
+//! Packs from end to end: the same bytes of the same input, units on their own, their results together, and archives that are hostile.
+#![cfg(all(feature = "run", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use world::World;
+
+const EVAL: &str = "kind: Eval
+metadata: {name: e}
+config:
+  agent: {type: builtin.noop}
+  taskSets: [{glob: tasks/*/task.yaml}]
+";
+/// Its script reads a file that only its text names.
+const SCRIPTED: &str = "kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: scripted, labels: {suite: core}}
+spec:
+  prompt: {file: prompt.md}
+  setup: [{script: {file: setup.sh}}]
+  verify: [{command: {run: \"test -d /tmp\"}}]
+  cleanup: [{command: {run: \"true\"}}]
+";
+const PLAIN: &str = "kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: plain}
+spec:
+  prompt: Do it.
+  verify: [{command: {run: \"test -f note.txt\"}}]
+";
+
+/// An eval in a folder of its own: one task that passes, and one that does not.
+fn suite() -> World {
+    let world = World::new(&[
+        ("p/gevals.toml", ""),
+        ("p/eval.yaml", EVAL),
+        ("p/tasks/a/task.yaml", SCRIPTED),
+        ("p/tasks/a/prompt.md", "Do it.\n"),
+        ("p/tasks/a/setup.sh", "#!/bin/sh\nset -e\n. ./lib.sh\ncat data/list.txt\n"),
+        ("p/tasks/a/lib.sh", "x=1\n"),
+        ("p/tasks/a/data/list.txt", "a list"),
+        ("p/tasks/a/data/.hidden", "no"),
+        ("p/tasks/b/task.yaml", PLAIN),
+        ("p/unrelated.txt", "not packed"),
+    ]);
+    world.executable("p/tasks/a/setup.sh");
+    world
+}
+
+fn units(world: &World, pack: &str) -> Value {
+    serde_json::from_str(&world.run(&["units", pack, "--json"]).expect(0, &[]).out).unwrap()
+}
+
+fn ids(units: &Value) -> Vec<String> {
+    units["units"].as_array().unwrap().iter().map(|unit| unit["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn json(world: &World, path: &str) -> Value {
+    serde_json::from_str(&world.read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What must not differ between a run and its units together: no times, no ids of runs, nothing of the machine.
+fn told(results: &Value) -> Vec<(String, u64, String, bool, Value)> {
+    let one = |r: &Value| {
+        (
+            r["taskName"].as_str().unwrap().to_owned(),
+            r["runIndex"].as_u64().unwrap_or_default(),
+            r["outcome"].as_str().unwrap().to_owned(),
+            r["taskPassed"].as_bool().unwrap(),
+            r["planDigest"].clone(),
+        )
+    };
+    let mut told: Vec<_> = results["results"].as_array().unwrap().iter().map(one).collect();
+    told.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    told
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    let world = suite();
+    world.run(&["pack", "p/eval.yaml", "-o", "one.gevals"]).expect(0, &["2 units of 2 tasks", "sha256:"]);
+    let one = fs::read(world.path("one.gevals")).unwrap();
+    world.run(&["pack", "p", "-o", "two.gevals"]).expect(0, &[]);
+    assert_eq!(fs::read(world.path("two.gevals")).unwrap(), one, "by the name of the folder");
+
+    // Another folder, another time, other permissions but for those of programs, from within.
+    let other = suite();
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    for file in ["p/eval.yaml", "p/tasks/a/setup.sh", "p/tasks/a/data/list.txt"] {
+        fs::File::options().append(true).open(other.path(file)).unwrap().set_modified(old).unwrap();
+    }
+    fs::set_permissions(other.path("p/eval.yaml"), fs::Permissions::from_mode(0o600)).unwrap();
+    let mut command = other.command(&["pack", "eval.yaml", "-o", "../three.gevals"]);
+    command.current_dir(other.path("p"));
+    other.start(command).end().expect(0, &[]);
+    assert_eq!(fs::read(other.path("three.gevals")).unwrap(), one, "from another folder");
+
+    other.write("p/tasks/a/lib.sh", "x=2\n");
+    other.run(&["pack", "p", "-o", "four.gevals"]).expect(0, &[]);
+    assert_ne!(fs::read(other.path("four.gevals")).unwrap(), one, "other files");
+}
+
+#[test]
+fn units_together_are_the_run_of_the_pack() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "s.gevals", "-n", "2"]).expect(0, &["4 units of 2 tasks, 8 files"]);
+    // It needs nothing of the project any more.
+    fs::remove_dir_all(world.path("p")).unwrap();
+    world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &[]);
+    let listed = units(&world, "s.gevals");
+    assert_eq!(listed["units"][0]["labels"]["suite"], "core");
+    assert!(listed["units"][0]["atMostSeconds"].as_u64().unwrap() > 0);
+    assert_eq!(listed["units"][0]["expectedSeconds"], Value::Null);
+    let all = ids(&listed);
+    for (id, unit) in all.iter().zip(listed["units"].as_array().unwrap()) {
+        let passes = unit["task"] == "scripted";
+        let out = format!("out/{id}");
+        world.run(&["exec-unit", "s.gevals", "--unit", id, "--out", &out]).expect(i32::from(!passes), &[]);
+        let part = json(&world, &format!("{out}/gevals-e-out.json"));
+        assert_eq!(part["results"].as_array().unwrap().len(), 1);
+        assert_eq!(part["summary"]["unit"]["id"], id.as_str());
+        assert_eq!(part["summary"]["complete"], true);
+        // Self-contained, and nothing is left of the unpacked files.
+        let run = fs::read_dir(world.path(&format!("{out}/.gevals/runs"))).unwrap().next().unwrap().unwrap().path();
+        assert!(run.join("journal.jsonl").is_file() && run.join("recording.jsonl").is_file());
+        assert!(!world.path(&format!("{out}/.gevals/pack")).exists());
+    }
+    world.run(&["exec-unit", "s.gevals", "--unit", &all[3], "--out", "zero", "--exit-zero"]).expect(0, &[]);
+    world
+        .run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "all.json"])
+        .expect(0, &["4 results of 4 files in all.json"]);
+    let (whole, merged) = (json(&world, "whole/gevals-e-out.json"), json(&world, "all.json"));
+    assert_eq!(told(&merged), told(&whole));
+    assert_eq!(
+        told(&merged).iter().map(|one| one.2.as_str()).collect::<Vec<_>>(),
+        ["failed", "failed", "passed", "passed"]
+    );
+    for key in ["planDigest", "eval", "agent", "runs", "exit", "complete", "evals"] {
+        assert_eq!(merged["summary"][key], whole["summary"][key], "{key}");
+    }
+    assert_eq!(merged["summary"].get("unit"), None);
+    world.run(&["result", "verify", "all.json", "--task", "0.5"]).expect(0, &[]);
+
+    // What is known of them tells what to expect.
+    let known = world.run(&["units", "s.gevals", "--json", "--history", "all.json"]).expect(0, &[]).out;
+    let known: Value = serde_json::from_str(&known).unwrap();
+    assert!(known["units"].as_array().unwrap().iter().all(|unit| unit["expectedSeconds"].as_f64().is_some()));
+}
+
+#[test]
+fn what_is_missing_doubled_or_foreign_is_named() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
+    world.run(&["pack", "p", "-o", "t.gevals", "-n", "3"]).expect(0, &[]);
+    let all = ids(&units(&world, "s.gevals"));
+    let merge = |files: &[&str], code: i32, said: &[&str]| {
+        let args: Vec<_> =
+            ["result", "merge", "--pack", "s.gevals", "-o", "m.json"].iter().chain(files).copied().collect();
+        world.run(&args).expect(code, said)
+    };
+    world.run(&["exec-unit", "s.gevals", "--unit", &all[0], "--out", "out/0"]).expect(0, &[]);
+    let missing = format!("unit `{}` (`plain`, run 1) is missing", all[1]);
+    merge(&["out"], 1, &[&missing]);
+    assert_eq!(json(&world, "m.json")["summary"]["complete"], false);
+    merge(&["out", "--allow-missing"], 0, &[&missing]);
+    world.run(&["result", "verify", "m.json", "--task", "0"]).expect(1, &["Incomplete"]);
+
+    world.run(&["exec-unit", "s.gevals", "--unit", &all[1], "--out", "out/1"]).expect(1, &[]);
+    merge(&["out"], 0, &["2 results of 2 files"]);
+    world.copy_within("out/0", "out/again");
+    merge(&["out"], 1, &[&format!("unit `{}` (`scripted`, run 1) is there 2 times", all[0]), "out/again"]);
+    fs::remove_dir_all(world.path("out/again")).unwrap();
+
+    // Of the same plan, and of another pack; then of another plan.
+    let other = ids(&units(&world, "t.gevals"));
+    assert_eq!(other[0], all[0], "an id does not depend on what else is in a pack");
+    world.run(&["exec-unit", "t.gevals", "--unit", &other[0], "--out", "out/2"]).expect(0, &[]);
+    merge(&["out"], 1, &["out/2/gevals-e-out.json` is foreign: it is a unit of another pack"]);
+    fs::remove_dir_all(world.path("out/2")).unwrap();
+    let changed = world.read("p/tasks/b/task.yaml").replace("Do it.", "Do it now.");
+    world.write("p/tasks/b/task.yaml", &changed);
+    world.run(&["run", "p", "-o", "out/3"]).expect(1, &[]);
+    merge(&["out"], 1, &["out/3/gevals-e-out.json` is foreign: its plan is none of the pack's"]);
+    world.run(&["result", "merge", "--pack", "s.gevals", "nowhere"]).expect(2, &["nowhere"]);
+}
+
+#[test]
+fn agents_are_packed_side_by_side() {
+    let world = suite();
+    world.write("p/oracle.yaml", "kind: Oracle\ntasks: {scripted: {calls: []}, plain: {calls: []}}\n");
+    let args = ["pack", "p", "-o", "s.gevals", "--agent", "builtin.noop", "--agent", "p/oracle.yaml"];
+    world.run(&args).expect(0, &["4 units of 2 tasks"]);
+    let all = ids(&units(&world, "s.gevals"));
+    world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &["=== builtin.noop", "=== oracle.yaml"]);
+    for id in &all[..2] {
+        let ran = world.run(&["exec-unit", "s.gevals", "--unit", id, "--out", &format!("out/{id}")]);
+        assert!(matches!(ran.code, Some(0 | 1)), "{}{}", ran.out, ran.err);
+    }
+    let merge = ["result", "merge", "--pack", "s.gevals", "out"];
+    world.run(&merge).expect(2, &["name a folder"]);
+    let merge: Vec<_> = merge.into_iter().chain(["-o", "merged"]).collect();
+    world.run(&merge).expect(1, &[&all[2], &all[3]]);
+    let (whole, merged) = ("whole/builtin.noop/gevals-e-out.json", "merged/builtin.noop/gevals-e-out.json");
+    assert_eq!(told(&json(&world, merged)), told(&json(&world, whole)));
+    world.run(&["pack", "p", "-o", "t.gevals", "--agent", "builtin.noop", "--agent", "builtin.noop:x"]).expect(2, &[]);
+}
+
+/// Makes a file, and waits until it is killed the first time.
+const SLOW: &str = r#"kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: slow}
+spec:
+  prompt: Do it.
+  env: {F: "WORLD/made-{random.id}"}
+  setup:
+    - command: {run: "touch $F"}
+    - command: {run: "ls WORLD > WORLD/seen; touch WORLD/here; test -e WORLD/quick || exec sleep 300"}
+  verify: [{command: {run: "test -f $F"}}]
+  cleanup: [{command: {run: "sh clean.sh $F"}}]
+"#;
+
+#[test]
+fn an_attempt_after_a_kill_cleans_up_first() {
+    let world = World::new(&[
+        ("p/gevals.toml", ""),
+        ("p/eval.yaml", EVAL),
+        ("p/tasks/a/task.yaml", SLOW),
+        ("p/tasks/a/clean.sh", "test ! -e WORLD/locked || exit 1; echo cleaned >> WORLD/log; rm $1\n"),
+    ]);
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
+    fs::remove_dir_all(world.path("p")).unwrap();
+    let id = ids(&units(&world, "s.gevals")).remove(0);
+    let unit = ["exec-unit", "s.gevals", "--unit", &id, "--out", "out"];
+    let first = world.start(world.command(&unit));
+    world.wait_for("here");
+    // A second one at the same time would clean up under the first one's feet.
+    let second = world.start_with_own_streams({
+        let mut command = world.command(&unit);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        command
+    });
+    assert_eq!(second.end().code, Some(3));
+    first.signal(Signal::KILL);
+    first.end();
+    let made = || {
+        fs::read_dir(world.path("."))
+            .unwrap()
+            .flatten()
+            .filter(|e| e.file_name().to_string_lossy().starts_with("made-"))
+            .count()
+    };
+    assert_eq!((made(), world.read("log").as_str()), (1, ""));
+    assert!(world.path("out/.gevals/pack/tasks/a/clean.sh").is_file());
+
+    // Where the cleanup fails there is no verdict.
+    world.write("quick", "");
+    world.write("locked", "");
+    world.run(&unit).expect(3, &["is still pending", "an earlier attempt left cleanups pending", "gevals recover"]);
+    assert_eq!((made(), world.read("log").as_str()), (1, ""));
+    fs::remove_file(world.path("locked")).unwrap();
+
+    // What the second attempt sees is its own.
+    world.run(&unit).expect(0, &["cleanup/0 is done"]);
+    assert_eq!(world.read("seen").matches("made-").count(), 1);
+    assert_eq!((made(), world.read("log").as_str()), (0, "cleaned\ncleaned\n"));
+    assert!(!world.path("out/.gevals/pack").exists());
+    assert!(world.survivors().is_empty());
+    world.run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"]).expect(0, &["1 results of 1 files"]);
+}
+
+/// A signal is not a kill: the unit cleans up itself.
+#[test]
+fn an_interrupted_unit_cleans_up_itself() {
+    let world = World::new(&[
+        ("p/gevals.toml", ""),
+        ("p/eval.yaml", EVAL),
+        ("p/tasks/a/task.yaml", SLOW),
+        ("p/tasks/a/clean.sh", "echo cleaned >> WORLD/log; rm $1\n"),
+    ]);
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
+    let id = ids(&units(&world, "s.gevals")).remove(0);
+    let unit = world.start(world.command(&["exec-unit", "s.gevals", "--unit", &id, "--out", "out"]));
+    world.wait_for("here");
+    unit.signal(Signal::TERM);
+    unit.end().expect(143, &[]);
+    assert_eq!(world.read("log"), "cleaned\n");
+    assert!(!world.path("out/.gevals/pack").exists());
+    world
+        .run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"])
+        .expect(1, &[&format!("unit `{id}` (`slow`, run 1) was cut short")]);
+}
+
+#[test]
+fn secrets_are_in_no_pack() {
+    let world = suite();
+    world.write("p/mcp.json", r#"{"mcpServers": {"s": {"command": "some-server", "env": {"S_TOKEN": "${S_TOKEN}"}, "enableAllTools": true}}}"#);
+    let eval = EVAL.replace("  taskSets", "  mcpConfigFile: mcp.json\n  taskSets");
+    world.write("p/eval.yaml", &eval);
+    let with = |args: &[&str]| {
+        let mut command = world.command(args);
+        command.env("S_TOKEN", "a-value-of-9-secrets");
+        world.start(command).end()
+    };
+    let told =
+        ["needs, where it is run", "command    cat", "variable   S_TOKEN", "server     s: the command `some-server`"];
+    let packed = with(&["pack", "p", "-o", "s.gevals"]).expect(0, &told);
+    assert!(!packed.out.contains("setup.sh"), "it is in the pack: {}", packed.out);
+    assert!(!unpacked(&world, "s.gevals").contains("a-value-of-9-secrets"));
+    assert!(unpacked(&world, "s.gevals").contains("S_TOKEN"));
+
+    world.write("p/tasks/a/lib.sh", "x=1\ny=a-value-of-9-secrets\n");
+    let refused =
+        with(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 2, holds a secret in clear"]);
+    assert!(!refused.err.contains("a-value-of-9-secrets"));
+    assert!(!world.path("t.gevals").exists());
+    world.write("p/tasks/a/lib.sh", "x=1\n");
+
+    // One that a config has in clear, known to nobody's environment.
+    world.write(
+        "p/mcp.json",
+        r#"{"mcpServers": {"s": {"command": "c", "env": {"S_TOKEN": "Xq7Lw9Zr2Tn5Vb8Km3"}, "enableAllTools": true}}}"#,
+    );
+    world.run(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`mcp.json`, line 1, holds a secret in clear"]);
+    world.write("p/mcp.json", r#"{"mcpServers": {"s": {"command": "c", "enableAllTools": true}}}"#);
+
+    // A name that tells one; hidden files are left out unless the compiler reads them.
+    world.write("p/tasks/a/data/server.pem", "x");
+    world.run(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`tasks/a/data/server.pem` would be packed", "--include"]);
+    world.run(&["pack", "p", "-o", "t.gevals", "--include", "p/tasks/a/data/server.pem"]).expect(0, &[]);
+    assert!(!unpacked(&world, "t.gevals").contains(".hidden"));
+}
+
+/// The text of an archive, unpacked by another program than ours.
+fn unpacked(world: &World, pack: &str) -> String {
+    let bytes = zstd::decode_all(fs::read(world.path(pack)).unwrap().as_slice()).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn what_cannot_be_packed_is_refused() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "p"]).expect(2, &["is a folder"]);
+    world.run(&["pack", "nowhere", "-o", "s.gevals"]).expect(2, &["nowhere"]);
+    world.run(&["pack", "p", "-o", "no/such/s.gevals"]).expect(3, &["no/such/s.gevals"]);
+    world
+        .run(&["pack", "p", "-o", "s.gevals", "--include", "p/nothing"])
+        .expect(2, &["there is no `nothing` to include"]);
+    world.write("outside.json", r#"{"mcpServers": {}}"#);
+    world
+        .run(&["pack", "p", "-o", "s.gevals", "--mcp-config-file", "outside.json"])
+        .expect(2, &["`outside.json` lies outside of the project", "--root"]);
+    // Checked first, as `run` does.
+    let broken = world.read("p/tasks/b/task.yaml").replace("verify", "verfiy");
+    world.write("p/tasks/b/task.yaml", &broken);
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(2, &["verfiy", "tasks/b/task.yaml"]);
+    // A reference that leaves the project is an error of the check.
+    world.write("p/tasks/b/task.yaml", &PLAIN.replace("prompt: Do it.", "prompt: {file: ../../../outside.json}"));
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(2, &["outside of the project"]);
+    assert!(!world.path("s.gevals").exists());
+}
+
+#[test]
+fn archives_that_are_hostile_or_damaged_are_refused() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
+    let whole = fs::read(world.path("s.gevals")).unwrap();
+    let id = ids(&units(&world, "s.gevals")).remove(0);
+    let refused = |name: &str, bytes: &[u8], why: &str| {
+        fs::write(world.path(name), bytes).unwrap();
+        for args in
+            [&["run", name, "-o", "out"][..], &["exec-unit", name, "--unit", &id, "--out", "out"], &["units", name]]
+        {
+            world.run(args).expect(2, &["cannot use the pack", why]);
+        }
+        assert!(!world.path("out").exists(), "{name}");
+    };
+    refused("cut.gevals", &whole[..whole.len() / 2], "it is no whole pack");
+    refused("empty.gevals", b"", "it is no pack");
+    refused("text.gevals", b"kind: Eval\n", "it is no pack");
+    let changed = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>)| {
+        let mut entries = entries(&whole);
+        change(&mut entries);
+        archive(&entries)
+    };
+    assert_eq!(changed(&|_| {}).len(), archive(&entries(&whole)).len());
+    refused("changed.gevals", &changed(&|all| all[1].1[0] ^= 1), "is not what its manifest says");
+    refused("more.gevals", &changed(&|all| all.push(("files/x".to_owned(), Vec::new()))), "does not list it");
+    refused("less.gevals", &changed(&|all| all.truncate(all.len() - 1)), "is not in it");
+    refused("out.gevals", &changed(&|all| all.push(("../../out".to_owned(), b"x".to_vec()))), "leads out of the pack");
+    refused("twice.gevals", &changed(&|all| all.push(all[1].clone())), "is in it twice");
+    let reworded = changed(&|all| {
+        let text = String::from_utf8(all[0].1.clone()).unwrap();
+        all[0].1 = text.replace("\"scripted\"", "\"swapped\"").into_bytes();
+    });
+    refused("reworded.gevals", &reworded, "its digest does not fit");
+    world
+        .run(&["exec-unit", "s.gevals", "--unit", "nosuch", "--out", "out"])
+        .expect(2, &["the pack has no unit `nosuch`"]);
+    let near = format!("{}x", &id[..id.len() - 1]);
+    world
+        .run(&["exec-unit", "s.gevals", "--unit", &near, "--out", "out"])
+        .expect(2, &[&format!("did you mean `{id}`?")]);
+    assert!(!world.path("out").exists());
+}
+
+fn entries(pack: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut tar = tar::Archive::new(zstd::Decoder::new(pack).unwrap());
+    let mut found = Vec::new();
+    for entry in tar.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().to_str().unwrap().to_owned();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
+        found.push((path, bytes));
+    }
+    found
+}
+
+/// An archive that the crate would not write: names as they are.
+fn archive(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(zstd::Encoder::new(Vec::new(), 1).unwrap());
+    for (path, bytes) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_cksum();
+        tar.append(&header, bytes.as_slice()).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
+}
+
+trait Copies {
+    fn copy_within(&self, from: &str, to: &str);
+}
+
+impl Copies for World {
+    /// The results of a folder, in another one.
+    fn copy_within(&self, from: &str, to: &str) {
+        fs::create_dir_all(self.path(to)).unwrap();
+        for entry in fs::read_dir(self.path(from)).unwrap().flatten().filter(|entry| entry.path().is_file()) {
+            fs::copy(entry.path(), self.path(to).join(Path::new(&entry.file_name()))).unwrap();
+        }
+    }
+}
