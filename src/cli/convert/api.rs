@@ -8,6 +8,7 @@ use std::{
 use super::{Fault, Outcome, refuted};
 use crate::{
     Compiled,
+    builtin::count,
     cli::{note, overlay::Edited, status, warn},
     compile,
     prove::{
@@ -16,6 +17,9 @@ use crate::{
     },
     source::{Files, Sources, Stat, normalize},
 };
+
+/// So many scripts that no task has are named.
+const SHOWN: usize = 3;
 
 /// Runs what the sandbox has not refuted, and notes what it came to.
 pub fn prove(
@@ -51,8 +55,13 @@ pub fn prove(
         pairs.push(Pair { old, new: converted, solution, allow: Allowance::of(new) });
     }
     let names: BTreeSet<&String> = outcomes.iter().map(|outcome| &outcome.name).collect();
-    for (name, path) in scripts.iter().filter(|(name, _)| !names.contains(name)) {
-        warn(&format!("`{}` is no solution: no task is called `{name}`", path.display()));
+    let others: Vec<String> =
+        scripts.keys().filter(|name| !names.contains(name)).map(|name| format!("`{name}`")).collect();
+    if let Some(dir) = solutions.filter(|_| !others.is_empty()) {
+        let (what, more) = (count(others.len(), "script is", "scripts are"), others.len().saturating_sub(SHOWN));
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let shown = others.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        warn(&format!("in `{}` {what} called as no task here: {shown}{more}", dir.display()));
     }
     if pairs.is_empty() {
         return Ok(());
