@@ -19,4 +19,5 @@ mod path;
 pub mod plane;
 mod pod;
 pub mod serve;
+pub mod stock;
 mod wait;

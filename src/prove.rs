@@ -4,6 +4,8 @@
 //! The outer half ([`prove`]) builds the jail; the inner half (`inside`) is this same program, run in it.
 #![expect(clippy::disallowed_methods, reason = "the inner half owns the world it runs in; the outer one starts it")]
 
+#[cfg(feature = "kubernetes")]
+pub mod api;
 mod condition;
 mod curl;
 mod extension;

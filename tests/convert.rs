@@ -436,6 +436,12 @@ fn five_hundred_tasks_take_a_second() {
     assert!(took < limit, "{took} s");
 }
 
+#[cfg(feature = "kubernetes")]
+#[path = "support/kubelet.rs"]
+mod kubelet;
+#[cfg(feature = "kubernetes")]
+#[path = "convert/on_api.rs"]
+mod on_api;
 #[expect(dead_code, reason = "shared with other tests")]
 #[path = "support/page.rs"]
 mod page;

@@ -59,7 +59,7 @@ impl Plane {
         let mut plane = Self::begin()?;
         let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(plane.client().await);
         match nodes.list(&Default::default()).await.unwrap().items.is_empty() {
-            true => plane.kubelet = Some(tokio::spawn(kubelet::run(plane.client().await))),
+            true => plane.kubelet = Some(tokio::spawn(kubelet::run(plane.client().await, "gevals-"))),
             false => eprintln!("NOT RUN: the page of states, which only a kubelet of the test can bring about"),
         }
         Some(plane)

@@ -1,5 +1,7 @@
 //! `gevals convert`: tasks in another dialect.
 
+#[cfg(feature = "kubernetes")]
+mod api;
 mod tree;
 
 use std::{
@@ -44,10 +46,12 @@ Examples:
       what became of every statement
   gevals convert tasks/ --target kubernetes --diff
       the same, with operations for commands of kubectl
+  gevals convert tasks/ --target kubernetes --prove-on kind-scratch --solutions solutions/
+      run both for real, too, in the cluster of this context
 
 Exit status: 0 converted, 1 a task could not be converted, its proof failed or lacks something, 2 a
-named path cannot be read, 3 there is no sandbox for the proof (bubblewrap); `--no-verify` does
-without";
+named path cannot be read, or there is no such context, 3 there is no sandbox for the proof
+(bubblewrap; `--no-verify` does without), or the API does not answer; 129, 130 or 143 by a signal";
 
 /// Write tasks in another dialect: bash tasks become portable ones, statement by statement.
 ///
@@ -95,6 +99,19 @@ pub struct Args {
     /// In how many worlds made up by chance the proof runs the two, besides those that are made up for a purpose.
     #[arg(long, default_value_t = 12, value_name = "N")]
     seeds: u64,
+    /// Run originals and conversions on a real Kubernetes API, too: of this context, or one started for it (`disposable`).
+    ///
+    /// All scripts of all tasks run for real, on this machine and with a kubeconfig that holds this context alone: setup, verify and
+    /// cleanup of the original and of its conversion, without an agent and with the task's solution. After each of these four
+    /// everything in the cluster is DELETED that was not there before, also what others made: name a throwaway cluster. Nodes and what is in
+    /// namespaces `kube-…` are left.
+    #[cfg(feature = "kubernetes")]
+    #[arg(long, value_name = "CONTEXT")]
+    prove_on: Option<String>,
+    /// A folder with a script NAME.sh for each task, which does there what the agent is to do.
+    #[cfg(feature = "kubernetes")]
+    #[arg(long, value_name = "DIR", requires = "prove_on")]
+    solutions: Option<PathBuf>,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,6 +145,8 @@ struct Outcome {
     result: Result<Converted, String>,
     inherited: Vec<String>,
     proof: Proof,
+    /// What the two did on a real API, where that was asked for.
+    on_api: Option<OnApi>,
 }
 
 #[derive(Clone, Debug)]
@@ -140,6 +159,31 @@ enum Proof {
 
 #[cfg(feature = "run")]
 use crate::prove::Certificate;
+#[cfg(feature = "kubernetes")]
+use crate::prove::api::OnApi;
+
+/// Without Kubernetes nothing is run there.
+#[cfg(not(feature = "kubernetes"))]
+enum OnApi {}
+
+#[cfg(not(feature = "kubernetes"))]
+impl OnApi {
+    fn differs(&self) -> Option<String> {
+        None
+    }
+
+    fn lacks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn shown(&self) -> String {
+        String::new()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+}
 
 /// Without runs there are no proofs.
 #[cfg(not(feature = "run"))]
@@ -217,6 +261,10 @@ fn run(args: &Args) -> Result<u8, Fault> {
         }
         unproven = Some(why);
     }
+    #[cfg(feature = "kubernetes")]
+    if let Some(place) = &args.prove_on {
+        api::prove(&mut outcomes, place, args.solutions.as_deref(), &compiled, &files)?;
+    }
     for outcome in &outcomes {
         if let Err(why) = &outcome.result {
             complain(why);
@@ -225,6 +273,10 @@ fn run(args: &Args) -> Result<u8, Fault> {
             && let Some(example) = &certificate.counter_example
         {
             complain(&format!("{}: original and conversion do not do the same: {example}", outcome.path.display()));
+        }
+        if let Some(differs) = outcome.on_api.as_ref().and_then(OnApi::differs) {
+            let path = outcome.path.display();
+            complain(&format!("{path}: on the real API original and conversion do not do the same: {differs}"));
         }
         if let Some(lacks) = unproved(outcome) {
             let path = outcome.path.display();
@@ -241,8 +293,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
     {
         warn(&format!("unproved: {why}"));
     }
-    let right =
-        |o: &&Outcome| o.result.is_ok() && !matches!(&o.proof, Proof::Certificate(c) if c.counter_example.is_some());
+    let right = |o: &&Outcome| o.result.is_ok() && !refuted(o);
     let good = |o: &&Outcome| right(o) && (args.allow_unproved || unproved(o).is_none());
     let all = outcomes.iter().all(|o| good(&o));
     // What is only shown is shown all the same.
@@ -296,12 +347,24 @@ pub(super) fn unproved_texts(
     outcomes.iter().map(told).collect()
 }
 
+/// Whether original and conversion were seen to differ.
+fn refuted(outcome: &Outcome) -> bool {
+    matches!(&outcome.proof, Proof::Certificate(c) if c.counter_example.is_some())
+        || outcome.on_api.as_ref().is_some_and(|on_api| on_api.differs().is_some())
+}
+
 /// What the proof of a task lacks, where nothing speaks against it.
 fn unproved(outcome: &Outcome) -> Option<Vec<String>> {
-    match &outcome.proof {
-        Proof::Certificate(c) if c.counter_example.is_none() => Some(c.lacks()).filter(|lacks| !lacks.is_empty()),
-        _ => None,
+    if refuted(outcome) {
+        return None;
     }
+    let mut lacks = match &outcome.proof {
+        Proof::Certificate(c) => c.lacks(),
+        Proof::None => Vec::new(),
+    };
+    let on_api = outcome.on_api.iter().flat_map(OnApi::lacks);
+    lacks.extend(on_api.map(|lack| format!("on the real API: {lack}")));
+    Some(lacks).filter(|lacks| !lacks.is_empty())
 }
 
 fn written(outcome: &Outcome) -> Option<(PathBuf, &Converted)> {
@@ -469,7 +532,7 @@ fn outcome(unit: &TaskUnit, compiled: &Compiled, context: Context<'_>) -> Outcom
         None => convert::task(unit, context).map_err(|r| located(r.span, &r.message)),
     };
     let name = unit.task.as_ref().map_or_else(String::new, |t| t.name.value.clone());
-    Outcome { path: unit.path.clone(), name, result, inherited: Vec::new(), proof: Proof::None }
+    Outcome { path: unit.path.clone(), name, result, inherited: Vec::new(), proof: Proof::None, on_api: None }
 }
 
 /// Marks what was wrong before and still is; what is new is a fault of the conversion and refuses it.
@@ -606,6 +669,7 @@ fn task_json(outcome: &Outcome) -> serde_json::Value {
             "converted": true,
             "statements": with_kubectl(counts(&new.tally), new.kubectl),
             "proof": proof,
+            "onApi": outcome.on_api.as_ref().map(OnApi::json),
             "steps": { "before": new.steps_before, "after": new.steps_after },
             "lines": { "before": new.lines_before, "after": new.lines_after },
             "inherited": outcome.inherited,
@@ -625,6 +689,7 @@ fn task_json(outcome: &Outcome) -> serde_json::Value {
             "converted": false,
             "statements": counts(&Tally::default()),
             "proof": proof,
+            "onApi": null,
             "reason": why,
         }),
     }
@@ -671,6 +736,9 @@ fn text_report(outcomes: &[Outcome], totals: &Tally, kubectl: (usize, usize)) ->
                 c.hostile
             ),
         };
+        if let Some(on_api) = &outcome.on_api {
+            out += &format!("  on the real API: {}\n", on_api.shown());
+        }
         for lack in unproved(outcome).into_iter().flatten() {
             out += &format!("  missing  {lack}\n");
         }

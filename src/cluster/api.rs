@@ -262,13 +262,18 @@ impl Cluster {
         Ok(list)
     }
 
-    /// The preferred version of each group, the core's first.
+    /// The versions of all groups, the core's first, then the preferred one of each, then the others: a kind may be in one of these alone.
     async fn versions(&self) -> Result<Vec<String>> {
         let groups = self.client().await?.list_api_groups().await.map_err(|e| self.unreachable(&e))?;
-        let preferred = groups.groups.into_iter().filter_map(|group| {
-            group.preferred_version.or_else(|| group.versions.into_iter().next()).map(|version| version.group_version)
-        });
-        Ok(std::iter::once("v1".to_owned()).chain(preferred).collect())
+        let (mut preferred, mut others) = (vec!["v1".to_owned()], Vec::new());
+        for group in groups.groups {
+            let first = group.preferred_version.or_else(|| group.versions.first().cloned());
+            let first = first.map(|version| version.group_version);
+            let all = group.versions.into_iter().map(|version| version.group_version);
+            others.extend(all.filter(|version| Some(version) != first.as_ref()));
+            preferred.extend(first);
+        }
+        Ok([preferred, others].concat())
     }
 
     /// The kind of an `apiVersion` and `kind`.
@@ -350,6 +355,28 @@ impl Cluster {
             (Some(_), Some(_)) => Error::Failed(why),
             (None, near) => Error::NoKind { why, is_near: near.is_some() },
         })
+    }
+
+    /// All kinds whose objects are kept: they can be listed and deleted. A group whose server does not answer is left out.
+    pub async fn kept(&self) -> Result<Vec<Kind>> {
+        let versions = self.versions().await?;
+        let lists = join_all(versions.iter().map(|version| self.listed(version))).await;
+        let mut kinds: Vec<Kind> = Vec::new();
+        for (version, list) in versions.iter().zip(lists) {
+            let Ok(list) = list else { continue };
+            let group = version.split_once('/').map_or("", |(group, _)| group);
+            let can = |resource: &&APIResource| {
+                let verb = |verb: &str| resource.verbs.iter().any(|known| known == verb);
+                !resource.name.contains('/') && verb("list") && verb("delete")
+            };
+            for resource in list.iter().filter(can) {
+                let known = |kind: &Kind| kind.resource.group == group && kind.resource.kind == resource.kind;
+                if !kinds.iter().any(known) {
+                    kinds.push(to_kind(version, resource)?);
+                }
+            }
+        }
+        Ok(kinds)
     }
 
     /// The objects of a kind, in a namespace where they stand in namespaces.

@@ -35,9 +35,17 @@ pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
     };
     let mut applied = Vec::new();
     for manifest in flat(manifests) {
-        let (target, object) = placed(call, manifest, args.namespace.as_deref()).await?;
+        let (target, mut object) = placed(call, manifest, args.namespace.as_deref()).await?;
         let params = PatchParams::apply(MANAGER).force().validation_strict();
-        let patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
+        let mut patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
+        if let Err(kube::Error::Api(status)) = &patched
+            && status.message.contains("omits key field \"protocol\"")
+            && matches!(target.kind.resource.group.as_str(), "" | "apps" | "batch")
+        {
+            // An API server before 1.21 has this default, but not for what it merges.
+            with_protocols(&mut object.data);
+            patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
+        }
         patched.map_err(|e| explain(&e, &target.label()))?;
         if target.kind.resource.kind == "CustomResourceDefinition" {
             // What follows may be an object of this kind.
@@ -55,6 +63,24 @@ pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
         return Err(Error::Broken("there is nothing to apply: no manifest holds an object".to_owned()));
     }
     Ok(Done::said(format!("applied {}", applied.join(", "))).with("applied", applied).with("namespace", args.namespace))
+}
+
+/// Ports of services and containers that name no protocol are of TCP.
+fn with_protocols(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(with_protocols),
+        Value::Object(fields) => {
+            for port in fields.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Value::Object(port) = port
+                    && (port.contains_key("port") || port.contains_key("containerPort"))
+                {
+                    port.entry("protocol").or_insert_with(|| Value::from("TCP"));
+                }
+            }
+            fields.values_mut().for_each(with_protocols);
+        }
+        _ => {}
+    }
 }
 
 /// `create`.

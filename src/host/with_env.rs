@@ -3,6 +3,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,8 +15,13 @@ use crate::source::Files;
 
 /// Another host, whose processes and lookups have these variables.
 pub struct WithEnv<'h> {
-    host: &'h dyn Host,
+    host: Other<'h>,
     env: Vec<(String, String)>,
+}
+
+enum Other<'h> {
+    Borrowed(&'h dyn Host),
+    Shared(Arc<dyn Host>),
 }
 
 impl std::fmt::Debug for WithEnv<'_> {
@@ -27,7 +33,19 @@ impl std::fmt::Debug for WithEnv<'_> {
 impl<'h> WithEnv<'h> {
     /// The variables count more than those of the other host, and less than those that a process is given.
     pub fn new(host: &'h dyn Host, env: Vec<(String, String)>) -> Self {
-        Self { host, env }
+        Self { host: Other::Borrowed(host), env }
+    }
+
+    /// The same of a host that nobody else need keep.
+    pub fn shared(host: Arc<dyn Host>, env: Vec<(String, String)>) -> Self {
+        Self { host: Other::Shared(host), env }
+    }
+
+    fn host(&self) -> &dyn Host {
+        match &self.host {
+            Other::Borrowed(host) => *host,
+            Other::Shared(host) => host.as_ref(),
+        }
     }
 
     fn with(&self, mut exec: Exec) -> Exec {
@@ -39,92 +57,92 @@ impl<'h> WithEnv<'h> {
 
 impl Host for WithEnv<'_> {
     fn now(&self) -> jiff::Timestamp {
-        self.host.now()
+        self.host().now()
     }
 
     fn elapsed(&self) -> Duration {
-        self.host.elapsed()
+        self.host().elapsed()
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.host.sleep(duration)
+        self.host().sleep(duration)
     }
 
     fn random_id(&self) -> String {
-        self.host.random_id()
+        self.host().random_id()
     }
 
     fn free_port(&self) -> io::Result<u16> {
-        self.host.free_port()
+        self.host().free_port()
     }
 
     fn env(&self, name: &str) -> Option<String> {
         let own = self.env.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
-        own.or_else(|| self.host.env(name))
+        own.or_else(|| self.host().env(name))
     }
 
     fn which(&self, command: &str) -> Option<PathBuf> {
-        self.host.which(command)
+        self.host().which(command)
     }
 
     fn files(&self) -> &dyn Files {
-        self.host.files()
+        self.host().files()
     }
 
     fn write(&self, path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
-        self.host.write(path, bytes, mode)
+        self.host().write(path, bytes, mode)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.host.remove(path)
+        self.host().remove(path)
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.host.create_dir_all(path)
+        self.host().create_dir_all(path)
     }
 
     fn mode(&self, path: &Path) -> io::Result<u32> {
-        self.host.mode(path)
+        self.host().mode(path)
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.host.set_mode(path, mode)
+        self.host().set_mode(path, mode)
     }
 
     fn temp_dir(&self) -> io::Result<PathBuf> {
-        self.host.temp_dir()
+        self.host().temp_dir()
     }
 
     fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {
-        self.host.exec(self.with(exec), cancel)
+        self.host().exec(self.with(exec), cancel)
     }
 
     fn spawn(&self, exec: Exec) -> BoxFuture<'_, Result<Process, StartFault>> {
-        self.host.spawn(self.with(exec))
+        self.host().spawn(self.with(exec))
     }
 
     fn mark(&self) -> &str {
-        self.host.mark()
+        self.host().mark()
     }
 
     fn hold<'a>(&'a self, leftover: &'a mut Leftover, still: bool) -> BoxFuture<'a, ()> {
-        self.host.hold(leftover, still)
+        self.host().hold(leftover, still)
     }
 
     fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize> {
-        self.host.reap(leftover)
+        self.host().reap(leftover)
     }
 
     fn reap_marked(&self, mark: &str, grace: Duration) -> BoxFuture<'_, usize> {
-        self.host.reap_marked(mark, grace)
+        self.host().reap_marked(mark, grace)
     }
 
     fn reap_groups(&self, groups: Vec<(i32, u64)>, grace: Duration) -> BoxFuture<'_, usize> {
-        self.host.reap_groups(groups, grace)
+        self.host().reap_groups(groups, grace)
     }
 
     fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>> {
-        self.host.http(request)
+        self.host().http(request)
     }
 
     fn given(&self) -> &[(String, String)] {
@@ -132,6 +150,6 @@ impl Host for WithEnv<'_> {
     }
 
     fn outside(&self) -> Box<dyn std::any::Any + Send> {
-        self.host.outside()
+        self.host().outside()
     }
 }

@@ -1,4 +1,5 @@
-//! Plays the kubelet for a control plane without nodes: moves pods by what their annotation says, in the namespaces of tests.
+//! Plays the kubelet for a control plane without nodes: moves pods by what their annotation says, or by what they run, in the namespaces
+//! of tests.
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -9,13 +10,11 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// `ready` (also without it), `pending`, `failed`, `crash-loop`, `no-image`.
+/// `ready`, `pending`, `failed`, `crash-loop`, `no-image`, `done`; without it what the pod runs decides.
 const STATE: &str = "test/state";
-/// How the names of their namespaces begin: the cluster may be anybody's.
-const OURS: &str = "gevals-";
 
-/// Runs until it is dropped.
-pub async fn run(client: Client) {
+/// Runs until it is dropped. `ours` is how the names of the tests' namespaces begin: the cluster may be anybody's.
+pub async fn run(client: Client, ours: &str) {
     let pods: Api<Pod> = Api::all(client.clone());
     let mut pods = std::pin::pin!(watcher(pods, watcher::Config::default()).default_backoff().applied_objects());
     while let Some(pod) = pods.next().await {
@@ -23,11 +22,11 @@ pub async fn run(client: Client) {
         let meta = &pod.metadata;
         let (Some(name), Some(namespace)) = (&meta.name, &meta.namespace) else { continue };
         let started = pod.status.as_ref().is_some_and(|status| status.conditions.is_some());
-        if started || !namespace.starts_with(OURS) || meta.deletion_timestamp.is_some() {
+        if started || !namespace.starts_with(ours) || meta.deletion_timestamp.is_some() {
             continue;
         }
-        let state =
-            meta.annotations.iter().flatten().find(|(key, _)| *key == STATE).map_or("ready", |(_, value)| value);
+        let told = meta.annotations.iter().flatten().find(|(key, _)| *key == STATE);
+        let state = told.map_or_else(|| looked(&pod), |(_, value)| value);
         let names = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| container.name.as_str());
         let status = status(state, names);
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -37,9 +36,27 @@ pub async fn run(client: Client) {
     }
 }
 
+/// What becomes of a pod that says nothing: by the tags of its images, by its commands, and by who made it.
+fn looked(pod: &Pod) -> &'static str {
+    let containers = || pod.spec.iter().flat_map(|spec| &spec.containers);
+    let images = || containers().filter_map(|container| container.image.as_deref());
+    let words = || containers().flat_map(|container| container.command.iter().chain(&container.args).flatten());
+    let owners = || pod.metadata.owner_references.iter().flatten();
+    if images().any(|image| ["nonexistent", "no-such"].iter().any(|word| image.contains(word))) {
+        "no-image"
+    } else if words().any(|word| word.contains("exit 1")) {
+        "crash-loop"
+    } else if owners().any(|owner| owner.kind == "Job") {
+        "done"
+    } else {
+        "ready"
+    }
+}
+
 fn status<'a>(state: &str, names: impl Iterator<Item = &'a str>) -> Value {
     let (phase, ready, container) = match state {
         "ready" => ("Running", "True", json!({"running": {}})),
+        "done" => ("Succeeded", "False", json!({"terminated": {"exitCode": 0, "reason": "Completed"}})),
         "failed" => ("Failed", "False", json!({"terminated": {"exitCode": 3, "reason": "Error"}})),
         "crash-loop" => (
             "Running",

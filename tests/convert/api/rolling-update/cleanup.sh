@@ -1,0 +1,2 @@
+#!/usr/bin/env bash
+kubectl delete namespace rollout-test --ignore-not-found

@@ -1,0 +1,2 @@
+#!/usr/bin/env bash
+kubectl delete namespace scale-test --ignore-not-found

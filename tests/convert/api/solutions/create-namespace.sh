@@ -1,0 +1,2 @@
+kubectl create namespace team-blue
+kubectl label namespace team-blue team=blue

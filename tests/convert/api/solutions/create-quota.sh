@@ -1,0 +1,1 @@
+kubectl create quota compute -n quota-test --hard=pods=4,requests.cpu=2

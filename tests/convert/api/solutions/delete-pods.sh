@@ -1,0 +1,1 @@
+kubectl delete pods -l app=legacy -n delete-test

@@ -1,0 +1,1 @@
+kubectl patch service nginx -n service-routing -p '{"spec": {"selector": {"app": "nginx"}}}'

@@ -1,0 +1,1 @@
+kubectl taint node "$(kubectl get nodes -o jsonpath='{.items[1].metadata.name}')" dedicated=gpu:NoSchedule
