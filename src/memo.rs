@@ -1,5 +1,5 @@
-//! What was made from files, kept until one of them has changed: an editor compiles a suite again after every keystroke, and pays for
-//! the changed files alone.
+//! What was made from files, kept until one of them has changed: an editor compiles a suite again after every keystroke, but
+//! only what the changed files concern.
 
 use std::{
     ffi::{OsStr, OsString},
