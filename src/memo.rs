@@ -1,5 +1,5 @@
-//! What was made from files, kept until one of them has changed: an editor compiles a suite again after every keystroke, and pays for
-//! the changed files alone.
+//! What was made from files, kept until one of them has changed: an editor compiles a suite again after every keystroke, and only what was
+//! made of changed files is made anew.
 
 use std::{
     ffi::{OsStr, OsString},
