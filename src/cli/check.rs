@@ -1,7 +1,6 @@
 //! `gevals check`: every finding, located, and nothing else done.
 
 mod scope;
-mod watch;
 
 use std::{
     collections::BTreeMap,
@@ -178,7 +177,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         if super::is_over() {
             return status::OK;
         }
-        watch::wait(again.stamps());
+        again.wait();
     }
 }
 
