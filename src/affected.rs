@@ -1,100 +1,183 @@
 //! What a set of changed files concerns: the tasks and evals that refer to them, and the findings that are theirs.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use crate::{
-    Compiled,
     diagnostic::Diagnostic,
+    hir::{Assertion, AssertionKind},
     lock, policy,
-    project::{EvalUnit, TaskUnit},
-    source::{Files, Source, Sources, resolve},
+    project::{EvalUnit, Project},
+    source::{Files, Sources, resolve},
 };
 
+/// Files and folders that are not as they were.
+#[derive(Clone, Copy)]
+pub struct Changed<'a> {
+    /// By `key`.
+    pub paths: &'a BTreeSet<PathBuf>,
+    /// Tells whether two paths are the same file.
+    pub key: &'a (dyn Fn(&Path) -> PathBuf + Sync),
+}
+
+impl Changed<'_> {
+    /// Whether this is one of them, or lies in one.
+    pub fn touches(&self, path: &Path) -> bool {
+        (self.key)(path).ancestors().any(|path| self.paths.contains(path))
+    }
+
+    /// Whether a text that belongs to a file in `dir` speaks of one of them.
+    pub fn are_in(&self, text: &str, dir: &Path) -> bool {
+        let dir = || (self.key)(dir);
+        self.paths.iter().any(|file| mentions(text, dir, file))
+    }
+}
+
 /// What is concerned by a change.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Affected {
     /// The files whose findings count, by the caller's key.
     files: HashSet<PathBuf>,
     everything: bool,
     /// How many tasks and evals are concerned.
     pub units: usize,
+    /// Of each task and each eval of the project, whether it is.
+    tasks: Vec<bool>,
+    evals: Vec<bool>,
 }
 
 impl Affected {
+    /// What a change concerns. `refers` are the files that each task refers to, and `touched` says of each task whether it, or one of
+    /// these files, is a changed one or speaks of one.
+    ///
+    /// A reference that cannot be followed – the name of a helper in a script, a file that is gone – is taken from the
+    /// words of the text: rather one task too many than one too few.
+    pub fn of(
+        changed: Changed<'_>,
+        project: &Project,
+        refers: &[Arc<[PathBuf]>],
+        touched: &[bool],
+        files: &dyn Files,
+    ) -> Self {
+        let Changed { paths, key } = changed;
+        let gone: Vec<&PathBuf> = paths.iter().filter(|path| files.stat(path).is_none()).collect();
+        let inside = |path: &Path| {
+            let folder = key(path);
+            paths.iter().any(|path| path.starts_with(&folder))
+        };
+        let is_named = |path: &PathBuf, name: &str| path.file_name().is_some_and(|own| own == name);
+        let mut found = Self {
+            files: paths.iter().cloned().collect(),
+            everything: paths.iter().any(|path| is_named(path, policy::FILE_NAME)),
+            tasks: touched.to_owned(),
+            ..Self::default()
+        };
+        for unit in &project.evals {
+            let named = eval_files(unit);
+            let dir = unit.path.parent().unwrap_or(Path::new(""));
+            let locks = |path: &Path| path.parent().is_some_and(|folder| key(dir).starts_with(folder));
+            let locked = paths.iter().any(|path| is_named(path, lock::FILE_NAME) && locks(path));
+            let itself = locked || named.iter().any(|p| changed.touches(p) || inside(p)) || lost(unit, &gone, key);
+            if itself {
+                unit.selected.iter().for_each(|selected| found.tasks[selected.task] = true);
+            }
+            let is_concerned = itself || unit.selected.iter().any(|selected| found.tasks[selected.task]);
+            if is_concerned {
+                found.units += 1;
+                found.files.extend(named.iter().map(|path| key(path)));
+            }
+            found.evals.push(is_concerned);
+        }
+        for task in (0..project.tasks.len()).filter(|task| found.tasks[*task]) {
+            found.units += 1;
+            found.files.extend(own_files(project, refers, task).map(|path| key(path)));
+        }
+        if found.everything {
+            found.units = project.files();
+        }
+        found
+    }
+
+    /// The same of a project that was compiled as a whole.
+    pub fn after(
+        changed: Changed<'_>,
+        project: &Project,
+        refers: &[Arc<[PathBuf]>],
+        sources: &Sources,
+        files: &dyn Files,
+    ) -> Self {
+        let all = sources.all();
+        let texts: FxHashMap<_, &str> = all.iter().map(|s| (s.path().as_os_str(), s.text())).collect();
+        let touched = |task: usize| {
+            let dir = project.tasks[task].path.parent().unwrap_or(Path::new(""));
+            own_files(project, refers, task).any(|path| {
+                changed.touches(path) || texts.get(path.as_os_str()).is_some_and(|text| changed.are_in(text, dir))
+            })
+        };
+        let touched: Vec<bool> = (0..project.tasks.len()).map(touched).collect();
+        Self::of(changed, project, refers, &touched, files)
+    }
+
+    /// The tasks that must be compiled so that all is found in what is concerned: these themselves, and those that share a file with them
+    /// or with an eval, or run beside them. That is all tasks of an eval where what they do decides what is found in its files: tools are
+    /// forbidden, a script of answers names them, or a comment allows a finding.
+    pub fn wanted(
+        &self,
+        changed: Changed<'_>,
+        project: &Project,
+        refers: &[Arc<[PathBuf]>],
+        sources: &Sources,
+    ) -> Vec<bool> {
+        // Of a script beside a task that no task runs a rule asks whether any text speaks of it.
+        let folders: FxHashSet<&Path> = project.tasks.iter().filter_map(|unit| unit.path.parent()).collect();
+        let folders: FxHashSet<PathBuf> = folders.into_iter().map(|folder| (changed.key)(folder)).collect();
+        let is_run = |script: &Path| {
+            let mut named = refers.iter().flat_map(|own| own.iter()).filter(|p| p.file_name() == script.file_name());
+            named.any(|path| (changed.key)(path) == script)
+        };
+        let is_beside = |path: &Path| path.parent().is_some_and(|folder| folders.contains(folder));
+        let mut scripts = changed.paths.iter().filter(|path| path.extension().is_some_and(|e| e == "sh"));
+        if self.everything || scripts.any(|path| is_beside(path) && !is_run(path)) {
+            return vec![true; project.tasks.len()];
+        }
+        let shares =
+            |task: usize| own_files(project, refers, task).any(|path| self.files.contains(&(changed.key)(path)));
+        let wanted = (0..project.tasks.len()).into_par_iter().map(|task| self.tasks[task] || shares(task));
+        let mut wanted: Vec<bool> = wanted.collect();
+        let is_parallel = |task: usize| project.tasks[task].task.as_ref().is_some_and(|task| task.meta.parallel);
+        for (unit, _) in project.evals.iter().zip(&self.evals).filter(|(_, is_concerned)| **is_concerned) {
+            let allows = |path: &Path| {
+                let ids = sources.known(&[path.to_owned()]);
+                ids.into_iter().any(|id| sources.get(id).text().contains("gevals:"))
+            };
+            let forbids = |item: &Assertion| matches!(item.kind, AssertionKind::NoneUsed(..));
+            let sets = unit.eval.iter().flat_map(|eval| &eval.task_sets).filter_map(|set| set.assertions.as_ref());
+            let all = unit.oracle.is_some()
+                || sets.flat_map(|set| &set.items).any(forbids)
+                || eval_files(unit).iter().any(|path| allows(path));
+            let beside = unit.selected.iter().any(|selected| wanted[selected.task] && is_parallel(selected.task));
+            for selected in &unit.selected {
+                wanted[selected.task] |= all || beside && is_parallel(selected.task);
+            }
+        }
+        wanted
+    }
+
     /// Whether a finding is about something that is concerned.
     pub fn concerns(&self, finding: &Diagnostic, sources: &Sources, key: &dyn Fn(&Path) -> PathBuf) -> bool {
         self.everything || self.files.contains(&key(&sources.path(finding.span)))
     }
 }
 
-/// What the changed files and folders concern. `key` tells whether two paths are the same file; `changed` are keys.
-///
-/// A reference that cannot be followed – the name of a helper in a script, a file that is gone – is taken from the
-/// words of the text: rather one task too many than one too few.
-pub fn affected(
-    compiled: &Compiled,
-    changed: &BTreeSet<PathBuf>,
-    sources: &Sources,
-    files: &dyn Files,
-    key: &dyn Fn(&Path) -> PathBuf,
-) -> Affected {
-    let gone: Vec<&PathBuf> = changed.iter().filter(|p| files.stat(p).is_none()).collect();
-    let texts: HashMap<PathBuf, Arc<Source>> =
-        sources.all().into_iter().map(|source| (source.path().to_owned(), source)).collect();
-    let touched = |path: &Path| key(path).ancestors().any(|p| changed.contains(p));
-    let inside = |path: &Path| {
-        let folder = key(path);
-        changed.iter().any(|p| p.starts_with(&folder))
-    };
-    let speaks = |text: &str, dir: &Path| {
-        let dir = key(dir);
-        changed.iter().any(|file| mentions(text, &dir, file))
-    };
-    let mut found = Affected { files: changed.iter().cloned().collect(), ..Affected::default() };
-    found.everything = changed.iter().any(|p| p.file_name().is_some_and(|n| n == policy::FILE_NAME));
-
-    let own: Vec<Vec<PathBuf>> = compiled.project.tasks.iter().zip(&compiled.refers).map(own_files).collect();
-    let mut tasks: Vec<bool> = compiled
-        .project
-        .tasks
-        .iter()
-        .zip(&own)
-        .map(|(unit, own)| {
-            let dir = unit.path.parent().unwrap_or(Path::new(""));
-            own.iter().any(|p| touched(p) || texts.get(p).is_some_and(|source| speaks(source.text(), dir)))
-        })
-        .collect();
-    for unit in &compiled.project.evals {
-        let named = eval_files(unit);
-        let dir = unit.path.parent().unwrap_or(Path::new(""));
-        let locked = changed.iter().any(|p| {
-            p.file_name().is_some_and(|n| n == lock::FILE_NAME) && p.parent().is_some_and(|d| key(dir).starts_with(d))
-        });
-        let itself = locked || named.iter().any(|p| touched(p) || inside(p)) || lost(unit, &gone, key);
-        if itself {
-            unit.selected.iter().for_each(|s| tasks[s.task] = true);
-        }
-        if itself || unit.selected.iter().any(|s| tasks[s.task]) {
-            found.units += 1;
-            found.files.extend(named.iter().map(|p| key(p)));
-        }
-    }
-    for (own, _) in own.iter().zip(&tasks).filter(|(_, touched)| **touched) {
-        found.units += 1;
-        found.files.extend(own.iter().map(|p| key(p)));
-    }
-    if found.everything {
-        found.units = compiled.project.files();
-    }
-    found
-}
-
-fn own_files((unit, refers): (&Arc<TaskUnit>, &Arc<[PathBuf]>)) -> Vec<PathBuf> {
-    std::iter::once(&unit.path).chain(refers.iter()).cloned().collect()
+/// A task's own file, and those that it refers to.
+fn own_files<'p>(project: &'p Project, refers: &'p [Arc<[PathBuf]>], task: usize) -> impl Iterator<Item = &'p PathBuf> {
+    std::iter::once(&project.tasks[task].path).chain(refers[task].iter())
 }
 
 /// The files that an eval names, itself among them; not those of its tasks.
@@ -122,11 +205,11 @@ fn lost(unit: &EvalUnit, gone: &[&PathBuf], key: &dyn Fn(&Path) -> PathBuf) -> b
 }
 
 /// Whether a text speaks of a file: by its name where the file is in the text's folder or below, else with its folder.
-fn mentions(text: &str, dir: &Path, file: &Path) -> bool {
+fn mentions(text: &str, dir: impl Fn() -> PathBuf, file: &Path) -> bool {
     let Some(name) = file.file_name().map(|n| n.to_string_lossy()) else { return false };
     if !text.contains(name.as_ref()) {
         return false;
     }
     let folder = file.parent().and_then(Path::file_name).map(|n| n.to_string_lossy());
-    file.starts_with(dir) || folder.is_some_and(|folder| text.contains(&format!("{folder}/{name}")))
+    file.starts_with(dir()) || folder.is_some_and(|folder| text.contains(&format!("{folder}/{name}")))
 }

@@ -48,6 +48,7 @@ mod recover;
 #[cfg(feature = "run")]
 mod run;
 mod schema;
+mod watch;
 
 use std::{
     io::{ErrorKind, IsTerminal, Write},

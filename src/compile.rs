@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sha2::{Digest, Sha256};
 
 use crate::{
+    affected::{Affected, Changed},
     bash::tools::Tools,
     builtin,
     check::{self, Checked},
@@ -45,6 +46,8 @@ pub struct Compiled {
     pub tasks: Vec<Option<Box<Plan>>>,
     /// The scripts and prompts that each task refers to; none where the task means nothing.
     pub refers: Vec<Arc<[PathBuf]>>,
+    /// What a change concerns, where that was asked for.
+    pub affected: Option<Affected>,
     /// Everything found, in the order of all outputs.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -88,7 +91,19 @@ pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compi
 
 /// The same, with options.
 pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, files: &dyn Files) -> Compiled {
-    all(paths, options, sources, files, None)
+    all(paths, options, sources, files, None, None)
+}
+
+/// The same, but of what was read only that is compiled which a change concerns, and what bears upon it: what is found there is what
+/// [`compile_with`] finds there. What is found elsewhere is not all.
+pub fn compile_changed(
+    paths: &[PathBuf],
+    options: &Options,
+    changed: Changed<'_>,
+    sources: &Sources,
+    files: &dyn Files,
+) -> Compiled {
+    all(paths, options, sources, files, None, Some(changed))
 }
 
 /// What compilations keep for those that follow.
@@ -121,7 +136,7 @@ impl Memory {
         self.tasks.forget(changed);
         self.policy.forget(changed);
         let options = Options { plans: Plans::None, ..options.clone() };
-        all(paths, &options, &self.sources, files, Some(self))
+        all(paths, &options, &self.sources, files, Some(self), None)
     }
 }
 
@@ -136,13 +151,14 @@ struct KnownTask {
 /// An eval that selects the task, as far as the result depends on it: the reading of an eval, whether all of that could be read, and the task sets that select it.
 type SeenUnder = (u64, bool, Vec<usize>);
 
-/// Reads, checks and lints everything; with a memory only what has changed, and what that concerns.
+/// Reads, checks and lints everything; with a memory only what has changed, and what that concerns; of a change what it concerns.
 fn all(
     paths: &[PathBuf],
     options: &Options,
     sources: &Sources,
     files: &dyn Files,
     memory: Option<&Memory>,
+    changed: Option<Changed<'_>>,
 ) -> Compiled {
     let files = &Listed::new(files);
     let mut out = Diagnostics::default();
@@ -209,10 +225,23 @@ fn all(
         files,
         memory,
     };
+    let chosen = changed.map(|changed| {
+        let seen = (0..project.tasks.len()).into_par_iter();
+        let seen: Vec<Glance> = seen.map(|task| shared.glance(task, &locks[task], &selecting[task], changed)).collect();
+        let refers: Vec<_> = seen.iter().map(|glance| Arc::clone(&glance.refers)).collect();
+        let touched: Vec<bool> = seen.iter().map(|glance| glance.is_touched).collect();
+        let affected = Affected::of(changed, &project, &refers, &touched, files);
+        let wanted = affected.wanted(changed, &project, &refers, sources);
+        (affected, wanted, seen)
+    });
     // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
     let tasks = || -> Vec<TaskResult> {
         let tasks = (0..project.tasks.len()).into_par_iter();
-        tasks.map(|task| shared.known(task, &locks[task], &selecting[task])).collect()
+        let compiled = |task: usize| match &chosen {
+            Some((_, wanted, seen)) if !wanted[task] => TaskResult::of_other(&seen[task]),
+            _ => shared.known(task, &locks[task], &selecting[task]),
+        };
+        tasks.map(compiled).collect()
     };
     let evals = || -> Vec<Diagnostics> {
         let evals = project.evals.par_iter().zip(&units);
@@ -262,7 +291,8 @@ fn all(
         false => (evals, tasks),
     };
     let out = policy.apply(out, &rules, sources);
-    Compiled { project, evals, tasks, refers, diagnostics: out.into_sorted(sources) }
+    let affected = chosen.map(|(affected, ..)| affected);
+    Compiled { project, evals, tasks, refers, affected, diagnostics: out.into_sorted(sources) }
 }
 
 /// What each task that the paths name does, as the model of effects has it; `None` for a task with an error.
@@ -342,6 +372,29 @@ struct TaskResult {
     touches: Arc<[lint::Touch]>,
 }
 
+/// What is seen of a task without looking into what it does.
+struct Glance {
+    refers: Arc<[PathBuf]>,
+    /// Whether a change touches it.
+    is_touched: bool,
+    /// What evals lack that it needs.
+    found: Diagnostics,
+}
+
+impl TaskResult {
+    /// Of a task that is not asked about.
+    fn of_other(seen: &Glance) -> Self {
+        Self {
+            found: seen.found.clone(),
+            refers: Arc::clone(&seen.refers),
+            scripts: Arc::new([]),
+            alone: None,
+            under: Vec::new(),
+            touches: Arc::new([]),
+        }
+    }
+}
+
 /// What came of a task under an eval that selects it.
 #[derive(Clone, Debug)]
 struct Under {
@@ -353,6 +406,53 @@ struct Under {
 }
 
 impl Shared<'_> {
+    /// Looks whether a change touches a task: its file or one that it refers to is changed, or speaks of one that is.
+    fn glance(&self, index: usize, locks: &[&Lock], selecting: &[(usize, &Selected)], changed: Changed<'_>) -> Glance {
+        let Self { project, sources, files, .. } = *self;
+        let unit = &project.tasks[index];
+        let (mut refers, mut found) = (IndexSet::new(), Diagnostics::default());
+        for lock in locks {
+            let cx = check::Context { sources, files, vocabularies: builtin::vocabularies(), lock };
+            let mut own = Diagnostics::default();
+            let Some(checked) = check_task(unit, cx, &mut own) else { continue };
+            let known = self.unread.get(&unit.file).into_iter().flatten().copied();
+            let unread: Vec<Span> = known.chain(unread_keys(&own)).collect();
+            let (effects, facts) = (Model::default(), lint::Facts::default());
+            let view = TaskView {
+                unit,
+                task: &checked.task,
+                scripts: &[],
+                effects: &effects,
+                tools: self.tools,
+                facts: &facts,
+                selected: true,
+                asserted: false,
+                unread: &unread,
+                sources,
+                files,
+            };
+            for (index, selected) in selecting {
+                let unit = &project.evals[*index];
+                let Some(eval) = unit.eval.as_ref().filter(|_| std::ptr::eq(*lock, &*unit.lock)) else { continue };
+                let selecting = Selecting { unit, eval, sets: &selected.sets };
+                let under = UnderView::new(&view, Some(selecting), is_asserted(unit, selected));
+                lint::under_eval(&under, self.options.soft, &mut found);
+            }
+            refers.extend(checked.files);
+        }
+        // Of the task itself more would have to be known.
+        found.retain(|one| one.span.file != unit.file);
+        let dir = unit.path.parent().unwrap_or(Path::new(""));
+        let speaks = |path: &PathBuf| {
+            let bytes = files.read(path).unwrap_or_default();
+            changed.are_in(&String::from_utf8_lossy(&bytes), dir)
+        };
+        let is_touched = changed.touches(&unit.path)
+            || changed.are_in(sources.get(unit.file).text(), dir)
+            || refers.iter().any(|path| changed.touches(path) || speaks(path));
+        Glance { refers: refers.into_iter().collect(), is_touched, found }
+    }
+
     /// What came of a task before, where nothing has changed for it.
     fn known(&self, index: usize, locks: &[&Lock], selecting: &[(usize, &Selected)]) -> TaskResult {
         let Some(memory) = self.memory else { return self.task(index, locks, selecting) };

@@ -73,4 +73,4 @@ pub mod report;
 pub mod schema;
 pub mod cli;
 
-pub use compile::{Compiled, Memory, Options, Plans, compile, compile_with};
+pub use compile::{Compiled, Memory, Options, Plans, compile, compile_changed, compile_with};

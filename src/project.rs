@@ -202,6 +202,9 @@ pub struct Memory {
     /// The text of an eval, and which reading of it that is.
     evals: Memo<PathBuf, (FileId, u64)>,
     readings: AtomicU64,
+    /// What was found in a folder without what is excluded, and by a pattern that somebody writes.
+    searched: Memo<(PathBuf, Vec<String>), Arc<[glob::Found]>>,
+    matched: Memo<(PathBuf, String), (hir::Name, glob::Matched)>,
 }
 
 impl Memory {
@@ -210,5 +213,7 @@ impl Memory {
         self.parsed.forget(changed);
         self.tasks.forget(changed);
         self.evals.forget(changed);
+        self.searched.forget(changed);
+        self.matched.forget(changed);
     }
 }

@@ -17,15 +17,20 @@ use std::{
     fs,
     ops::Range,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use gevals::{
-    Compiled, Memory, Options, Plans, compile, compile_with,
+    Compiled, Memory, Options, Plans,
+    affected::Changed,
+    compile, compile_changed, compile_with,
     diagnostic::{Diagnostic, Pretty, Rule, Strength, concise, fix, print},
     lint,
     plan::wire,
-    source::{Files, MemoryFiles, ReadError, Sources, Span, Stat},
+    source::{Files, MemoryFiles, ReadError, Sources, Span, Stat, normalize},
 };
 use page::{Block, Page, files, pages};
 use rayon::prelude::*;
@@ -684,13 +689,57 @@ impl Edited {
 /// before, the same is found as by a compilation that knows nothing.
 #[test]
 fn compiling_again_finds_what_compiling_anew_finds() {
-    let projects = ["lints", "tests/suite", "tests/ledger"].map(|dir| pages(&root().join(dir)));
-    let pages: Vec<Page> = projects.into_iter().flatten().collect();
-    let found: Vec<Faults> = pages.par_iter().map(compiled_again).collect();
-    Faults(found.into_iter().flat_map(|faults| faults.0).collect()).done();
+    let again = |page: &Page| {
+        let mut edited = Edited::default();
+        in_every_state(page, |files, roots, _| edited.becomes(files, roots))
+    };
+    everywhere(again).done();
 }
 
-fn compiled_again(page: &Page) -> Faults {
+/// After each such change, what it concerns is compiled, and what is found there is what a compilation of everything finds there.
+#[test]
+fn what_a_change_concerns_is_found_as_in_the_whole() {
+    let (whole, part) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let changed = |page: &Page| {
+        in_every_state(page, |files, roots, path| {
+            let paths = path.into_iter().map(|path| normalize(Path::new(path))).collect();
+            let changed = Changed { paths: &paths, key: &normalize };
+            let options = Options { plans: Plans::None, ..Options::default() };
+            let (some, all) = (Sources::default(), Sources::default());
+            let part_of = compile_changed(roots, &options, changed, &some, files);
+            let compiled = compile_with(roots, &options, &all, files);
+            part.fetch_add(part_of.diagnostics.len(), Ordering::Relaxed);
+            whole.fetch_add(compiled.diagnostics.len(), Ordering::Relaxed);
+            let affected = part_of.affected.as_ref().ok_or("nobody asked what is affected")?;
+            let shown = |found: &[Diagnostic], sources: &Sources| {
+                let concerned = found.iter().filter(|one| affected.concerns(one, sources, &normalize));
+                let concerned: Vec<Diagnostic> = concerned.cloned().collect();
+                let mut out = String::new();
+                print(&concerned, sources, &Pretty { limit: None, ..Pretty::default() }, &mut out).unwrap();
+                out
+            };
+            let (all, some) = (shown(&compiled.diagnostics, &all), shown(&part_of.diagnostics, &some));
+            if all == some { Ok(()) } else { Err(diff(&all, &some)) }
+        })
+    };
+    everywhere(changed).done();
+    let (whole, part) = (whole.into_inner(), part.into_inner());
+    assert!(part < whole, "what no change concerns is compiled, too: {part} of {whole} findings");
+}
+
+/// What is wrong in any of the projects of pages.
+fn everywhere(faults: impl Fn(&Page) -> Faults + Sync + Send) -> Faults {
+    let projects = ["lints", "tests/suite", "tests/ledger"].map(|dir| pages(&root().join(dir)));
+    let pages: Vec<Page> = projects.into_iter().flatten().collect();
+    let found: Vec<Faults> = pages.par_iter().map(faults).collect();
+    Faults(found.into_iter().flat_map(|faults| faults.0).collect())
+}
+
+/// What is wrong in any state of a project: as it is, and with each of its files changed, which is named.
+fn in_every_state(
+    page: &Page,
+    mut check: impl FnMut(&MemoryFiles, &[PathBuf], Option<&str>) -> Result<(), String>,
+) -> Faults {
     let mut faults = Faults::default();
     let mut states: Vec<(usize, Vec<&Block>)> = Vec::new();
     let is_file = |block: &&Block| !["text", "diagnostics", "fault", "seen"].contains(&block.language());
@@ -702,26 +751,25 @@ fn compiled_again(page: &Page) -> Faults {
     }
     // Pages of rules are of files that are named; else it is whatever is found in a folder.
     let is_rule = lint::rule(page.name()).is_some();
-    let mut edited = Edited::default();
     for (_, blocks) in &states {
         let (all, named) = files(blocks);
         let roots = if is_rule { named } else { vec![PathBuf::from(".")] };
-        let mut check = |files: &MemoryFiles, what: &str| {
-            if let Err(why) = edited.becomes(files, &roots) {
+        let mut check = |files: &MemoryFiles, path: Option<&str>, what: &str| {
+            if let Err(why) = check(files, &roots, path) {
                 faults.push(page, blocks[0].line, format!("{what}\n{why}"));
             }
         };
-        check(&all, "as it is");
+        check(&all, None, "as it is");
         for path in blocks.iter().map(|block| block.file()).collect::<BTreeSet<_>>() {
             let others: Vec<&Block> = blocks.iter().filter(|block| block.file() != path).copied().collect();
-            check(&files(&others).0, &format!("without `{path}`"));
+            check(&files(&others).0, Some(path), &format!("without `{path}`"));
             let mut half = all.clone();
             let text = String::from_utf8(all.read(Path::new(path)).unwrap()).unwrap();
             let lines = text.lines().count() / 2;
             half.add(path, text.split_inclusive('\n').take(lines).collect::<String>(), false);
-            check(&half, &format!("with one half of `{path}`"));
+            check(&half, Some(path), &format!("with one half of `{path}`"));
             half.add(path, format!("{text}\n# more\n"), true);
-            check(&half, &format!("with more in `{path}`"));
+            check(&half, Some(path), &format!("with more in `{path}`"));
         }
     }
     faults

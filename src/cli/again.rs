@@ -1,13 +1,22 @@
 //! Compiling again and again, as files and texts change: `check --watch`, and the language server.
 
-use std::{cell::RefCell, collections::BTreeMap, path::PathBuf};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    path::PathBuf,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
-use super::overlay::Overlay;
+use super::{overlay::Overlay, watch::Watch};
 use crate::{
     Compiled, Memory, Options,
-    host::stamps::{Stamped, Stamps},
+    host::stamps::{SETTLED, Stamped, Stamps},
     source::Sources,
 };
+
+/// How often to look, at most, where the system says nothing.
+const INTERVAL: Duration = Duration::from_millis(150);
 
 /// What is known from the last time.
 #[derive(Debug, Default)]
@@ -17,6 +26,7 @@ pub struct Again {
     /// The folders of the projects, and the texts in the place of files.
     roots: String,
     texts: RefCell<BTreeMap<PathBuf, Vec<u8>>>,
+    watch: RefCell<Watch>,
 }
 
 impl Again {
@@ -31,7 +41,14 @@ impl Again {
 
     /// Compiles what has changed, and what that concerns. The files must have been announced by [`with`](Self::with).
     pub fn compile(&self, paths: &[PathBuf], options: &Options, files: &Overlay) -> Compiled {
-        let mut changed = self.stamps.changed();
+        let mut changed = {
+            let mut watch = self.watch.borrow_mut();
+            let named = watch.named(&self.stamps);
+            let everything = named.is_none();
+            let changed = named.map_or_else(|| self.stamps.changed(), |named| self.stamps.changed_of(named));
+            watch.looked(everything);
+            changed
+        };
         let mut known = self.texts.borrow_mut();
         let texts = files.texts();
         let both = known.keys().chain(texts.keys());
@@ -42,13 +59,62 @@ impl Again {
         self.memory.compile(paths, options, &Stamped { files, stamps: &self.stamps }, &changed)
     }
 
+    /// Has the system watch what was asked for.
+    pub fn follow(&self) {
+        self.watch.borrow_mut().follow(&self.stamps);
+    }
+
+    /// Returns when something that was asked for is not as it was when it was asked for. An editor may write several files, or one in
+    /// several steps: what is there then has settled.
+    pub fn wait(&self) {
+        let mut watch = self.watch.borrow_mut();
+        let mut has_settled = false;
+        loop {
+            watch.follow(&self.stamps);
+            let begun = Instant::now();
+            let named = watch.named(&self.stamps);
+            let everything = named.is_none();
+            if named.map_or_else(|| self.stamps.differ(), |named| self.stamps.differ_of(named)) {
+                if !has_settled {
+                    sleep(SETTLED);
+                }
+                return;
+            }
+            // However many files there are, looking at all of them takes a small part of a processor.
+            let pause = begun.elapsed() * 20;
+            if everything {
+                watch.looked(true);
+            }
+            match watch.is_told() {
+                true => {
+                    if self.stamps.has_links() {
+                        sleep(pause.min(INTERVAL));
+                    }
+                    watch.wait();
+                    sleep(SETTLED);
+                }
+                false => sleep(INTERVAL.max(pause)),
+            }
+            has_settled = watch.is_told();
+        }
+    }
+
+    /// Whether the system has named a file, and it has changed.
+    pub fn is_told(&self) -> bool {
+        let mut watch = self.watch.borrow_mut();
+        if !watch.has_heard() {
+            return false;
+        }
+        watch.named(&self.stamps).map_or_else(|| self.stamps.differ(), |named| self.stamps.differ_of(named))
+    }
+
+    /// The next time everything is looked at, whatever the system has said.
+    pub fn doubt(&self) {
+        self.watch.borrow_mut().doubt();
+    }
+
     /// The texts of the last compilation.
     pub fn sources(&self) -> &Sources {
         self.memory.sources()
-    }
-
-    /// What was asked of the disk.
-    pub fn stamps(&self) -> &Stamps {
-        &self.stamps
     }
 }

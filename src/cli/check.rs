@@ -1,7 +1,6 @@
 //! `gevals check`: every finding, located, and nothing else done.
 
 mod scope;
-mod watch;
 
 use std::{
     collections::BTreeMap,
@@ -21,8 +20,9 @@ use super::{
 };
 use crate::{
     Compiled, Options, Plans,
+    affected::Changed,
     builtin::count,
-    compile_with,
+    compile_changed, compile_with,
     diagnostic::{self, Diagnostic, Mended, Texts, WRITERS},
     host::disk::{Disk, write_atomic},
     lint,
@@ -177,7 +177,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         if super::is_over() {
             return status::OK;
         }
-        watch::wait(again.stamps());
+        again.wait();
     }
 }
 
@@ -207,7 +207,8 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     let own = Sources::default();
     let sources = again.map_or(&own, Again::sources);
     let looked = match again {
-        Some(again) => look(args, files, &|paths| again.compile(paths, &options, files), sources),
+        // What is known from the last time is whole.
+        Some(again) => look(args, files, &|paths, _| again.compile(paths, &options, files), sources),
         None => look(args, files, &fresh(&options, files, sources), sources),
     };
     let Looked { compiled, mut found, files, may_be_empty } = looked?;
@@ -284,9 +285,16 @@ fn overlay(args: &Args) -> Result<Overlay, Fault> {
     Ok(Overlay::of(&named, [(path.as_path(), bytes)]))
 }
 
-/// Compiles everything.
-fn fresh<'a>(options: &'a Options, files: &'a dyn Files, sources: &'a Sources) -> impl Fn(&[PathBuf]) -> Compiled + 'a {
-    |paths| compile_with(paths, options, sources, files)
+/// Compiles everything, or what a change concerns.
+fn fresh<'a>(
+    options: &'a Options,
+    files: &'a dyn Files,
+    sources: &'a Sources,
+) -> impl Fn(&[PathBuf], Option<Changed<'_>>) -> Compiled + 'a {
+    |paths, changed| match changed {
+        Some(changed) => compile_changed(paths, options, changed, sources, files),
+        None => compile_with(paths, options, sources, files),
+    }
 }
 
 fn options(args: &Args) -> Result<Options, Fault> {

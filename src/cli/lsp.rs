@@ -24,6 +24,7 @@ mod wire;
 use std::{
     cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
+    ffi::{OsStr, OsString},
     hash::{Hash as _, Hasher as _},
     io::BufReader,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -34,7 +35,7 @@ use std::{
 };
 
 use indexmap::IndexMap;
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 use serde_json::{Value, json};
 
 use self::{
@@ -52,6 +53,8 @@ use crate::{
 
 /// How long to wait for more before what was typed is compiled.
 const PAUSE: Duration = Duration::from_millis(15);
+/// How long to wait for a message before files are looked at that the system has named.
+const IDLE: Duration = Duration::from_millis(250);
 /// Errors of JSON-RPC and of the protocol.
 const INVALID_REQUEST: i64 = -32600;
 const NO_SUCH_METHOD: i64 = -32601;
@@ -147,14 +150,15 @@ struct Server {
     /// Something has changed since the last compilation.
     stale: bool,
     again: Again,
-    found: BTreeMap<PathBuf, Found>,
+    /// By path, as it is spelt: to compare paths part by part takes ten times as long.
+    found: FxHashMap<OsString, Found>,
     /// What was read, and how its files belong together, once somebody asks.
     project: Option<Project>,
     suite: OnceCell<Suite>,
     /// What the texts of open files mean, as far as somebody asked.
     readings: RefCell<BTreeMap<PathBuf, Rc<Reading>>>,
     /// What the editor shows of each file by now: the mark of the findings, and the version they are of.
-    published: BTreeMap<PathBuf, (u64, Option<Value>)>,
+    published: FxHashMap<OsString, (u64, Option<Value>)>,
 }
 
 /// The code and message of an error.
@@ -171,7 +175,13 @@ impl Server {
                     }
                     received => received.ok(),
                 },
-                false => messages.recv().ok(),
+                false => match messages.recv_timeout(IDLE) {
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.stale = self.initialized && self.again.is_told();
+                        continue;
+                    }
+                    received => received.ok(),
+                },
             };
             // An editor that dies sends no `exit`.
             let Some(message) = message.transpose()? else { return Ok(status::NO) };
@@ -327,7 +337,8 @@ impl Server {
                 self.roots.retain(|root| !removed.contains(root));
                 self.roots.extend(of("added"));
             }
-            ("textDocument/didSave" | "workspace/didChangeWatchedFiles", _) => {}
+            ("textDocument/didSave", _) => {}
+            ("workspace/didChangeWatchedFiles", _) => self.again.doubt(),
             _ => return,
         }
         self.stale = true;
@@ -376,37 +387,41 @@ impl Server {
             }
         }
         // Of open files each version is answered, also by nothing.
-        let mut paths: BTreeSet<&PathBuf> = self.published.keys().chain(self.found.keys()).collect();
-        paths.extend(self.open.keys());
-        let mut published = BTreeMap::new();
-        for path in paths {
-            let version = self.open.get(path).map(|document| document.version.clone());
-            let found = self.found.get(path);
-            let now = (found.map_or(0, |found| found.mark), version);
-            if self.published.get(path) != Some(&now) {
-                let shown = found.map(|found| found.shown.as_slice()).unwrap_or_default();
-                let diagnostics: Vec<&Value> = shown.iter().map(|shown| &shown.diagnostic).collect();
-                let mut params = json!({ "uri": uri_of(path), "diagnostics": diagnostics });
-                if let Some(version) = &now.1 {
-                    params["version"] = version.clone();
-                }
-                send(&json!({ "jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": params }));
+        let open: FxHashMap<&OsStr, &Value> =
+            self.open.iter().map(|(path, document)| (path.as_os_str(), &document.version)).collect();
+        let known = self.found.keys().chain(self.published.keys()).map(OsString::as_os_str);
+        let differs = |path: &OsStr| {
+            let mark = self.found.get(path).map_or(0, |found| found.mark);
+            let version = open.get(path).map(|version| (*version).clone());
+            let now = (mark, version);
+            (self.published.get(path) != Some(&now)).then(|| (path.to_owned(), now))
+        };
+        let differ: BTreeMap<_, _> = known.chain(open.keys().copied()).filter_map(differs).collect();
+        for (path, now) in differ {
+            let found = self.found.get(&path);
+            let shown = found.map(|found| found.shown.as_slice()).unwrap_or_default();
+            let diagnostics: Vec<&Value> = shown.iter().map(|shown| &shown.diagnostic).collect();
+            let mut params = json!({ "uri": uri_of(Path::new(&path)), "diagnostics": diagnostics });
+            if let Some(version) = &now.1 {
+                params["version"] = version.clone();
             }
-            if found.is_some() || now.1.is_some() {
-                published.insert(path.clone(), now);
+            send(&json!({ "jsonrpc": "2.0", "method": "textDocument/publishDiagnostics", "params": params }));
+            match found.is_some() || now.1.is_some() {
+                true => drop(self.published.insert(path, now)),
+                false => drop(self.published.remove(&path)),
             }
         }
-        self.published = published;
+        self.again.follow();
     }
 
     /// What is found by now, by file, and the project that was read; nothing where nothing is opened.
-    fn compile(&mut self) -> (BTreeMap<PathBuf, Found>, Option<Project>) {
+    fn compile(&mut self) -> (FxHashMap<OsString, Found>, Option<Project>) {
         // What a compilation that fails leaves behind is not to be trusted.
         let mut again = std::mem::take(&mut self.again);
         let files = self.files(&Texts::new());
         again.with(&files);
         let compiled = self.look(&files, &|paths, options| again.compile(paths, options, &files));
-        let mut found = BTreeMap::new();
+        let mut found = FxHashMap::default();
         let Some(Compiled { project, diagnostics, .. }) = compiled else { return (found, None) };
         let sources = again.sources();
         let mut by_file: IndexMap<FileId, Vec<&Diagnostic>> = IndexMap::new();
@@ -420,6 +435,7 @@ impl Server {
                 continue;
             }
             let mark = mark(&diagnostics);
+            let path = path.into_os_string();
             let known = self.found.remove(&path).filter(|known| known.mark == mark);
             let anew = || Found { mark, shown: diagnostics.iter().map(|one| self.shown(one, sources)).collect() };
             found.insert(path, known.unwrap_or_else(anew));
@@ -500,7 +516,7 @@ impl Server {
             })
         };
         let mut actions = Vec::new();
-        for shown in self.found.get(path).into_iter().flat_map(|found| &found.shown) {
+        for shown in self.found.get(path.as_os_str()).into_iter().flat_map(|found| &found.shown) {
             let touches = shown.range.start <= end && start <= shown.range.end;
             if let (true, true, Some((title, applicability, edit))) = (touches, wanted("quickfix"), &shown.fix) {
                 let safe = *applicability == Applicability::Safe;

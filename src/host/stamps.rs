@@ -2,7 +2,8 @@
 #![expect(clippy::disallowed_methods, reason = "this is a door to the disk")]
 
 use std::{
-    ffi::OsString,
+    collections::hash_map::Entry,
+    ffi::{OsStr, OsString},
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -20,6 +21,42 @@ pub struct Stamps {
     paths: Mutex<FxHashMap<OsString, Stamp>>,
     /// What is in the folders among them.
     folders: Mutex<FxHashMap<OsString, Arc<[(String, bool)]>>>,
+    places: Mutex<Places>,
+}
+
+/// What is known of paths besides.
+#[derive(Debug, Default)]
+struct Places {
+    /// The paths that nobody has [taken](Stamps::take_new).
+    new: Vec<PathBuf>,
+    /// Those that are not spelt in the shortest way.
+    odd: Vec<PathBuf>,
+    /// Folders that no link leads to.
+    plain: FxHashSet<OsString>,
+    /// Links in folders that were listed: whether one is a folder is told by what it leads to.
+    entries: FxHashSet<OsString>,
+    /// Whether any path is a link, leads through one, or is one of several names of a file.
+    links: bool,
+}
+
+impl Places {
+    fn add(&mut self, path: &Path, is_odd: bool, is_link: bool) {
+        self.new.push(path.to_owned());
+        if is_odd {
+            self.odd.push(path.to_owned());
+        }
+        self.links |= is_link;
+        for folder in path.ancestors().skip(1) {
+            if self.links || !self.plain.insert(folder.as_os_str().to_owned()) {
+                break;
+            }
+            self.links |= is_symlink(folder);
+        }
+    }
+}
+
+fn is_symlink(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink())
 }
 
 /// After this time another change of a file has another time, but on coarse file systems.
@@ -38,6 +75,8 @@ struct File {
     place: (u64, u64),
     size: u64,
     mode: u32,
+    /// How many names a file has; a folder has one.
+    names: u64,
     /// In nanoseconds: of the content, and of all that is known of the file.
     times: (i128, i128),
 }
@@ -45,26 +84,42 @@ struct File {
 impl Stamps {
     /// The paths that lead to something else than when they were last asked for, or may do so. From now on, what is there now counts.
     pub fn changed(&self) -> FxHashSet<PathBuf> {
-        let differs = |(path, stamp): (&OsString, &mut Stamp)| {
-            let now = Stamp::of(Path::new(path));
-            let differs = stamp.young || now != *stamp;
-            *stamp = now;
-            differs.then(|| PathBuf::from(path))
-        };
-        let changed: FxHashSet<PathBuf> = self.known().par_iter_mut().filter_map(differs).collect();
-        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        for path in &changed {
-            folders.remove(path.as_os_str());
-            // An entry that was a link is another by now.
-            folders.remove(path.parent().unwrap_or(path).as_os_str());
-        }
+        let differs = |(path, stamp): (&OsString, &mut Stamp)| stamp.renew(path).then(|| PathBuf::from(path));
+        let mut changed = self.known().par_iter_mut().filter_map(differs).collect();
+        self.forget_folders(&mut changed);
         changed
+    }
+
+    /// The same where only these can do so.
+    pub fn changed_of(&self, named: &FxHashSet<PathBuf>) -> FxHashSet<PathBuf> {
+        let mut known = self.known();
+        let differs =
+            |path: &&PathBuf| known.get_mut(path.as_os_str()).is_some_and(|stamp| stamp.renew(path.as_os_str()));
+        let mut changed = named.iter().filter(differs).cloned().collect();
+        drop(known);
+        self.forget_folders(&mut changed);
+        changed
+    }
+
+    /// What is in folders is read again where they have changed, and where they hold a link that is another by now.
+    fn forget_folders(&self, changed: &mut FxHashSet<PathBuf>) {
+        let holds_link = {
+            let places = self.places();
+            let links = changed.iter().filter(|path| places.entries.contains(path.as_os_str()));
+            links.filter_map(|path| path.parent()).map(Path::to_owned).collect::<Vec<_>>()
+        };
+        changed.extend(holds_link);
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        for path in &*changed {
+            folders.remove(path.as_os_str());
+        }
     }
 
     /// How this path was spelt when it was asked for.
     pub fn spelt(&self, path: &Path) -> Vec<PathBuf> {
-        let is_it = |spelt: &Path| spelt.file_name() == path.file_name() && normalize(spelt) == path;
-        self.known().keys().map(Path::new).filter(|spelt| is_it(spelt)).map(Path::to_owned).collect()
+        let odd = self.places().odd.iter().filter(|spelt| normalize(spelt) == path).cloned().collect::<Vec<_>>();
+        let plain = self.known().contains_key(path.as_os_str()).then(|| path.to_owned());
+        odd.into_iter().chain(plain).collect()
     }
 
     /// All paths that were asked for.
@@ -72,13 +127,29 @@ impl Stamps {
         self.known().keys().map(PathBuf::from).collect()
     }
 
+    /// The paths that were asked for since the last time.
+    pub fn take_new(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.places().new)
+    }
+
+    /// Whether a file that was asked for may be changed under a name that nobody asked for.
+    pub fn has_links(&self) -> bool {
+        self.places().links
+    }
+
     /// Whether any of them leads to something else by now; of one that may do so it is said when no further change can hide.
     pub fn differ(&self) -> bool {
-        let differs = |path: &OsString, stamp: &Stamp| {
-            let now = Stamp::of(Path::new(path));
-            now.file != stamp.file || stamp.young && !now.young
-        };
-        self.known().par_iter().any(|(path, stamp)| differs(path, stamp))
+        self.known().par_iter().any(|(path, stamp)| stamp.differs(path))
+    }
+
+    /// The same where only these can do so.
+    pub fn differ_of(&self, named: &FxHashSet<PathBuf>) -> bool {
+        let known = self.known();
+        named.iter().any(|path| known.get(path.as_os_str()).is_some_and(|stamp| stamp.differs(path.as_os_str())))
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, FxHashMap<OsString, Stamp>> {
@@ -89,7 +160,12 @@ impl Stamps {
     fn note(&self, path: &Path) {
         if !self.known().contains_key(path.as_os_str()) {
             let stamp = Stamp::of(path);
-            self.known().entry(path.as_os_str().to_owned()).or_insert(stamp);
+            let is_odd = normalize(path).as_os_str() != path.as_os_str();
+            let is_link = stamp.file.is_some_and(|file| file.names > 1) || is_symlink(path);
+            if let Entry::Vacant(place) = self.known().entry(path.as_os_str().to_owned()) {
+                place.insert(stamp);
+                self.places().add(path, is_odd, is_link);
+            }
         }
     }
 
@@ -105,7 +181,9 @@ impl Stamps {
         let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         for entry in fs::read_dir(here).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-                self.note(&dir.join(entry.file_name()));
+                let link = dir.join(entry.file_name());
+                self.note(&link);
+                self.places().entries.insert(link.into_os_string());
             }
         }
         folders().insert(dir.as_os_str().to_owned(), Arc::clone(&entries));
@@ -114,6 +192,19 @@ impl Stamps {
 }
 
 impl Stamp {
+    /// Whether the path leads to something else by now, or may do so. From now on, what is there now counts.
+    fn renew(&mut self, path: &OsStr) -> bool {
+        let now = Self::of(Path::new(path));
+        let differs = self.young || now != *self;
+        *self = now;
+        differs
+    }
+
+    fn differs(&self, path: &OsStr) -> bool {
+        let now = Self::of(Path::new(path));
+        now.file != self.file || self.young && !now.young
+    }
+
     fn of(path: &Path) -> Self {
         /// Times of most file systems are exact to some milliseconds, and those of a few to two seconds.
         const FINE: i128 = SETTLED.as_nanos() as i128;
@@ -139,6 +230,7 @@ impl File {
             place: (meta.dev(), meta.ino()),
             size: meta.size(),
             mode: meta.mode(),
+            names: if meta.is_dir() { 1 } else { meta.nlink() },
             times: (nanoseconds(meta.mtime(), meta.mtime_nsec()), nanoseconds(meta.ctime(), meta.ctime_nsec())),
         }
     }
@@ -147,7 +239,7 @@ impl File {
     fn of(meta: &fs::Metadata) -> Self {
         let since = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let time = since.unwrap_or(Duration::ZERO).as_nanos() as i128;
-        Self { place: (0, 0), size: meta.len(), mode: u32::from(meta.is_dir()), times: (time, time) }
+        Self { place: (0, 0), size: meta.len(), mode: u32::from(meta.is_dir()), names: 1, times: (time, time) }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Files by pattern: `**`, `{a,b}` and `[set]` are known (`decisions.md` §2).
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use globset::GlobBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -23,6 +26,9 @@ const SKIPPED: [&str; 5] = [".git", ".gevals", "node_modules", "target", ".venv"
 
 /// A file, or a folder that is not searched, and why.
 pub type Found = Result<PathBuf, (PathBuf, ReadError)>;
+
+/// What a pattern matches, or why that is nothing.
+pub type Matched = Result<Arc<[PathBuf]>, Box<Diagnostic>>;
 
 /// All YAML and JSON files below a folder, sorted, without what ignore files and `exclude` leave out.
 pub fn yaml_files(dir: &Path, exclude: &[String], files: &dyn Files) -> Vec<Found> {
@@ -98,7 +104,7 @@ fn refused(dir: &Path, files: &dyn Files) -> Vec<Found> {
 ///
 /// # Errors
 /// When the pattern is malformed, matches nothing, or would be looked for in a folder that may not be read.
-pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBuf>, Box<Diagnostic>> {
+pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Matched {
     let text = &pattern.value;
     let special = text.find(['*', '?', '[', '{']).unwrap_or(text.len());
     let split = text[..special].rfind('/').map_or(0, |i| i + 1);
@@ -151,7 +157,7 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Result<Vec<PathBu
         }
         return Err(Box::new(diagnostic));
     }
-    Ok(found)
+    Ok(found.into())
 }
 
 /// The files below a folder that are wanted.

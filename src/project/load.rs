@@ -44,10 +44,10 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     for path in paths {
         match cx.files.stat(path) {
             Some(Stat::Dir) => {
-                for found in glob::yaml_files(path, cx.exclude, cx.files) {
+                for found in searched(path, cx).iter() {
                     match found {
-                        Ok(path) => wanted.push((path, false)),
-                        Err((folder, _)) => loader.project.foreign.push(folder),
+                        Ok(path) => wanted.push((path.clone(), false)),
+                        Err((folder, _)) => loader.project.foreign.push(folder.clone()),
                     }
                 }
             }
@@ -90,6 +90,18 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     loader.project.tasks = loader.tasks.units;
     loader.project.foreign.extend(loader.tasks.foreign);
     loader.project
+}
+
+/// The files of a folder that may be ours.
+fn searched(dir: &Path, cx: Context<'_>) -> Arc<[glob::Found]> {
+    let search = |files: &dyn Files| glob::yaml_files(dir, cx.exclude, files).into();
+    match cx.memory {
+        None => search(cx.files),
+        Some(memory) => {
+            let key = (dir.to_owned(), cx.exclude.to_vec());
+            memory.searched.get_or_make(key, cx.sources, cx.files, |_| true, search)
+        }
+    }
 }
 
 /// The tools of a server as a lock knows them.

@@ -69,8 +69,8 @@ pub(super) fn select(
         let mapped = source.filter(|source| !source.server_mapping.is_empty());
         let (paths, place) = match (&set.path, &set.glob) {
             (Some(path), None) => (vec![(resolve(&dir, &path.value), true)], path.clone()),
-            (None, Some(pattern)) => match glob::find(&dir, pattern, cx.files) {
-                Ok(paths) => (paths.into_iter().map(|p| (p, false)).collect(), pattern.clone()),
+            (None, Some(pattern)) => match matched_by(&dir, pattern, cx) {
+                Ok(paths) => (paths.iter().map(|p| (p.clone(), false)).collect(), pattern.clone()),
                 Err(diagnostic) => {
                     failed = Some(out.error(*diagnostic));
                     continue;
@@ -141,6 +141,14 @@ pub(super) fn select(
         }
     }
     (selected, failed)
+}
+
+/// The files that a pattern matches.
+fn matched_by(dir: &Path, pattern: &Name, cx: Context<'_>) -> glob::Matched {
+    let Some(memory) = cx.memory else { return glob::find(dir, pattern, cx.files) };
+    let key = (dir.to_owned(), pattern.value.clone());
+    let find = |files: &dyn Files| (pattern.clone(), glob::find(dir, pattern, files));
+    memory.matched.get_or_make(key, cx.sources, cx.files, |(known, _)| known == pattern, find).1
 }
 
 fn nothing_selected(tasks: &Tasks, set: &TaskSet, place: &Name, out: &mut Diagnostics) {

@@ -1,14 +1,19 @@
 //! What is to be read, and whose findings count: everything that was named, or what a change concerns.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
-    path::{Path, PathBuf},
+    ffi::OsString,
+    path::{Component, Path, PathBuf},
+    sync::{PoisonError, RwLock},
 };
+
+use rustc_hash::FxHashMap;
 
 use super::{Args, Fault, status};
 use crate::{
     Compiled,
-    affected::affected,
+    affected::{Affected, Changed},
     cli::git::{git, no_revision},
     diagnostic::{Diagnostic, Diagnostics},
     dialect::{self, FileKind},
@@ -26,21 +31,24 @@ pub struct Looked {
     pub may_be_empty: bool,
 }
 
+/// Compiles paths; of what is found, only what these changed files concern has to be whole.
+pub type Compile<'a> = &'a dyn Fn(&[PathBuf], Option<Changed<'_>>) -> Compiled;
+
 /// Has compiled what the arguments name, into `sources`.
-pub fn look(
-    args: &Args,
-    files: &dyn Files,
-    compile: &dyn Fn(&[PathBuf]) -> Compiled,
-    sources: &Sources,
-) -> Result<Looked, Fault> {
+pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sources) -> Result<Looked, Fault> {
+    let keys = Keys::default();
+    let key = |path: &Path| keys.of(path);
     if let Some(rev) = &args.changed_since {
         let (root, changed) = changed_since(rev).map_err(|e| (status::USAGE, e))?;
         let paths = if args.paths.is_empty() { vec![from_here(&root)] } else { args.paths.clone() };
-        return Ok(concerned(compile(&paths), changed.iter().map(|p| key(p)).collect(), sources, files));
+        let changed = changed.iter().map(|p| key(p)).collect();
+        let changed = Changed { paths: &changed, key: &key };
+        return Ok(concerned(compile(&paths, Some(changed)), changed, sources, files));
     }
     if args.affected {
         let changed = args.paths.iter().map(|p| key(p)).collect();
-        return Ok(concerned(compile(&roots(&args.paths)), changed, sources, files));
+        let changed = Changed { paths: &changed, key: &key };
+        return Ok(concerned(compile(&roots(&args.paths), Some(changed)), changed, sources, files));
     }
     let paths = match (&args.stdin_filename, args.paths.as_slice()) {
         (Some(path), []) if args.stdin => vec![path.clone()],
@@ -50,30 +58,34 @@ pub fn look(
     // Scripts, prompts and configs mean something only in what refers to them.
     let parts: Vec<_> = paths.iter().map(|p| (p, part(p, files))).filter(|(_, part)| *part != Part::None).collect();
     if parts.is_empty() || args.stdin {
-        return Ok(all(compile(&paths)));
+        return Ok(all(compile(&paths, None)));
     }
     let mut whole = roots(parts.iter().map(|(p, _)| *p));
     whole.extend(paths.iter().filter(|p| !parts.iter().any(|(part, _)| part == p)).cloned());
-    let compiled = compile(&whole);
+    let mut changed: BTreeSet<_> = paths.iter().map(|p| key(p)).collect();
+    // Of one it is known from the start what matters.
+    let only = Changed { paths: &changed, key: &key };
+    let compiled = compile(&whole, (paths.len() == 1).then_some(only));
     for (path, part) in parts {
-        if affected(&compiled, &BTreeSet::from([key(path)]), sources, files, &key).units > 0 {
+        let one = BTreeSet::from([key(path)]);
+        if affected(&compiled, Changed { paths: &one, key: &key }, sources, files).units > 0 {
             continue;
         }
         match part {
             Part::Text => {
                 return Err((status::USAGE, format!("no task and no eval refers to `{}`", path.display())));
             }
-            _ => return Ok(all(compile(&paths))),
+            _ => return Ok(all(compile(&paths, None))),
         }
     }
-    let mut changed: BTreeSet<_> = paths.iter().map(|p| key(p)).collect();
     // All that stands in a folder counts, not the folder.
     let folders: Vec<_> = paths.iter().filter(|p| files.stat(p) == Some(Stat::Dir)).map(|p| key(p)).collect();
     if !folders.is_empty() {
         let read = sources.all().into_iter().map(|source| key(source.path()));
         changed.extend(read.filter(|path| folders.iter().any(|folder| path.starts_with(folder))));
     }
-    Ok(Looked { may_be_empty: false, ..concerned(compiled, changed, sources, files) })
+    let looked = concerned(compiled, Changed { paths: &changed, key: &key }, sources, files);
+    Ok(Looked { may_be_empty: false, ..looked })
 }
 
 fn all(compiled: Compiled) -> Looked {
@@ -81,10 +93,24 @@ fn all(compiled: Compiled) -> Looked {
     Looked { compiled, found, files, may_be_empty: false }
 }
 
-fn concerned(compiled: Compiled, changed: BTreeSet<PathBuf>, sources: &Sources, files: &dyn Files) -> Looked {
-    let affected = affected(&compiled, &changed, sources, files, &key);
-    let found = compiled.diagnostics.iter().filter(|d| affected.concerns(d, sources, &key)).cloned().collect();
-    Looked { found, files: affected.units, compiled, may_be_empty: true }
+fn concerned(compiled: Compiled, changed: Changed<'_>, sources: &Sources, files: &dyn Files) -> Looked {
+    let affected = affected(&compiled, changed, sources, files);
+    let concerns = |d: &&Diagnostic| affected.concerns(d, sources, changed.key);
+    let found = compiled.diagnostics.iter().filter(concerns).cloned().collect();
+    let units = affected.units;
+    Looked { found, files: units, compiled, may_be_empty: true }
+}
+
+/// What a change concerns: as was found out while compiling, else of all that was compiled.
+fn affected<'c>(
+    compiled: &'c Compiled,
+    changed: Changed<'_>,
+    sources: &Sources,
+    files: &dyn Files,
+) -> Cow<'c, Affected> {
+    let Compiled { project, refers, .. } = compiled;
+    let after = || Cow::Owned(Affected::after(changed, project, refers, sources, files));
+    compiled.affected.as_ref().map_or_else(after, Cow::Borrowed)
 }
 
 /// What a named file is a part of.
@@ -121,6 +147,31 @@ fn key(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let absolute = || std::path::absolute(path).map_or_else(|_| path.to_owned(), |p| normalize(&p));
     std::fs::canonicalize(path).unwrap_or_else(|_| absolute())
+}
+
+/// The [`key`]s of paths, where each folder is asked for once.
+#[derive(Default)]
+struct Keys(RwLock<FxHashMap<OsString, PathBuf>>);
+
+impl Keys {
+    fn of(&self, path: &Path) -> PathBuf {
+        let is_plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::RootDir));
+        let (true, Some(dir), Some(name)) = (is_plain, path.parent(), path.file_name()) else { return key(path) };
+        // Where a link leads, and where nothing is, the system says.
+        match std::fs::symlink_metadata(path) {
+            Ok(meta) if !meta.is_symlink() => self.folder(dir).join(name),
+            _ => key(path),
+        }
+    }
+
+    fn folder(&self, dir: &Path) -> PathBuf {
+        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(dir.as_os_str()) {
+            return known.clone();
+        }
+        let found = self.of(dir);
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(dir.as_os_str().to_owned(), found.clone());
+        found
+    }
 }
 
 /// The repositories that files stand in, as seen from here; without one, the current folder.

@@ -25,7 +25,7 @@ impl Server {
             let contents = json!({ "kind": "markdown", "value": markdown });
             json!({ "contents": contents, "range": self.lines(text).range(range) })
         };
-        let shown = self.found.get(path).into_iter().flat_map(|found| &found.shown);
+        let shown = self.found.get(path.as_os_str()).into_iter().flat_map(|found| &found.shown);
         let rule = shown.filter(|shown| shown.range.contains(&offset)).min_by_key(|shown| shown.range.len());
         if let Some(shown) = rule
             && let Some(rule) = shown.diagnostic["code"].as_str().and_then(crate::lint::rule)
