@@ -434,7 +434,7 @@ fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, 
         if fixed && pattern.literal && (either || text.contains(".*") || text.starts_with('^')) {
             found.push((
                 content.span(command.range.clone()),
-                format!("with `-F` the signs of a pattern are letters: this looks for `{text}` as it stands"),
+                format!("with `-F` the signs of a pattern are letters: this looks for `{text}` as written"),
                 "leave the `F` off: `grep -E 'a|b'`",
             ));
         }

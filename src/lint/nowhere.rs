@@ -308,10 +308,8 @@ fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 let quoted = [format!("`{key}`"), format!("\"{key}\""), format!("key {key}")];
                 let parts = key.split(['.', '_', '-']).map(str::to_lowercase);
                 let hinted = parts.filter(|part| part.len() > 2).any(|part| lower.contains(&part));
-                let own = rest.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')));
-                let longer = own
-                    .filter(|word| word.len() > key.len() + 1 && word.starts_with(&key))
-                    .find(|word| rest.contains(&format!("{word}:")) || rest.contains(&format!("{word}=")));
+                let longer = facts::given(view).iter().map(|fact| fact.key.as_str());
+                let longer = longer.filter(|own| own.len() > key.len() + 1).find(|own| own.starts_with(&key));
                 let usual =
                     matches!(key.as_str(), "username" | "password" | "token" | "tls.crt" | "tls.key" | "ca.crt");
                 let named = usual || texts::has_word(rest, &key) || quoted.iter().any(|form| said.contains(form));
