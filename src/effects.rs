@@ -35,6 +35,16 @@ pub struct Model<'a> {
     pub opaque: Vec<PhaseKind>,
     /// What the agent is told.
     pub prompt: Value,
+    /// Statements of SQL that its scripts run, as far as they are known.
+    pub sql: Vec<Statements>,
+}
+
+/// Statements of SQL that a command runs.
+#[derive(Debug)]
+pub struct Statements {
+    pub phase: PhaseKind,
+    pub span: Span,
+    pub text: Value,
 }
 
 /// A script and what was seen in it.
@@ -367,7 +377,15 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
     let system = command.system.as_ref().unwrap_or(&tool.system);
     if command.sql {
         let text = option(tool, &tool.sql, words).or(statements).or_else(|| run.input.clone());
-        for (verb, kind, name, succeeds) in text.iter().flat_map(sql::statements) {
+        model.sql.extend(text.iter().map(|text| Statements { phase: view.phase, span, text: text.clone() }));
+        let done: Vec<_> = text.iter().flat_map(sql::statements).collect();
+        // SQLite makes the file with the first table.
+        let file = space.clone().filter(|_| system == "sqlite" && done.iter().any(|(verb, ..)| *verb == Verb::Creates));
+        if let Some(name) = file {
+            let thing = Thing { system: "file".to_owned(), kind: "file".to_owned(), space: None, name: Some(name) };
+            model.acts.push(Act { again: true, ..act(Verb::Creates, thing, false) });
+        }
+        for (verb, kind, name, succeeds) in done {
             let space = space.clone().filter(|_| system == "sqlite");
             let thing = Thing { system: system.clone(), kind, space, name: Some(name) };
             model.acts.push(act(verb, thing, succeeds));
@@ -455,6 +473,10 @@ fn option(tool: &Tool, names: &[impl AsRef<str>], words: Words<'_>) -> Option<Va
     let options = words.spelt.iter().enumerate().filter(|(_, text)| text.starts_with('-'));
     for (at, text) in options {
         for name in names.iter().map(AsRef::as_ref) {
+            // `-tAc STATEMENTS`: options of one letter that share a dash.
+            if tool.last_of(text).is_some_and(|last| last == name) {
+                return words.values.get(at + 1).cloned();
+            }
             let Some(rest) = text.strip_prefix(name) else { continue };
             if rest.is_empty() {
                 return words.values.get(at + 1).cloned();

@@ -41,6 +41,7 @@ mod listing;
 mod misspelt;
 mod models;
 mod no_verdict;
+mod nowhere;
 mod oracle;
 mod orphan;
 mod other_cluster;
@@ -143,6 +144,12 @@ pub struct TaskView<'a> {
     pub unread: &'a [Span],
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
+}
+
+/// Verify looks at another thing than the task is about, or names what nobody can know.
+fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
+    elsewhere::check(view, out);
+    nowhere::check(view, out);
 }
 
 impl<'a> TaskView<'a> {
@@ -400,7 +407,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(misspelt::check) },
     Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(values::check) },
     Lint { rule: &values::DOTTED_KEY, found: Found::InTask(values::keys) },
-    Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(elsewhere::check) },
+    Lint { rule: &elsewhere::UNKNOWN_RESOURCE, found: Found::InTask(looks_elsewhere) },
     Lint { rule: &cluster::UNKNOWN_NAMESPACE, found: Found::InTask(cluster::namespace) },
     Lint { rule: &cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND, found: Found::InTask(cleanup::ignore_not_found) },
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
@@ -409,7 +416,10 @@ pub static RULES: &[Lint] = &[
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::UnderAndInEval(servers::required, oracle::calls) },
-    Lint { rule: &known_servers::UNLISTED_TOOL, found: Found::InEval(known_servers::tools) },
+    Lint {
+        rule: &known_servers::UNLISTED_TOOL,
+        found: Found::UnderAndInEval(known_servers::steps, known_servers::tools),
+    },
     Lint { rule: &known_servers::OUT_OF_REACH, found: Found::UnderEval(known_servers::roots) },
     Lint { rule: &known_servers::NEEDED_TOOL_FORBIDDEN, found: Found::UnderEval(known_servers::forbidden) },
     Lint { rule: &servers::NO_TOOLS_PERMITTED, found: Found::InEval(servers::permitted) },

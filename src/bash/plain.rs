@@ -190,17 +190,18 @@ impl<'t> Reader<'t> {
                 self.name()?;
                 self.blanks();
                 self.reserved("in")?;
+                let mut nested = Vec::new();
                 loop {
                     self.blanks();
                     match self.peek()? {
                         b';' | b'\n' => break,
-                        // The grammar keeps no statements of these words.
-                        _ => self.word(&mut Vec::new())?,
+                        _ => self.word(&mut nested)?,
                     };
                 }
                 self.at += 1;
                 self.lines();
-                Kind::Loop { repeat: Repeat::For, condition: Vec::new(), body: self.do_group()? }
+                let kind = Kind::Loop { repeat: Repeat::For, condition: Vec::new(), body: self.do_group()? };
+                return Some(Statement { nested, ..statement(start..self.at, kind) });
             }
             "{" => {
                 self.at += 1;

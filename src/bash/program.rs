@@ -322,7 +322,18 @@ impl<'s> Reader<'s> {
                 Kind::Loop { repeat, condition, body: self.body(node, depth) }
             }
             "for_statement" | "c_style_for_statement" => {
-                Kind::Loop { repeat: Repeat::For, condition: Vec::new(), body: self.body(node, depth) }
+                let body = node.child_by_field_name("body").map(|body| body.start_byte());
+                let kind = Kind::Loop { repeat: Repeat::For, condition: Vec::new(), body: self.body(node, depth) };
+                let mut nested = Vec::new();
+                for word in
+                    self.children(node).into_iter().filter(|child| body.is_some_and(|at| child.end_byte() <= at))
+                {
+                    match word.kind() {
+                        "command_substitution" | "process_substitution" => nested.extend(self.list(word, depth)),
+                        _ => nested.extend(self.substitutions(word, depth)),
+                    }
+                }
+                return Statement { nested, ..plain(node, kind) };
             }
             "case_statement" => {
                 let items: Vec<_> = self.children(node).into_iter().filter(|c| c.kind() == "case_item").collect();

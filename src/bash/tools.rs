@@ -338,7 +338,9 @@ fn operands_of<'w, W: AsRef<str>>(tool: Option<&'w Tool>, words: &'w [W]) -> imp
             values -= 1;
         }
         let takes = |tool: &Tool| {
-            tool.valued.contains(word) && !alone.is_some_and(|alone| alone.iter().any(|option| option == word))
+            let among = tool.last_of(word);
+            let option = among.as_deref().unwrap_or(word);
+            tool.valued.contains(option) && !alone.is_some_and(|alone| alone.iter().any(|known| known == option))
         };
         if let Some(tool) = tool.filter(|tool| takes(tool)) {
             values = if tool.pairs.iter().any(|option| option == word) { 2 } else { 1 };
@@ -388,6 +390,15 @@ impl Tool {
                 && (command.named.is_empty() || command.named.iter().any(|option| self.has(words, option)))
                 && !command.without.iter().any(|option| self.has(words, option))
         })
+    }
+
+    /// The last of options of one letter that share a dash, where none before it takes the rest of the word: `-c` of `-tAc`.
+    pub fn last_of(&self, word: &str) -> Option<String> {
+        let letters = word.strip_prefix('-').filter(|letters| self.short && letters.len() > 1)?;
+        let (last, before) = letters.as_bytes().split_last()?;
+        let flags =
+            before.iter().all(|b| b.is_ascii_alphabetic() && !self.valued.contains(&format!("-{}", char::from(*b))));
+        (flags && last.is_ascii_alphabetic()).then(|| format!("-{}", char::from(*last)))
     }
 
     /// Whether an option is given: alone, with a value behind `=`, or among options of one letter.
@@ -514,6 +525,10 @@ mod tests {
             ("rm -rf a", false, Some("NAMES")),
             ("docker rm -f -v db", false, Some("rm NAMES")),
             ("docker run -v a:b postgres", false, None),
+            ("docker rm -fv db", false, Some("rm NAMES")),
+            ("docker run -dv a:b --name db postgres", false, Some("run IMAGE")),
+            ("psql -tAc select", false, Some("FILES")),
+            ("kubectl get -ojson pod", false, Some("get KIND")),
         ] {
             assert_eq!(asked(line, fed), usage, "{line}");
         }

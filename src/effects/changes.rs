@@ -46,7 +46,14 @@ impl Model<'_> {
         let deleted: Vec<&Thing> = self.acts.iter().filter(deletes).map(|act| &act.thing).collect();
         let stays = |act: &&&Act| {
             let thing = &act.thing;
-            !lies_in_another(act, &made)
+            // Of a database that is kept, what set-up made in it is dropped.
+            let emptied = thing.system == "file"
+                && deleted.iter().any(|gone| {
+                    gone.system == "sqlite"
+                        && gone.space.as_ref().zip(thing.name.as_ref()).is_some_and(|(space, file)| space.is(file))
+                });
+            !emptied
+                && !lies_in_another(act, &made)
                 && !goes_with_database(thing, &made, &deleted)
                 && !deleted.iter().any(|gone| thing.goes_with(gone))
         };

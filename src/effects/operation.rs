@@ -114,7 +114,7 @@ fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variable
             found.extend(described(operation, step, &arg, given, environment).unwrap_or_default());
             (!found.is_empty()).then_some(found)
         }
-        OperationKind::Tool { server, tool } => by_tool(server, tool, step, &arg, given),
+        OperationKind::Tool { server, tool } => by_tool((server, tool), step, &arg, environment, given),
         _ => Some(Vec::new()),
     };
     let is_apply = matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "apply");
@@ -257,7 +257,7 @@ const VERBS: [(Verb, &[&str]); 4] = [
         Verb::Reads,
         &[
             "get", "read", "list", "search", "find", "query", "show", "describe", "fetch", "view", "count", "check",
-            "exists", "log", "logs", "status", "top", "stat",
+            "exists", "log", "logs", "status", "top", "stat", "open",
         ],
     ),
     (Verb::Deletes, &["delete", "remove", "uninstall", "destroy", "drop", "purge", "unlink"]),
@@ -280,10 +280,10 @@ const NAMES: [&str; 11] =
 
 /// What a tool does, by its name and arguments. `None`: these do not tell.
 fn by_tool(
-    server: &str,
-    name: &str,
+    (server, name): (&str, &str),
     step: &Step<Def>,
     arg: &dyn Fn(&str) -> Option<Value>,
+    environment: &Variables,
     given: Given<'_>,
 ) -> Option<Vec<Done>> {
     let words = words(name);
@@ -295,8 +295,8 @@ fn by_tool(
         None => return None,
     };
     let is_verb = |word: &String| VERBS.iter().any(|(_, known)| known.contains(&word.as_str()));
-    let nouns: Vec<&str> =
-        words.iter().filter(|word| !is_verb(word)).map(|word| word.strip_suffix('s').unwrap_or(word)).collect();
+    let nouns: Vec<String> = words.iter().filter(|word| !is_verb(word)).map(|word| singular(word)).collect();
+    let nouns: Vec<&str> = nouns.iter().map(String::as_str).collect();
     let named = NAMES.iter().find_map(|key| arg(key));
     let kubectl = given.tools.tool("kubectl")?;
     if let Some(objects) = arg("resource").or_else(|| arg("manifest")).as_ref().and_then(manifest::objects) {
@@ -312,11 +312,42 @@ fn by_tool(
         _ if nouns.contains(&"file") || nouns.contains(&"directory") => ("file", "file".to_owned()),
         _ => (server, nouns.join(" ")),
     };
+    let space = arg("namespace").filter(|_| system == "helm");
+    let thing = |name| Thing { system: system.to_owned(), kind: kind.clone(), space: space.clone(), name };
+    let several = if named.is_none() { listed(step, environment) } else { Vec::new() };
+    if !several.is_empty() {
+        return Some(several.into_iter().map(|name| (verb, thing(Some(name)))).collect());
+    }
     // What has no name of its own is called something by the server.
     let name = match verb {
         Verb::Creates => Some(named.unwrap_or_else(Value::unknown)),
         _ => named,
     };
-    let space = arg("namespace").filter(|_| system == "helm");
-    Some(vec![(verb, Thing { system: system.to_owned(), kind, space, name })])
+    Some(vec![(verb, thing(name))])
+}
+
+/// One of a kind: `entity` of `entities`.
+fn singular(word: &str) -> String {
+    match word.strip_suffix("ies") {
+        Some(stem) if stem.len() > 2 => format!("{stem}y"),
+        _ => word.strip_suffix('s').unwrap_or(word).to_owned(),
+    }
+}
+
+/// The names of several things: `names: [a, b]`, `entities: [{name: a}, {name: b}]`. Nothing where one of them is not told.
+fn listed(step: &Step<Def>, environment: &Variables) -> Vec<Value> {
+    let Some(ArgKind::Record(args)) = step.arg("args").map(|args| &args.kind) else { return Vec::new() };
+    let lists = args.iter().filter_map(|(key, arg)| match &arg.kind {
+        ArgKind::List(items) if !items.is_empty() => Some((key.value.as_str(), items)),
+        _ => None,
+    });
+    let lists: Vec<_> = lists.collect();
+    let [(key, items)] = lists.as_slice() else { return Vec::new() };
+    let last = words(key).pop().map(|word| singular(&word)).unwrap_or_default();
+    let name = |item: &Arg<Def>| match &item.kind {
+        ArgKind::Text(template) => NAMES.contains(&last.as_str()).then(|| of_template(template, environment)),
+        ArgKind::Record(_) => NAMES.iter().find_map(|key| item.get(key)).map(|arg| text_of(arg, environment)),
+        _ => None,
+    };
+    items.iter().map(name).collect::<Option<Vec<_>>>().unwrap_or_default()
 }

@@ -223,8 +223,11 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
         self.steps -= 1;
         let may = Place { maybe: true, ..place };
-        if !matches!(s.kind, Kind::Command(_)) {
-            self.nested(content, s, place, depth);
+        match s.kind {
+            Kind::Command(_) => {}
+            // Nobody asks how the list of a loop has ended.
+            Kind::Loop { .. } => self.nested(content, s, Place { lenient: true, ..place }, depth),
+            _ => self.nested(content, s, place, depth),
         }
         match &s.kind {
             Kind::Command(_) => self.command(content, s, input, place, depth),

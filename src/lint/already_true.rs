@@ -29,6 +29,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     no_rows(view, &said, &mut found);
     any_value(view, &said, &mut found);
     never_made(view, &said, out);
+    old_values(view, &said, out);
     let mut told: Vec<String> = Vec::new();
     for (span, made, what) in found {
         if told.contains(&what) {
@@ -72,6 +73,44 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         };
         if same.all(|fact| equal(&fact.text())) {
             found.push((question.span, first, format!("`{}: {value}`", question.key)));
+        }
+    }
+}
+
+/// `set the password to winter`, where verify asks for `autumn`, which set-up gave it.
+fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let asked = facts::asked(view);
+    if asked.is_empty() {
+        return;
+    }
+    let (given, lower) = (facts::given(view), said.to_lowercase());
+    let mut told: Vec<String> = Vec::new();
+    for question in asked {
+        let (value, key) = (question.text(), question.key.to_lowercase());
+        if key.len() < 4 || value.len() < 2 || texts::has_word(said, &value) || told.contains(&value) {
+            continue;
+        }
+        let mut same = given.iter().filter(|fact| alike(&fact.key, &question.key)).peekable();
+        let Some(first) = same.peek().map(|fact| fact.span) else { continue };
+        let changes = lower.match_indices(&key).any(|(at, _)| {
+            let around = sentence(&lower, at);
+            let (head, tail) = (&lower[around.start..at], &lower[at + key.len()..around.end]);
+            let clause = tail.split([',', ';']).next().unwrap_or_default();
+            CHANGES.is_match(head)
+                && !KEEPS.is_match(head)
+                && (clause.starts_with(" to ") || clause.starts_with("` to "))
+        });
+        if changes && same.all(|fact| fact.text() == value) {
+            told.push(value.clone());
+            out.push(
+                Diagnostic::new(
+                    &ALREADY_TRUE,
+                    question.span,
+                    format!("`{}: {value}` is what set-up gives, and the prompt asks for another value", question.key),
+                )
+                .label(first, "set-up gives it")
+                .help("ask for the value that the prompt names: an agent that does nothing must not pass"),
+            );
         }
     }
 }
@@ -531,8 +570,11 @@ fn given_up(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String
     let mut asked: Vec<(Span, String)> = facts::asked(view).iter().map(|fact| (fact.span, fact.text())).collect();
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| {
-            let contains = step.expect.as_ref().and_then(|(_, expect)| expect.get("contains"));
-            asked.extend(contains.and_then(|arg| Some((arg.span, arg.as_literal()?.to_owned()))));
+            let Some((_, expect)) = &step.expect else { return };
+            let texts = ["content", "stdout", "body"].iter().filter_map(|key| expect.get(key));
+            for contains in texts.chain([expect]).filter_map(|arg| arg.get("contains")) {
+                asked.extend(contains.as_literal().map(|text| (contains.span, text.to_owned())));
+            }
         });
     });
     for (span, text) in asked {
@@ -677,7 +719,9 @@ pub(super) static MAKES: Ascii =
 pub(super) static DELETES: Ascii =
     ascii(r"(?i)\b(?:delete|remove|uninstall|drop|destroy|tear down|get rid of|clean up|evict|terminate)\b");
 static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|no|without|avoid)\b");
-static OLD: Ascii = ascii(r#"(?i)\b(?:instead of|rather than|in place of)\s+[`"']?([\w.:/-]+)"#);
+static OLD: Ascii = ascii(
+    r#"(?i)\b(?:instead of|rather than|in place of|no longer(?:\s+(?:on|in|at|to|with|for|by))?)\s+[`"']?([\w.:/-]+)"#,
+);
 static AWAY: Ascii = ascii(r"(?i)\b(?:in|into|from|of|on|for|above|below|before|after|behind|under)\s");
 static KEEPS: Ascii = ascii(
     r"(?i)\b(?:leave|leaves|left (?:as|alone|unchanged|untouched|intact)|keep|keeps|kept|stay|stays|remain|remains|unchanged|still|already|not|never|without)\b",

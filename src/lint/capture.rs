@@ -185,6 +185,12 @@ fn is_silenced(command: &Statement, text: &str, between: &str) -> bool {
     thrown && (reports || verbose)
 }
 
+/// Where curl stands among the words of a command: first, or behind a program that runs it.
+fn in_front(command: &Statement) -> Option<usize> {
+    let runs = matches!(command.tool(), "curl" | "kubectl" | "docker" | "timeout" | "env" | "ssh");
+    command.words().iter().position(|word| word.text == "curl").filter(|at| runs || *at == 0)
+}
+
 /// Verify asks an API for a thing and throws the answer away: a server that answers 404 answers.
 fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify && script.decides_by_status()) {
@@ -203,7 +209,7 @@ fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
         for command in content.program.commands() {
-            let words = command.words();
+            let Some(words) = in_front(command).map(|at| &command.words()[at..]) else { continue };
             let has = |options: &[&str]| words.iter().any(|w| options.contains(&w.text.as_str()));
             let short = |letter: char| {
                 words
@@ -214,9 +220,10 @@ fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
             let text = content.text.get(command.range.clone()).unwrap_or_default();
             let thrown = text.contains("/dev/null")
                 && (short('o') || has(&["--output"]) || command.written || text.contains("&>"));
-            let fails = short('f') || words.iter().any(|word| word.text.starts_with("--fail"));
-            if command.name() == "curl"
-                && thrown
+            // From within a pod, with a limit, it is asked whether there is a way at all.
+            let reaches = has(&["-m", "--max-time", "--connect-timeout"]) && command.name() != "curl";
+            let fails = reaches || short('f') || words.iter().any(|word| word.text.starts_with("--fail"));
+            if thrown
                 && !fails
                 && !(short('w') || has(&["--write-out"]) || short('I') && !text.contains("> /dev/null"))
                 && !waits.iter().any(|s| std::ptr::eq(*s, command))

@@ -4,12 +4,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{TaskView, embedded, script::Content};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::{
         ast::{self, Part},
         fields,
         program::{Kind, Statement},
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
+    effects::value::Value,
     hir::PhaseKind,
     rule,
     source::Span,
@@ -39,6 +41,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         if script.phase == PhaseKind::Verify {
             unquoted_conditions(content, &mut found);
             printed_forms(content, &mut found);
+            defaults(content, &mut found);
+            searches(content, followed, &mut found);
+            bytes(content, &mut found);
             embedded::patterns(content, &mut found);
             if super::texts::sees_answer(script.step) {
                 digits(content, &mut found);
@@ -341,7 +346,7 @@ fn otherwise(statement: &Statement, content: &Content, known: &dyn Fn(&str) -> b
             "-z" | "-n" if right.and_then(|word| word.variable()).is_some_and(|name| counts(content, name)) => {
                 return Some((
                     span(),
-                    "a count is never empty: where there is nothing it is 0".to_owned(),
+                    "a count, or a status, is never empty: where there is nothing it is 0".to_owned(),
                     "compare with 0: `-eq 0`, `-gt 0`",
                 ));
             }
@@ -380,6 +385,114 @@ fn otherwise(statement: &Statement, content: &Content, known: &dyn Fn(&str) -> b
     }
     None
 }
+
+/// `[ "${ready:-3}" -eq 3 ]`: where nothing was found, what is wanted stands in its place.
+fn defaults(content: &Content, found: &mut Vec<Fault>) {
+    content.program.walk(&mut |s| {
+        if !(matches!(s.kind, Kind::Test) || s.name() == "test") {
+            return;
+        }
+        let words = ast::split(content.text.get(s.range.clone()).unwrap_or_default(), s.range.start);
+        for triple in words.windows(3) {
+            let compares = matches!(triple[1].source.as_str(), "=" | "==" | "!=" | "-eq" | "-ne" | "-ge" | "-le");
+            let source = triple[0].source.trim_matches('"');
+            let given = source.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')?.split_once(":-"));
+            let Some((name, value)) = given.filter(|_| compares) else { continue };
+            let wanted = triple[2].literal().filter(|wanted| wanted == value);
+            // A word such as `missing` tells that nothing was found.
+            let counts = value.parse::<u64>().is_ok_and(|number| number > 0);
+            let holds =
+                counts || matches!(value, "true" | "True" | "running" | "Running" | "Ready" | "ok" | "OK" | "200");
+            let printed =
+                content.text.contains(&format!("{name}=$(")) || content.text.contains(&format!("{name}=\"$("));
+            if let Some(wanted) = wanted.filter(|_| holds && printed) {
+                found.push((
+                    content.span(s.range.clone()),
+                    format!("where `{name}` is empty, `{wanted}` stands in its place, and that is what is wanted"),
+                    "take a default that fails the test: `${x:-}`, `${x:-0}`",
+                ));
+            }
+        }
+    });
+}
+
+/// `grep -qF 'a|b'`, in which nothing is a sign, and `grep "$ANSWER"`, in which the answer of the agent is the pattern.
+fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, found: &mut Vec<Fault>) {
+    for command in content.program.commands().into_iter().filter(|command| matches!(command.name(), "grep" | "fgrep")) {
+        let words = command.words();
+        let short = |letter: char| {
+            words.iter().any(|w| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(letter))
+        };
+        let fixed = command.name() == "fgrep" || short('F') || words.iter().any(|word| word.text == "--fixed-strings");
+        let Some(pattern) = words.iter().skip(1).find(|word| !word.text.starts_with('-')) else { continue };
+        let text = pattern.text.as_str();
+        let letters = |text: &str| text.ends_with(|c: char| c.is_ascii_alphabetic());
+        let either = short('i')
+            && text
+                .split_once('|')
+                .is_some_and(|(a, b)| letters(a.trim_end()) && b.trim().starts_with(char::is_alphanumeric));
+        if fixed && pattern.literal && (either || text.contains(".*") || text.starts_with('^')) {
+            found.push((
+                content.span(command.range.clone()),
+                format!("with `-F` the signs of a pattern are letters: this looks for `{text}` as written"),
+                "leave the `F` off: `grep -E 'a|b'`",
+            ));
+        }
+    }
+    for run in followed.iter().flat_map(|followed| &followed.trace.runs).filter(|run| run.statement.name() == "grep") {
+        let is_option = |word: &Value| word.shown().starts_with('-');
+        let mut operands = run.words.iter().skip(1).filter(|word| !is_option(word));
+        let is_answer = operands.next().is_some_and(|word| *word == Value::name("{agent.output}"));
+        let whole = run.words.iter().any(|word| {
+            let word = word.shown();
+            word == "--line-regexp" || word.starts_with('-') && !word.starts_with("--") && word.contains('x')
+        });
+        if is_answer && !whole && std::ptr::eq(run.content, content) {
+            found.push((
+                content.span(run.statement.range.clone()),
+                "the answer of the agent is the pattern here: an empty answer, or `.`, matches everything".to_owned(),
+                "look for what is expected in the answer: `printf '%s' \"$ANSWER\" | grep -qF \"$EXPECTED\"`",
+            ));
+        }
+    }
+}
+
+/// `n=$(kubectl get … -o jsonpath='{.items[*]…}' | wc -c)`, and then `n < 2`: letters are counted, and things are meant.
+fn bytes(content: &Content, found: &mut Vec<Fault>) {
+    content.program.walk(&mut |s| {
+        let Kind::Pipeline(parts) = &s.kind else { return };
+        let [before @ .., last] = parts.as_slice() else { return };
+        let counts = last.name() == "wc" && last.words().iter().any(|word| matches!(word.text.as_str(), "-c" | "-m"));
+        let lists = before.iter().flat_map(Statement::words).any(|word| {
+            matches!(word.text.as_str(), "ls" | "name" | "--no-headers" | "find")
+                || word.text.contains("[*]")
+                || word.text.contains(".items")
+        });
+        let thins = before.iter().any(|part| matches!(part.name(), "tr" | "sed"));
+        if counts && lists && !thins && is_several(content, s) {
+            found.push((
+                content.span(last.range.clone()),
+                "`wc -c` counts bytes: of a list it is no number of things".to_owned(),
+                "count words or lines: `wc -w`, `wc -l`",
+            ));
+        }
+    });
+}
+
+/// Whether what a command prints is compared with 2 or more.
+fn is_several(content: &Content, command: &Statement) -> bool {
+    let start = content.text[..command.range.start].rfind('\n').map_or(0, |at| at + 1);
+    let head = content.text[start..command.range.start].trim();
+    let name = head.strip_suffix("=$(").or_else(|| head.strip_suffix("=\"$("));
+    let name = name.map(|name| name.rsplit(' ').next().unwrap_or(name)).filter(|name| ast::is_name(name));
+    let asks = |line: &str| SEVERAL.captures_iter(line).any(|found| found[1].parse::<u64>().is_ok_and(|n| n > 1));
+    match name {
+        Some(name) => content.text.lines().any(|line| line.contains(name) && asks(line)),
+        None => content.text[start..].lines().next().is_some_and(asks),
+    }
+}
+
+static SEVERAL: Ascii = ascii(r"(?:-(?:eq|ne|lt|le|gt|ge)|[<>=!]=|[<>])\s*(\d+)\b");
 
 /// Whether a word is a variable that holds numbers: of seconds, or one that is counted on.
 fn is_counter(word: &ast::Word, content: &Content) -> bool {
@@ -588,7 +701,11 @@ fn counts(content: &Content, name: &str) -> bool {
         });
         let is_count = last.is_some_and(|last| {
             let words = last.words();
-            last.name() == "wc" || last.name() == "grep" && words.iter().any(|word| word.text == "-c")
+            let writes = words.iter().any(|word| matches!(word.text.as_str(), "-w" | "--write-out"));
+            last.name() == "wc"
+                || last.name() == "grep" && words.iter().any(|word| word.text == "-c")
+                // `000` where nobody answers.
+                || last.name() == "curl" && writes
         });
         all &= is_count && statement.nested.len() == 1 && value.trim_matches('"').starts_with("$(");
     });

@@ -274,6 +274,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .filter(|made| made.thing.system == act.thing.system)
                 .filter_map(|made| made.thing.name.as_ref()?.literal().map(str::to_owned))
                 .chain(words(&said))
+                .chain(called(&said, &act.thing.kind))
                 .collect();
             let near = name
                 .literal()
@@ -701,6 +702,18 @@ fn written_apart(text: &str, kind: &str) -> bool {
     let letters = text.chars().rev().filter(|c| !matches!(c, ' ' | '-')).flat_map(char::to_lowercase);
     let ends = |skipped: usize| kind.chars().rev().eq(letters.clone().skip(skipped).take(kind.chars().count()));
     ends(0) || text.ends_with('s') && ends(1)
+}
+
+/// What a text calls a thing of this kind: `fines` of `a table fines`.
+fn called<'t>(text: &'t str, kind: &'t str) -> impl Iterator<Item = String> + 't {
+    let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'));
+    let behind = text.match_indices(kind).filter(move |_| kind.len() > 3).map(|(at, _)| &text[at + kind.len()..]);
+    let word = move |rest: &str| {
+        let rest = rest.strip_prefix(' ')?;
+        let rest = rest.strip_prefix("called ").or_else(|| rest.strip_prefix("named ")).unwrap_or(rest);
+        rest.split(part).next().map(|word| word.trim_matches('.').to_owned())
+    };
+    behind.filter_map(word).filter(|word| word.len() > 3)
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> {

@@ -1,6 +1,6 @@
 //! What the agent cannot do: tools that its server does not have, folders that it must not enter, and tools that it needs and must not use.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use crate::{
     ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics, nearest},
     effects::{Thing, Verb, value::Value},
-    hir::{AssertionKind, CallKind, CallMatcher, Name, PhaseKind, Server, Transport},
+    hir::{ArgKind, AssertionKind, CallKind, CallMatcher, Name, OperationKind, PhaseKind, Server, Transport},
     rule,
 };
 
@@ -38,6 +38,9 @@ struct Known {
     /// Its arguments are the folders that it may enter.
     #[serde(default)]
     roots: bool,
+    /// The arguments of tools.
+    #[serde(default)]
+    arguments: BTreeMap<String, Vec<String>>,
 }
 
 static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
@@ -54,6 +57,40 @@ fn bare(package: &str) -> &str {
 fn known(server: &Server) -> Option<&'static Known> {
     let package = package(server)?.display();
     KNOWN.iter().find(|known| known.packages.iter().any(|name| name == bare(&package)))
+}
+
+/// A step that calls a tool which its server is not known to have, or gives it an argument that the tool is not known to take.
+pub fn steps(view: &UnderView<'_>, out: &mut Diagnostics) {
+    let Some(eval) = view.eval else { return };
+    view.task.walk(&mut |_, step| {
+        let OperationKind::Tool { server, tool } = &step.op.kind else { return };
+        if eval.unit.lock.tools(server).is_some() {
+            return;
+        }
+        let mut servers = eval.unit.mcp.iter().flat_map(|mcp| &mcp.servers);
+        let Some(known) = servers.find(|s| s.name.value == *server).and_then(known) else { return };
+        if !known.tools.contains(tool) {
+            unknown(known, &Name { value: tool.clone(), span: step.key }, out);
+        }
+        let (Some(takes), Some(args)) = (known.arguments.get(tool), step.arg("args")) else { return };
+        let ArgKind::Record(args) = &args.kind else { return };
+        for (name, _) in args.iter().filter(|(name, _)| !takes.contains(&name.value)) {
+            let finding = Diagnostic::new(
+                &UNLISTED_TOOL,
+                name.span,
+                format!("`{tool}` of `{}` is not known to take `{}`", known.packages[0], name.value),
+            );
+            let all: Vec<String> = takes.iter().map(|name| format!("`{name}`")).collect();
+            let finding = match nearest(&name.value, takes.iter().map(String::as_str)) {
+                Some(near) => finding.here(format!("did you mean `{near}`?")),
+                None => finding,
+            };
+            out.push(finding.help(match all.is_empty() {
+                true => "it takes no arguments; `gevals lock` writes down what a version takes".to_owned(),
+                false => format!("it takes {}; `gevals lock` writes down what a version takes", all.join(", ")),
+            }));
+        }
+    });
 }
 
 /// A tool that an assertion names, where neither a lock nor what is known of the server has it.
@@ -86,6 +123,11 @@ fn listed(view: &EvalView<'_>, server: &Name, name: &Name, out: &mut Diagnostics
     }
     let mut servers = view.unit.mcp.iter().flat_map(|mcp| &mcp.servers);
     let Some(known) = servers.find(|s| s.name.value == server.value).and_then(known) else { return };
+    unknown(known, name, out);
+}
+
+/// Says that a server is not known to have a tool, where it is one of a family that is known to be complete.
+fn unknown(known: &Known, name: &Name, out: &mut Diagnostics) {
     let text = name.value.as_str();
     let words: Vec<&str> = text.split('_').collect();
     let family = known.families.iter().any(|family| words.contains(&family.as_str()));

@@ -2,6 +2,8 @@
 
 use std::{cell::LazyCell, collections::BTreeSet};
 
+use rustc_hash::FxHashSet;
+
 use super::{
     TaskView,
     facts::{self, Elsewhere},
@@ -101,28 +103,9 @@ static STREAM: Ascii = ascii(r"[12]?>&[12]|2>|\b(?:sleep|exit|return)\s+\d+|\bse
 
 /// The files that verify reads by their whole path, as far as that is known.
 pub(super) fn read_paths(view: &TaskView<'_>) -> Vec<(Span, String)> {
-    let mut found = Vec::new();
-    let acts =
-        view.effects.in_phase(PhaseKind::Verify).filter(|act| act.thing.system == "file" && act.verb == Verb::Reads);
-    for act in acts {
-        // Who expects an error, or that nothing is there, names what is not there.
-        let mut absent = false;
-        view.task.walk(&mut |_, step| {
-            let expects = |key: &str, value: bool| {
-                step.expect
-                    .as_ref()
-                    .and_then(|(_, expect)| expect.get(key))
-                    .and_then(crate::hir::Arg::as_value)
-                    .is_some_and(|found| found == value)
-            };
-            absent |= step.key == act.step && (expects("isError", true) || expects("exists", false));
-        });
-        if absent {
-            continue;
-        }
-        let name = act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown);
-        found.extend(name.map(|name| (act.span, name)));
-    }
+    // Who expects an error, or that nothing is there, names what is not there.
+    let mut found: Vec<(Span, String)> =
+        by_steps(view).into_iter().filter(|(_, _, absent)| !absent).map(|(s, p, _)| (s, p)).collect();
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in &script.trace.runs {
             let looks = !matches!(
@@ -153,6 +136,36 @@ pub(super) fn read_paths(view: &TaskView<'_>) -> Vec<(Span, String)> {
         }
     }
     found
+}
+
+/// The files that steps of verify, or redirections, look at: the place, the path, and whether it must not be there.
+fn by_steps(view: &TaskView<'_>) -> Vec<(Span, String, bool)> {
+    let acts =
+        view.effects.in_phase(PhaseKind::Verify).filter(|act| act.thing.system == "file" && act.verb == Verb::Reads);
+    let mut acts = acts.peekable();
+    if acts.peek().is_none() {
+        return Vec::new();
+    }
+    let mut absent: FxHashSet<Span> = FxHashSet::default();
+    view.task.walk(&mut |_, step| {
+        let Some((_, expect)) = &step.expect else { return };
+        let expects = |key: &str, value: bool| {
+            expect.get(key).and_then(crate::hir::Arg::as_value).is_some_and(|found| found == value)
+        };
+        if expects("isError", true) || expects("exists", false) {
+            absent.insert(step.key);
+        }
+    });
+    acts.filter_map(|act| {
+        let name = act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown)?;
+        Some((act.span, name, absent.contains(&act.step)))
+    })
+    .collect()
+}
+
+/// Files that must not be there.
+pub(super) fn absent_paths(view: &TaskView<'_>) -> Vec<(Span, String)> {
+    by_steps(view).into_iter().filter(|(_, _, absent)| *absent).map(|(span, path, _)| (span, path)).collect()
 }
 
 /// Verify reads a file that nobody makes or names, and the prompt names one that nobody else does.

@@ -5,7 +5,6 @@ use regex::Regex;
 use super::TaskView;
 use crate::{
     bash::{
-        self,
         program::{Kind, Statement},
         tools,
     },
@@ -241,13 +240,7 @@ fn in_statement(s: &Statement, content: &Content, place: Span, found: &mut Vec<S
             found.extend(s.nested.iter().filter_map(|inner| searched(parts(inner), text, place)));
         }
         Kind::Loop { body, .. } if body.iter().any(deletes) => {
-            // Statements do not keep what stands in the list of a loop.
-            let end = body.first().map_or(s.range.end, |first| first.range.start);
-            let head = text.get(s.range.start..end).unwrap_or_default();
-            let inner = head.split_once("$(").and_then(|(_, rest)| Some(&rest[..rest.rfind(')')?]));
-            if let Some((inner, program)) = inner.and_then(|inner| Some((inner, bash::plain(inner)?))) {
-                found.extend(program.body.iter().filter_map(|list| searched(parts(list), inner, place)));
-            }
+            found.extend(s.nested.iter().filter_map(|inner| searched(parts(inner), text, place)));
         }
         _ => {}
     }

@@ -5,11 +5,12 @@ use serde_json::Value;
 use super::{
     EvalView, TaskView,
     pattern::{Names, Texts, matches_all, matches_none},
+    prompt_disagrees::{absent_paths, read_paths},
 };
 use crate::{
     builtin::expect::JsonType,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Arg, ArgKind, AssertionKind, CallKind, CallMatcher, Def, Dialect, Name, OperationKind},
+    hir::{Arg, ArgKind, AssertionKind, CallKind, CallMatcher, Def, Dialect, Name, OperationKind, PhaseKind},
     rule,
     source::Span,
 };
@@ -40,6 +41,30 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         record(expect, "", dialect, out);
     });
+    there_and_not(view, out);
+}
+
+/// Two steps of verify, of which one wants a file and the other none.
+fn there_and_not(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let absent = absent_paths(view);
+    if absent.is_empty() {
+        return;
+    }
+    let steps = view.effects.in_phase(PhaseKind::Verify).filter(|act| act.span == act.step && !act.maybe);
+    let sure: Vec<Span> = steps.map(|act| act.span).collect();
+    let there = read_paths(view);
+    let mut told: Vec<Span> = Vec::new();
+    for (span, path) in there.iter().filter(|(span, _)| sure.contains(span)) {
+        let other = absent.iter().find(|(other, known)| known == path && sure.contains(other));
+        if let Some((other, _)) = other.filter(|_| !told.contains(span)) {
+            told.push(*span);
+            out.push(
+                never(*span, format!("`{path}` has to be there, and not to be there: verify never passes"))
+                    .label(*other, "here it must not be there")
+                    .help("name the file that is meant in each"),
+            );
+        }
+    }
 }
 
 /// A record of demands, found under `key`.

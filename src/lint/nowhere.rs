@@ -1,0 +1,438 @@
+//! Verify names a path, a column, a key or a collection that stands nowhere else in the task: nobody can know it.
+
+use std::collections::BTreeSet;
+
+use super::{
+    TaskView,
+    elsewhere::UNKNOWN_RESOURCE,
+    facts,
+    prompt_disagrees::{absent_paths, read_paths},
+    texts,
+};
+use crate::{
+    ascii::{Ascii, ascii},
+    bash::tools,
+    diagnostic::{Diagnostic, Diagnostics, nearest},
+    effects::{
+        Act, Followed, Verb,
+        value::{Piece, Value},
+    },
+    hir::PhaseKind,
+    source::Span,
+};
+
+/// Needs: set-up is known to its end where it has any, and neither its texts nor the prompt has the name.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if view.task.prompt.is_none() {
+        return;
+    }
+    let said = view.effects.prompt.shown();
+    beside(view, &said, out);
+    never_there(view, &said, out);
+    databases(view, &said, out);
+    columns(view, &said, out);
+    in_git(view, &said, out);
+    data_keys(view, &said, out);
+    stored_keys(view, &said, out);
+    places(view, &said, out);
+    collections(view, out);
+}
+
+fn finding(span: Span, message: String) -> Diagnostic {
+    Diagnostic::new(&UNKNOWN_RESOURCE, span, message)
+        .help("verify looks at what set-up makes, or at what the prompt asks for")
+}
+
+/// Whether a word stands in the prompt, or in the task outside of verify.
+fn is_known(view: &TaskView<'_>, said: &str, word: &str) -> bool {
+    said.contains(word) || facts::elsewhere(view).rest.contains(word)
+}
+
+fn verified<'a>(view: &TaskView<'a>) -> impl Iterator<Item = &'a Followed<'a>> {
+    view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify)
+}
+
+/// The files that the task makes, by their paths.
+fn made(view: &TaskView<'_>) -> Vec<String> {
+    let acts = view.effects.acts.iter();
+    let files = acts.filter(|act| act.verb == Verb::Creates && act.thing.system == "file");
+    files.filter_map(|act| act.thing.name.as_ref().map(Value::shown)).collect()
+}
+
+/// `/tmp/report.txt`, where set-up or the prompt has `/tmp/report.csv`.
+fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if !view.effects.sees(PhaseKind::Setup) {
+        return;
+    }
+    let read = read_paths(view);
+    if read.is_empty() {
+        return;
+    }
+    let made = made(view);
+    // Where standard error goes the model does not say.
+    let redirects = verified(view).any(|script| {
+        let text = &script.view.content.text;
+        text.match_indices("2>")
+            .map(|(at, _)| text[at + 2..].trim_start())
+            .any(|rest| !rest.starts_with("&1") && !rest.starts_with("/dev/null"))
+    });
+    let mut told = BTreeSet::new();
+    for (span, path) in read {
+        let Some(("/tmp" | "/var/tmp", file)) = path.rsplit_once('/') else { continue };
+        let whole = file.contains('.') && !file.contains(['*', '$', '…', '{', '?']);
+        let folder = &path[..path.len() - file.len()];
+        let siblings = said.contains(folder) || made.iter().any(|made| made.starts_with(folder));
+        let stem = file.split('.').next().unwrap_or(file);
+        let known = is_known(view, said, file) || made.contains(&path) || is_known(view, said, &format!("{stem}*"));
+        if whole && siblings && !known && !writes(view, &path) && !redirects && told.insert(path.clone()) {
+            out.push(finding(span, format!("neither the prompt nor the task names the file `{path}`")));
+        }
+    }
+}
+
+/// Whether a command of verify that names the path may make it.
+fn writes(view: &TaskView<'_>, path: &str) -> bool {
+    verified(view).any(|script| {
+        script.trace.runs.iter().any(|run| {
+            let names = run.words.iter().any(|word| word.shown().contains(path));
+            let looks =
+                tools::looks(run.statement.name()) || matches!(run.statement.name(), "sqlite3" | "echo" | "awk");
+            names && !looks
+        })
+    })
+}
+
+/// Verify wants that a file is not there, in a folder that never was.
+fn never_there(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let mut told = BTreeSet::new();
+    let files = made(view);
+    let names: Vec<&str> = files.iter().filter_map(|path| path.rsplit('/').next()).collect();
+    for (span, path) in absent_paths(view) {
+        let Some((folder, file)) = path.rsplit_once('/').filter(|(folder, _)| folder.starts_with('/')) else {
+            continue;
+        };
+        let known = is_known(view, said, folder) || files.iter().any(|made| made.starts_with(&format!("{folder}/")));
+        if names.contains(&file) && !known && !path.contains(['$', '…', '{']) && told.insert(span.start) {
+            let made = files.iter().find(|made| made.rsplit('/').next() == Some(file));
+            let finding =
+                finding(span, format!("`{path}` is never there, whatever the agent does: nothing makes `{folder}`"));
+            out.push(match made {
+                Some(made) => finding.here(format!("did you mean `{made}`?")),
+                None => finding,
+            });
+        }
+    }
+}
+
+/// Verify asks another database of SQLite than the one that set-up makes.
+fn databases(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let of = |act: &Act| act.thing.space.clone().filter(|_| act.thing.system == "sqlite" && act.thing.kind == "table");
+    let made = view.effects.in_phase(PhaseKind::Setup).find(|act| act.verb == Verb::Creates && of(act).is_some());
+    let Some((made, own)) = made.and_then(|made| Some((made, of(made)?))) else { return };
+    let mut told = BTreeSet::new();
+    for act in view.effects.in_phase(PhaseKind::Verify).filter(|act| act.verb == Verb::Reads) {
+        let Some(path) = of(act).filter(Value::is_known).map(|space| space.shown()) else { continue };
+        let file = path.rsplit('/').next().unwrap_or(&path);
+        if own.is_known() && path != own.shown() && !is_known(view, said, file) && told.insert(path.clone()) {
+            out.push(
+                finding(act.span, format!("set-up makes its tables in `{}`, and verify asks `{path}`", own.shown()))
+                    .label(made.span, "made here"),
+            );
+        }
+    }
+}
+
+/// `SELECT level FROM rooms`, where no table has a column `level`.
+fn columns(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let model = view.effects;
+    let of = |phase: PhaseKind| model.sql.iter().filter(move |sql| sql.phase == phase);
+    let tables = of(PhaseKind::Setup).any(|sql| CREATES.is_match(&sql.text.shown()));
+    if !tables || !model.sees(PhaseKind::Setup) || of(PhaseKind::Setup).any(|sql| sql.text.shown().contains('…')) {
+        return;
+    }
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    let rest = &facts::elsewhere(view).rest;
+    let words = |text: &str| -> Vec<String> {
+        let part = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+        text.split(part).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+    };
+    known.extend(words(rest));
+    let prompt: BTreeSet<String> =
+        words(said).into_iter().flat_map(|word| [word.clone(), format!("{word}s")]).collect();
+    let is_told = |name: &str| {
+        prompt.contains(name)
+            || name.split('_').any(|part| {
+                part.len() > 2
+                    && (prompt.contains(part)
+                        || prompt.iter().any(|word| word.len() > 3 && part.starts_with(word.as_str())))
+            })
+    };
+    let mut told = BTreeSet::new();
+    for sql in of(PhaseKind::Verify) {
+        let text = sql.text.shown();
+        if text.contains(['…', '{', '$']) || SYSTEM.is_match(&text) {
+            continue;
+        }
+        for name in named(&text) {
+            let lower = name.to_lowercase();
+            if !known.contains(&lower) && !is_told(&lower) && told.insert(lower.clone()) {
+                let near = nearest(&lower, known.iter().map(String::as_str).filter(|word| rest.contains(word)));
+                let finding = finding(
+                    sql.span,
+                    format!("no table has a column `{name}`: neither set-up nor the prompt names one"),
+                );
+                out.push(match near {
+                    Some(near) => finding.here(format!("did you mean `{near}`?")),
+                    None => finding,
+                });
+            }
+        }
+    }
+}
+
+/// Names of columns in a query: no words of SQL, functions, tables, and names that the query itself gives.
+fn named(text: &str) -> Vec<&str> {
+    let bare = TEXTS.replace_all(text, |found: &regex::Captures<'_>| "'".repeat(found[0].len()));
+    let words: Vec<(std::ops::Range<usize>, String)> =
+        WORD.find_iter(&bare).map(|word| (word.range(), word.as_str().to_lowercase())).collect();
+    let is_word = |at: usize| words.get(at).is_some_and(|(_, word)| WORDS.contains(&word.as_str()));
+    let mut own: BTreeSet<&str> = BTreeSet::new();
+    for (at, (range, word)) in words.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|at| words.get(at));
+        let follows = before.is_some_and(|(before, _)| bare[before.end..range.start].trim().is_empty());
+        let begins = before.is_some_and(|(_, word)| {
+            matches!(word.as_str(), "as" | "from" | "join" | "into" | "update" | "table" | "with")
+        });
+        // `rooms r`, `(…) r`.
+        let alias = follows && !is_word(at - 1) || bare[..range.start].trim_end().ends_with(')');
+        if follows && begins || alias && !is_word(at) {
+            own.insert(word);
+        }
+    }
+    let mut found = Vec::new();
+    for (at, (range, word)) in words.iter().enumerate() {
+        let (before, behind) = (&bare[..range.start], &bare[range.end..]);
+        let calls = behind.trim_start().starts_with('(') || behind.starts_with('.');
+        let inside = before.ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '@' | '-'));
+        if !calls && !inside && !is_word(at) && !own.contains(word.as_str()) && word.len() > 2 {
+            found.push(&text[range.clone()]);
+        }
+    }
+    found
+}
+
+static CREATES: Ascii = ascii(r"(?i)\bcreate\s+table\b");
+static SYSTEM: Ascii = ascii(
+    r"(?im)information_schema|\bpg_|sqlite_|pragma|\bshow\b|\bdescribe\b|\bexplain\b|^\s*[.\\]|json_|\bcreate\b|\bbegin\b|->",
+);
+static TEXTS: Ascii = ascii(r#"'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*"#);
+static WORD: Ascii = ascii(r"[A-Za-z_]\w*");
+/// Words of SQL, and names of types and of columns that every table has.
+#[rustfmt::skip]
+const WORDS: &[&str] = &[
+    "select", "from", "where", "and", "or", "not", "null", "is", "in", "like", "ilike", "glob", "between", "exists", "distinct", "order", "by", "group",
+    "having", "limit", "offset", "asc", "desc", "join", "left", "right", "inner", "outer", "cross", "full", "natural", "using", "on", "as", "case", "when",
+    "then", "else", "end", "union", "all", "any", "some", "except", "intersect", "with", "recursive", "values", "true", "false", "cast", "collate", "nocase",
+    "current_date", "current_time", "current_timestamp", "interval", "date", "time", "timestamp", "integer", "int", "bigint", "smallint", "text", "varchar",
+    "char", "numeric", "decimal", "real", "float", "double", "precision", "boolean", "bool", "json", "jsonb", "uuid", "extract", "epoch", "year", "month",
+    "day", "hour", "minute", "second", "filter", "over", "partition", "rows", "range", "unbounded", "preceding", "following", "current", "row", "first",
+    "last", "nulls", "insert", "into", "update", "set", "delete", "returning", "rowid", "oid", "ctid", "table", "index", "view", "escape", "regexp", "rlike", "similar",
+    "to", "lateral", "fetch", "next", "only", "for", "window", "isnull", "notnull", "unknown", "zone", "at", "binary", "user", "db", "dual", "div", "mod", "x", "e",
+    "c", "f", "t", "n", "q", "b", "r", "s", "a", "commit", "rollback", "transaction", "read", "unique", "both", "leading", "trailing", "array", "count",
+];
+
+/// `git show main:server.conf`, `git log -- server.conf`, where nothing else names the file.
+fn in_git(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if !view.scripts.iter().any(|script| script.phase == PhaseKind::Setup) {
+        return;
+    }
+    // What a clone brings along only it knows.
+    let rest = &facts::elsewhere(view).rest;
+    if ["clone", "fetch", "pull", "submodule", "tar ", "unzip", "cp "].iter().any(|word| rest.contains(word))
+        || !view.effects.sees(PhaseKind::Setup)
+    {
+        return;
+    }
+    let mut told = BTreeSet::new();
+    for script in verified(view) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.name() == "git") {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let behind = words.iter().position(|word| *word == "--").map_or(words.len(), |at| at + 1);
+            let shown = words
+                .iter()
+                .filter(|_| words.contains(&"show"))
+                .filter_map(|word| word.split_once(':'))
+                .map(|(_, path)| path);
+            for path in shown.chain(words[behind..].iter().copied()) {
+                let file = path.rsplit('/').next().unwrap_or(path);
+                let is_file = file.contains('.')
+                    && file.len() > 3
+                    && file.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+                let stem = file.split('.').next().unwrap_or(file).to_lowercase();
+                let known = is_known(view, said, file) || said.to_lowercase().contains(&stem);
+                if is_file && !known && told.insert(path.to_owned()) {
+                    let span = run.content.span(run.statement.range.clone());
+                    out.push(finding(span, format!("neither the prompt nor the task names the file `{path}`")));
+                }
+            }
+        }
+    }
+}
+
+/// `{.data.mood}` of a config map or secret, where nothing else names the key.
+fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let lower = said.to_lowercase();
+    let rest = &facts::elsewhere(view).rest;
+    let mut told = BTreeSet::new();
+    for script in verified(view) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let is_map = |word: &&str| {
+                let kind = word.split('/').next().unwrap_or_default();
+                matches!(kind, "configmap" | "configmaps" | "cm" | "secret" | "secrets")
+            };
+            if !words.contains(&"get") || !words.iter().any(|word| is_map(&word)) {
+                continue;
+            }
+            // What reads the whole object stands behind it.
+            let text = &run.content.text;
+            let end = text[run.statement.range.end..]
+                .match_indices('\n')
+                .map(|(at, _)| run.statement.range.end + at)
+                .find(|at| !text[..*at].ends_with(['\\', '|']))
+                .unwrap_or(text.len());
+            let text = &text[run.statement.range.start..end];
+            for key in
+                DATA.captures_iter(text).filter_map(|found| found.get(1)).map(|key| key.as_str().replace("\\.", "."))
+            {
+                let quoted = [format!("`{key}`"), format!("\"{key}\""), format!("key {key}")];
+                let parts = key.split(['.', '_', '-']).map(str::to_lowercase);
+                let hinted = parts.filter(|part| part.len() > 2).any(|part| lower.contains(&part));
+                let longer = facts::given(view).iter().map(|fact| fact.key.as_str());
+                let longer = longer.filter(|own| own.len() > key.len() + 1).find(|own| own.starts_with(&key));
+                let usual =
+                    matches!(key.as_str(), "username" | "password" | "token" | "tls.crt" | "tls.key" | "ca.crt");
+                let named = usual || texts::has_word(rest, &key) || quoted.iter().any(|form| said.contains(form));
+                if !named && (!hinted || longer.is_some()) && told.insert(key.clone()) {
+                    let span = run.content.span(run.statement.range.clone());
+                    let finding = finding(span, format!("neither the prompt nor the task names the key `{key}`"));
+                    out.push(match longer {
+                        Some(longer) => finding.here(format!("did you mean `{longer}`?")),
+                        None => finding,
+                    });
+                }
+            }
+        }
+    }
+}
+
+static DATA: Ascii = ascii(r#"\.(?:data|stringData)(?:\.|\[["'])([A-Za-z](?:[\w-]|\\\.)*)"#);
+
+/// `redis-cli get user:24`, where nothing else names the key.
+fn stored_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let mut told = BTreeSet::new();
+    for script in verified(view) {
+        for run in &script.trace.runs {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let Some(at) = words.iter().position(|word| matches!(*word, "redis-cli" | "valkey-cli" | "etcdctl")) else {
+                continue;
+            };
+            let reads = |word: &str| READS.contains(&word.to_lowercase().as_str());
+            let key = words[at + 1..].windows(2).find(|pair| reads(pair[0])).map(|pair| pair[1]);
+            let Some(key) = key.filter(|key| key.len() > 2 && !key.starts_with('-')) else { continue };
+            // Of `user:42` the agent may have been told both parts.
+            let parts: Vec<&str> = key.split([':', '/', '.']).filter(|part| !part.is_empty()).collect();
+            let told_apart = parts.iter().all(|part| is_known(view, said, part));
+            if !told_apart && told.insert(key.to_owned()) {
+                let span = run.content.span(run.statement.range.clone());
+                out.push(finding(span, format!("neither the prompt nor the task names the key `{key}`")));
+            }
+        }
+    }
+}
+
+/// What reads a key of a store.
+#[rustfmt::skip]
+const READS: &[&str] = &[
+    "get", "hget", "hgetall", "exists", "ttl", "type", "llen", "lrange", "smembers", "scard", "sismember", "zrange", "zcard", "zscore", "strlen", "hlen", "hkeys",
+];
+
+/// `select(.Destination == "/var/lib/redis")`, where the prompt names another path.
+fn places(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    if !PATH.is_match(said) {
+        return;
+    }
+    let mut told = BTreeSet::new();
+    for script in verified(view) {
+        let content = &script.view.content;
+        for path in COMPARED.captures_iter(&content.text).filter_map(|found| found.get(1)) {
+            if !is_known(view, said, path.as_str()) && told.insert(path.as_str().to_owned()) {
+                out.push(finding(
+                    content.span(path.range()),
+                    format!("neither the prompt nor the task names `{}`", path.as_str()),
+                ));
+            }
+        }
+    }
+}
+
+static PATH: Ascii = ascii(r"(?m)(?:^|[\s`(])/[a-z]");
+static COMPARED: Ascii = ascii(r#"==?\s*["'](/[\w.-]+(?:/[\w.-]+)*)["']"#);
+
+/// `/shows/{steps.booking.outputs.id}`, where the booking was made at `/bookings`, and something else at `/shows`.
+fn collections(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let acts = || view.effects.acts.iter().filter(|act| act.thing.system == "http");
+    let last = |act: &Act| {
+        let url = act.thing.name.as_ref()?.split('/');
+        url.last()?.literal().filter(|last| !last.is_empty()).map(str::to_owned)
+    };
+    let mut made: Vec<(String, String, Span)> = Vec::new();
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let id = step.id.as_ref().map(|id| format!("{{steps.{}.", id.value));
+            let act = acts().find(|act| act.step == step.key && act.verb == Verb::Creates);
+            made.extend(id.zip(act.and_then(last)).map(|(id, collection)| (id, collection, step.key)));
+        });
+    });
+    if made.len() < 2 {
+        return;
+    }
+    let mut told = BTreeSet::new();
+    for act in acts().filter(|act| act.phase != PhaseKind::Setup) {
+        let Some(url) = &act.thing.name else { continue };
+        for pair in url.split('/').windows(2) {
+            let ([Piece::Text(collection)], [Piece::Name(id)]) = (pair[0].pieces(), pair[1].pieces()) else { continue };
+            let Some((_, own, place)) = made.iter().find(|(begin, ..)| id.starts_with(begin.as_str())) else {
+                continue;
+            };
+            if own != collection && made.iter().any(|(_, other, _)| other == collection) && told.insert(act.span.start)
+            {
+                out.push(
+                    finding(act.span, format!("`{id}` was made at `{own}`, and is looked for at `{collection}`"))
+                        .label(*place, "made here")
+                        .help("take the output of the step that made what this address is about"),
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_what_is_left_of_a_query() {
+        for (query, names) in [
+            ("SELECT max(beds) FROM rooms WHERE floor = 2", &["beds", "floor"][..]),
+            (
+                "SELECT r.number, count(*) AS n FROM rooms r JOIN stays AS s ON s.room = r.number GROUP BY 1",
+                &["number", "room", "number"],
+            ),
+            ("SELECT group_concat(id) FROM (SELECT id FROM members WHERE status = 'blocked' ORDER BY id)", &["status"]),
+            ("SELECT count(*) FROM orders o, items i WHERE i.price > 1e3", &["items", "price"]),
+        ] {
+            assert_eq!(named(query), names, "{query}");
+        }
+    }
+}
