@@ -223,11 +223,8 @@ fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
             // From within a pod, with a limit, it is asked whether there is a way at all.
             let reaches = has(&["-m", "--max-time", "--connect-timeout"]) && command.name() != "curl";
             let fails = reaches || short('f') || words.iter().any(|word| word.text.starts_with("--fail"));
-            if thrown
-                && !fails
-                && !(short('w') || has(&["--write-out"]) || short('I') && !text.contains("> /dev/null"))
-                && !waits.iter().any(|s| std::ptr::eq(*s, command))
-            {
+            let shown = short('w') || has(&["--write-out"]) || short('I') && !text.contains("> /dev/null");
+            if thrown && !fails && !shown && !waits.iter().any(|s| std::ptr::eq(*s, command)) {
                 let range = words[0].range.clone();
                 out.push(
                     Diagnostic::new(
