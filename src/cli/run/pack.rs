@@ -221,7 +221,7 @@ fn named(combination: &Combination) -> String {
 
 /// A path of the command line from the folder of the project.
 fn own_path(root: &Path, path: &Path) -> Result<PathBuf, Fault> {
-    let whole = std::path::absolute(path).map(|path| normalize(&path)).unwrap_or_else(|_| path.to_owned());
+    let whole = std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| normalize(&path));
     let real =
         || Some(std::fs::canonicalize(&whole).ok()?.strip_prefix(std::fs::canonicalize(root).ok()?).ok()?.to_owned());
     let inside = whole.strip_prefix(normalize(root)).map(Path::to_owned).ok().or_else(real);
