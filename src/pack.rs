@@ -55,7 +55,7 @@ pub struct Manifest {
     pub files: IndexMap<String, PackedFile>,
 }
 
-/// What `gevals pack` was told of all runs.
+/// What `gevals pack` was asked for, for all runs.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
