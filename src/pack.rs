@@ -55,7 +55,7 @@ pub struct Manifest {
     pub files: IndexMap<String, PackedFile>,
 }
 
-/// What `gevals pack` was told of all runs.
+/// What `gevals pack` was asked for, for all runs.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
@@ -65,9 +65,9 @@ pub struct Settings {
     /// The MCP config, instead of the one that the eval names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_config: Option<String>,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_unchecked: bool,
 }
 
@@ -111,13 +111,8 @@ pub struct Need {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PackedFile {
     pub sha256: String,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub executable: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// The content of files by their paths, and whether each is a program.
@@ -424,8 +419,8 @@ mod tests {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x55;
-            assert!(read(&damaged).map_or(true, |read| read == whole), "byte {at}");
-            assert!(read(&bytes[..at]).map_or(true, |read| read == whole), "cut at {at}");
+            assert!(!read(&damaged).is_ok_and(|read| read != whole), "byte {at}");
+            assert!(!read(&bytes[..at]).is_ok_and(|read| read != whole), "cut at {at}");
         }
     }
 
@@ -492,6 +487,6 @@ mod tests {
         add("files/bomb", size, &mut io::repeat(0).take(size));
         let bytes = tar.into_inner().unwrap().finish().unwrap();
         assert!(bytes.len() < 1 << 20, "{}", bytes.len());
-        assert!(read(&bytes).unwrap_err().contains("more than a pack holds"));
+        assert_eq!(read(&bytes).unwrap_err(), format!("it holds more than {} MiB", MOST_BYTES >> 20));
     }
 }
