@@ -291,7 +291,7 @@ fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 let kind = word.split('/').next().unwrap_or_default();
                 matches!(kind, "configmap" | "configmaps" | "cm" | "secret" | "secrets")
             };
-            if !words.contains(&"get") || !words.iter().any(|word| is_map(word)) {
+            if !words.contains(&"get") || !words.iter().any(is_map) {
                 continue;
             }
             // What reads the whole object stands behind it.
