@@ -698,7 +698,9 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &regex::Regex) -> bool {
             " and ", ",", " at ", " under ", ":", " within ", " above ", " below ", " before ", " after ", " behind ",
             " off ", " with ",
         ];
-        !away.iter().any(|word| between.contains(word)) && !KEEPS.is_match(&said[sentence])
+        // `make the service web reach its pods again` makes no service.
+        let restores = verb.as_str().eq_ignore_ascii_case("make") && said[at..sentence.end].contains(" again");
+        !restores && !away.iter().any(|word| between.contains(word)) && !KEEPS.is_match(&said[sentence])
     })
 }
 

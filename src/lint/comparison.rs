@@ -525,7 +525,7 @@ fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
     let mut captured: Vec<String> = Vec::new();
     let mut fails: Vec<&str> = Vec::new();
     program.walk(&mut |s| match &s.kind {
-        Kind::Assignment | Kind::Declaration if !s.nested.is_empty() => {
+        Kind::Assignment | Kind::Declaration if !s.nested.iter().all(always_prints) => {
             let text = content.text.get(s.range.clone()).unwrap_or_default();
             captured
                 .extend(ast::split(text, 0).iter().filter_map(|word| Some(word.source.split_once('=')?.0.to_owned())));
@@ -566,7 +566,9 @@ fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
             });
             let bare = words.iter().find(|word| match word.parts.as_slice() {
                 [Part::Var { quoted: false, name, .. }] => captured.contains(name),
-                [Part::Command { quoted: false, .. }] => true,
+                [Part::Command { quoted: false, .. }] => {
+                    condition.nested.is_empty() || !condition.nested.iter().all(always_prints)
+                }
                 _ => false,
             });
             if let Some(word) = bare.filter(|_| compares) {
@@ -577,6 +579,14 @@ fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
                 ));
             }
         }
+    }
+}
+
+/// `… | wc -l`: a number, whatever came before.
+fn always_prints(statement: &Statement) -> bool {
+    match &statement.kind {
+        Kind::Pipeline(parts) => parts.last().is_some_and(|last| last.name() == "wc"),
+        _ => false,
     }
 }
 

@@ -680,7 +680,9 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
                 (None, Some(command)) => field(command),
                 _ => None,
             };
-            if let (Some(path), Some(value)) = (path, group("value"))
+            // What `[[ … == v1.* ]]` compares with is a pattern.
+            let value = group("value").filter(|value| !(text.starts_with("[[") && value.contains(['*', '?', '['])));
+            if let (Some(path), Some(value)) = (path, value)
                 && let Some(key) = last_name(path)
             {
                 let span = content.span(s.range.clone());

@@ -7,7 +7,7 @@ use crate::{
     ascii::{Ascii, ascii},
     bash::flow,
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Verb, value::Value},
+    effects::{Act, Verb, value::Value},
     hir::{OperationKind, PhaseKind},
     rule,
     source::Span,
@@ -61,7 +61,7 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             let span = run.content.span(run.statement.range.clone());
             match asked.split('=').collect::<Vec<_>>().as_slice() {
                 // Who scales down ends pods.
-                ["delete"] if !deletes && !stops && !SCALES.is_match(said) => {
+                ["delete"] if !deletes && !stops && !SCALES.is_match(said) && !is_going(view, &words) => {
                     found.push((span, "this waits until a thing is gone, and the prompt deletes nothing".to_owned()));
                 }
                 ["condition", name, value]
@@ -88,6 +88,17 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             }
         });
     });
+}
+
+/// Whether set-up has already deleted what a command names: `kubectl delete pod stuck --wait=false` where a finalizer keeps it.
+fn is_going(view: &TaskView<'_>, words: &[String]) -> bool {
+    let acts: Vec<&Act> = view.effects.in_phase(PhaseKind::Setup).collect();
+    let last = acts.iter().rev().find(|act| {
+        let name = act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown);
+        let named = |name: &str| words.iter().any(|word| word.rsplit('/').next() == Some(name));
+        matches!(act.verb, Verb::Creates | Verb::Deletes) && name.is_some_and(|name| named(&name))
+    });
+    last.is_some_and(|act| act.verb == Verb::Deletes)
 }
 
 /// Conditions that hold before a thing does its work, and the word of a prompt that is content with them.
