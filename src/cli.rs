@@ -14,6 +14,8 @@ mod coverage;
 #[cfg(feature = "run")]
 mod demo_server;
 #[cfg(feature = "run")]
+mod emit;
+#[cfg(feature = "run")]
 mod evals;
 mod explain;
 #[cfg(feature = "run")]
@@ -162,6 +164,8 @@ enum Command {
     #[cfg(feature = "run")]
     ExecUnit(run::unit::Args),
     #[cfg(feature = "run")]
+    Emit(emit::Args),
+    #[cfg(feature = "run")]
     Recover(recover::Args),
     #[cfg(feature = "run")]
     New(new::Args),
@@ -263,6 +267,8 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "run")]
         Command::ExecUnit(args) => run::unit::main(&args, cli.global),
         #[cfg(feature = "run")]
+        Command::Emit(args) => emit::main(&args),
+        #[cfg(feature = "run")]
         Command::Recover(args) => recover::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::New(args) => new::main(&args),
@@ -342,6 +348,7 @@ fn not_in_this_build() -> Option<u8> {
                 | "pack"
                 | "units"
                 | "exec-unit"
+                | "emit"
                 | "new"
                 | "lock"
                 | "ext"

@@ -34,6 +34,8 @@ pub mod affected;
 pub mod tokens;
 #[cfg(feature = "run")]
 pub mod pack;
+#[cfg(feature = "run")]
+pub mod emit;
 pub mod prices;
 pub mod statistics;
 pub mod page;

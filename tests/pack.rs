@@ -451,3 +451,135 @@ impl Copies for World {
         }
     }
 }
+
+/// `gevals` by its name, as jobs of engines call it.
+fn for_engines(world: &World) {
+    world.program("gevals", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", world::gevals().to_str().unwrap()));
+}
+
+/// Runs a script of a job with bash, as an engine does.
+fn job(world: &World, script: &str, env: &[(&str, &str)]) -> std::process::Command {
+    let mut job = world.bare("bash".as_ref());
+    job.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script]);
+    job.env("PATH", world.programs()).envs(env.iter().copied());
+    job
+}
+
+/// The scripts of a workflow by the ids of their steps, and its environment.
+fn workflow(text: &str) -> (serde_yaml::Value, impl Fn(&str, &str) -> String) {
+    let document: serde_yaml::Value = serde_yaml::from_str(text).unwrap();
+    let jobs = document["jobs"].clone();
+    let script = move |job: &str, id: &str| {
+        let steps = jobs[job]["steps"].as_sequence().unwrap();
+        let step = steps.iter().find(|step| step["id"].as_str() == Some(id)).unwrap();
+        assert_eq!(step["shell"].as_str(), Some("bash"));
+        step["run"].as_str().unwrap().to_owned()
+    };
+    (document, script)
+}
+
+#[test]
+fn a_workflow_runs_all_units_in_its_jobs_and_merges_them() {
+    let world = suite();
+    for_engines(&world);
+    world.write(
+        "p/tasks/b/task.yaml",
+        &PLAIN.replace("prompt: Do it.", "env: {KEY: \"{env.SHOP_TOKEN}\"}\n  prompt: Do it."),
+    );
+    let mut packing = world.command(&["pack", "p", "-o", "s.gevals", "-n", "2"]);
+    packing.env("SHOP_TOKEN", "long-enough-to-be-secret");
+    world.start(packing).end().expect(0, &["variable   SHOP_TOKEN"]);
+    let emitted = world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "3"]).expect(0, &[]).out;
+    let (document, script) = workflow(&emitted);
+    let text = |value: &serde_yaml::Value| value.as_str().unwrap().to_owned();
+    let (pack, digest) = (text(&document["env"]["PACK"]), text(&document["env"]["DIGEST"]));
+    assert_eq!(pack, "s.gevals");
+    let units = &document["jobs"]["units"];
+    assert_eq!(units["env"]["SHOP_TOKEN"].as_str(), Some("${{ secrets.SHOP_TOKEN }}"));
+    assert_eq!(units["env"]["HOME"], serde_yaml::Value::Null);
+    let shards = units["strategy"]["matrix"]["shard"].as_sequence().unwrap();
+    assert_eq!(shards.len(), 3);
+    let run = |digest: &str, shard: &str| {
+        let env = [
+            ("PACK", &*pack),
+            ("DIGEST", digest),
+            ("OUT", "out"),
+            ("SHARD", shard),
+            ("SHOP_TOKEN", "long-enough-to-be-secret"),
+        ];
+        world.start(job(&world, &script("units", "units"), &env)).end()
+    };
+    run("sha256:0", "1/3").expect(2, &["is not the pack that this file was made of"]);
+    assert!(!world.path("out").exists());
+    for shard in shards {
+        let shard = units["env"]["SHARD"]
+            .as_str()
+            .unwrap()
+            .replace("${{ matrix.shard }}", &shard.as_u64().unwrap().to_string());
+        // That a task did not pass is no failure of its job.
+        run(&digest, &shard).expect(0, &[]);
+    }
+    let merge = || world.start(job(&world, &script("results", "merge"), &[("PACK", &*pack)])).end();
+    // One of the tasks does not pass, which `result verify` says, and `xargs` in its way.
+    merge().expect(123, &["4 results of 4 files", "`plain`"]);
+    assert_eq!(json(&world, "results/results.json")["summary"]["complete"], true);
+    // A unit that could not run fails its job, and the next ones run all the same.
+    world.program(
+        "gevals",
+        &format!(
+            "#!/bin/sh\ncase $1 in exec-unit) echo tried >>tried; exit 3;; esac\nexec '{}' \"$@\"\n",
+            world::gevals().to_str().unwrap()
+        ),
+    );
+    run(&digest, "1/3").expect(1, &[]);
+    assert_eq!(world.read("tried"), "tried\ntried\n");
+}
+
+#[test]
+fn a_signal_for_a_job_lets_its_unit_clean_up() {
+    let world = World::new(&[("p/eval.yaml", EVAL)]);
+    for_engines(&world);
+    let task = PLAIN
+        .replace(
+            "{run: \"test -f note.txt\"}",
+            "{run: \"touch $PLACE/begun; exec sleep 100\", env: {PLACE: \"{env.PLACE}\"}}",
+        )
+        .replace(
+            "  verify:",
+            "  cleanup: [{command: {run: \"touch $PLACE/clean\", env: {PLACE: \"{env.PLACE}\"}}}]\n  verify:",
+        );
+    world.write("p/tasks/b/task.yaml", &task);
+    let place = world.path(".").to_str().unwrap().to_owned();
+    let mut packing = world.command(&["pack", "p", "-o", "s.gevals"]);
+    packing.env("PLACE", &place);
+    world.start(packing).end().expect(0, &[]);
+    let script = world.run(&["emit", "slurm", "s.gevals"]).expect(0, &["#SBATCH --array=1-1"]).out;
+    let running = world.start(job(&world, &script, &[("SLURM_ARRAY_TASK_ID", "1"), ("PLACE", &place)]));
+    world.wait_for("begun");
+    running.signal(Signal::TERM);
+    running.end().expect(143, &[]);
+    assert!(world.path("clean").exists());
+    assert_eq!(world.survivors(), Vec::<String>::new());
+}
+
+#[test]
+fn what_an_engine_cannot_start_is_refused() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
+    world.run(&["emit", "slurm", "s.gevals", "--jobs", "3"]).expect(2, &["there are 2 units, too few for 3 jobs"]);
+    world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "257"]).expect(2, &["at most 256 jobs"]);
+    world.run(&["emit", "github-matrix", "s.gevals", "--at", "${{ x }}"]).expect(2, &["`${{`"]);
+    world.run(&["emit", "slurm", "s.gevals", "--at", "a\nb"]).expect(2, &["on one line"]);
+    world.run(&["emit", "nomad", "s.gevals"]).expect(2, &["github-matrix"]);
+    world.run(&["emit", "slurm", "p/eval.yaml"]).expect(2, &["it is no pack"]);
+    // Whatever a path is called, no shell takes it apart.
+    let script = world.run(&["emit", "slurm", "s.gevals", "--at", "a'; touch pwned; '"]).expect(0, &[]).out;
+    world.start(job(&world, &script, &[("SLURM_ARRAY_TASK_ID", "1")])).end();
+    assert!(!world.path("pwned").exists());
+    // All units are in one of the jobs, and none in two.
+    let shard = |part: &str| world.run(&["units", "s.gevals", "--ids", "--shard", part]).expect(0, &[]).out;
+    assert_eq!(
+        format!("{}{}", shard("1/2"), shard("2/2")),
+        world.run(&["units", "s.gevals", "--ids"]).expect(0, &[]).out
+    );
+}

@@ -123,7 +123,8 @@ impl World {
         self.start(shell).end()
     }
 
-    fn bare(&self, program: &OsStr) -> Command {
+    /// A program in this folder, with little of the environment.
+    pub fn bare(&self, program: &OsStr) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.dir.path()).stdin(Stdio::null());
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());

@@ -28,7 +28,7 @@ use crate::{
     project::AgentChoice,
     report::REPORTS,
     results::{self, ResultsFile},
-    run::Chosen,
+    run::{Chosen, Shard},
     source::Files,
 };
 
@@ -80,6 +80,7 @@ Examples:
   gevals units suite.gevals                    a line a unit
   gevals units suite.gevals --json             all that is known of them
   gevals units suite.gevals --json --history old.json      with the time and cost to expect
+  gevals units suite.gevals --ids --shard 1/4  the ids of a quarter of them
 
 The time and the cost to expect of a unit are the mean of the results of its task in the files of
 --history: of those with the same plan, where there are any. Without results they are not known.
@@ -95,6 +96,12 @@ pub struct ListArgs {
     /// As JSON, with labels, limits and needs.
     #[arg(long)]
     json: bool,
+    /// Only the ids, a line each.
+    #[arg(long, conflicts_with_all = ["json", "history"])]
+    ids: bool,
+    /// Only a part of them: `1/4` is the first of four, of nearly one size.
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
     /// Results of earlier runs, which tell how long tasks take and what they cost.
     #[arg(long, value_name = "FILE")]
     history: Vec<PathBuf>,
@@ -386,7 +393,17 @@ pub fn list(args: &ListArgs) -> u8 {
 
 fn listed(args: &ListArgs) -> Result<String, Fault> {
     let (manifest, _) = read(&args.pack)?;
-    let units = manifest.units();
+    let mut units = manifest.units();
+    if let Some(Shard { index, of }) = args.shard {
+        let mut nth = 0;
+        units.retain(|_| {
+            nth += 1;
+            (nth - 1) % of == index - 1
+        });
+    }
+    if args.ids {
+        return Ok(units.iter().map(|unit| format!("{}\n", unit.id)).collect());
+    }
     let known = History::read(&args.history)?;
     if args.json {
         let unit = |unit: &Unit<'_>| {

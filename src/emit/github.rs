@@ -1,0 +1,115 @@
+//! A workflow of GitHub Actions: a matrix of jobs that run the units, and a job that puts their results together.
+
+use serde_json::json;
+
+use super::{Engine, Order, UNITS, indented};
+use crate::secrets::is_secret_name;
+
+pub const ENGINE: Engine = Engine {
+    name: "github-matrix",
+    summary: "a workflow of GitHub Actions, with a matrix of jobs and one that merges",
+    // Of one matrix.
+    most_jobs: 256,
+    emit,
+};
+
+/// Minutes that a job of a hosted runner may take.
+const MOST_MINUTES: u64 = 360;
+
+fn emit(order: &Order<'_>) -> Result<String, String> {
+    // An expression is filled in wherever it stands.
+    if order.pack.contains("${{") {
+        return Err("a path with `${{` cannot be written in a workflow".to_owned());
+    }
+    let manifest = order.manifest;
+    let name = if manifest.name.contains("${{") { "an eval" } else { manifest.name.as_str() };
+    let units = manifest.units().len();
+    let minutes = (order.at_most_seconds().div_ceil(60) + 5).min(MOST_MINUTES);
+    let shards: Vec<String> = (1..=order.jobs).map(|nth| nth.to_string()).collect();
+    let variables: String = order
+        .variables()
+        // The runner sets these, and nobody else may.
+        .filter(|name| !name.starts_with("GITHUB_") && !name.starts_with("RUNNER_"))
+        .map(|name| {
+            format!("      {name}: ${{{{ {}.{name} }}}}\n", if is_secret_name(name) { "secrets" } else { "vars" })
+        })
+        .collect();
+    let needs = order.needs();
+    let needs = if needs.is_empty() { String::new() } else { format!("# The runner has to have:\n{needs}") };
+    let (title, pack, digest) = (json!(format!("gevals: {name}")), json!(order.pack), json!(manifest.digest));
+    let version = json!(format!("gevals=={}", manifest.gevals));
+    let (jobs, script, shards) = (order.jobs, indented(UNITS, 10), shards.join(", "));
+    Ok(format!(
+        r#"# {units} units in {jobs} jobs, as `gevals emit github-matrix` writes it. A verdict does not fail a job of the matrix; the last job decides.
+{needs}name: {title}
+on:
+  workflow_dispatch:
+permissions:
+  contents: read
+env:
+  PACK: {pack}
+  DIGEST: {digest}
+jobs:
+  units:
+    runs-on: ubuntu-24.04
+    timeout-minutes: {minutes}
+    strategy:
+      fail-fast: false
+      matrix:
+        shard: [{shards}]
+    env:
+      OUT: out
+      SHARD: ${{{{ matrix.shard }}}}/{jobs}
+{variables}    steps:
+      - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
+        with:
+          persist-credentials: false
+      - run: pip install {version}
+      - id: units
+        shell: bash
+        run: |
+{script}      # Journals as well: what is pending is in them.
+      - if: always()
+        uses: actions/upload-artifact@330a01c490aca151604b8cf639adc76d48f6c5d4 # v5.0.0
+        with:
+          name: units-${{{{ matrix.shard }}}}
+          path: out
+          include-hidden-files: true
+  results:
+    needs: units
+    if: ${{{{ !cancelled() }}}}
+    runs-on: ubuntu-24.04
+    timeout-minutes: 30
+    steps:
+      - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
+        with:
+          persist-credentials: false
+      - run: pip install {version}
+      - uses: actions/download-artifact@018cc2cf5baa6db3ef3c5f8a56943fffe632ef53 # v6.0.0
+        with:
+          pattern: units-*
+          path: out
+          merge-multiple: true
+      - id: merge
+        shell: bash
+        run: |
+{merge}      - if: always()
+        uses: actions/upload-artifact@330a01c490aca151604b8cf639adc76d48f6c5d4 # v5.0.0
+        with:
+          name: results
+          path: results
+"#,
+        merge = indented(&merged(order), 10),
+    ))
+}
+
+/// Puts the results together, and asks for the verdict: of one results file, or of one of each agent and model.
+fn merged(order: &Order<'_>) -> String {
+    let output = order.results();
+    format!(
+        "mkdir -p results
+gevals result merge --pack \"$PACK\" out -o {output}
+find results -name '*.json' -print0 | xargs -0 -n 1 gevals result verify
+"
+    )
+}

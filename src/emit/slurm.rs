@@ -1,0 +1,64 @@
+//! An array job of Slurm: each of its tasks runs its share of the units.
+
+use super::{Engine, Order, UNITS, line};
+use crate::bash::quote;
+
+pub const ENGINE: Engine = Engine {
+    name: "slurm",
+    summary: "a script for `sbatch`: an array job, and how to merge behind it",
+    // As `MaxArraySize` is by default.
+    most_jobs: 1000,
+    emit,
+};
+
+/// Seconds that the cleanup of a unit has before a job is killed.
+const GRACE: u64 = 120;
+
+fn emit(order: &Order<'_>) -> Result<String, String> {
+    let manifest = order.manifest;
+    let (units, jobs) = (manifest.units().len(), order.jobs);
+    let minutes = (order.at_most_seconds() + GRACE).div_ceil(60) + 1;
+    let needs = order.needs();
+    let needs = if needs.is_empty() {
+        String::new()
+    } else {
+        format!("# A node has to have, besides gevals and bash:\n{needs}")
+    };
+    let variables: Vec<&str> = order.variables().collect();
+    let variables = if variables.is_empty() {
+        String::new()
+    } else {
+        format!("# These variables of the environment of `sbatch` are passed on: {}\n", variables.join(", "))
+    };
+    let name: String = manifest.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    Ok(format!(
+        r#"#!/bin/bash
+# {units} units of `{eval}` in {jobs} jobs, as `gevals emit slurm` writes it. Start it in a folder that all nodes share:
+#
+#   job=$(sbatch --parsable FILE)
+#   sbatch --dependency="afterany:$job" --wrap {merge}
+#
+# A job that was killed is started anew, in the same folder: its units clean up first what the killed attempt has left.
+{needs}{variables}#SBATCH --job-name=gevals-{name}
+#SBATCH --array=1-{jobs}
+#SBATCH --time={minutes}
+#SBATCH --signal=B:TERM@{GRACE}
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=gevals-{name}-%a.log
+set -euo pipefail
+PACK={pack}
+DIGEST={digest}
+SHARD="$SLURM_ARRAY_TASK_ID/{jobs}"
+OUT=${{OUT:-out}}
+{UNITS}"#,
+        eval = line(&manifest.name),
+        merge = quote(&format!(
+            "mkdir -p results && gevals result merge --pack {} out -o {}",
+            quote(order.pack),
+            order.results()
+        )),
+        pack = quote(order.pack),
+        digest = quote(&manifest.digest),
+    ))
+}
