@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use super::{complain, packed, print, shown, status};
 use crate::{
@@ -15,10 +15,6 @@ Examples:
   gevals emit github-matrix evals/suite.gevals -o .github/workflows/evals.yml
   gevals emit slurm suite.gevals --at /shared/suite.gevals --jobs 50 -o evals.sbatch
 
-Engines:
-  github-matrix  a workflow of GitHub Actions: a matrix of jobs, and one that merges
-  slurm          a script for `sbatch`: an array job, and how to merge behind it
-
 Each job runs its share of the units with `gevals exec-unit`, passes signals on to it, and fails
 where a unit could not run; a verdict does not fail it. The pack has to be where --at says, and be
 the one that is given here: a job compares its digest.
@@ -30,7 +26,7 @@ Exit status: 0 it is written, 2 used wrongly, or it is no pack, 3 it could not b
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Which engine.
-    #[arg(value_parser = PossibleValuesParser::new(ENGINES.iter().map(|engine| engine.name)))]
+    #[arg(value_parser = PossibleValuesParser::new(ENGINES.iter().map(|engine| PossibleValue::new(engine.name).help(engine.summary))))]
     engine: String,
     /// What `gevals pack` has written.
     pack: PathBuf,
