@@ -38,6 +38,7 @@ use crate::{
     bash,
     convert::{Converted, Label},
     hir::PhaseKind,
+    plan,
     sandbox::Jail,
     source::normalize,
 };
@@ -358,4 +359,25 @@ pub fn in_jail() -> Option<u8> {
         return Some(extension::serve());
     }
     shim::main().or_else(|| std::env::args().nth(1).filter(|arg| arg == INSIDE).map(|_| inside()))
+}
+
+/// An eval of these tasks with nothing of its own: their agent is a script in each plan.
+fn eval_of(folder: &Path, judge: Option<plan::Judge>, tasks: Vec<plan::Plan>) -> plan::EvalPlan {
+    plan::EvalPlan {
+        name: "proof".to_owned(),
+        path: folder.to_owned(),
+        agent: None,
+        agent_name: "none".to_owned(),
+        isolation: plan::Isolated::default(),
+        servers: Vec::new(),
+        dir: folder.to_owned(),
+        judge,
+        extensions: plan::Extensions::default(),
+        world: None,
+        budget: crate::hir::Budget::default(),
+        model: None,
+        secrets: Vec::new(),
+        written: Default::default(),
+        tasks,
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
     hir::{AgentRef, ShellAgent, Template},
     host::{RealHost, WithEnv},
     judge::scripted,
-    plan::{self, ActionKind, AgentAction, AgentKind, EvalPlan, Judge, Plan},
+    plan::{ActionKind, AgentAction, AgentKind, Judge, Plan},
     run::{Interrupt, RunOptions, interrupts, run_eval},
     source::Spanned,
 };
@@ -348,23 +348,7 @@ async fn all(host: Arc<RealHost>, kubeconfig: &Path, tasks: Vec<(usize, Plan)>, 
         let agent = AgentRef { kind: Spanned::new(name.clone(), span), path: None, model: None, span };
         Judge { name, agent, kind: scripted(solved, span), env: None }
     });
-    let eval = EvalPlan {
-        name: "proof".to_owned(),
-        path: PathBuf::from("."),
-        agent: None,
-        agent_name: "none".to_owned(),
-        isolation: plan::Isolated::default(),
-        servers: Vec::new(),
-        dir: PathBuf::from("."),
-        judge,
-        extensions: plan::Extensions::default(),
-        world: None,
-        budget: crate::hir::Budget::default(),
-        model: None,
-        secrets: Vec::new(),
-        written: Default::default(),
-        tasks: plans,
-    };
+    let eval = super::eval_of(Path::new("."), judge, plans);
     let executable = std::env::current_exe().ok();
     let secrets = crate::run::environment_secrets();
     let options = RunOptions {

@@ -4,7 +4,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::PathBuf,
+    path::Path,
     sync::{Arc, Mutex},
 };
 
@@ -22,7 +22,7 @@ use crate::{
     hir::{AgentRef, Template},
     host::RealHost,
     judge::scripted,
-    plan::{self, ActionKind, AgentAction, AgentKind, EvalPlan, Judge, Plan, planned_id},
+    plan::{ActionKind, AgentAction, AgentKind, Judge, Plan, planned_id},
     run::{RunOptions, run_eval},
     source::Spanned,
 };
@@ -80,23 +80,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
     });
     let mut plan = plan.clone();
     let judge = judged(&mut plan, world);
-    let eval = EvalPlan {
-        name: "proof".to_owned(),
-        path: PathBuf::from(TASK),
-        agent: None,
-        agent_name: "none".to_owned(),
-        isolation: plan::Isolated::default(),
-        servers: Vec::new(),
-        dir: PathBuf::from(TASK),
-        judge,
-        extensions: plan::Extensions::default(),
-        world: None,
-        budget: crate::hir::Budget::default(),
-        model: None,
-        secrets: Vec::new(),
-        written: Default::default(),
-        tasks: vec![plan],
-    };
+    let eval = super::eval_of(Path::new(TASK), judge, vec![plan]);
     let executable = std::env::current_exe().ok();
     let options = RunOptions { runs: Some(1), executable, ..RunOptions::default() };
     let summary = run_eval(&eval, &options, Arc::<ProofHost>::clone(&host), interrupts, sink).await;
