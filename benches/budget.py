@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Counts the instructions of what people do often, and compares them with those of the last commit, in budget.json.
+
+    budget.py [--gevals PATH] [--write] [CASE]...
+
+A debug build is measured, which every `cargo test` leaves behind: what grows is what was made slower, whatever the level of
+optimisation, and the machine may be busy meanwhile. What takes over 5 % more than is written down fails (exit status 1), and so does what
+takes over 5 % less, so that the figures stay true. `--write` writes the new ones; a commit that does says why.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FIGURES = HERE / "budget.json"
+LEEWAY = 0.05
+CALLS = 100
+
+TASK = """kind: Task
+apiVersion: mcp-eval/v1
+metadata: {{name: t{i}}}
+spec:
+  prompt: Do it.
+  setup: [{{command: {{run: echo a > file}}}}]
+  verify: [{{command: {{run: grep -q a file}}}}]
+  cleanup: [{{command: {{run: rm file}}}}]
+"""
+EVAL = """kind: Eval
+metadata: {name: e}
+config:
+  agent: {type: builtin.noop}
+  mcpConfigFile: mcp.yaml
+  taskSets: [{glob: tasks/*.yaml}]
+"""
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def prepare(root: Path, gevals: Path) -> None:
+    subprocess.run([sys.executable, HERE / "generate.py", "suite", root / "suite", "40"], check=True)
+    write(root / "run" / "mcp.yaml", f"mcpServers:\n  notes: {{command: {gevals}, args: [demo-server, --dir, notes], enableAllTools: true}}\n")
+    write(root / "run" / "eval.yaml", EVAL)
+    for i in range(20):
+        write(root / "run" / "tasks" / f"{i:02}.yaml", TASK.format(i=i))
+
+
+def messages() -> list[dict]:
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "budget", "version": "1"}}
+    yield {"id": 0, "method": "initialize", "params": hello}
+    yield {"method": "notifications/initialized"}
+    for nth in range(1, CALLS + 1):
+        yield {"id": nth, "method": "tools/call", "params": {"name": "notes_list", "arguments": {}}}
+
+
+def converse(process: subprocess.Popen) -> None:
+    """One call after the other, as an agent makes them."""
+    for message in messages():
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        process.stdin.flush()
+        while "id" in message:
+            answer = json.loads(process.stdout.readline())
+            assert "error" not in answer, answer
+            if answer.get("id") == message["id"]:
+                break
+
+
+CASES = {
+    "start": ["--version"],
+    "check of one file": ["check", "suite/tasks/group-0/task-0/task.yaml"],
+    "check of 40 tasks": ["check", "suite"],
+    "check --affected of one": ["check", "--affected", "suite/tasks/group-1/task-1/task.yaml", "suite"],
+    "plan of 40 tasks": ["plan", "suite/eval.yaml"],
+    "convert of one task": ["convert", "suite/tasks/group-1/task-1/task.yaml", "--target", "builtin", "--no-verify"],
+    "run of 20 tasks": ["run", "run/eval.yaml", "--output-dir", "out"],
+    f"proxy of {CALLS} calls": ["proxy", "--", "GEVALS", "demo-server", "--dir", "notes"],
+}
+
+
+def count(root: Path, gevals: Path, words: list[str]) -> int:
+    counts = root / "counts"
+    counter = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={counts}", "--log-file=/dev/null"]
+    keep = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    # One thread, so that the order of work is always the same.
+    process = subprocess.Popen(
+        [*counter, gevals, *[str(gevals) if word == "GEVALS" else word for word in words]],
+        cwd=root, env={**keep, "RAYON_NUM_THREADS": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )
+    if words[0] == "proxy":
+        converse(process)
+    out, err = process.communicate(timeout=300)
+    if process.returncode != 0:
+        sys.exit(f"`gevals {' '.join(words)}` ended with {process.returncode}:\n{out.decode()[-2000:]}{err.decode()[-2000:]}")
+    return int(re.search(r"^summary: (\d+)", counts.read_text(), re.M)[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gevals", default="target/debug/gevals", type=lambda path: Path(path).resolve())
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    args = parser.parse_args()
+    if not shutil.which("valgrind"):
+        sys.exit("there is no valgrind to count with")
+    before = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    after, beyond = dict(before), []
+    print("| | before | now | |\n|---|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        prepare(root, args.gevals)
+        for name, words in CASES.items():
+            if args.cases and name not in args.cases:
+                continue
+            after[name] = now = count(root, args.gevals, words)
+            was = before.get(name)
+            change = (now - was) / was if was else None
+            if change is None or abs(change) > LEEWAY:
+                beyond.append(name)
+            told = "new" if change is None else f"{change:+.1%}"
+            print(f"| {name} | {(was or 0) / 1e6:.1f} M | {now / 1e6:.1f} M | {told} |", flush=True)
+    if args.write:
+        FIGURES.write_text(json.dumps({name: after[name] for name in CASES if name in after}, indent=2) + "\n")
+    elif beyond:
+        sys.exit(f"over {LEEWAY:.0%} away from {FIGURES.name}: {', '.join(beyond)}. Mend it, or write the new figures and say why")
+
+
+if __name__ == "__main__":
+    main()
