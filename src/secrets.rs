@@ -197,7 +197,7 @@ pub fn password(url: &str) -> Option<Range<usize>> {
     let lower = password.as_str().to_ascii_lowercase();
     let known = KNOWN.iter().chain(&PLACEHOLDERS).any(|known| lower.contains(known));
     let local = ["localhost", "127.", "[::1]", "0.0.0.0"].iter().any(|h| host.starts_with(h));
-    (password.len() >= SHORTEST && password.as_str() != user && !known && !local && !lower.starts_with('<'))
+    (password.as_str().len() >= SHORTEST && password.as_str() != user && !known && !local && !lower.starts_with('<'))
         .then(|| password.range())
 }
 
@@ -270,13 +270,12 @@ fn passwords(text: &str) -> impl Iterator<Item = Range<usize>> {
 const HINTS: [&str; 11] =
     ["token", "key", "secret", "pass", "pwd", "credential", "auth", "cookie", "dsn", "webhook", "pat"];
 
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static PAIR: LazyLock<Regex> = LazyLock::new(|| {
+static PAIR: LazyLock<Ascii> = LazyLock::new(|| {
     let name =
         r#"([A-Za-z0-9_.-]*(?i:token|key|secret|pass|pwd|credential|auth|cookie|dsn|webhook|pat)[A-Za-z0-9_.-]*)"#;
     let scheme = r"(?:(?:Bearer|Basic|[Tt]oken)\s+)?";
     let pattern = r#"\s*[:=]\s*(?:"SCHEME((?:\\.|[^"\\\s])+)"|["']?SCHEME([^\s"',}\]]+))"#;
-    Regex::new(&format!(r#"{name}["']?{}"#, pattern.replace("SCHEME", scheme))).unwrap()
+    format!(r#"{name}["']?{}"#, pattern.replace("SCHEME", scheme)).into()
 });
 
 static LOGIN: Ascii = ascii(r"://([^/\s:@]*):([^@\s/$\{]+)@");

@@ -13,6 +13,7 @@ use super::{
     stand_in::{StandIns, Text},
     tools::{SHELLS, canonical},
 };
+use crate::ascii::{Ascii, ascii};
 
 /// What `runPrompt` may use.
 pub const FIELDS: [&str; 3] = ["McpServerFileArgs", "AllowedToolArgs", PROMPT];
@@ -194,8 +195,8 @@ fn sound(text: &str) -> Option<Script> {
     if whole.is_sound() {
         return Some(whole);
     }
-    let redirection = regex::Regex::new(r"[0-9]*>>?(&[0-9-]|[ \t]*[A-Za-z0-9_./-]+)").ok()?;
-    let blank = redirection.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found[0].len()));
+    static REDIRECTION: Ascii = ascii(r"[0-9]*>>?(&[0-9-]|[ \t]*[A-Za-z0-9_./-]+)");
+    let blank = REDIRECTION.replace_all(text, |found| " ".repeat(found.len()));
     super::parse(&blank).filter(Script::is_sound)
 }
 

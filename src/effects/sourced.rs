@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, sync::LazyLock};
 
-use regex::Regex;
 
 use super::script::{Form, ScriptView};
 use crate::{
@@ -70,13 +69,12 @@ fn assigned(text: &str, name: &str) -> Option<String> {
 }
 
 /// The folder that a script's file is in, without quotes; and what follows it inside.
-#[expect(clippy::unwrap_used, reason = "a constant")]
-static OWN_FOLDER: LazyLock<Regex> = LazyLock::new(|| {
+static OWN_FOLDER: LazyLock<Ascii> = LazyLock::new(|| {
     let own = r"(?:\$0|\$\{0\}|\$BASH_SOURCE|\$\{BASH_SOURCE(?:\[0\])?\})";
     let dir = format!(r"(?:\$\(dirname (?:-- )?{own}\)|\$\{{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\}})");
     let cd =
         format!(r"\$\(cd (?:-- |-P )?{dir}((?:/[\w.-]+)*) ?(?:&?>+ ?/dev/null(?: 2>&1)?)? ?(?:&&|;) ?pwd(?: -P)?\)");
-    Regex::new(&format!("^(?:{cd}|{dir})")).unwrap()
+    format!("^(?:{cd}|{dir})").into()
 });
 
 static VARIABLE: Ascii = ascii(r"^\$(?:\{)?(\w+)(?:\})?(/.+)$");

@@ -2,7 +2,7 @@
 
 use super::{TaskView, facts, quantity::Quantity, texts};
 use crate::{
-    ascii::{Ascii, ascii},
+    ascii::{Ascii, Match, ascii},
     diagnostic::{Diagnostic, Diagnostics},
     effects::{Verb, value::Value},
     hir::{ArgKind, OperationKind, PhaseKind},
@@ -261,7 +261,7 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             continue;
         };
         // `make the file readable` makes no file.
-        let verbs: &regex::Regex = if made.thing.system == "file" { &WRITES } else { &MAKES };
+        let verbs = if made.thing.system == "file" { &WRITES } else { &MAKES };
         if name.len() < 3 || !is_object(said, &name, verbs) {
             continue;
         }
@@ -676,7 +676,7 @@ fn is_asked(said: &str, value: &str) -> bool {
 }
 
 /// Whether a prompt asks to make a thing of this name: it is what the verb is about, and nothing stands between.
-pub(super) fn is_object(said: &str, name: &str, verbs: &regex::Regex) -> bool {
+pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     said.match_indices(name).any(|(at, _)| {
         if said[..at].ends_with(part) || said[at + name.len()..].starts_with(part) {
@@ -685,7 +685,7 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &regex::Regex) -> bool {
         let sentence = sentence(said, at);
         let head = &said[sentence.start..at];
         // `the tag v1` is no verb.
-        let is_noun = |verb: &regex::Match<'_>| {
+        let is_noun = |verb: &Match<'_>| {
             let before = head[..verb.start()].trim_end().to_lowercase();
             ["the", "a", "an", "this", "that", "its"]
                 .iter()

@@ -657,7 +657,7 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
         if s.tool() == "jq" {
             for word in s.words() {
                 for equal in EQUAL.captures_iter(&word.text) {
-                    let is_text = equal.get(2).is_some_and(|quote| !quote.is_empty());
+                    let is_text = equal.get(2).is_some_and(|quote| !quote.as_str().is_empty());
                     let before = equal.get(0).map_or("", |whole| &word.text[..whole.start()]);
                     found.push(Fact {
                         key: equal[1].to_owned(),

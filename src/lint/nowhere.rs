@@ -192,7 +192,7 @@ fn columns(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
 
 /// Names of columns in a query: no words of SQL, functions, tables, and names that the query itself gives.
 fn named(text: &str) -> Vec<&str> {
-    let bare = TEXTS.replace_all(text, |found: &regex::Captures<'_>| "'".repeat(found[0].len()));
+    let bare = TEXTS.replace_all(text, |found| "'".repeat(found.len()));
     let words: Vec<(std::ops::Range<usize>, String)> =
         WORD.find_iter(&bare).map(|word| (word.range(), word.as_str().to_lowercase())).collect();
     let is_word = |at: usize| words.get(at).is_some_and(|(_, word)| WORDS.contains(&word.as_str()));

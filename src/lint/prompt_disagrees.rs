@@ -70,7 +70,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         let text = if script.phase == PhaseKind::Verify { &mut verified } else { &mut others };
         // Numbers of streams say nothing about the world.
-        text.push_str(&STREAM.replace_all(&script.content.text, " "));
+        text.push_str(&STREAM.replace_all(&script.content.text, |_| " ".to_owned()));
         text.push('\n');
     }
     view.task.walk(&mut |phase, step| {
