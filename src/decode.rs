@@ -57,8 +57,6 @@ pub struct Partial<T> {
     pub reported: Option<Reported>,
 }
 
-impl<T> Partial<T> {}
-
 impl<'d> Reader<'d> {
     /// A reader that reports to `out`, as strict as the dialect is.
     pub fn new(out: &'d mut Diagnostics, leniency: Leniency) -> Self {

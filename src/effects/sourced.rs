@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, sync::LazyLock};
 
-
 use super::script::{Form, ScriptView};
 use crate::{
     ascii::{Ascii, ascii},

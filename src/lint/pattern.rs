@@ -4,9 +4,12 @@ use std::collections::HashSet;
 
 use regex_automata::{
     Anchored, Input,
-    dfa::{Automaton, StartKind, dense},
+    hybrid::{
+        LazyStateID,
+        dfa::{Cache, Config, DFA},
+    },
     nfa::thompson,
-    util::{primitives::StateID, syntax},
+    util::syntax,
 };
 use regex_syntax::{
     ParserBuilder,
@@ -27,31 +30,10 @@ pub enum Texts {
 
 /// Whether every text that `inner` matches is matched by `outer` too; both unanchored. `false` where nobody can tell.
 pub fn covers(outer: &str, inner: &str, texts: Texts) -> bool {
-    let (Some(outer), Some(inner)) = (automaton(outer), automaton(inner)) else { return false };
-    let (Some(o), Some(i)) = (start(&outer), start(&inner)) else { return false };
-    let alphabet = || (b' '..=b'~').chain((texts == Texts::Lines).then_some(b'\n'));
-    let mut seen = HashSet::from([(i, false, o)]);
-    let mut open = vec![(i, false, o)];
-    while let Some((i, matched, o)) = open.pop() {
-        if outer.is_quit_state(o) || inner.is_quit_state(i) || seen.len() > PAIRS {
-            return false;
-        }
-        let matched = matched || inner.is_match_state(i);
-        if outer.is_match_state(o) || (inner.is_dead_state(i) && !matched) {
-            continue;
-        }
-        let ends = matched || inner.is_match_state(inner.next_eoi_state(i));
-        if ends && !outer.is_match_state(outer.next_eoi_state(o)) {
-            return false;
-        }
-        for byte in alphabet() {
-            let next = (inner.next_state(i, byte), matched, outer.next_state(o, byte));
-            if seen.insert(next) {
-                open.push(next);
-            }
-        }
-    }
-    true
+    Automaton::of(outer)
+        .zip(Automaton::of(inner))
+        .and_then(|(mut outer, mut inner)| outer.covers(&mut inner, texts))
+        .unwrap_or(false)
 }
 
 /// Whether a pattern matches every text.
@@ -83,26 +65,7 @@ impl Names {
 
 /// Whether a pattern matches no text of these bytes.
 fn none(pattern: &str, alphabet: fn(u8) -> bool, output: bool) -> bool {
-    let Some(dfa) = automaton(pattern) else { return false };
-    let Some(start) = start(&dfa) else { return false };
-    // Whether the text so far ends in a newline.
-    let mut seen = HashSet::from([(start, false)]);
-    let mut open = vec![(start, false)];
-    while let Some((state, newline)) = open.pop() {
-        if dfa.is_match_state(state) || dfa.is_quit_state(state) || seen.len() > PAIRS {
-            return false;
-        }
-        if !(output && newline) && dfa.is_match_state(dfa.next_eoi_state(state)) {
-            return false;
-        }
-        for byte in (0..=u8::MAX).filter(|byte| alphabet(*byte)) {
-            let next = (dfa.next_state(state, byte), byte == b'\n');
-            if !dfa.is_dead_state(next.0) && seen.insert(next) {
-                open.push(next);
-            }
-        }
-    }
-    true
+    Automaton::of(pattern).and_then(|mut automaton| automaton.matches_none(alphabet, output)).unwrap_or(false)
 }
 
 /// The pattern of one text, exactly.
@@ -151,20 +114,86 @@ fn is_free(hir: &Hir) -> bool {
     }
 }
 
-fn automaton(pattern: &str) -> Option<dense::DFA<Vec<u32>>> {
-    let limit = Some(1 << 20);
-    dense::Builder::new()
-        .configure(
-            dense::Config::new().start_kind(StartKind::Unanchored).dfa_size_limit(limit).determinize_size_limit(limit),
-        )
-        .syntax(syntax::Config::new().unicode(false).utf8(false))
-        .thompson(thompson::Config::new().utf8(false))
-        .build(pattern)
-        .ok()
+/// A pattern whose states are made as they are reached: of most, few are. Its functions say nothing where it becomes too large.
+struct Automaton {
+    dfa: DFA,
+    states: Cache,
 }
 
-fn start(dfa: &dense::DFA<Vec<u32>>) -> Option<StateID> {
-    dfa.start_state_forward(&Input::new(b"").anchored(Anchored::No)).ok()
+impl Automaton {
+    fn of(pattern: &str) -> Option<Self> {
+        // States have their names for as long as none is thrown away.
+        let config = Config::new().cache_capacity(1 << 20).skip_cache_capacity_check(true);
+        let dfa = DFA::builder()
+            .configure(config.minimum_cache_clear_count(Some(0)))
+            .syntax(syntax::Config::new().unicode(false).utf8(false))
+            .thompson(thompson::Config::new().utf8(false).nfa_size_limit(Some(1 << 20)))
+            .build(pattern)
+            .ok()?;
+        let states = dfa.create_cache();
+        Some(Self { dfa, states })
+    }
+
+    fn start(&mut self) -> Option<LazyStateID> {
+        self.dfa.start_state_forward(&mut self.states, &Input::new(b"").anchored(Anchored::No)).ok()
+    }
+
+    fn next(&mut self, state: LazyStateID, byte: u8) -> Option<LazyStateID> {
+        self.dfa.next_state(&mut self.states, state, byte).ok().filter(|next| !next.is_quit())
+    }
+
+    /// Whether it matches if the text ends here.
+    fn ends(&mut self, state: LazyStateID) -> Option<bool> {
+        Some(self.dfa.next_eoi_state(&mut self.states, state).ok()?.is_match())
+    }
+
+    fn covers(&mut self, inner: &mut Self, texts: Texts) -> Option<bool> {
+        let start = (inner.start()?, false, self.start()?);
+        let alphabet = || (b' '..=b'~').chain((texts == Texts::Lines).then_some(b'\n'));
+        let mut seen = HashSet::from([start]);
+        let mut open = vec![start];
+        while let Some((i, matched, o)) = open.pop() {
+            if seen.len() > PAIRS {
+                return None;
+            }
+            let matched = matched || i.is_match();
+            if o.is_match() || (i.is_dead() && !matched) {
+                continue;
+            }
+            if (matched || inner.ends(i)?) && !self.ends(o)? {
+                return Some(false);
+            }
+            for byte in alphabet() {
+                let next = (inner.next(i, byte)?, matched, self.next(o, byte)?);
+                if seen.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        Some(true)
+    }
+
+    fn matches_none(&mut self, alphabet: fn(u8) -> bool, output: bool) -> Option<bool> {
+        // Whether the text so far ends in a newline.
+        let start = (self.start()?, false);
+        let mut seen = HashSet::from([start]);
+        let mut open = vec![start];
+        while let Some((state, newline)) = open.pop() {
+            if seen.len() > PAIRS {
+                return None;
+            }
+            if state.is_match() || (!(output && newline) && self.ends(state)?) {
+                return Some(false);
+            }
+            for byte in (0..=u8::MAX).filter(|byte| alphabet(*byte)) {
+                let next = (self.next(state, byte)?, byte == b'\n');
+                if !next.0.is_dead() && seen.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        Some(true)
+    }
 }
 
 #[cfg(test)]

@@ -64,9 +64,6 @@ pub fn task_paths(view: &UnderView<'_>, out: &mut Diagnostics) {
 fn leaves(view: &UnderView<'_>, path: &Path, text: &str, span: Span) -> Option<Diagnostic> {
     /// Nobody nests folders deeper than this.
     const CLIMBS: usize = 64;
-    if view.files.refusal(path).is_some() {
-        return None;
-    }
     let mut dir = view.eval?.eval.dir.clone();
     for _ in 0..CLIMBS {
         let rest = path.strip_prefix(&dir);
@@ -75,6 +72,9 @@ fn leaves(view: &UnderView<'_>, path: &Path, text: &str, span: Span) -> Option<D
         }
         let root = [".git", policy::FILE_NAME].iter().find(|name| view.files.stat(&dir.join(name)).is_some());
         if let Some(marker) = root {
+            if view.files.refusal(path).is_some() {
+                return None;
+            }
             let what = if *marker == ".git" { "the repository" } else { "the folder of `gevals.toml`" };
             return Some(
                 Diagnostic::new(&PATH_LEAVES_TASK, span, format!("`{text}` lies outside of {what}"))

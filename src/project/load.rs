@@ -13,7 +13,7 @@ use super::{
     AgentChoice, Context, EvalUnit, INVALID_LOCK, Project, Recorded, TaskUnit, UNREADABLE_FILE, WRONG_KIND, glob, ours,
     overrides,
     read::{self, Judged, dir_of, task_unit},
-    select::{Tasks, select},
+    select::{Tasks, matched, select},
 };
 use crate::{
     decode::{MISSING_FIELD, Partial},
@@ -83,8 +83,9 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
             }
         }
     }
-    for (path, tree, file) in evals {
-        let unit = loader.eval(&path, &tree, file, out);
+    let read: Vec<_> = evals.par_iter().map(|(path, tree, file)| read_eval(path, tree, *file, cx)).collect();
+    for ((path, _, file), read) in evals.iter().zip(read) {
+        let unit = loader.eval(path, *file, read, out);
         loader.project.evals.push(unit);
     }
     loader.project.tasks = loader.tasks.units;
@@ -178,6 +179,22 @@ fn parse_anew(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     }
 }
 
+/// What can be told of an eval by itself.
+struct ReadEval {
+    decoded: Partial<hir::Eval>,
+    found: Diagnostics,
+    /// What the globs of its task sets match, by their order; of those that no other repository decides.
+    matched: Vec<Option<glob::Matched>>,
+}
+
+fn read_eval(path: &Path, tree: &yaml::Tree, file: FileId, cx: Context<'_>) -> ReadEval {
+    let mut found = Diagnostics::default();
+    let decoded = dialect::eval::decode(tree.root(), file, &dir_of(path), &mut found);
+    read::yaml11_words(tree, &mut found);
+    let matched = decoded.value.as_ref().map(|eval| matched(eval, cx)).unwrap_or_default();
+    ReadEval { decoded, found, matched }
+}
+
 struct Loader<'a> {
     /// With `asked`, where there is a memory.
     cx: Context<'a>,
@@ -214,11 +231,11 @@ impl Loader<'_> {
         }
     }
 
-    fn eval(&mut self, path: &Path, tree: &yaml::Tree, file: FileId, out: &mut Diagnostics) -> EvalUnit {
+    fn eval(&mut self, path: &Path, file: FileId, read: ReadEval, out: &mut Diagnostics) -> EvalUnit {
         let dir = dir_of(path);
         self.asked.map(Asked::take);
-        let Partial { value, reported } = dialect::eval::decode(tree.root(), file, &dir, out);
-        read::yaml11_words(tree, out);
+        let ReadEval { decoded: Partial { value, reported }, found, matched } = read;
+        out.extend(found);
         let mut unit = EvalUnit {
             path: path.to_owned(),
             file,
@@ -313,7 +330,8 @@ impl Loader<'_> {
             memory.evals.put(unit.path.clone(), (file, unit.reading), from, self.cx.sources);
         }
         if let Some(eval) = &unit.eval {
-            match select(eval, &unit.lock, &mut self.tasks, Context { files: self.plain, ..self.cx }, out) {
+            let cx = Context { files: self.plain, ..self.cx };
+            match select(eval, matched, &unit.lock, &mut self.tasks, cx, out) {
                 (selected, None) => unit.selected = selected,
                 (selected, Some(r)) => {
                     unit.selected = selected;

@@ -42,9 +42,17 @@ impl Tasks {
     }
 }
 
+/// What the globs of an eval's task sets match, by their order; of those that no other repository decides.
+pub(super) fn matched(eval: &Eval, cx: Context<'_>) -> Vec<Option<glob::Matched>> {
+    let here = |set: &TaskSet| set.source.is_none() && set.path.is_none();
+    let find = |set: &TaskSet| Some(matched_by(&eval.dir, set.glob.as_ref().filter(|_| here(set))?, cx));
+    eval.task_sets.iter().map(find).collect()
+}
+
 /// The tasks of an eval, in order of collection (§2.4).
 pub(super) fn select(
     eval: &Eval,
+    mut ahead: Vec<Option<glob::Matched>>,
     lock: &Lock,
     tasks: &mut Tasks,
     cx: Context<'_>,
@@ -69,7 +77,7 @@ pub(super) fn select(
         let mapped = source.filter(|source| !source.server_mapping.is_empty());
         let (paths, place) = match (&set.path, &set.glob) {
             (Some(path), None) => (vec![(resolve(&dir, &path.value), true)], path.clone()),
-            (None, Some(pattern)) => match matched_by(&dir, pattern, cx) {
+            (None, Some(pattern)) => match ahead[index].take().unwrap_or_else(|| matched_by(&dir, pattern, cx)) {
                 Ok(paths) => (paths.iter().map(|p| (p.clone(), false)).collect(), pattern.clone()),
                 Err(diagnostic) => {
                     failed = Some(out.error(*diagnostic));
