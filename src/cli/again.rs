@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -17,6 +17,9 @@ use crate::{
 
 /// How often to look, at most, where the system says nothing.
 const INTERVAL: Duration = Duration::from_millis(150);
+/// How many files are looked at beside those that the system has named, in a compilation and while nothing is to be done.
+const PART: usize = 250;
+const IDLE_PART: usize = 2000;
 
 /// What is known from the last time.
 #[derive(Debug, Default)]
@@ -43,7 +46,7 @@ impl Again {
     pub fn compile(&self, paths: &[PathBuf], options: &Options, files: &Overlay) -> Compiled {
         let mut changed = {
             let mut watch = self.watch.borrow_mut();
-            let named = watch.named(&self.stamps);
+            let named = watch.named_and_some(&self.stamps, PART);
             let everything = named.is_none();
             let changed = named.map_or_else(|| self.stamps.changed(), |named| self.stamps.changed_of(named));
             watch.looked(everything);
@@ -75,6 +78,9 @@ impl Again {
             let named = watch.named(&self.stamps);
             let everything = named.is_none();
             if named.map_or_else(|| self.stamps.differ(), |named| self.stamps.differ_of(named)) {
+                if everything {
+                    watch.doubt();
+                }
                 if !has_settled {
                     sleep(SETTLED);
                 }
@@ -99,18 +105,19 @@ impl Again {
         }
     }
 
-    /// Whether the system has named a file, and it has changed.
+    /// Whether a file has changed: one that the system has named, or one of the next that are looked at anyway.
     pub fn is_told(&self) -> bool {
         let mut watch = self.watch.borrow_mut();
         if !watch.has_heard() {
-            return false;
+            return watch.differs_in_round(&self.stamps, IDLE_PART);
         }
-        watch.named(&self.stamps).map_or_else(|| self.stamps.differ(), |named| self.stamps.differ_of(named))
+        let named = watch.named_and_some(&self.stamps, 0);
+        named.map_or_else(|| self.stamps.differ(), |named| self.stamps.differ_of(named))
     }
 
-    /// The next time everything is looked at, whatever the system has said.
-    pub fn doubt(&self) {
-        self.watch.borrow_mut().doubt();
+    /// Somebody else than the system names a file that was made, changed or removed.
+    pub fn note(&self, path: &Path) {
+        self.watch.borrow_mut().note(path);
     }
 
     /// The texts of the last compilation.

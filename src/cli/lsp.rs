@@ -338,7 +338,11 @@ impl Server {
                 self.roots.extend(of("added"));
             }
             ("textDocument/didSave", _) => {}
-            ("workspace/didChangeWatchedFiles", _) => self.again.doubt(),
+            ("workspace/didChangeWatchedFiles", _) => {
+                let changes = params["changes"].as_array().into_iter().flatten();
+                let named = changes.filter_map(|change| path_of(change["uri"].as_str()?));
+                named.for_each(|path| self.again.note(&normalize(&path)));
+            }
             _ => return,
         }
         self.stale = true;

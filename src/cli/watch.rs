@@ -27,6 +27,11 @@ pub struct Watch {
     named: FxHashSet<PathBuf>,
     /// When everything was looked at; none where that is to be done again.
     looked: Option<Instant>,
+    /// Whether all that changed since then was named.
+    is_sure: bool,
+    /// What is still to be looked at, part by part, and since when.
+    round: Vec<PathBuf>,
+    begun: Option<Instant>,
     /// Something was told since somebody looked.
     has_heard: bool,
     /// Folders have come or gone.
@@ -49,6 +54,9 @@ impl Default for Watch {
             here: std::env::current_dir().unwrap_or_default(),
             named: FxHashSet::default(),
             looked: None,
+            is_sure: false,
+            round: Vec::new(),
+            begun: None,
             has_heard: false,
             is_old: false,
         }
@@ -80,7 +88,7 @@ impl Watch {
                 self.watcher = None;
                 return;
             }
-            self.looked = None;
+            (self.looked, self.begun) = (None, None);
             self.folders.insert(system, folder.to_owned());
         }
     }
@@ -99,8 +107,57 @@ impl Watch {
     /// What is to be looked at by now; `None` for everything.
     pub fn named(&mut self, stamps: &Stamps) -> Option<&FxHashSet<PathBuf>> {
         self.take();
-        let is_sure = self.is_told() && !stamps.has_links() && self.looked.is_some_and(|at| at.elapsed() < DOUBT);
-        is_sure.then_some(&self.named)
+        let is_late = self.looked.is_none_or(|at| at.elapsed() >= DOUBT);
+        (self.is_clear(stamps) && !is_late).then_some(&self.named)
+    }
+
+    /// The same where somebody waits for the answer: although the system would say, everything is looked at in rounds, of which each
+    /// call takes a part of so many files.
+    pub fn named_and_some(&mut self, stamps: &Stamps, part: usize) -> Option<&FxHashSet<PathBuf>> {
+        self.take();
+        if !self.is_clear(stamps) {
+            return None;
+        }
+        if self.round.is_empty() && self.begun.is_none_or(|at| at.elapsed() >= DOUBT) {
+            self.begun = Some(Instant::now());
+            self.round = stamps.paths();
+        }
+        let part = self.part(part);
+        self.named.extend(part);
+        Some(&self.named)
+    }
+
+    /// Whether one of the next files of a round that was begun is not as it was. It is looked at again by then.
+    pub fn differs_in_round(&mut self, stamps: &Stamps, part: usize) -> bool {
+        let part = self.part(part);
+        let differs = stamps.differ_of(&part);
+        if differs {
+            self.named.extend(part);
+        }
+        differs
+    }
+
+    fn part(&mut self, part: usize) -> FxHashSet<PathBuf> {
+        self.round.drain(self.round.len().saturating_sub(part)..).collect()
+    }
+
+    /// Whether the system says all that changes.
+    fn is_clear(&self, stamps: &Stamps) -> bool {
+        self.is_told() && !stamps.has_links() && self.is_sure
+    }
+
+    /// Somebody else names a file that was made, changed or removed.
+    pub fn note(&mut self, path: &Path) {
+        match path.is_file() {
+            true => self.named.extend([Some(path), path.parent()].into_iter().flatten().map(Path::to_owned)),
+            // What was in a folder that is gone is not named.
+            false => self.doubt(),
+        }
+    }
+
+    /// The next time everything is looked at.
+    pub fn doubt(&mut self) {
+        self.is_sure = false;
     }
 
     /// Waits until something is told, at most until everything is looked at anyway.
@@ -114,13 +171,9 @@ impl Watch {
     pub fn looked(&mut self, at_everything: bool) {
         self.named.clear();
         if at_everything {
-            self.looked = Some(Instant::now());
+            (self.looked, self.is_sure) = (Some(Instant::now()), true);
+            self.round.clear();
         }
-    }
-
-    /// Everything is to be looked at.
-    pub fn doubt(&mut self) {
-        self.looked = None;
     }
 
     fn take(&mut self) {
@@ -133,7 +186,7 @@ impl Watch {
         self.has_heard = true;
         let clear = event.ok().filter(|event| !event.need_rescan() && !event.paths.is_empty());
         if !clear.is_some_and(|event| event.paths.iter().all(|path| self.name(path))) {
-            self.looked = None;
+            self.doubt();
             self.is_old = true;
         }
     }
@@ -150,5 +203,63 @@ impl Watch {
             self.named.extend([Path::new(".").join(name), PathBuf::from(".")]);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, thread::sleep};
+
+    use super::*;
+    use crate::{
+        host::{
+            disk::Disk,
+            stamps::{SETTLED, Stamped},
+        },
+        source::Files as _,
+    };
+
+    /// A folder with ten files that somebody asked for, and a watcher that has looked at all of them.
+    fn watched(dir: &Path) -> (Stamps, Watch) {
+        fs::create_dir_all(dir).unwrap();
+        let stamps = Stamps::default();
+        for nth in 0..10 {
+            fs::write(dir.join(nth.to_string()), "old").unwrap();
+        }
+        sleep(SETTLED * 2);
+        for nth in 0..10 {
+            Stamped { files: &Disk, stamps: &stamps }.read(&dir.join(nth.to_string())).unwrap();
+        }
+        let mut watch = Watch::default();
+        watch.follow(&stamps);
+        watch.looked(true);
+        (stamps, watch)
+    }
+
+    #[test]
+    fn what_the_system_does_not_say_is_found_part_by_part() {
+        let dir = std::env::temp_dir().join(format!("gevals-watch-{}", crate::random::word()));
+        let (stamps, mut watch) = watched(&dir);
+        watch.told = channel().1;
+        fs::write(dir.join("7"), "another").unwrap();
+        sleep(SETTLED * 2);
+        assert_eq!(watch.named_and_some(&stamps, 3).map(FxHashSet::len), Some(3), "a round begins");
+        assert!(watch.named.contains(&dir.join("7")) || (0..3).any(|_| watch.differs_in_round(&stamps, 3)));
+        assert!(watch.named_and_some(&stamps, 0).unwrap().contains(&dir.join("7")));
+        watch.doubt();
+        assert_eq!(watch.named_and_some(&stamps, 3), None, "everything");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_an_editor_names_is_looked_at() {
+        let dir = std::env::temp_dir().join(format!("gevals-watch-{}", crate::random::word()));
+        let (stamps, mut watch) = watched(&dir);
+        watch.told = channel().1;
+        watch.note(&dir.join("4"));
+        assert!(watch.named(&stamps).unwrap().contains(&dir.join("4")));
+        fs::remove_dir_all(&dir).unwrap();
+        watch.note(&dir);
+        assert_eq!(watch.named(&stamps), None, "what was in a folder that is gone is not named");
     }
 }
