@@ -6,6 +6,7 @@
 mod agent;
 mod allowed;
 mod already_true;
+mod always_true;
 mod agent_file;
 mod assertion_sense;
 mod assertions;
@@ -336,6 +337,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
     Lint { rule: &unresolved_source::NO_SUCH_FILE, found: Found::InTask(unresolved_source::commands) },
     Lint { rule: &comparison::COMPARES_OTHERWISE, found: Found::InTask(comparison::check) },
+    Lint { rule: &always_true::ALWAYS_TRUE, found: Found::InTask(always_true::check) },
     Lint { rule: &comparison::QUOTED_VARIABLE, found: Found::InTask(comparison::quoted) },
     Lint { rule: &dead_check::STATUS_IGNORED, found: Found::InTask(dead_check::check) },
     Lint { rule: &capture::GREP_ENDS_SCRIPT, found: Found::InTask(capture::grep) },

@@ -691,7 +691,7 @@ fn is_quoted_pattern(word: &ast::Word) -> bool {
 }
 
 /// Whether a variable only ever gets what `wc` or `grep -c` prints.
-fn counts(content: &Content, name: &str) -> bool {
+pub(super) fn counts(content: &Content, name: &str) -> bool {
     let (mut all, mut any) = (true, false);
     content.program.walk(&mut |statement| {
         if !matches!(statement.kind, Kind::Assignment | Kind::Declaration) {

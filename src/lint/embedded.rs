@@ -331,7 +331,7 @@ pub(super) fn never_failing(view: &TaskView<'_>) -> Vec<Span> {
     found
 }
 
-fn first_line(content: &Content, s: &Statement) -> std::ops::Range<usize> {
+pub(super) fn first_line(content: &Content, s: &Statement) -> std::ops::Range<usize> {
     let text = content.text.get(s.range.clone()).unwrap_or_default();
     s.range.start..s.range.start + text.find('\n').unwrap_or(text.len())
 }
@@ -359,7 +359,7 @@ fn deciding<'s>(list: &'s [Statement], visit: &mut dyn FnMut(&'s Statement)) {
 }
 
 /// The text of the program that a command gives to Python.
-fn program(followed: &Followed<'_>, s: &Statement) -> Option<String> {
+pub(super) fn program(followed: &Followed<'_>, s: &Statement) -> Option<String> {
     if !matches!(s.name(), "python" | "python3") {
         return None;
     }

@@ -674,6 +674,11 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
             return;
         }
         for test in TEST.captures_iter(text) {
+            // `"x$mode"` is more than the field.
+            let before = &text[..test.get(0).map_or(0, |whole| whole.start())];
+            if !before.is_empty() && !before.ends_with([' ', '\t', '\n', '(', '!']) {
+                continue;
+            }
             let group = |name: &str| test.name(name).map(|m| m.as_str());
             let path = match (group("var"), group("command")) {
                 (Some(var), _) => captures.iter().rev().find(|(name, _)| name == var).map(|(_, path)| path.as_str()),

@@ -1,0 +1,286 @@
+//! Conditions of verify that hold whatever is found: an assignment in the place of a comparison, a word in the place of a test.
+
+use super::{
+    TaskView, comparison, embedded, pattern,
+    script::{Content, HOLE},
+};
+use crate::{
+    ascii::{Ascii, ascii},
+    bash::{
+        Word as Plain,
+        ast::{self, Part, Word},
+        program::{Kind, Program, Statement},
+        tools,
+    },
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::PhaseKind,
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static ALWAYS_TRUE = "always-true", Verdict;
+}
+
+/// Where, what is wrong, and the cure.
+type Fault = (Span, String, &'static str);
+
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut found: Vec<Fault> = Vec::new();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let content = &script.content;
+        content.program.walk(&mut |s| found.extend(test(s, content).or_else(|| command(s, content))));
+        arithmetic(&content.program, content, &mut found);
+    }
+    for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {
+        let content = &followed.view.content;
+        content.program.walk(&mut |s| {
+            if embedded::program(followed, s).is_some_and(|text| text.lines().any(has_constant_branch)) {
+                found.push((
+                    content.span(embedded::first_line(content, s)),
+                    "behind `or` stands a text or a number, which is always true".to_owned(),
+                    "compare with each: `x in (3, 4)`",
+                ));
+            }
+        });
+    }
+    for (span, message, help) in found {
+        out.push(Diagnostic::new(&ALWAYS_TRUE, span, message).help(help));
+    }
+}
+
+/// `[ $n=3 ]`, `[ "$count" -ge 0 ]`, `[[ $x =~ .* ]]`.
+fn test(statement: &Statement, content: &Content) -> Option<Fault> {
+    let text = content.text.get(statement.range.clone())?;
+    let is_test = matches!(statement.kind, Kind::Test) || matches!(statement.name(), "test" | "[");
+    if !is_test || text.starts_with("((") {
+        return None;
+    }
+    let words = ast::split(text, statement.range.start);
+    let is_end = |word: &Word| matches!(word.source.as_str(), "test" | "[" | "[[" | "]" | "]]" | "!" | "(" | ")");
+    let is_between = |word: &Word| matches!(word.source.as_str(), "&&" | "||" | "-a" | "-o");
+    for part in words.split(is_between) {
+        let part: Vec<&Word> = part.iter().filter(|word| !is_end(word)).collect();
+        let span = || content.span(statement.range.clone());
+        match part.as_slice() {
+            [word] if is_glued(word) => {
+                return Some((
+                    span(),
+                    format!("`{}` is one word, and a word is always true", word.source.replace(HOLE, "…")),
+                    "put blanks round the sign: `[ \"$n\" = 3 ]`",
+                ));
+            }
+            [left, compares, right]
+                if compares.source == "-ge" && right.literal().as_deref() == Some("0") && is_count(left, content) =>
+            {
+                return Some((
+                    span(),
+                    "a count is never less than 0".to_owned(),
+                    "ask for one at least: `-gt 0`, or for the number that is expected",
+                ));
+            }
+            [_, matches, pattern] if matches.source == "=~" && is_everything(&pattern.source) => {
+                return Some((
+                    span(),
+                    format!("`{}` matches every text, also an empty one", pattern.source),
+                    "write what has to be there, and `^` and `$` round it where that is all",
+                ));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A variable and what it was to be compared with, in one word.
+fn is_glued(word: &Word) -> bool {
+    let expands = word.parts.iter().any(|part| matches!(part, Part::Var { .. } | Part::Command { .. }));
+    let signs = |text: &str| ["==", "!=", "="].iter().any(|sign| text == *sign || text.starts_with(sign));
+    let behind = word.parts.windows(2).any(|pair| match pair {
+        [Part::Var { .. } | Part::Command { .. }, Part::Text { text, quoted: false }] => signs(text),
+        _ => false,
+    });
+    expands && behind
+}
+
+fn is_count(word: &Word, content: &Content) -> bool {
+    match word.parts.as_slice() {
+        [Part::Var { name, default: None, .. }] => comparison::counts(content, name),
+        [Part::Command { text, .. }] => text.contains("wc -l") || text.contains("grep -c"),
+        _ => false,
+    }
+}
+
+/// Whether a pattern that is written in the way of all languages of patterns matches every text.
+fn is_everything(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "[]-.*^$ ".contains(c);
+    text.contains('*') && text.chars().all(plain) && pattern::matches_all(text, pattern::Texts::Names)
+}
+
+/// `jq -e '.replicas = 3'`, `awk '{ if ($4 = 3) … }'`, `grep -q '[0-9]*'`.
+fn command(statement: &Statement, content: &Content) -> Option<Fault> {
+    let words = statement.words();
+    let has = |letter: char, long: &str| {
+        words.iter().skip(1).any(|w| {
+            w.text == long || w.text.starts_with('-') && !w.text.starts_with("--") && w.text[1..].contains(letter)
+        })
+    };
+    match statement.name() {
+        "jq" => {
+            let filter = tools::operands("jq", &words[1..]).next()?;
+            let asks = has('e', "--exit-status") && !statement.written;
+            let at = assignment(&filter.text, &["select", "any", "all"], asks)?;
+            Some((
+                within(content, filter, at),
+                "`=` sets a value in jq: this is true whatever the value was".to_owned(),
+                "compare by `==`",
+            ))
+        }
+        "awk" | "gawk" | "mawk" => {
+            // A pattern may hold any sign.
+            let program = tools::operands("awk", &words[1..]).next().filter(|program| !program.text.contains('/'))?;
+            let at = assignment(&program.text, &["if", "while"], false)?;
+            Some((
+                within(content, program, at),
+                "`=` sets the field in awk: this is true unless what is set is empty or 0".to_owned(),
+                "compare by `==`",
+            ))
+        }
+        "grep" | "egrep" => {
+            let (options, operands): (Vec<&Plain>, Vec<&Plain>) =
+                words.iter().skip(1).partition(|word| word.text.starts_with('-'));
+            let plain = |word: &&Plain| word.text[1..].chars().all(|c| "qsEPi".contains(c));
+            let pattern = operands.first().filter(|pattern| pattern.literal && options.iter().all(plain))?;
+            is_everything(&pattern.text).then(|| {
+                (
+                    content.span(pattern.range.clone()),
+                    format!("`{}` matches every line, also an empty one", pattern.text),
+                    "write what has to be there at least once: `[0-9][0-9]*`, `.`",
+                )
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The place of a byte of a word, where the word stands in the script as it is read.
+fn within(content: &Content, word: &Plain, at: usize) -> Span {
+    let range = word.range.clone();
+    let source = content.text.get(range.clone()).unwrap_or_default();
+    match source.get(1..).is_some_and(|inner| inner.starts_with(&*word.text)) {
+        true => content.span(range.start + 1 + at..range.start + 2 + at),
+        false => content.span(range),
+    }
+}
+
+/// Where a program of jq or awk has `=` in the brackets of one of these words, or, where its result is asked for, as its last part.
+fn assignment(text: &str, within: &[&str], asks: bool) -> Option<usize> {
+    let bytes = text.as_bytes();
+    // The words before the brackets that are open, and the `=` of the last part outside of all.
+    let (mut open, mut last): (Vec<&str>, Option<usize>) = (Vec::new(), None);
+    let mut quoted = false;
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'\\' if quoted => at += 1,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'(' | b'[' | b'{' => {
+                let before = text[..at].trim_end();
+                let word = before.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |end| end + 1);
+                open.push(if byte == b'(' { before.get(word..).unwrap_or_default() } else { "" });
+            }
+            b')' | b']' | b'}' => drop(open.pop()),
+            b'|' | b',' | b';' if open.is_empty() && bytes.get(at + 1) != Some(&b'=') => last = None,
+            b'=' => {
+                let joined = |byte: Option<&u8>| byte.is_some_and(|b| b"=!<>|+-*/%?~^".contains(b));
+                let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+                if !joined(before) && !matches!(bytes.get(at + 1), Some(b'=' | b'~')) {
+                    match open.last() {
+                        Some(word) if within.contains(word) => return Some(at),
+                        None => last = Some(at),
+                        Some(_) => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    last.filter(|_| asks && !quoted)
+}
+
+/// `(( n = 3 ))` where something depends on it.
+fn arithmetic(program: &Program, content: &Content, found: &mut Vec<Fault>) {
+    static SETS: Ascii = ascii(r"^\(\(\s*[A-Za-z_]\w*\s*=\s*[1-9]\d*\s*\)\)$");
+    let mut asked: Vec<&Statement> = program.body.last().into_iter().collect();
+    program.walk(&mut |s| match &s.kind {
+        Kind::If { branches, .. } => asked.extend(branches.iter().filter_map(|branch| branch.condition.last())),
+        Kind::And(pair) | Kind::Or(pair) => asked.push(&pair[0]),
+        _ => {}
+    });
+    for s in asked.into_iter().filter(|s| matches!(s.kind, Kind::Test)) {
+        if content.text.get(s.range.clone()).is_some_and(|text| SETS.is_match(text)) {
+            found.push((
+                content.span(s.range.clone()),
+                "`=` sets the variable here: this is always true".to_owned(),
+                "compare by `==`: `(( n == 3 ))`",
+            ));
+        }
+    }
+}
+
+/// `assert n == 3 or 4`.
+fn has_constant_branch(line: &str) -> bool {
+    static OR: Ascii = ascii(r#"\bor\s+(?:[1-9]\d*|"[^"]+"|'[^']+'|True)\s*(?:[,:]|$)"#);
+    let line = line.trim();
+    let asks = ["assert ", "if ", "elif ", "while "].iter().any(|word| line.starts_with(word));
+    asks && OR.find_iter(line).any(|or| {
+        let before = &line[..or.start()];
+        before.matches(['(', '[', '{']).count() == before.matches([')', ']', '}']).count()
+            && before.matches('"').count().is_multiple_of(2)
+            && !before.contains('#')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_are_told_from_comparisons() {
+        let jq = |text: &str| assignment(text, &["select", "any", "all"], true).is_some();
+        for filter in
+            [".a = 1", ".items[] | select(.n = 3)", "any(.[]; .x=1)", ".a | .b=2", "select( .a = \"b\" ) | .c"]
+        {
+            assert!(jq(filter), "{filter}");
+        }
+        for filter in [
+            ".a == 1",
+            ".a >= 1 and .b <= 2 and .c != 3",
+            ".a = 1 | .a == 2",
+            "map(.a = 1) | length == 2",
+            ".a |= 1 | .b == 1",
+            ".a //= 1 | .b",
+            "select(.a == \"x = y\")",
+            "select(.a | test(\"^x=\"))",
+        ] {
+            assert!(!jq(filter), "{filter}");
+        }
+        assert!(assignment(".a = 1", &["select"], false).is_none(), "what is printed may be meant");
+        let awk = |text: &str| assignment(text, &["if", "while"], false).is_some();
+        assert!(awk("{ if ($4 = 3) exit 0; exit 1 }") && !awk("{ n = 3; if (n == $4) exit 1 }") && !awk("$1=$1"));
+    }
+
+    #[test]
+    fn branches_that_are_constant() {
+        for line in ["assert n == 3 or 4", "if x == 'a' or 'b':", "assert a or \"b\", 'why'"] {
+            assert!(has_constant_branch(line), "{line}");
+        }
+        for line in
+            ["assert f(a or 1, 2)", "n = a or 4", "assert n == 3 or n == 4", "if a or 'b' in c:", "assert x # or 4"]
+        {
+            assert!(!has_constant_branch(line), "{line}");
+        }
+    }
+}
