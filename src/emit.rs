@@ -140,12 +140,11 @@ fn scalar(text: &str) -> String {
 ///
 /// A unit is a child that a signal for the job is passed on to, once, so that it cleans up. A verdict does not fail the job. A unit
 /// that could not run does: 2 says that it cannot in another attempt either, 3 that it might.
-const UNITS: &str = r#"stop() {
-  trap '' TERM INT
+const UNITS: &str = r#"trap '
+  trap "" TERM INT
   [ -z "${!:-}" ] || { kill -TERM "$!" || :; wait "$!" || :; } 2>/dev/null
   exit 143
-}
-trap stop TERM INT
+' TERM INT
 gevals units "$PACK" | tail -n 1 | grep -qF "$DIGEST" || {
   echo "$PACK is not the pack that this file was made of: make it anew with gevals emit" >&2
   exit 2

