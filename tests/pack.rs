@@ -191,6 +191,52 @@ fn what_is_missing_doubled_or_foreign_is_named() {
     world.run(&["result", "merge", "--pack", "s.gevals", "nowhere"]).expect(2, &["nowhere"]);
 }
 
+/// A file of several results, and one with a mark of its order of bytes, are taken apart as well.
+#[test]
+fn shards_of_a_pack_are_put_together_in_its_order() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "s.gevals", "-n", "3"]).expect(0, &[]);
+    world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &[]);
+    for part in ["1/2", "2/2"] {
+        let out = format!("out/{}", &part[..1]);
+        let ran = world.run(&["run", "s.gevals", "--shard", part, "-o", &out]);
+        assert!(matches!(ran.code, Some(0 | 1)), "{}{}", ran.out, ran.err);
+    }
+    let marked = format!("\u{feff}{}", world.read("out/2/gevals-e-out.json"));
+    world.write("out/2/gevals-e-out.json", &marked);
+    world.run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"]).expect(0, &["6 results of 2 files"]);
+    let names = |path: &str| {
+        let results = json(&world, path)["results"].as_array().unwrap().clone();
+        results.iter().map(|r| (r["taskName"].to_string(), r["runIndex"].as_u64())).collect::<Vec<_>>()
+    };
+    assert_eq!(names("m.json"), names("whole/gevals-e-out.json"));
+    assert_eq!(told(&json(&world, "m.json")), told(&json(&world, "whole/gevals-e-out.json")));
+    let printed = world.run(&["result", "merge", "--pack", "s.gevals", "out"]).expect(0, &[]).out;
+    assert_eq!(printed, world.read("m.json"));
+}
+
+/// However many there are, one of them is in memory.
+#[test]
+fn results_of_many_units_take_little_memory() {
+    const UNITS: usize = 300;
+    let world = suite();
+    fs::remove_dir_all(world.path("p/tasks/b")).unwrap();
+    world.run(&["pack", "p", "-o", "s.gevals", "-n", &UNITS.to_string()]).expect(0, &[]);
+    let listed = units(&world, "s.gevals");
+    world.run(&["exec-unit", "s.gevals", "--unit", &ids(&listed)[0], "--out", "first"]).expect(0, &[]);
+    let mut part = json(&world, "first/gevals-e-out.json");
+    part["results"][0]["taskOutput"] = "x".repeat(300_000).into();
+    for (nth, id) in ids(&listed).iter().enumerate() {
+        part["summary"]["unit"]["id"] = id.as_str().into();
+        part["results"][0]["runIndex"] = nth.into();
+        world.write(&format!("out/{id}/gevals-e-out.json"), &part.to_string());
+    }
+    let merged = world.run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"]);
+    let merged = merged.expect(0, &["300 results of 300 files"]);
+    let size = fs::metadata(world.path("m.json")).unwrap().len() / 1024;
+    assert!(size > 85_000 && merged.peak < size, "{} KiB for {size} KiB of results", merged.peak);
+}
+
 #[test]
 fn agents_are_packed_side_by_side() {
     let world = suite();
