@@ -115,7 +115,7 @@ find {results} -name '*.json' -print0 | xargs -0 -n 1 gevals result verify
             .needs
             .iter()
             .filter(others)
-            .map(|need| format!("#   {} {}\n", need.kind, line(&need.name)))
+            .map(|need| format!("#   {} {}\n", line(&need.kind), line(&need.name)))
             .collect()
     }
 }

@@ -18,6 +18,7 @@ use std::{
     process::Command,
 };
 
+use gevals::pack::{self, Manifest, Need};
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::Deserialize;
@@ -718,6 +719,52 @@ fn hostile_names_stay_names() {
     assert_eq!(document["env"]["PACK"].as_str(), Some("a\u{2028}b: c"));
     assert_eq!(document["name"].as_str(), Some(format!("gevals: {name}").as_str()));
     assert!(!world.path("pwned").exists() && !world.path("evals/pwned").exists());
+}
+
+/// A pack that gevals has not written says what it likes.
+#[test]
+fn hostile_packs_are_refused_or_change_nothing() {
+    let world = suite();
+    packed(&world, &["-o", "s.gevals"]);
+    let (manifest, files) = pack::read(&fs::read(world.path("s.gevals")).unwrap()).unwrap();
+    let hostile = |change: &dyn Fn(&mut Manifest)| {
+        let mut manifest = manifest.clone();
+        change(&mut manifest);
+        fs::write(world.path("s.gevals"), pack::write(&manifest.sealed(), &files).unwrap()).unwrap();
+    };
+    hostile(&|manifest| manifest.gevals.push_str("; touch pwned"));
+    for engine in ["slurm", "github-matrix"] {
+        world.run(&["emit", engine, "s.gevals"]).expect(2, &["`0.1.0; touch pwned` packed it, which is no version"]);
+    }
+    let name = "x\napiVersion: v2\n\u{85}kind: y\r#!\u{1b}[2J$(touch pwned)${{ secrets.X }}";
+    let need = |kind: &str, name: &str| Need { kind: kind.to_owned(), name: name.to_owned() };
+    hostile(&|manifest| {
+        manifest.name = name.to_owned();
+        manifest.needs = vec![
+            need("command", name),
+            need("x\n- kind: y", "z"),
+            need("variable", "A\nB"),
+            need("variable", "A: 1"),
+            need("variable", "$(touch pwned)"),
+            need("variable", "SHOP_TOKEN"),
+        ];
+    });
+    for engine in PODS {
+        let text = emitted(&world, engine, &[]);
+        assert_eq!(faults(&text), Vec::<String>::new(), "{engine}\n{text}");
+        assert!(!text.contains(['\r', '\u{85}', '\u{1b}']), "{engine}");
+        let variables = text.matches("valueFrom").count();
+        assert_eq!(variables, 1, "{engine}: {text}");
+    }
+    let text = world.run(&["emit", "github-matrix", "s.gevals"]).expect(0, &[]).out;
+    let (document, _) = workflow(&text);
+    assert_eq!(document["name"], "gevals: an eval");
+    let keys: Vec<_> = document.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["name", "on", "permissions", "env", "jobs"]);
+    let script = world.run(&["emit", "slurm", "s.gevals"]).expect(0, &[]).out;
+    let orders = script.lines().take_while(|line| !line.starts_with("set ")).filter(|line| !line.starts_with('#'));
+    assert_eq!(orders.collect::<Vec<_>>(), [""; 0]);
+    assert!(!world.path("pwned").exists());
 }
 
 #[test]
