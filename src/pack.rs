@@ -183,6 +183,9 @@ impl Manifest {
         if self.digested() != self.digest {
             return Some("its digest does not fit: it was damaged or changed".to_owned());
         }
+        if semver::Version::parse(&self.gevals).is_err() {
+            return Some(format!("it says that gevals `{}` packed it, which is no version", visible(&self.gevals)));
+        }
         if units > MOST_UNITS as u64 {
             return Some(format!("it has {units} units, and may have {MOST_UNITS}"));
         }

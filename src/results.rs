@@ -15,6 +15,7 @@ pub mod view;
 use std::{
     collections::BTreeSet,
     io::{self, Write},
+    ops::Range,
 };
 
 use indexmap::IndexMap;
@@ -88,6 +89,25 @@ pub fn read(text: &str) -> Result<ResultsFile, String> {
         _ => Err(format!("its result {} has no `taskName`", i + 1)),
     });
     Ok(ResultsFile { results: results.collect::<Result<_, _>>()?, summary, findings })
+}
+
+/// Where the results of a file stand in its text, in bytes; none where it is no results file.
+pub fn places(text: &str) -> Vec<Range<usize>> {
+    let trimmed = text.trim_start_matches('\u{feff}').trim();
+    let raw: Option<Vec<&RawValue>> = if trimmed.starts_with('[') {
+        serde_json::from_str(trimmed).ok()
+    } else {
+        let fields = serde_json::from_str(trimmed).ok();
+        fields.and_then(|Fields(mut fields)| match fields.shift_remove("results") {
+            Some(Field::Items(raw)) => Some(raw),
+            _ => None,
+        })
+    };
+    let place = |raw: &RawValue| {
+        let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+        start..start + raw.get().len()
+    };
+    raw.unwrap_or_default().into_iter().map(place).collect()
 }
 
 /// The same value as `serde_json` reads, its results side by side; none where the text is not what it should be.
@@ -165,6 +185,30 @@ pub fn nested(value: &Value, depth: usize) -> String {
 pub fn write(value: &Value, depth: usize, out: impl Write) -> io::Result<()> {
     let newline = format!("\n{}", "  ".repeat(depth));
     Ok(serde_json::to_writer_pretty(Safe { out, newline }, value)?)
+}
+
+/// Writes a file as [`text`] gives it, with one result at a time in memory.
+///
+/// # Errors
+/// Those of the writer, and of a result.
+pub fn write_file(
+    summary: &Value,
+    results: impl Iterator<Item = io::Result<Value>>,
+    findings: &Value,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    out.write_all(b"{\n  \"summary\": ")?;
+    write(summary, 1, &mut *out)?;
+    out.write_all(b",\n  \"results\": [")?;
+    let mut after = "";
+    for (nth, result) in results.enumerate() {
+        out.write_all(if nth == 0 { b"\n    " } else { b",\n    " })?;
+        write(&result?, 2, &mut *out)?;
+        after = "\n  ";
+    }
+    write!(out, "{after}],\n  \"findings\": ")?;
+    write(findings, 1, &mut *out)?;
+    out.write_all(b"\n}\n")
 }
 
 /// How many bytes that are.

@@ -191,6 +191,52 @@ fn what_is_missing_doubled_or_foreign_is_named() {
     world.run(&["result", "merge", "--pack", "s.gevals", "nowhere"]).expect(2, &["nowhere"]);
 }
 
+/// A file of several results, and one with a mark of its order of bytes, are taken apart as well.
+#[test]
+fn shards_of_a_pack_are_put_together_in_its_order() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "s.gevals", "-n", "3"]).expect(0, &[]);
+    world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &[]);
+    for part in ["1/2", "2/2"] {
+        let out = format!("out/{}", &part[..1]);
+        let ran = world.run(&["run", "s.gevals", "--shard", part, "-o", &out]);
+        assert!(matches!(ran.code, Some(0 | 1)), "{}{}", ran.out, ran.err);
+    }
+    let marked = format!("\u{feff}{}", world.read("out/2/gevals-e-out.json"));
+    world.write("out/2/gevals-e-out.json", &marked);
+    world.run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"]).expect(0, &["6 results of 2 files"]);
+    let names = |path: &str| {
+        let results = json(&world, path)["results"].as_array().unwrap().clone();
+        results.iter().map(|r| (r["taskName"].to_string(), r["runIndex"].as_u64())).collect::<Vec<_>>()
+    };
+    assert_eq!(names("m.json"), names("whole/gevals-e-out.json"));
+    assert_eq!(told(&json(&world, "m.json")), told(&json(&world, "whole/gevals-e-out.json")));
+    let printed = world.run(&["result", "merge", "--pack", "s.gevals", "out"]).expect(0, &[]).out;
+    assert_eq!(printed, world.read("m.json"));
+}
+
+/// However many there are, one of them is in memory.
+#[test]
+fn results_of_many_units_take_little_memory() {
+    const UNITS: usize = 300;
+    let world = suite();
+    fs::remove_dir_all(world.path("p/tasks/b")).unwrap();
+    world.run(&["pack", "p", "-o", "s.gevals", "-n", &UNITS.to_string()]).expect(0, &[]);
+    let listed = units(&world, "s.gevals");
+    world.run(&["exec-unit", "s.gevals", "--unit", &ids(&listed)[0], "--out", "first"]).expect(0, &[]);
+    let mut part = json(&world, "first/gevals-e-out.json");
+    part["results"][0]["taskOutput"] = "x".repeat(300_000).into();
+    for (nth, id) in ids(&listed).iter().enumerate() {
+        part["summary"]["unit"]["id"] = id.as_str().into();
+        part["results"][0]["runIndex"] = nth.into();
+        world.write(&format!("out/{id}/gevals-e-out.json"), &part.to_string());
+    }
+    let merged = world.run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"]);
+    let merged = merged.expect(0, &["300 results of 300 files"]);
+    let size = fs::metadata(world.path("m.json")).unwrap().len() / 1024;
+    assert!(size > 85_000 && merged.peak < size, "{} KiB for {size} KiB of results", merged.peak);
+}
+
 #[test]
 fn agents_are_packed_side_by_side() {
     let world = suite();
@@ -450,136 +496,4 @@ impl Copies for World {
             fs::copy(entry.path(), self.path(to).join(Path::new(&entry.file_name()))).unwrap();
         }
     }
-}
-
-/// `gevals` by its name, as jobs of engines call it.
-fn for_engines(world: &World) {
-    world.program("gevals", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", world::gevals().to_str().unwrap()));
-}
-
-/// Runs a script of a job with bash, as an engine does.
-fn job(world: &World, script: &str, env: &[(&str, &str)]) -> std::process::Command {
-    let mut job = world.bare("bash".as_ref());
-    job.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script]);
-    job.env("PATH", world.programs()).envs(env.iter().copied());
-    job
-}
-
-/// The scripts of a workflow by the ids of their steps, and its environment.
-fn workflow(text: &str) -> (serde_yaml::Value, impl Fn(&str, &str) -> String) {
-    let document: serde_yaml::Value = serde_yaml::from_str(text).unwrap();
-    let jobs = document["jobs"].clone();
-    let script = move |job: &str, id: &str| {
-        let steps = jobs[job]["steps"].as_sequence().unwrap();
-        let step = steps.iter().find(|step| step["id"].as_str() == Some(id)).unwrap();
-        assert_eq!(step["shell"].as_str(), Some("bash"));
-        step["run"].as_str().unwrap().to_owned()
-    };
-    (document, script)
-}
-
-#[test]
-fn a_workflow_runs_all_units_in_its_jobs_and_merges_them() {
-    let world = suite();
-    for_engines(&world);
-    world.write(
-        "p/tasks/b/task.yaml",
-        &PLAIN.replace("prompt: Do it.", "env: {KEY: \"{env.SHOP_TOKEN}\"}\n  prompt: Do it."),
-    );
-    let mut packing = world.command(&["pack", "p", "-o", "s.gevals", "-n", "2"]);
-    packing.env("SHOP_TOKEN", "long-enough-to-be-secret");
-    world.start(packing).end().expect(0, &["variable   SHOP_TOKEN"]);
-    let emitted = world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "3"]).expect(0, &[]).out;
-    let (document, script) = workflow(&emitted);
-    let text = |value: &serde_yaml::Value| value.as_str().unwrap().to_owned();
-    let (pack, digest) = (text(&document["env"]["PACK"]), text(&document["env"]["DIGEST"]));
-    assert_eq!(pack, "s.gevals");
-    let units = &document["jobs"]["units"];
-    assert_eq!(units["env"]["SHOP_TOKEN"].as_str(), Some("${{ secrets.SHOP_TOKEN }}"));
-    assert_eq!(units["env"]["HOME"], serde_yaml::Value::Null);
-    let shards = units["strategy"]["matrix"]["shard"].as_sequence().unwrap();
-    assert_eq!(shards.len(), 3);
-    let run = |digest: &str, shard: &str| {
-        let env = [
-            ("PACK", &*pack),
-            ("DIGEST", digest),
-            ("OUT", "out"),
-            ("SHARD", shard),
-            ("SHOP_TOKEN", "long-enough-to-be-secret"),
-        ];
-        world.start(job(&world, &script("units", "units"), &env)).end()
-    };
-    run("sha256:0", "1/3").expect(2, &["is not the pack that this file was made of"]);
-    assert!(!world.path("out").exists());
-    for shard in shards {
-        let shard = units["env"]["SHARD"]
-            .as_str()
-            .unwrap()
-            .replace("${{ matrix.shard }}", &shard.as_u64().unwrap().to_string());
-        // That a task did not pass is no failure of its job.
-        run(&digest, &shard).expect(0, &[]);
-    }
-    let merge = || world.start(job(&world, &script("results", "merge"), &[("PACK", &*pack)])).end();
-    // One of the tasks does not pass, which `result verify` says, and `xargs` in its way.
-    merge().expect(123, &["4 results of 4 files", "`plain`"]);
-    assert_eq!(json(&world, "results/results.json")["summary"]["complete"], true);
-    // A unit that could not run fails its job, and the next ones run all the same.
-    world.program(
-        "gevals",
-        &format!(
-            "#!/bin/sh\ncase $1 in exec-unit) echo tried >>tried; exit 3;; esac\nexec '{}' \"$@\"\n",
-            world::gevals().to_str().unwrap()
-        ),
-    );
-    run(&digest, "1/3").expect(1, &[]);
-    assert_eq!(world.read("tried"), "tried\ntried\n");
-}
-
-#[test]
-fn a_signal_for_a_job_lets_its_unit_clean_up() {
-    let world = World::new(&[("p/eval.yaml", EVAL)]);
-    for_engines(&world);
-    let task = PLAIN
-        .replace(
-            "{run: \"test -f note.txt\"}",
-            "{run: \"touch $PLACE/begun; exec sleep 100\", env: {PLACE: \"{env.PLACE}\"}}",
-        )
-        .replace(
-            "  verify:",
-            "  cleanup: [{command: {run: \"touch $PLACE/clean\", env: {PLACE: \"{env.PLACE}\"}}}]\n  verify:",
-        );
-    world.write("p/tasks/b/task.yaml", &task);
-    let place = world.path(".").to_str().unwrap().to_owned();
-    let mut packing = world.command(&["pack", "p", "-o", "s.gevals"]);
-    packing.env("PLACE", &place);
-    world.start(packing).end().expect(0, &[]);
-    let script = world.run(&["emit", "slurm", "s.gevals"]).expect(0, &["#SBATCH --array=1-1"]).out;
-    let running = world.start(job(&world, &script, &[("SLURM_ARRAY_TASK_ID", "1"), ("PLACE", &place)]));
-    world.wait_for("begun");
-    running.signal(Signal::TERM);
-    running.end().expect(143, &[]);
-    assert!(world.path("clean").exists());
-    assert_eq!(world.survivors(), Vec::<String>::new());
-}
-
-#[test]
-fn what_an_engine_cannot_start_is_refused() {
-    let world = suite();
-    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
-    world.run(&["emit", "slurm", "s.gevals", "--jobs", "3"]).expect(2, &["there are 2 units, too few for 3 jobs"]);
-    world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "257"]).expect(2, &["at most 256 jobs"]);
-    world.run(&["emit", "github-matrix", "s.gevals", "--at", "${{ x }}"]).expect(2, &["`${{`"]);
-    world.run(&["emit", "slurm", "s.gevals", "--at", "a\nb"]).expect(2, &["on one line"]);
-    world.run(&["emit", "nomad", "s.gevals"]).expect(2, &["github-matrix"]);
-    world.run(&["emit", "slurm", "p/eval.yaml"]).expect(2, &["it is no pack"]);
-    // Whatever a path is called, no shell takes it apart.
-    let script = world.run(&["emit", "slurm", "s.gevals", "--at", "a'; touch pwned; '"]).expect(0, &[]).out;
-    world.start(job(&world, &script, &[("SLURM_ARRAY_TASK_ID", "1")])).end();
-    assert!(!world.path("pwned").exists());
-    // All units are in one of the jobs, and none in two.
-    let shard = |part: &str| world.run(&["units", "s.gevals", "--ids", "--shard", part]).expect(0, &[]).out;
-    assert_eq!(
-        format!("{}{}", shard("1/2"), shard("2/2")),
-        world.run(&["units", "s.gevals", "--ids"]).expect(0, &[]).out
-    );
 }

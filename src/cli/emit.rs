@@ -1,12 +1,13 @@
 //! `gevals emit`: a file for an engine that starts the units of a pack.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use super::{complain, packed, print, shown, status};
 use crate::{
-    emit::{ENGINES, Engine, Order},
+    diagnostic::visible,
+    emit::{ENGINES, Engine, Order, Pods, Write},
     host::disk::write_atomic,
 };
 
@@ -14,10 +15,15 @@ const EXAMPLES: &str = "\
 Examples:
   gevals emit github-matrix evals/suite.gevals -o .github/workflows/evals.yml
   gevals emit slurm suite.gevals --at /shared/suite.gevals --jobs 50 -o evals.sbatch
+  gevals emit kubernetes-job suite.gevals --image registry.example/gevals:1 -o evals.yaml
 
 Each job runs its share of the units with `gevals exec-unit`, passes signals on to it, and fails
 where a unit could not run; a verdict does not fail it. The pack has to be where --at says, and be
 the one that is given here: a job compares its digest.
+
+kubernetes-job, argo and tekton start pods. Their image has gevals, bash and what the units need. A
+PersistentVolumeClaim is mounted at /evals: the pack is in it, and each attempt finds there what the
+one before has left.
 
 Exit status: 0 it is written, 2 used wrongly, or it is no pack, 3 it could not be written";
 
@@ -30,9 +36,15 @@ pub struct Args {
     engine: String,
     /// What `gevals pack` has written.
     pack: PathBuf,
-    /// Where the jobs find the pack; as it is named here, if nothing is said.
+    /// Where the jobs find the pack; as it is named here, or in pods by the name of its file, if nothing is said.
     #[arg(long, value_name = "PATH")]
     at: Option<String>,
+    /// The image of pods, with gevals and what the units need.
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// The PersistentVolumeClaim of pods, with the pack and for the results; `gevals`, if nothing is said.
+    #[arg(long, value_name = "NAME")]
+    claim: Option<String>,
     /// Among how many jobs the units are divided; as many as there are units, if the engine starts so many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
@@ -51,7 +63,7 @@ pub fn main(args: &Args) -> u8 {
 fn emitted(args: &Args) -> Result<u8, (u8, String)> {
     let usage = |why: String| (status::USAGE, why);
     let engine = ENGINES.iter().find(|engine| engine.name == args.engine);
-    let Engine { name, most_jobs, emit, .. } = engine.ok_or_else(|| usage(format!("no engine `{}`", args.engine)))?;
+    let Engine { name, most_jobs, write, .. } = engine.ok_or_else(|| usage(format!("no engine `{}`", args.engine)))?;
     let (manifest, _) = packed::read(&args.pack)?;
     let units = u32::try_from(manifest.units().len()).unwrap_or(u32::MAX);
     if units == 0 {
@@ -66,16 +78,57 @@ fn emitted(args: &Args) -> Result<u8, (u8, String)> {
         }
         jobs => jobs.unwrap_or_else(|| units.min(*most_jobs)),
     };
-    let given = shown(&args.pack);
+    let given = match write {
+        Write::Jobs(_) => shown(&args.pack),
+        Write::Pods(_) => shown(Path::new(args.pack.file_name().unwrap_or_default())),
+    };
     let pack = args.at.as_deref().unwrap_or(&given);
     if pack.is_empty() || pack.chars().any(char::is_control) {
         return Err(usage("`--at` is a path on one line".to_owned()));
     }
-    let text = emit(&Order { manifest: &manifest, pack, jobs }).map_err(usage)?;
+    let order = Order { manifest: &manifest, pack, jobs };
+    if let Some(variable) = order.taken() {
+        return Err(usage(format!("the pack needs a variable `{variable}`, which the jobs use in another meaning")));
+    }
+    let text = match write {
+        Write::Jobs(write) => {
+            let odd =
+                [("--image", &args.image), ("--claim", &args.claim)].into_iter().find(|(_, value)| value.is_some());
+            if let Some((option, _)) = odd {
+                return Err(usage(format!("`{name}` starts no pods: leave `{option}` out")));
+            }
+            write(&order)
+        }
+        Write::Pods(write) => write(&order, &pods(args, name).map_err(usage)?),
+    };
+    let text = text.map_err(usage)?;
     match &args.output {
         None => print(&text),
         Some(path) => write_atomic(path, text.as_bytes())
             .map_err(|error| (status::BROKEN, format!("cannot write `{}`: {error}", shown(path))))?,
     }
     Ok(status::OK)
+}
+
+/// What the options say of pods.
+fn pods<'a>(args: &'a Args, engine: &str) -> Result<Pods<'a>, String> {
+    let Some(image) = &args.image else {
+        return Err(format!(
+            "`{engine}` starts pods: say with `--image` of which image, with gevals and what the units need"
+        ));
+    };
+    let fit = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
+    if !image.starts_with(|c: char| c.is_ascii_alphanumeric()) || !image.chars().all(fit) {
+        return Err(format!("`{}` is no image: write it as in `registry.example/gevals:1`", visible(image)));
+    }
+    let claim = args.claim.as_deref().unwrap_or("gevals");
+    let part = |part: &str| {
+        let fit = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(fit)
+    };
+    if claim.len() > 253 || !claim.split('.').all(part) {
+        let claim = visible(claim);
+        return Err(format!("`{claim}` is no name of a claim: it has small letters, digits, `-` and `.`, at most 253"));
+    }
+    Ok(Pods { image, claim })
 }

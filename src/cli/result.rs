@@ -302,6 +302,10 @@ pub fn share(text: &str) -> Result<f64, String> {
 }
 
 fn read(path: &Path) -> Result<ResultsFile, Fault> {
+    Ok(read_with_text(path)?.0)
+}
+
+fn read_with_text(path: &Path) -> Result<(ResultsFile, String), Fault> {
     let fault = |why: String| (status::USAGE, format!("cannot read the results in `{}`: {why}", path.display()));
     let bytes = Disk.read(path).map_err(|e| fault(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| fault("it is not text".to_owned()))?;
@@ -309,7 +313,7 @@ fn read(path: &Path) -> Result<ResultsFile, Fault> {
         let why = "it is a recording, which has no verdicts: look at it with `gevals result view`";
         return Err(fault(why.to_owned()));
     }
-    results::read(&text).map_err(fault)
+    Ok((results::read(&text).map_err(fault)?, text))
 }
 
 /// The results of a file, or the runs of a recording.
@@ -494,42 +498,43 @@ fn below(named: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
     Ok(files)
 }
 
-/// Puts the results of a pack's units together.
+/// Puts the results of a pack's units together. Each file is read once to see what is in it, and once more, as far as a result is taken
+/// from it, when that is written.
 #[cfg(feature = "run")]
-fn put_units_together(args: &Merge, pack: &Path, files: Vec<(String, ResultsFile)>) -> Result<u8, Fault> {
+fn put_units_together(args: &Merge, pack: &Path, files: &[PathBuf]) -> Result<u8, Fault> {
     use super::packed;
     let (manifest, _) = packed::read(pack)?;
     let expected = packed::expected(&manifest);
-    let read = files.len();
-    let (sorted, mut faults) = merge::sort(files, &expected);
     let several = expected.len() > 1;
     if several && args.output.is_none() {
         let why = "the pack has several agents or models: name a folder for their results, `--output DIR`";
         return Err((status::USAGE, why.to_owned()));
     }
+    let mut units = merge::Units::new(&expected);
+    for path in files {
+        let (file, text) = read_with_text(path)?;
+        units.add(&shown(path), &file, &results::places(&text)).map_err(|why| (status::USAGE, why))?;
+    }
+    let (runs, mut faults) = units.done();
     let mut count = 0;
-    for (nth, (files, expected)) in sorted.iter().zip(&expected).enumerate() {
-        let merged = merge::merge_units(files, expected).map_err(|why| (status::USAGE, why))?;
-        faults.extend(merged.faults);
-        let results = merged.file["results"].as_array().map_or(0, Vec::len);
-        count += results;
-        let text = results::text(&merged.file);
-        match &args.output {
-            // Of a combination without results there is nothing to write.
-            _ if results == 0 => {}
-            Some(path) if several => {
-                let path = packed::results_of(&manifest, nth, path);
-                let folder = path.parent().unwrap_or(Path::new(""));
+    for (nth, run) in runs.into_iter().enumerate() {
+        count += run.results.len();
+        // Of a combination without results there is nothing to write.
+        if !run.results.is_empty() {
+            let path = match &args.output {
+                Some(path) if several => Some(packed::results_of(&manifest, nth, path)),
+                path => path.clone(),
+            };
+            if let Some(folder) = path.as_deref().and_then(Path::parent).filter(|_| several) {
                 std::fs::create_dir_all(folder)
                     .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", folder.display())))?;
-                write(&path, &text)?;
             }
-            Some(path) => write(path, &text)?,
-            None => print(&text),
+            write_run(&run, files, path.as_deref())?;
         }
+        faults.extend(run.faults);
     }
     if let Some(path) = &args.output {
-        print(&format!("{count} results of {read} files in {}\n", path.display()));
+        print(&format!("{count} results of {} files in {}\n", files.len(), path.display()));
     }
     for fault in &faults {
         complain(fault);
@@ -537,12 +542,38 @@ fn put_units_together(args: &Merge, pack: &Path, files: Vec<(String, ResultsFile
     Ok(if faults.is_empty() || args.allow_missing { status::OK } else { status::NO })
 }
 
+/// Writes a run whose results are in these files.
+#[cfg(feature = "run")]
+fn write_run(run: &merge::Together, files: &[PathBuf], path: Option<&Path>) -> Result<(), Fault> {
+    use std::io::{self, Read, Seek, SeekFrom};
+    let taken = |at: &merge::At| -> io::Result<serde_json::Value> {
+        let mut file = std::fs::File::open(&files[at.file])?;
+        file.seek(SeekFrom::Start(at.bytes.start as u64))?;
+        let mut bytes = vec![0; at.bytes.len()];
+        file.read_exact(&mut bytes)?;
+        Ok(serde_json::from_slice(&bytes)?)
+    };
+    let taken = |at: &merge::At| {
+        let named = |e| io::Error::other(format!("`{}` has changed since it was read: {e}", files[at.file].display()));
+        taken(at).map_err(named)
+    };
+    let write =
+        |out: &mut dyn io::Write| results::write_file(&run.summary, run.results.iter().map(taken), &run.findings, out);
+    let Some(path) = path else {
+        let mut text = Vec::new();
+        write(&mut text).map_err(|e| (status::BROKEN, e.to_string()))?;
+        print(&String::from_utf8_lossy(&text));
+        return Ok(());
+    };
+    crate::journal::replace(path, write)
+        .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
+}
+
 fn put_together(args: &Merge) -> Result<u8, Fault> {
     let files = below(&args.files)?;
     #[cfg(feature = "run")]
     if let Some(pack) = &args.pack {
-        let files = files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
-        return put_units_together(args, pack, files);
+        return put_units_together(args, pack, &files);
     }
     let files = files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
     let merged = merge::merge(&files).map_err(|why| (status::USAGE, why))?;

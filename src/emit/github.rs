@@ -1,8 +1,6 @@
 //! A workflow of GitHub Actions: a matrix of jobs that run the units, and a job that puts their results together.
 
-use serde_json::json;
-
-use super::{Engine, Order, UNITS, indented};
+use super::{Engine, Order, UNITS, Write, indented, scalar};
 use crate::secrets::is_secret_name;
 
 pub const ENGINE: Engine = Engine {
@@ -10,7 +8,7 @@ pub const ENGINE: Engine = Engine {
     summary: "a workflow of GitHub Actions, with a matrix of jobs and one that merges",
     // Of one matrix.
     most_jobs: 256,
-    emit,
+    write: Write::Jobs(emit),
 };
 
 /// Minutes that a job of a hosted runner may take.
@@ -31,13 +29,14 @@ fn emit(order: &Order<'_>) -> Result<String, String> {
         // The runner sets these, and nobody else may.
         .filter(|name| !name.starts_with("GITHUB_") && !name.starts_with("RUNNER_"))
         .map(|name| {
-            format!("      {name}: ${{{{ {}.{name} }}}}\n", if is_secret_name(name) { "secrets" } else { "vars" })
+            let of = if is_secret_name(name) { "secrets" } else { "vars" };
+            format!("      {}: ${{{{ {of}.{name} }}}}\n", scalar(name))
         })
         .collect();
     let needs = order.needs();
     let needs = if needs.is_empty() { String::new() } else { format!("# The runner has to have:\n{needs}") };
-    let (title, pack, digest) = (json!(format!("gevals: {name}")), json!(order.pack), json!(manifest.digest));
-    let version = json!(format!("gevals=={}", manifest.gevals));
+    let (title, pack, digest) = (scalar(&format!("gevals: {name}")), scalar(order.pack), scalar(&manifest.digest));
+    let version = scalar(&format!("gevals=={}", manifest.gevals));
     let (jobs, script, shards) = (order.jobs, indented(UNITS, 10), shards.join(", "));
     Ok(format!(
         r#"# {units} units in {jobs} jobs, as `gevals emit github-matrix` writes it. A verdict does not fail a job of the matrix; the last job decides.
@@ -99,17 +98,6 @@ jobs:
           name: results
           path: results
 "#,
-        merge = indented(&merged(order), 10),
+        merge = indented(&order.merge("out", "results"), 10),
     ))
-}
-
-/// Puts the results together, and asks for the verdict: of one results file, or of one of each agent and model.
-fn merged(order: &Order<'_>) -> String {
-    let output = order.results();
-    format!(
-        "mkdir -p results
-gevals result merge --pack \"$PACK\" out -o {output}
-find results -name '*.json' -print0 | xargs -0 -n 1 gevals result verify
-"
-    )
 }

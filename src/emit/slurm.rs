@@ -1,6 +1,6 @@
 //! An array job of Slurm: each of its tasks runs its share of the units.
 
-use super::{Engine, Order, UNITS, line};
+use super::{Engine, Order, UNITS, Write, line};
 use crate::bash::quote;
 
 pub const ENGINE: Engine = Engine {
@@ -8,7 +8,7 @@ pub const ENGINE: Engine = Engine {
     summary: "a script for `sbatch`: an array job, and how to merge behind it",
     // As `MaxArraySize` is by default.
     most_jobs: 1000,
-    emit,
+    write: Write::Jobs(emit),
 };
 
 /// Seconds that the cleanup of a unit has before a job is killed.
@@ -56,7 +56,7 @@ OUT=${{OUT:-out}}
         merge = quote(&format!(
             "mkdir -p results && gevals result merge --pack {} out -o {}",
             quote(order.pack),
-            order.results()
+            order.results("results")
         )),
         pack = quote(order.pack),
         digest = quote(&manifest.digest),

@@ -277,19 +277,8 @@ impl Results {
         if let Some(error) = self.failure.take() {
             return Err(error);
         }
-        out.write_all(b"{\n  \"summary\": ")?;
-        results::write(&json!(self.summary), 1, &mut *out)?;
-        out.write_all(b",\n  \"results\": [")?;
-        for (nth, done) in self.done.values().enumerate() {
-            let result: Value = serde_json::from_slice(&self.spool.line(&done.at)?)?;
-            let before = if nth == 0 { "" } else { "," };
-            write!(out, "{before}\n    ")?;
-            results::write(&result, 2, &mut *out)?;
-        }
-        let after = if self.done.is_empty() { "" } else { "\n  " };
-        write!(out, "{after}],\n  \"findings\": ")?;
-        results::write(&json!(self.findings), 1, &mut *out)?;
-        out.write_all(b"\n}\n")
+        let results = self.done.values().map(|done| Ok(serde_json::from_slice(&self.spool.line(&done.at)?)?));
+        results::write_file(&json!(self.summary), results, &json!(self.findings), out)
     }
 
     /// The results file is written.

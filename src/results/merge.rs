@@ -2,6 +2,8 @@
 //!
 //! Property: *merging all shards of a run gives the results of that run, but for order and times.*
 
+use std::{collections::HashMap, ops::Range};
+
 use indexmap::{IndexMap, IndexSet};
 use serde_json::{Map, Value, json};
 
@@ -36,68 +38,144 @@ pub struct ExpectedUnit {
     pub run: u64,
 }
 
-/// Sorts files by the runs that a pack expects, in its order, and says which belong to none of them.
-pub fn sort(files: Vec<(String, ResultsFile)>, all: &[Expected]) -> (Vec<Vec<(String, ResultsFile)>>, Vec<String>) {
-    let (mut sorted, mut faults) = (vec![Vec::new(); all.len()], Vec::new());
-    for (path, file) in files {
-        let plan = file.summary.get("planDigest").and_then(Value::as_str);
-        let pack = all.first().map_or("", |expected| &expected.pack);
-        let other = file.unit().is_some_and(|(_, of)| of != pack);
-        match all.iter().position(|expected| Some(expected.plan.as_str()) == plan).filter(|_| !other) {
-            Some(place) => sorted[place].push((path, file)),
-            None if other => faults.push(format!("`{path}` is foreign: it is a unit of another pack")),
-            None => faults.push(format!("`{path}` is foreign: its plan is none of the pack's")),
-        }
-    }
-    (sorted, faults)
+/// The results of a pack's units, put together from files of which one at a time is in memory.
+#[derive(Debug)]
+pub struct Units<'e> {
+    parts: Vec<Part<'e>>,
+    /// Of the files.
+    paths: Vec<String>,
+    /// Files that belong to no run of the pack.
+    foreign: Vec<String>,
 }
 
-/// Merges the parts of one run of a pack. A result that the pack does not know is left out; what is missing, doubled, foreign or was
-/// cut short is named by its unit.
-///
-/// # Errors
-/// Where they are not of one eval.
-pub fn merge_units(files: &[(String, ResultsFile)], expected: &Expected) -> Result<Merged, String> {
-    let key = |result: &RunResult| (result.name().to_owned(), result.path().to_owned(), result.run().0);
-    let units: IndexMap<_, _> = expected.units.iter().map(|u| ((u.task.clone(), u.path.clone(), u.run), u)).collect();
-    let (mut faults, mut known) = (Vec::new(), Vec::new());
-    for (path, file) in files {
-        let (own, foreign): (Vec<_>, Vec<_>) = file.results.iter().cloned().partition(|r| units.contains_key(&key(r)));
-        faults.extend(foreign.iter().map(|result| format!("`{}` in `{path}` is foreign", result.title())));
-        known.push((path.clone(), ResultsFile { results: own, ..file.clone() }));
+/// Of one run of the pack's eval.
+#[derive(Debug)]
+struct Part<'e> {
+    expected: &'e Expected,
+    /// By task, path and run, where they are in `found`.
+    units: HashMap<(&'e str, &'e str, u64), usize>,
+    /// What there is of each unit, in the order of the pack.
+    found: Vec<Vec<Found>>,
+    foreign: Vec<String>,
+    alike: Alike,
+    summary: Summary,
+    /// As text, each once.
+    findings: IndexSet<String>,
+}
+
+#[derive(Debug)]
+struct Found {
+    at: At,
+    cut_short: bool,
+}
+
+/// Where a result is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct At {
+    /// Which of the files, in the order in which they were added.
+    pub file: usize,
+    /// Its bytes in the file.
+    pub bytes: Range<usize>,
+}
+
+/// One run of the pack's eval, put together but for the results themselves.
+#[derive(Debug)]
+pub struct Together {
+    pub summary: Value,
+    /// In the order of the pack.
+    pub results: Vec<At>,
+    pub findings: Value,
+    /// Units that are missing, doubled or were cut short, and results that are foreign.
+    pub faults: Vec<String>,
+}
+
+impl<'e> Units<'e> {
+    /// Of these runs, which are of one pack.
+    pub fn new(all: &'e [Expected]) -> Self {
+        Self { parts: all.iter().map(Part::new).collect(), paths: Vec::new(), foreign: Vec::new() }
     }
-    let mut found: IndexMap<_, Vec<(&str, &RunResult)>> = units.keys().map(|key| (key.clone(), Vec::new())).collect();
-    for (path, file) in &known {
-        for result in &file.results {
-            found.entry(key(result)).or_default().push((path, result));
+
+    /// Takes up a file, of whose results these are the bytes.
+    ///
+    /// # Errors
+    /// It is not of one run with those before it.
+    pub fn add(&mut self, path: &str, file: &ResultsFile, places: &[Range<usize>]) -> Result<(), String> {
+        if places.len() != file.results.len() {
+            return Err(format!("`{path}` has {} results, of which {} were found", file.results.len(), places.len()));
+        }
+        let nth = self.paths.len();
+        self.paths.push(path.to_owned());
+        let plan = file.summary.get("planDigest").and_then(Value::as_str);
+        let pack = self.parts.first().map_or("", |part| &part.expected.pack);
+        let other = file.unit().is_some_and(|(_, of)| of != pack);
+        let part = self.parts.iter_mut().find(|part| Some(part.expected.plan.as_str()) == plan).filter(|_| !other);
+        match part {
+            Some(part) => return part.add(path, nth, file, places),
+            None if other => self.foreign.push(format!("`{path}` is foreign: it is a unit of another pack")),
+            None => self.foreign.push(format!("`{path}` is foreign: its plan is none of the pack's")),
+        }
+        Ok(())
+    }
+
+    /// The runs, and the files that belong to none.
+    pub fn done(self) -> (Vec<Together>, Vec<String>) {
+        (self.parts.into_iter().map(|part| part.done(&self.paths)).collect(), self.foreign)
+    }
+}
+
+impl<'e> Part<'e> {
+    fn new(expected: &'e Expected) -> Self {
+        let key = |(nth, unit): (usize, &'e ExpectedUnit)| ((unit.task.as_str(), unit.path.as_str(), unit.run), nth);
+        Self {
+            expected,
+            units: expected.units.iter().enumerate().map(key).collect(),
+            found: expected.units.iter().map(|_| Vec::new()).collect(),
+            foreign: Vec::new(),
+            alike: Alike::default(),
+            summary: Summary::default(),
+            findings: IndexSet::new(),
         }
     }
-    for (key, results) in &found {
-        let Some(ExpectedUnit { id, task, run, .. }) = units.get(key) else { continue };
-        let which = format!("unit `{id}` (`{task}`, run {run})");
-        match results.as_slice() {
-            [] => faults.push(format!("{which} is missing")),
-            [(path, one)] if one.outcome() == Some("cancelled") => {
-                faults.push(format!("{which} was cut short in `{path}`: run it again"));
-            }
-            [_] => {}
-            several => {
-                let paths: Vec<_> = several.iter().map(|(path, _)| format!("`{path}`")).collect();
-                faults.push(format!("{which} is there {} times: {}", several.len(), paths.join(", ")));
+
+    fn add(&mut self, path: &str, nth: usize, file: &ResultsFile, places: &[Range<usize>]) -> Result<(), String> {
+        self.alike.add(path, &file.summary)?;
+        self.summary.add(&file.summary);
+        self.findings.extend(file.findings.iter().map(Value::to_string));
+        for (result, bytes) in file.results.iter().zip(places) {
+            let Some(unit) = self.units.get(&(result.name(), result.path(), result.run().0)) else {
+                self.foreign.push(format!("`{}` in `{path}` is foreign", result.title()));
+                continue;
+            };
+            let at = At { file: nth, bytes: bytes.clone() };
+            let cut_short = result.outcome() == Some("cancelled");
+            self.found[*unit].push(Found { at, cut_short });
+        }
+        Ok(())
+    }
+
+    fn done(self, paths: &[String]) -> Together {
+        let path = |found: &Found| format!("`{}`", paths[found.at.file]);
+        let mut faults = self.foreign;
+        for (ExpectedUnit { id, task, run, .. }, found) in self.expected.units.iter().zip(&self.found) {
+            let which = format!("unit `{id}` (`{task}`, run {run})");
+            match found.as_slice() {
+                [] => faults.push(format!("{which} is missing")),
+                [one] if one.cut_short => {
+                    faults.push(format!("{which} was cut short in {}: run it again", path(one)));
+                }
+                [_] => {}
+                several => {
+                    let paths: Vec<_> = several.iter().map(path).collect();
+                    faults.push(format!("{which} is there {} times: {}", several.len(), paths.join(", ")));
+                }
             }
         }
+        let mut summary = self.summary.done();
+        summary.insert("complete".to_owned(), json!(faults.is_empty()));
+        let results = self.found.into_iter().filter_map(|found| Some(found.into_iter().next()?.at)).collect();
+        let findings = self.findings.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+        Together { summary: Value::Object(summary), results, findings: Value::Array(findings), faults }
     }
-    let mut merged = merge(&known)?;
-    let order = |result: &Value| {
-        let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
-        let run = result["runIndex"].as_u64().unwrap_or_default() + 1;
-        units.get_index_of(&(text("taskName"), text("taskPath"), run)).unwrap_or(usize::MAX)
-    };
-    if let Some(results) = merged.file["results"].as_array_mut() {
-        results.sort_by_cached_key(order);
-    }
-    merged.file["summary"]["complete"] = json!(faults.is_empty());
-    Ok(Merged { faults, ..merged })
 }
 
 /// Merges files, which are given with their paths.
@@ -105,7 +183,11 @@ pub fn merge_units(files: &[(String, ResultsFile)], expected: &Expected) -> Resu
 /// # Errors
 /// Where they are not of one eval.
 pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
-    alike(files)?;
+    let (mut alike, mut summary) = (Alike::default(), Summary::default());
+    for (path, file) in files {
+        alike.add(path, &file.summary)?;
+        summary.add(&file.summary);
+    }
     let mut faults = shards(files);
     let names: IndexSet<&str> = files.iter().flat_map(|(_, file)| file.names()).collect();
     let mut kept: IndexMap<(&str, &str, u64), (&str, &RunResult)> = IndexMap::new();
@@ -123,9 +205,14 @@ pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
             }
         }
     }
+    let mut runs_of: IndexMap<&str, (IndexSet<u64>, u64)> = IndexMap::new();
+    for ((task, _, run), (_, result)) in &kept {
+        let (runs, all) = runs_of.entry(task).or_default();
+        runs.insert(*run);
+        *all = result.run().1.max(*all);
+    }
     for name in &names {
-        let runs: IndexSet<u64> = kept.keys().filter(|(task, ..)| task == name).map(|(.., run)| *run).collect();
-        let all = kept.values().filter(|(_, r)| r.name() == *name).map(|(_, r)| r.run().1).max().unwrap_or(1);
+        let (runs, all) = runs_of.shift_remove(name).unwrap_or((IndexSet::new(), 1));
         let all = files.iter().find_map(|(_, file)| file.decided(name)).map_or(all, |(_, runs)| runs);
         let missing: Vec<_> =
             (1..=all.min(10_000)).filter(|run| !runs.contains(run)).map(|run| run.to_string()).collect();
@@ -141,27 +228,35 @@ pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
     let findings: IndexSet<String> = files.iter().flat_map(|(_, f)| &f.findings).map(Value::to_string).collect();
     let findings: Vec<Value> = findings.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
     let results: Vec<_> = results.into_iter().map(|r| Value::Object(r.0.clone())).collect();
-    let mut summary = summary(files);
+    let mut summary = summary.done();
     let complete = faults.is_empty() && files.iter().all(|(_, file)| file.gaps().is_empty());
     summary.insert("complete".to_owned(), json!(complete));
     Ok(Merged { file: json!({ "summary": summary, "results": results, "findings": findings }), faults })
 }
 
 /// What all files must have in common, where they say so.
-fn alike(files: &[(String, ResultsFile)]) -> Result<(), String> {
-    for (key, what) in [("eval", "eval"), ("planDigest", "plan"), ("agent", "agent")] {
-        let mut said = files.iter().filter_map(|(path, file)| Some((path, file.summary.get(key)?)));
-        let Some((first, value)) = said.next() else { continue };
-        if let Some((other, found)) = said.find(|(_, found)| *found != value) {
-            let shown = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-            return Err(format!(
-                "`{first}` and `{other}` are not of one run: the {what} is `{}` in one and `{}` in the other",
-                shown(value),
-                shown(found)
-            ));
+#[derive(Default, Debug)]
+struct Alike {
+    /// Who said it first.
+    said: IndexMap<&'static str, (String, Value)>,
+}
+
+impl Alike {
+    fn add(&mut self, path: &str, summary: &Map<String, Value>) -> Result<(), String> {
+        for (key, what) in [("eval", "eval"), ("planDigest", "plan"), ("agent", "agent")] {
+            let Some(found) = summary.get(key) else { continue };
+            let (first, value) = self.said.entry(key).or_insert_with(|| (path.to_owned(), found.clone()));
+            if value != found {
+                let shown = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+                return Err(format!(
+                    "`{first}` and `{path}` are not of one run: the {what} is `{}` in one and `{}` in the other",
+                    shown(value),
+                    shown(found)
+                ));
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Shards that are missing, there twice, or of another division.
@@ -192,39 +287,64 @@ fn shards(files: &[(String, ResultsFile)]) -> Vec<String> {
 }
 
 /// The first file's, with the times of all, what all used, and the worst exit status.
-fn summary(files: &[(String, ResultsFile)]) -> Map<String, Value> {
-    let mut out = files.iter().map(|(_, f)| &f.summary).find(|s| !s.is_empty()).cloned().unwrap_or_default();
-    out.shift_remove("shard");
-    out.shift_remove("unit");
-    let all = |key: &'static str| files.iter().filter_map(move |(_, f)| f.summary.get(key));
-    if let Some(first) = all("startedAt").filter_map(Value::as_str).min() {
-        out.insert("startedAt".to_owned(), json!(first));
+#[derive(Default, Debug)]
+struct Summary {
+    first: Map<String, Value>,
+    started: Option<String>,
+    longest: Option<f64>,
+    limits: Option<Limited>,
+    decided: Map<String, Value>,
+    currency: Option<Value>,
+    cancelled: Option<Value>,
+    exits: IndexSet<u64>,
+}
+
+impl Summary {
+    fn add(&mut self, summary: &Map<String, Value>) {
+        if self.first.is_empty() {
+            self.first.clone_from(summary);
+        }
+        let get = |key: &str| summary.get(key);
+        if let Some(started) = get("startedAt").and_then(Value::as_str)
+            && self.started.as_deref().is_none_or(|first| started < first)
+        {
+            self.started = Some(started.to_owned());
+        }
+        // They run side by side.
+        let seconds = get("durationSeconds").and_then(Value::as_f64);
+        self.longest = self.longest.into_iter().chain(seconds).reduce(f64::max);
+        // Each may use as much as the command line says.
+        let limits = get("limits").and_then(|limits| serde_json::from_value::<Limited>(limits.clone()).ok());
+        self.limits = self.limits.into_iter().chain(limits).reduce(Limited::and);
+        let decided = get("decided").and_then(Value::as_object).into_iter().flatten();
+        self.decided.extend(decided.map(|(key, value)| (key.clone(), value.clone())));
+        self.currency = self.currency.take().or_else(|| get("currency").cloned());
+        self.cancelled = self.cancelled.take().or_else(|| get("cancelled").cloned());
+        self.exits.extend(get("exit").and_then(Value::as_u64));
     }
-    // They run side by side.
-    if let Some(longest) = all("durationSeconds").filter_map(Value::as_f64).reduce(f64::max) {
-        out.insert("durationSeconds".to_owned(), json!(longest));
+
+    fn done(self) -> Map<String, Value> {
+        let mut out = self.first;
+        out.shift_remove("shard");
+        out.shift_remove("unit");
+        let decided = (!self.decided.is_empty()).then_some(Value::Object(self.decided));
+        let exit = [130, 143, 2, 3, 1, 4, 0].into_iter().find(|exit| self.exits.contains(exit));
+        let together = [
+            ("startedAt", self.started.map(Value::from)),
+            ("durationSeconds", self.longest.map(|longest| json!(longest))),
+            ("limits", self.limits.map(|limits| json!(limits))),
+            ("decided", decided),
+            ("currency", self.currency),
+            ("cancelled", self.cancelled),
+            ("exit", exit.map(Value::from)),
+        ];
+        for (key, value) in together {
+            if let Some(value) = value {
+                out.insert(key.to_owned(), value);
+            }
+        }
+        out
     }
-    // Each shard may use as much as the command line says.
-    let limits = all("limits").filter_map(|limits| serde_json::from_value::<Limited>(limits.clone()).ok());
-    if let Some(limits) = limits.reduce(Limited::and) {
-        out.insert("limits".to_owned(), json!(limits));
-    }
-    let decided: Map<String, Value> =
-        all("decided").filter_map(Value::as_object).flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-    if !decided.is_empty() {
-        out.insert("decided".to_owned(), Value::Object(decided));
-    }
-    if let Some(currency) = all("currency").next() {
-        out.insert("currency".to_owned(), currency.clone());
-    }
-    if let Some(reason) = all("cancelled").next() {
-        out.insert("cancelled".to_owned(), reason.clone());
-    }
-    let exits: IndexSet<u64> = all("exit").filter_map(Value::as_u64).collect();
-    if let Some(exit) = [130, 143, 2, 3, 1, 4, 0].into_iter().find(|exit| exits.contains(exit)) {
-        out.insert("exit".to_owned(), json!(exit));
-    }
-    out
 }
 
 #[cfg(test)]

@@ -1,0 +1,224 @@
+//! What the pods of engines have in common: where the pack and the results are, variables, and how little they may do.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use super::{Order, Pods, indented, line, scalar};
+use crate::secrets::is_secret_name;
+
+/// Where the claim is mounted.
+pub const MOUNT: &str = "/evals";
+/// How many pods of one file run at once, as long as nobody says otherwise in it.
+pub const AT_ONCE: u32 = 10;
+/// The command of a container; its argument is a script.
+pub const BASH: &str = "[bash, -euo, pipefail, -c]";
+/// Seconds until a pod has its image and its volume.
+const START: u64 = 600;
+/// The most seconds that a field of Kubernetes holds.
+const MOST_SECONDS: u64 = i32::MAX as u64;
+/// Bounds for the seconds that a cleanup has before a pod is killed.
+const GRACE: (u64, u64) = (30, 600);
+/// Of the security context of a container, behind so many blanks.
+const CONTAINER: &str = "\
+securityContext:
+  allowPrivilegeEscalation: false
+  capabilities: {drop: [ALL]}
+";
+/// Of that of a pod. The profile `restricted` takes both.
+const POD: &str = "\
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+";
+
+/// What the objects of an order are called, and hold.
+#[derive(Debug)]
+pub struct Parts<'m> {
+    order: &'m Order<'m>,
+    pods: &'m Pods<'m>,
+    /// Of the objects: of this pack, and of no other.
+    pub name: String,
+    /// Of the Secret and the ConfigMap: of all packs of the eval.
+    values: String,
+    /// Where the pack is.
+    pack: String,
+}
+
+impl<'m> Parts<'m> {
+    /// # Errors
+    /// The path of the pack does not lead into the claim.
+    pub fn new(order: &'m Order<'m>, pods: &'m Pods<'m>) -> Result<Self, String> {
+        let pack = match order.pack.strip_prefix('/') {
+            None => format!("{MOUNT}/{}", order.pack),
+            Some(_) if order.pack.starts_with(&format!("{MOUNT}/")) => order.pack.to_owned(),
+            Some(_) => {
+                return Err(format!("the claim is mounted at `{MOUNT}`: `--at` is a path in it, not `{}`", order.pack));
+            }
+        };
+        let values = format!("gevals-{}", slug(&order.manifest.name));
+        let digest = order.manifest.digest.rsplit(':').next().unwrap_or_default();
+        let name = format!("{values}-{}", digest.get(..8).unwrap_or(digest));
+        Ok(Self { order, pods, name, values, pack })
+    }
+
+    /// The folder of the units of this pack, and that of their results.
+    fn folder(&self, of: &str) -> String {
+        format!("{MOUNT}/{}/{of}", self.name)
+    }
+
+    /// Of a pod, in seconds: how long it may be there.
+    pub fn at_most_seconds(&self) -> u64 {
+        (self.order.at_most_seconds().saturating_add(START + self.grace())).min(MOST_SECONDS)
+    }
+
+    /// Of all pods one after another.
+    pub fn all_seconds(&self) -> u64 {
+        self.at_most_seconds().saturating_mul(u64::from(self.order.jobs)).min(MOST_SECONDS)
+    }
+
+    /// How long a pod has to end, in seconds: no cleanup takes longer than its unit.
+    pub fn grace(&self) -> u64 {
+        self.order.longest_seconds().clamp(GRACE.0, GRACE.1)
+    }
+
+    pub fn at_once(&self) -> u32 {
+        self.order.jobs.min(AT_ONCE)
+    }
+
+    pub fn image(&self) -> String {
+        scalar(self.pods.image)
+    }
+
+    /// Variables that the script of the units takes, and those of the units.
+    pub fn units(&self, shard: Option<&str>, indent: usize) -> String {
+        let mut own = vec![("DIGEST", self.order.manifest.digest.clone()), ("OUT", self.folder("units"))];
+        own.extend(shard.map(|shard| ("SHARD", shard.to_owned())));
+        let mut text = self.env(&own);
+        for name in self.order.variables() {
+            let from = if is_secret_name(name) { "secretKeyRef" } else { "configMapKeyRef" };
+            let (name, values) = (scalar(name), &self.values);
+            let _ = writeln!(text, "  - name: {name}\n    valueFrom: {{{from}: {{name: {values}, key: {name}}}}}");
+        }
+        indented(&text, indent)
+    }
+
+    /// Variables that the script takes which merges.
+    pub fn merging(&self, indent: usize) -> String {
+        indented(&self.env(&[("OUT", self.folder("units")), ("RESULTS", self.folder("results"))]), indent)
+    }
+
+    fn env(&self, own: &[(&str, String)]) -> String {
+        let mut text = "env:\n  - {name: HOME, value: /tmp}\n".to_owned();
+        // `$(NAME)` in a value is a variable, and `$$` is a dollar.
+        let _ = writeln!(text, "  - {{name: PACK, value: {}}}", scalar(&self.pack.replace('$', "$$")));
+        for (name, value) in own {
+            let _ = writeln!(text, "  - {{name: {name}, value: {}}}", scalar(value));
+        }
+        text
+    }
+
+    /// The script that merges.
+    pub fn merge(&self, indent: usize) -> String {
+        indented(&self.order.merge("\"$OUT\"", "\"$RESULTS\""), indent)
+    }
+
+    pub fn volumes(&self, indent: usize) -> String {
+        let claim = scalar(self.pods.claim);
+        indented(&format!("volumes:\n  - name: evals\n    persistentVolumeClaim: {{claimName: {claim}}}\n"), indent)
+    }
+
+    pub fn mounts(&self, indent: usize) -> String {
+        indented(&format!("volumeMounts:\n  - {{name: evals, mountPath: {MOUNT}}}\n"), indent)
+    }
+
+    /// The head of a file: what is in it, and what has to be there.
+    pub fn head(&self, engine: &str) -> String {
+        let (order, manifest) = (self.order, self.order.manifest);
+        let (units, jobs, values) = (manifest.units().len(), order.jobs, &self.values);
+        let (eval, claim, pack) = (line(&manifest.name), self.pods.claim, line(&self.pack));
+        let mut text = format!(
+            "# {units} units of `{eval}` in {jobs} jobs, as `gevals emit {engine}` writes it. There have to be, in the namespace:
+#
+# - the claim `{claim}`, for several nodes with the access mode ReadWriteMany, and in it the pack, which a pod sees as
+#   `{pack}`
+"
+        );
+        let (secret, plain): (Vec<&str>, Vec<&str>) = order.variables().partition(|name| is_secret_name(name));
+        for (kind, command, names) in [("Secret", "secret generic", secret), ("ConfigMap", "configmap", plain)] {
+            if !names.is_empty() {
+                let literals: String = names.iter().map(|name| format!(" --from-literal={name}=\"${name}\"")).collect();
+                let _ = writeln!(text, "# - the {kind} `{values}`: kubectl create {command} {values}{literals}");
+            }
+        }
+        let needs = order.needs();
+        let besides = if needs.is_empty() { "" } else { ", and besides:" };
+        let _ = write!(text, "# - in the image gevals {} and bash{besides}\n{needs}", manifest.gevals);
+        text
+    }
+}
+
+/// Of a container.
+pub fn container_security(indent: usize) -> String {
+    indented(CONTAINER, indent)
+}
+
+/// Of a pod.
+pub fn pod_security(indent: usize) -> String {
+    indented(POD, indent)
+}
+
+/// A part of the name of an object; what it leaves out of a name is in its end, as a digest.
+fn slug(name: &str) -> String {
+    const MOST: usize = 24;
+    let mut slug = String::new();
+    for c in name.chars().map(|c| c.to_ascii_lowercase()) {
+        match c {
+            c if c.is_ascii_alphanumeric() => slug.push(c),
+            _ if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
+            _ => {}
+        }
+    }
+    slug.truncate(MOST);
+    let slug = slug.trim_end_matches('-');
+    if slug == name {
+        return slug.to_owned();
+    }
+    let digest = &hex::encode(Sha256::digest(name))[..6];
+    if slug.is_empty() { digest.to_owned() } else { format!("{slug}-{digest}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slug_is_fit_for_names_and_tells_evals_apart() {
+        assert_eq!(slug("shop"), "shop");
+        let names = [
+            "A b",
+            "a b",
+            "a-b-",
+            "a--b",
+            "",
+            "é",
+            "---",
+            "a\nb",
+            &"x".repeat(25),
+            &"x".repeat(300),
+            "ends here at the dot.x",
+        ];
+        let mut slugs: Vec<String> = names.iter().map(|name| slug(name)).collect();
+        for slug in &slugs {
+            assert!(slug.len() <= 31 && !slug.starts_with('-') && !slug.ends_with('-'), "{slug}");
+            assert!(slug.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{slug}");
+        }
+        slugs.sort();
+        slugs.dedup();
+        assert_eq!(slugs.len(), names.len());
+    }
+}
