@@ -909,6 +909,38 @@ fn what_no_world_decides_stays_in_its_script() {
     assert!(written.contains("run: kubectl get pod a") && written.contains("- script:"), "{written}");
 }
 
+/// Time is made up, and what processes did is remembered; a conversion that waits for another time than the script did is caught
+/// all the same, also behind one that does not.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn what_waits_otherwise_is_caught() {
+    let (bwrap, exe) = (bwrap(), exe());
+    let script = "for i in {1..30}; do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
+    let world = World::new(&[("wait.yaml", &task_of("verify", script))]);
+    let path = world.path("wait.yaml");
+    let sources = Sources::default();
+    let compiled = compile(&[path.clone()], &sources, &Disk);
+    let cx = context(&sources, &Disk, &compiled, Dialect::Portable, Target::Builtin);
+    let right = convert::task(&compiled.project.tasks[0], cx).unwrap();
+    let mut prover = prove::Prover::new((&bwrap, &exe), &path, 6);
+    let first = prover.prove(&right, None, None).unwrap();
+    assert!(first.is_full(), "{first:?}");
+    let faults = [
+        ("timeout: 1m", "timeout: 40s"),
+        ("timeout: 1m", "timeout: 2m"),
+        ("interval: 2s", "interval: 6s"),
+        ("interval: 2s", "interval: 1s"),
+    ];
+    for (from, to) in faults {
+        assert!(right.text.contains(from), "{}", right.text);
+        let wrong = Converted { text: right.text.replace(from, to), ..right.clone() };
+        let found = prover.prove(&wrong, None, None).unwrap();
+        assert!(found.counter_example.is_some(), "{from} as {to}: {found:?}");
+    }
+    assert_eq!(prover.prove(&right, None, None).unwrap(), first);
+    assert_eq!(prove::prove((&bwrap, &exe), &path, &right, None, None, 6).unwrap(), first);
+}
+
 #[test]
 fn pages_say_what_scripts_become() {
     let mut faults = Vec::new();

@@ -10,7 +10,7 @@ use std::{
 use super::{
     curl, kubectl,
     trace::{self, PAUSE, record},
-    world::{Call, HANGS, WORLD, World, hang},
+    world::{Call, HANGS, WORLD, World, hang, has_hung},
 };
 use crate::source::normalize;
 
@@ -68,9 +68,10 @@ fn sleep(args: &[String]) -> u8 {
     if time >= PATIENCE || rounds > HASTE && hasty() { hang() } else { 0 }
 }
 
-/// A new script has all its time.
+/// A new script has all its time, and nothing in it has hung.
 pub fn wake() {
     let _ = fs::remove_file(SLEPT);
+    has_hung();
 }
 
 /// What was asked, however it was written: a file that is handed over by its name counts as its text.

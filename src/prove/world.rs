@@ -120,7 +120,7 @@ pub enum Mood {
 }
 
 /// An answer.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Answer {
     pub status: i32,
     pub stdout: String,
