@@ -16,6 +16,7 @@ mod inside;
 mod invert;
 mod kubectl;
 mod memory;
+mod shell;
 mod shim;
 mod side;
 mod trace;
@@ -324,7 +325,7 @@ impl Running {
             writable: ["/task", "/world"].map(PathBuf::from).to_vec(),
             shim: Some(exe.to_owned()),
             commands: commands.clone(),
-            env: Vec::new(),
+            env: vec![("BASH_ENV".to_owned(), shell::BASH_ENV.to_owned())],
         };
         let mut child = Command::new(bwrap)
             .args(jail.arguments())

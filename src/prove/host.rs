@@ -2,7 +2,7 @@
 //! stands still while anything works and jumps to the next wish when nothing does.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
     pin::Pin,
@@ -12,21 +12,24 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use tokio::sync::{Notify, mpsc::UnboundedReceiver};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, mpsc::UnboundedReceiver},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     curl,
     files::{self, Looks, State, Written, written},
-    memory::{Key, Memory, Past},
-    shim, trace,
-    world::{World, has_hung},
+    memory::{Key, Memory, Past, Took},
+    shell, shim, trace,
+    world::{Answer, Call, HANGS, World, has_hung},
 };
 use crate::{
     event::{Event, EventKind},
     host::{
-        Exec, Exit, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover, Process, RealHost,
-        StartFault,
+        Captured, Exec, Exit, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover, Process,
+        RealHost, StartFault, Stdin,
     },
     source::Files,
 };
@@ -151,15 +154,28 @@ pub struct Stage {
     memory: Mutex<Memory>,
     /// The files that each run begins with.
     base: State,
+    /// What stands in the place of something.
+    commands: BTreeSet<String>,
+    /// The world of the run that goes on.
+    world: Arc<Mutex<Option<World>>>,
 }
 
 impl Stage {
-    /// With the files that are there now.
-    pub fn new() -> Self {
+    /// With the files that are there now, and with functions for bash if no script would notice them.
+    pub async fn new(scripts: &[String]) -> Self {
         let real = RealHost::new();
         let mut looks = Looks::default();
         let base = looks.look();
-        Self { real, looks: Mutex::new(looks), memory: Mutex::default(), base }
+        let (commands, world) = (shell::commands(), Arc::default());
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await;
+        if let Ok(listener) = listener
+            && let Ok(at) = listener.local_addr()
+            && !scripts.iter().any(|script| shell::notices(script))
+            && shell::write(&commands, at.port()).is_ok()
+        {
+            tokio::spawn(shell::serve(listener, Arc::clone(&world)));
+        }
+        Self { real, looks: Mutex::new(looks), memory: Mutex::default(), base, commands, world }
     }
 
     /// The files as they are now.
@@ -231,6 +247,7 @@ impl ProofHost {
     /// Of a world whose events are told here.
     pub fn new(stage: Arc<Stage>, clock: Arc<Clock>, world: World, events: UnboundedReceiver<Event>) -> Self {
         let (events, told, made) = (Mutex::new(events), Mutex::default(), Mutex::default());
+        *lock(&stage.world) = Some(world.clone());
         Self { stage, clock, world, events, told, made, traffic: Arc::default() }
     }
 
@@ -243,33 +260,73 @@ impl ProofHost {
         Turn::new(&self.traffic)
     }
 
-    /// What a process does: by itself, or as it is remembered. And whether something in it never ends.
-    async fn done(&self, exec: Exec, cancel: CancellationToken) -> (Finished, bool) {
-        let turn = self.turn();
+    /// What a line of shell does that is one plain command.
+    fn plain(&self, exec: &Exec) -> Option<(Finished, Took)> {
+        let [flag, line] = exec.args.as_slice() else { return None };
+        let is_shell = matches!(exec.program.to_str()?, "sh" | "/bin/sh" | "bash" | "/bin/bash" | "/usr/bin/bash");
+        let is_usual = matches!(exec.stdin, Stdin::Empty) && !exec.merge_stderr && !exec.bare && exec.cwd.is_dir();
+        let own = |name: &str| exec.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value);
+        if !is_shell || flag != "-c" || !is_usual || own("PATH").is_some() {
+            return None;
+        }
+        let variable = |name: &str| match own(name) {
+            Some(value) => value.to_str().map(str::to_owned),
+            None => self.env(name),
+        };
+        let argv = shell::words(line.to_str()?, &variable)?;
+        if !argv.first().is_some_and(|name| self.stage.commands.contains(name) && shell::is_plain(name)) {
+            return None;
+        }
+        let _turn = self.turn();
+        let call = shim::asked(&self.world, Call { argv, stdin: None }, &exec.cwd, Some(&mut io::empty()))?;
+        let answer = shim::answer(&self.world, &call);
+        let hung = answer.status == HANGS;
+        let captured = |text: &str| Captured { bytes: text.as_bytes().to_vec(), dropped: 0 };
+        let (exit, said) = match hung {
+            true => (Exit::Signalled(9), Answer::default()),
+            false => (Exit::Exited(i32::from(shim::status(&answer))), answer),
+        };
+        let (stdout, stderr, changes) = (captured(&said.stdout), captured(&said.stderr), Vec::new());
+        let past = Past { exit, stdout, stderr, hung, slept: Duration::ZERO, limit: exec.timeout, changes };
+        Some((past.finished(), past.took()))
+    }
+
+    /// What a process does, by itself or as it is remembered, and the time that it takes.
+    async fn done(&self, exec: Exec, cancel: CancellationToken) -> (Finished, Took) {
+        if let Some(done) = self.plain(&exec).filter(|_| !cancel.is_cancelled()) {
+            return done;
+        }
+        let (turn, limit) = (self.turn(), exec.timeout);
         let (files, before) = (self.stage.look(), trace::of_phase());
         let key = Key::of(&exec, &self.world, &files);
         let known = turn.alone.then(|| lock(&self.stage.memory).foretell(&key, &self.world, &before)).flatten();
         if let Some((lines, past)) = known
+            && past.is_within(limit)
             && files::apply(&past.changes).is_ok()
         {
             trace::append(&lines);
-            return (past.finished(), past.hung);
+            return (past.finished(), past.took());
         }
         let finished = self.real().exec(exec, cancel).await;
         let hung = finished.exit == Exit::Signalled(9) && has_hung();
+        let slept = shim::slept();
         if finished.leftover.is_some() {
             lock(&self.traffic).crowded = true;
         }
         let ended = matches!(finished.exit, Exit::Exited(_) | Exit::Signalled(_) | Exit::NotStarted(_));
-        if ended && turn.was_alone() {
-            let (changes, after) = (files::changes(&files, &self.stage.look()), trace::of_phase());
-            let (exit, stdout, stderr) = (finished.exit.clone(), finished.stdout.clone(), finished.stderr.clone());
-            if let Some(lines) = after.strip_prefix(&before).filter(|_| files::is_plain(&changes)) {
-                let past = Past { exit, stdout, stderr, hung, changes };
-                lock(&self.stage.memory).learn(key, &self.world, &before, lines, past);
-            }
+        let (exit, stdout, stderr) = (finished.exit.clone(), finished.stdout.clone(), finished.stderr.clone());
+        let changes = files::changes(&files, &self.stage.look());
+        let past = Past { exit, stdout, stderr, hung, slept, limit, changes };
+        let took = past.took();
+        let after = trace::of_phase();
+        if let Some(lines) = after.strip_prefix(&before)
+            && ended
+            && turn.was_alone()
+            && files::is_plain(&past.changes)
+        {
+            lock(&self.stage.memory).learn(key, &self.world, &before, lines, past);
         }
-        (finished, hung)
+        (finished, took)
     }
 
     /// The end of a time from now.
@@ -378,14 +435,18 @@ impl Host for ProofHost {
     fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {
         Box::pin(async move {
             self.listen();
-            shim::wake();
             let limit = exec.timeout;
+            shim::wake(limit, self.world.hasty);
             let busy = Busy::new(&self.clock);
-            let (mut finished, hung) = self.done(exec, cancel).await;
+            let (mut finished, took) = self.done(exec, cancel).await;
             drop(busy);
-            if hung {
-                self.wish(limit).await;
-                finished.exit = Exit::TimedOut { killed: true };
+            match took {
+                Took::Forever => {
+                    self.wish(limit).await;
+                    finished.exit = Exit::TimedOut { killed: true };
+                }
+                Took::Time(slept) if !slept.is_zero() => self.wish(slept).await,
+                Took::Time(_) => {}
             }
             finished
         })

@@ -60,8 +60,16 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     let stage = match stage {
         Some(stage) => Arc::clone(stage),
         None => {
-            place(&tree(Path::new("/source")))?;
-            Arc::clone(stage.insert(Arc::new(Stage::new())))
+            let source = tree(Path::new("/source"));
+            place(&source)?;
+            let mut scripts = planned(&job.task)?.scripts;
+            // Helpers that they source, too.
+            let is_script = |path: &Path, text: &str| {
+                text.starts_with("#!") || path.extension().is_some_and(|end| end == "sh" || end == "bash")
+            };
+            let texts = source.iter().map(|(path, bytes, _)| (path, String::from_utf8_lossy(bytes)));
+            scripts.extend(texts.filter(|(path, text)| is_script(path, text)).map(|(_, text)| text.into_owned()));
+            Arc::clone(stage.insert(Arc::new(Stage::new(&scripts).await)))
         }
     };
     stage.reset()?;

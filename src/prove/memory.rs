@@ -17,7 +17,7 @@ use super::{
 };
 use crate::host::{Captured, Exec, Exit, Finished};
 
-/// All that a process is given.
+/// All that a process is given; but not its limit, which makes a difference to what sleeps only: [`Past::is_within`].
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key([u8; 32]);
 
@@ -27,7 +27,7 @@ impl Key {
         let mut all = Sha256::new();
         all.update(files::digest(state));
         all.update([u8::from(world.hasty), u8::from(world.operations)]);
-        all.update(format!("{exec:?}"));
+        all.update(format!("{:?}", Exec { timeout: Duration::ZERO, ..exec.clone() }));
         Self(all.finalize().into())
     }
 }
@@ -38,13 +38,35 @@ pub struct Past {
     pub exit: Exit,
     pub stdout: Captured,
     pub stderr: Captured,
-    /// Whether it was killed, as something in it never ended.
+    /// Whether it was killed, as something in it never ended or it slept for too long.
     pub hung: bool,
+    /// For how long it slept, and for how long it might.
+    pub slept: Duration,
+    pub limit: Duration,
     /// What it did to the files.
     pub changes: Vec<Change>,
 }
 
+/// The time that a process takes, on the clock of the jail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Took {
+    /// What it slept.
+    Time(Duration),
+    /// It does not end before its limit.
+    Forever,
+}
+
 impl Past {
+    /// The time that it took.
+    pub fn took(&self) -> Took {
+        if self.hung { Took::Forever } else { Took::Time(self.slept) }
+    }
+
+    /// Whether it would be the same with another limit.
+    pub fn is_within(&self, limit: Duration) -> bool {
+        if self.slept < self.limit { self.slept < limit } else { self.limit == limit }
+    }
+
     /// As the host tells it.
     pub fn finished(&self) -> Finished {
         Finished {
@@ -186,7 +208,8 @@ mod tests {
 
     fn past(status: i32) -> Past {
         let (stdout, stderr) = (Captured::default(), Captured::default());
-        Past { exit: Exit::Exited(status), stdout, stderr, hung: false, changes: Vec::new() }
+        let (slept, limit) = (Duration::from_secs(9), Duration::from_secs(60));
+        Past { exit: Exit::Exited(status), stdout, stderr, hung: false, slept, limit, changes: Vec::new() }
     }
 
     fn key(world: &World) -> Key {
@@ -212,10 +235,10 @@ mod tests {
         assert_eq!(told(&memory, &bad, ""), Some((lines(&["a x"]), Exit::Exited(1))));
         assert_eq!(told(&memory, &good, ""), well);
         // Worlds may say another thing when they are asked again.
-        let mixed = World { mood: Mood::Mixed, seed: 7, ..world(&[]) };
+        let (mixed, mut memory) = (World { mood: Mood::Mixed, ..world(&[]) }, Memory::default());
         let first = reply(&mixed, &Call { argv: vec!["a".into(), "x".into()], stdin: None }, 0);
         let call = Call { argv: vec!["a".into(), "x".into()], stdin: None };
-        let other = (1..50).find(|n| reply(&mixed, &call, *n) != first).expect("it does");
+        let other = (1..50).find(|n| reply(&mixed, &call, *n) != first).unwrap();
         memory.learn(key.clone(), &mixed, "", &lines(&["a x"]), past(3));
         assert!(told(&memory, &mixed, "").is_some());
         assert_eq!(told(&memory, &mixed, &lines(&vec!["a x"; other])), None);
@@ -243,11 +266,20 @@ mod tests {
         let others = [
             Key::of(&exec().env("A", "1"), &plain, &State::new()),
             Key::of(&exec().stdin("a"), &plain, &State::new()),
-            Key::of(&exec().timeout(Duration::from_secs(3)), &plain, &State::new()),
             Key::of(&exec(), &World { hasty: true, ..world(&[]) }, &State::new()),
             Key::of(&exec(), &plain, &State::from([("/tmp/a".into(), files::Entry::Folder(0o755))])),
         ];
         assert!(others.iter().all(|other| *other != known));
         assert!(key(&plain) == known);
+        assert!(Key::of(&exec().timeout(Duration::from_secs(3)), &plain, &State::new()) == known);
+    }
+
+    #[test]
+    fn what_sleeps_is_the_same_within_its_limit_only() {
+        let seconds = Duration::from_secs;
+        let done = past(0);
+        assert!(done.is_within(seconds(60)) && done.is_within(seconds(10)) && !done.is_within(seconds(9)));
+        let killed = Past { slept: seconds(62), ..past(137) };
+        assert!(killed.is_within(seconds(60)) && !killed.is_within(seconds(61)) && !killed.is_within(seconds(90)));
     }
 }
