@@ -269,10 +269,8 @@ impl ProofHost {
         if !is_shell || flag != "-c" || !is_usual || own("PATH").is_some() {
             return None;
         }
-        let variable = |name: &str| match own(name) {
-            Some(value) => value.to_str().map(str::to_owned),
-            None => self.env(name),
-        };
+        // What a shell sets itself is not what it was given.
+        let variable = |name: &str| Some(own(name).filter(|_| !shell::is_own(name))?.to_str()?.to_owned());
         let argv = shell::words(line.to_str()?, &variable)?;
         if !argv.first().is_some_and(|name| self.stage.commands.contains(name) && shell::is_plain(name)) {
             return None;

@@ -64,6 +64,15 @@ pub fn words(line: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Ve
     Some(words)
 }
 
+/// Whether a shell gives a variable a value of its own.
+pub fn is_own(variable: &str) -> bool {
+    const NAMES: [&str; 13] = [
+        "_", "EUID", "GROUPS", "HOSTNAME", "IFS", "LINENO", "OLDPWD", "OPTIND", "PPID", "PWD", "SECONDS", "SHLVL",
+        "UID",
+    ];
+    NAMES.contains(&variable) || ["BASH", "EPOCH", "RANDOM", "SRANDOM"].iter().any(|start| variable.starts_with(start))
+}
+
 /// A text in double quotes.
 fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     if text.contains(['\\', '`', '!']) {
@@ -321,6 +330,12 @@ mod tests {
         ] {
             assert_eq!(read(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn what_a_shell_sets_itself_is_not_read_from_outside() {
+        assert!(["PWD", "RANDOM", "BASHPID", "_"].iter().all(|name| is_own(name)));
+        assert!(["NAME", "HOME", "FILE", "KUBECONFIG"].iter().all(|name| !is_own(name)));
     }
 
     #[test]
