@@ -548,8 +548,8 @@ fn every_command_says_how_it_ends() {
 #[test]
 fn every_variable_is_listed() {
     const OTHERS: [&str; 11] = [
-        "BASH_ENV",
         // of bash, of builds, of git and of texts
+        "BASH_ENV",
         "CARGO_MANIFEST_DIR",
         "CARGO_PKG_REPOSITORY",
         "CARGO_PKG_VERSION",
