@@ -15,6 +15,8 @@ mod host;
 mod inside;
 mod invert;
 mod kubectl;
+mod memory;
+mod shell;
 mod shim;
 mod side;
 mod trace;
@@ -24,9 +26,10 @@ mod world;
 use std::{
     collections::BTreeSet,
     fs,
-    io::Write,
+    io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread::JoinHandle,
 };
 
 use serde::{Deserialize, Serialize};
@@ -239,48 +242,139 @@ const REAL: &[&str] = &[
 const OUTSIDE: &[&str] =
     &["kubectl", "oc", "helm", "curl", "sleep", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc", "date"];
 
-/// Runs the original and its conversion side by side. A `guide` says what scripts look for that the conversion has kept; `start` is
-/// the best world of an earlier proof.
+/// Runs the original and its conversion side by side.
 ///
 /// # Errors
 /// Where the jail could not be built or its program did not answer.
 pub fn prove(
-    (bwrap, exe): (&Path, &Path),
+    programs: (&Path, &Path),
     task: &Path,
     new: &Converted,
     guide: Option<String>,
     start: Option<Value>,
     seeds: u64,
 ) -> Result<Certificate, String> {
-    let (root, inside) = root(task, new);
-    let job = Job { task: inside, converted: new.text.clone(), guide, start, seeds, allow: Allowance::of(new) };
-    let jail = Jail {
-        readable: vec![
-            (root.clone(), PathBuf::from("/source")),
-            (exe.to_owned(), PathBuf::from("/usr/local/bin/gevals")),
-        ],
-        writable: ["/task", "/world"].map(PathBuf::from).to_vec(),
-        shim: Some(exe.to_owned()),
-        commands: commands(&root, new),
-        env: Vec::new(),
-    };
-    let mut child = Command::new(bwrap)
-        .args(jail.arguments())
-        .args(["--chdir", "/task", "--", "/usr/local/bin/gevals", INSIDE])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("`{}` cannot be started: {e}", bwrap.display()))?;
-    let text = serde_json::to_vec(&job).map_err(|e| e.to_string())?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(&text).map_err(|e| format!("the jail does not listen: {e}"))?;
+    Prover::new(programs, task, seeds).prove(new, guide, start)
+}
+
+/// Compares a task with its conversions, one after the other: what the original did is remembered.
+pub struct Prover<'a> {
+    bwrap: &'a Path,
+    exe: &'a Path,
+    task: &'a Path,
+    seeds: u64,
+    jail: Option<Running>,
+}
+
+/// A jail whose program waits for jobs.
+struct Running {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    /// Hears what it complains of.
+    complaints: JoinHandle<String>,
+    /// The folder that it sees.
+    root: PathBuf,
+    commands: BTreeSet<String>,
+}
+
+impl<'a> Prover<'a> {
+    /// With bubblewrap and this program; no jail is built yet.
+    pub fn new((bwrap, exe): (&'a Path, &'a Path), task: &'a Path, seeds: u64) -> Self {
+        Self { bwrap, exe, task, seeds, jail: None }
     }
-    let output = child.wait_with_output().map_err(|e| e.to_string())?;
-    serde_json::from_slice(&output.stdout).map_err(|_| {
-        let said = String::from_utf8_lossy(&output.stderr);
+
+    /// Runs the original and a conversion side by side. A `guide` says what scripts look for that the conversion has kept; `start` is
+    /// the best world of an earlier proof.
+    ///
+    /// # Errors
+    /// Where the jail could not be built or its program did not answer.
+    pub fn prove(
+        &mut self,
+        new: &Converted,
+        guide: Option<String>,
+        start: Option<Value>,
+    ) -> Result<Certificate, String> {
+        let (root, task) = root(self.task, new);
+        let commands = commands(&root, new);
+        let (converted, seeds, allow) = (new.text.clone(), self.seeds, Allowance::of(new));
+        let job = Job { task, converted, guide, start, seeds, allow };
+        let fits = |jail: &Running| jail.root == root && jail.commands.is_superset(&commands);
+        let jail = match self.jail.take().filter(fits) {
+            Some(jail) => self.jail.insert(jail),
+            None => self.jail.insert(Running::new(self.bwrap, self.exe, root, commands)?),
+        };
+        match (jail.ask(&job), self.jail.take()) {
+            (Ok(answer), jail) => {
+                self.jail = jail;
+                answer
+            }
+            (Err(_), Some(jail)) => Err(jail.fault()),
+            (Err(why), None) => Err(why.to_string()),
+        }
+    }
+}
+
+impl Running {
+    fn new(bwrap: &Path, exe: &Path, root: PathBuf, commands: BTreeSet<String>) -> Result<Self, String> {
+        let jail = Jail {
+            readable: vec![
+                (root.clone(), PathBuf::from("/source")),
+                (exe.to_owned(), PathBuf::from("/usr/local/bin/gevals")),
+            ],
+            writable: ["/task", "/world"].map(PathBuf::from).to_vec(),
+            shim: Some(exe.to_owned()),
+            commands: commands.clone(),
+            env: vec![("BASH_ENV".to_owned(), shell::BASH_ENV.to_owned())],
+        };
+        let mut child = Command::new(bwrap)
+            .args(jail.arguments())
+            .args(["--chdir", "/task", "--", "/usr/local/bin/gevals", INSIDE])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("`{}` cannot be started: {e}", bwrap.display()))?;
+        let (Some(stdin), Some(stdout), Some(mut stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err("the jail has no pipes".to_owned());
+        };
+        let complaints = std::thread::spawn(move || {
+            let mut said = Vec::new();
+            let _ = stderr.read_to_end(&mut said);
+            String::from_utf8_lossy(&said).into_owned()
+        });
+        Ok(Self { child, stdin, stdout: BufReader::new(stdout), complaints, root, commands })
+    }
+
+    /// A certificate, or why there is none; an error where nobody answers.
+    fn ask(&mut self, job: &Job) -> Result<Result<Certificate, String>, std::io::Error> {
+        let text = serde_json::to_string(job)?;
+        writeln!(self.stdin, "{text}").and_then(|()| self.stdin.flush())?;
+        let mut answer = String::new();
+        self.stdout.read_line(&mut answer)?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    /// Why it does not answer.
+    fn fault(self) -> String {
+        let Self { mut child, stdin, stdout, complaints, .. } = self;
+        drop((stdin, stdout));
+        let _ = child.wait();
+        let said = complaints.join().unwrap_or_default();
         format!("the jail did not answer: {}", said.lines().last().unwrap_or("it said nothing"))
-    })
+    }
+}
+
+impl Drop for Prover<'_> {
+    fn drop(&mut self) {
+        if let Some(Running { mut child, stdin, .. }) = self.jail.take() {
+            // It ends where no more jobs can come.
+            drop(stdin);
+            let _ = child.wait();
+        }
+    }
 }
 
 /// The folder that holds the task and all it refers to, and the task in it.

@@ -424,18 +424,22 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
     let bwrap = crate::sandbox::find().map_err(unproved)?;
     let exe =
         std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
-    let prove =
-        |outcome: &mut Outcome, keeps: bool, start: Option<serde_json::Value>| -> Result<Option<Certificate>, String> {
+    let settle = |outcome: &mut Outcome| -> Result<(), String> {
+        let path = outcome.path.clone();
+        let mut prover = crate::prove::Prover::new((&bwrap, &exe), &path, args.seeds);
+        let mut prove = |outcome: &mut Outcome,
+                         keeps: bool,
+                         start: Option<serde_json::Value>|
+         -> Result<Option<Certificate>, String> {
             let Ok(new) = &mut outcome.result else { return Ok(None) };
             let lifted =
                 if keeps && args.to == To::Portable { again(&outcome.path, Some(Target::Builtin), &[]) } else { None };
             let guide = lifted.and_then(|lifted| Some(lifted.result.ok()?.text));
-            let certificate = crate::prove::prove((&bwrap, &exe), &outcome.path, new, guide, start, args.seeds)?;
+            let certificate = prover.prove(new, guide, start)?;
             new.relabel(&certificate.stronger);
             outcome.proof = Proof::Certificate(Box::new(certificate.clone()));
             Ok(Some(certificate))
         };
-    let settle = |outcome: &mut Outcome| -> Result<(), String> {
         let Some(first) = prove(outcome, args.target.is_none(), None)? else { return Ok(()) };
         let mut refuted = first.counter_example.is_some();
         let shown = first.counter_example.as_ref().and_then(|example| example.lines().next());

@@ -12,6 +12,8 @@ pub struct Condition {
     /// Of the action.
     pub id: String,
     ix: ActionIx,
+    /// Whether it stands where a step may fail.
+    soft: bool,
     /// As people read it.
     pub shown: String,
 }
@@ -37,7 +39,7 @@ fn collect(plan: &Plan, ix: ActionIx, soft: bool, found: &mut Vec<Condition>) {
     let blocks: Vec<_> = plan.blocks(ix).filter(|block| block.role != BlockRole::Cleanup).collect();
     if blocks.is_empty() {
         let shown = demanded(step).map(|what| format!("{what} (`{}`)", action.id));
-        found.extend(shown.map(|shown| Condition { id: action.id.clone(), ix, shown }));
+        found.extend(shown.map(|shown| Condition { id: action.id.clone(), ix, soft, shown }));
         return;
     }
     // What has an alternative that always passes decides nothing.
@@ -89,6 +91,11 @@ impl Condition {
         let key = match step.op.name.as_str() {
             "command" => "exitCode",
             "http" => "status",
+            // An operation is carried out, and what comes of it makes no difference.
+            _ if self.soft => {
+                action.continue_on_error = true;
+                return Some(plan);
+            }
             _ => return None,
         };
         let any = (Spanned::new(key.to_owned(), span), Arg::text("any", span));

@@ -9,6 +9,9 @@ use super::{
     world::{Answer, Call, Dice, Given, Mood, World, hang},
 };
 
+/// How a request is called in the trace.
+pub const REQUEST: &str = "http";
+
 /// A request in the trace, and the status and text of its answer; no status: there was none.
 pub fn ask(
     world: &World,
@@ -19,17 +22,21 @@ pub fn ask(
 ) -> (Option<u16>, String) {
     let mut headers: Vec<String> = headers.iter().map(|(n, v)| format!("{}: {v}", n.to_ascii_lowercase())).collect();
     headers.sort();
-    let argv = vec!["http".to_owned(), method.to_owned(), url.to_owned(), headers.join("; ")];
+    let argv = vec![REQUEST.to_owned(), method.to_owned(), url.to_owned(), headers.join("; ")];
     let call = Call { argv, stdin: body.map(str::to_owned) };
-    let answer = world.answer(&call, record(&call));
-    let Answer { status, stdout, .. } = answer;
+    answered(world, &call, record(&call))
+}
+
+/// What the `n`th request like this one gets.
+pub fn answered(world: &World, call: &Call, n: usize) -> (Option<u16>, String) {
+    let Answer { status, stdout, .. } = world.answer(call, n);
     // Of the codes that scripts ask for, and some that nobody does.
     let known = world.words.iter().filter_map(|w| w.parse::<u16>().ok()).filter(|c| (100..600).contains(c));
     let codes: Vec<u16> = known.chain([200, 200, 201, 400, 404, 500]).collect();
     let mut dice = Dice::new(world.seed, &call.key());
     let chance = if world.mood == Mood::Good { 100 } else { 60 };
-    let silent = world.mood == Mood::Silent || world.given.contains_key(&call.key());
-    if let Some(web) = world.web(url)
+    let silent = world.mood == Mood::Silent || world.gives(call).is_some();
+    if let Some(web) = call.argv.get(2).and_then(|url| world.web(url))
         && status == 0
         && !silent
         && dice.below(100) < chance
@@ -41,7 +48,7 @@ pub fn ask(
     }
     match status {
         // Where a body is waited for there mostly is one.
-        0 if world.hints(&call).is_some() && dice.below(5) > 0 => (Some(200), stdout),
+        0 if world.hints(call).is_some() && dice.below(5) > 0 => (Some(200), stdout),
         0 => (Some(codes[dice.below(codes.len())]), stdout),
         1 => (Some(503), stdout),
         _ => (None, String::new()),

@@ -43,7 +43,8 @@ fn done(name: &str, args: &Value) -> Value {
     let refused = |why: String| json!({"success": false, "error": why});
     let Some(call) = said(name, args) else { return refused(format!("no world knows `{name}`")) };
     let Some(world) = World::read() else { return refused("there is no world".to_owned()) };
-    let call = shim::asked(&world, call);
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let Some(call) = shim::asked(&world, call, &cwd, None) else { return refused("it has no input".to_owned()) };
     let answer = consistent(&call, world.answer(&call, record(&call)));
     let printed = answer.stdout.trim_end_matches('\n').to_owned();
     let passes = match name {

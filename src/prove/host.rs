@@ -2,7 +2,7 @@
 //! stands still while anything works and jumps to the next wish when nothing does.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
     pin::Pin,
@@ -12,18 +12,24 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use tokio::sync::{Notify, mpsc::UnboundedReceiver};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, mpsc::UnboundedReceiver},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    curl, shim, trace,
-    world::{World, has_hung},
+    curl,
+    files::{self, Looks, State, Written, written},
+    memory::{Key, Memory, Past, Took},
+    shell, shim, trace,
+    world::{Answer, Call, HANGS, World, has_hung},
 };
 use crate::{
     event::{Event, EventKind},
     host::{
-        Exec, Exit, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover, Process, RealHost,
-        StartFault,
+        Captured, Exec, Exit, Finished, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover, Process,
+        RealHost, StartFault, Stdin,
     },
     source::Files,
 };
@@ -137,19 +143,190 @@ impl Drop for Sleep {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all runs in a jail have in common.
+pub struct Stage {
+    real: RealHost,
+    looks: Mutex<Looks>,
+    memory: Mutex<Memory>,
+    /// The files that each run begins with.
+    base: State,
+    /// What stands in the place of something.
+    commands: BTreeSet<String>,
+    /// The world of the run that goes on.
+    world: Arc<Mutex<Option<World>>>,
+}
+
+impl Stage {
+    /// With the files that are there now, and with functions for bash if no script would notice them.
+    pub async fn new(scripts: &[String]) -> Self {
+        let real = RealHost::new();
+        let mut looks = Looks::default();
+        let base = looks.look();
+        let (commands, world) = (shell::commands(), Arc::default());
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await;
+        if let Ok(listener) = listener
+            && let Ok(at) = listener.local_addr()
+            && !scripts.iter().any(|script| shell::notices(script))
+            && shell::write(&commands, at.port()).is_ok()
+        {
+            tokio::spawn(shell::serve(listener, Arc::clone(&world)));
+        }
+        Self { real, looks: Mutex::new(looks), memory: Mutex::default(), base, commands, world }
+    }
+
+    /// The files as they are now.
+    pub fn look(&self) -> State {
+        lock(&self.looks).look()
+    }
+
+    /// Puts all files as they were in the beginning.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn reset(&self) -> Result<(), String> {
+        files::apply(&files::changes(&self.look(), &self.base))
+    }
+}
+
+/// What is going on in a run.
+#[derive(Default)]
+struct Traffic {
+    open: usize,
+    begun: u64,
+    /// Something was left in the background: it may do anything at any time.
+    crowded: bool,
+}
+
+/// A time in which something is done; whether nothing else was being done when it began.
+struct Turn {
+    traffic: Arc<Mutex<Traffic>>,
+    number: u64,
+    alone: bool,
+}
+
+impl Turn {
+    fn new(traffic: &Arc<Mutex<Traffic>>) -> Self {
+        let mut now = lock(traffic);
+        let alone = now.open == 0 && !now.crowded;
+        now.open += 1;
+        now.begun += 1;
+        Self { traffic: Arc::clone(traffic), number: now.begun, alone }
+    }
+
+    /// Whether nothing else was done all the time.
+    fn was_alone(&self) -> bool {
+        let now = lock(&self.traffic);
+        self.alone && now.begun == self.number && !now.crowded
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        lock(&self.traffic).open -= 1;
+    }
+}
+
 /// See the module.
 pub struct ProofHost {
-    pub real: Arc<RealHost>,
+    pub stage: Arc<Stage>,
     pub clock: Arc<Clock>,
     pub world: World,
     pub events: Mutex<UnboundedReceiver<Event>>,
     /// What has been told so far.
     pub told: Mutex<Vec<Event>>,
     /// Files as they were when verification began.
-    pub made: Mutex<Option<Vec<(PathBuf, Vec<u8>, u32)>>>,
+    pub made: Mutex<Option<Written>>,
+    traffic: Arc<Mutex<Traffic>>,
 }
 
 impl ProofHost {
+    /// Of a world whose events are told here.
+    pub fn new(stage: Arc<Stage>, clock: Arc<Clock>, world: World, events: UnboundedReceiver<Event>) -> Self {
+        let (events, told, made) = (Mutex::new(events), Mutex::default(), Mutex::default());
+        *lock(&stage.world) = Some(world.clone());
+        Self { stage, clock, world, events, told, made, traffic: Arc::default() }
+    }
+
+    fn real(&self) -> &RealHost {
+        &self.stage.real
+    }
+
+    /// For what is done at once.
+    fn turn(&self) -> Turn {
+        Turn::new(&self.traffic)
+    }
+
+    /// What a line of shell does that is one plain command.
+    fn plain(&self, exec: &Exec) -> Option<(Finished, Took)> {
+        let [flag, line] = exec.args.as_slice() else { return None };
+        let is_shell = matches!(exec.program.to_str()?, "sh" | "/bin/sh" | "bash" | "/bin/bash" | "/usr/bin/bash");
+        let is_usual = matches!(exec.stdin, Stdin::Empty) && !exec.merge_stderr && !exec.bare && exec.cwd.is_dir();
+        let own = |name: &str| exec.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value);
+        if !is_shell || flag != "-c" || !is_usual || own("PATH").is_some() {
+            return None;
+        }
+        // What a shell sets itself is not what it was given.
+        let variable = |name: &str| Some(own(name).filter(|_| !shell::is_own(name))?.to_str()?.to_owned());
+        let argv = shell::words(line.to_str()?, &variable)?;
+        if !argv.first().is_some_and(|name| self.stage.commands.contains(name) && shell::is_plain(name)) {
+            return None;
+        }
+        let _turn = self.turn();
+        let call = shim::asked(&self.world, Call { argv, stdin: None }, &exec.cwd, Some(&mut io::empty()))?;
+        let answer = shim::answer(&self.world, &call);
+        let hung = answer.status == HANGS;
+        let captured = |text: &str| Captured { bytes: text.as_bytes().to_vec(), dropped: 0 };
+        let (exit, said) = match hung {
+            true => (Exit::Signalled(9), Answer::default()),
+            false => (Exit::Exited(i32::from(shim::status(&answer))), answer),
+        };
+        let (stdout, stderr, changes) = (captured(&said.stdout), captured(&said.stderr), Vec::new());
+        let past = Past { exit, stdout, stderr, hung, slept: Duration::ZERO, limit: exec.timeout, changes };
+        Some((past.finished(), past.took()))
+    }
+
+    /// What a process does, by itself or as it is remembered, and the time that it takes.
+    async fn done(&self, exec: Exec, cancel: CancellationToken) -> (Finished, Took) {
+        if let Some(done) = self.plain(&exec).filter(|_| !cancel.is_cancelled()) {
+            return done;
+        }
+        let (turn, limit) = (self.turn(), exec.timeout);
+        let (files, before) = (self.stage.look(), trace::of_phase());
+        let key = Key::of(&exec, &self.world, &files);
+        let known = turn.alone.then(|| lock(&self.stage.memory).foretell(&key, &self.world, &before)).flatten();
+        if let Some((lines, past)) = known
+            && past.is_within(limit)
+            && files::apply(&past.changes).is_ok()
+        {
+            trace::append(&lines);
+            return (past.finished(), past.took());
+        }
+        let finished = self.real().exec(exec, cancel).await;
+        let hung = finished.exit == Exit::Signalled(9) && has_hung();
+        let slept = shim::slept();
+        if finished.leftover.is_some() {
+            lock(&self.traffic).crowded = true;
+        }
+        let ended = matches!(finished.exit, Exit::Exited(_) | Exit::Signalled(_) | Exit::NotStarted(_));
+        let (exit, stdout, stderr) = (finished.exit.clone(), finished.stdout.clone(), finished.stderr.clone());
+        let changes = files::changes(&files, &self.stage.look());
+        let past = Past { exit, stdout, stderr, hung, slept, limit, changes };
+        let took = past.took();
+        let after = trace::of_phase();
+        if let Some(lines) = after.strip_prefix(&before)
+            && ended
+            && turn.was_alone()
+            && files::is_plain(&past.changes)
+        {
+            lock(&self.stage.memory).learn(key, &self.world, &before, lines, past);
+        }
+        (finished, took)
+    }
+
     /// The end of a time from now.
     fn wish(&self, duration: Duration) -> Sleep {
         let mut times = self.clock.times();
@@ -162,20 +339,20 @@ impl ProofHost {
 
     /// Writes down which phases have begun.
     pub fn listen(&self) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = lock(&self.events);
         while let Ok(event) = events.try_recv() {
             if let EventKind::PhaseStarted { phase } = &event.kind {
-                trace::append(&format!("#phase {phase}\n"));
+                trace::append(&format!("{}{phase}\n", trace::PHASE));
                 if phase == "agent" {
                     for (path, text) in &self.world.files {
-                        let _ = self.real.write(&Path::new(shim::TASK).join(path), text.as_bytes(), None);
+                        let _ = self.real().write(&Path::new(shim::TASK).join(path), text.as_bytes(), None);
                     }
                 }
                 if phase == "verify" {
-                    *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(super::files::written());
+                    *lock(&self.made) = Some(written(&self.stage.look()));
                 }
             }
-            self.told.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+            lock(&self.told).push(event);
         }
     }
 }
@@ -206,73 +383,89 @@ impl Host for ProofHost {
     }
 
     fn env(&self, name: &str) -> Option<String> {
-        self.real.env(name)
+        self.real().env(name)
     }
 
     fn which(&self, command: &str) -> Option<PathBuf> {
-        self.real.which(command)
+        self.real().which(command)
     }
 
     fn files(&self) -> &dyn Files {
-        self.real.files()
+        self.real().files()
     }
 
     fn write(&self, path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
-        self.real.write(path, bytes, mode)
+        let _turn = self.turn();
+        self.real().write(path, bytes, mode)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.real.remove(path)
+        let _turn = self.turn();
+        self.real().remove(path)
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.real.create_dir_all(path)
+        let _turn = self.turn();
+        self.real().create_dir_all(path)
     }
 
     fn mode(&self, path: &Path) -> io::Result<u32> {
-        self.real.mode(path)
+        self.real().mode(path)
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.real.set_mode(path, mode)
+        let _turn = self.turn();
+        self.real().set_mode(path, mode)
     }
 
     fn temp_dir(&self) -> io::Result<PathBuf> {
-        self.real.temp_dir()
+        use std::os::unix::fs::DirBuilderExt;
+        let _turn = self.turn();
+        let mut names = (0..).map(|n| PathBuf::from(format!("/tmp/gevals-{n}")));
+        // In every run the same.
+        let made = names.find_map(|path| match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => None,
+            made => Some(made.map(|()| path)),
+        });
+        made.unwrap_or_else(|| Err(io::Error::other("no name is left")))
     }
 
     fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {
         Box::pin(async move {
             self.listen();
-            shim::wake();
             let limit = exec.timeout;
+            shim::wake(limit, self.world.hasty);
             let busy = Busy::new(&self.clock);
-            let mut finished = self.real.exec(exec, cancel).await;
+            let (mut finished, took) = self.done(exec, cancel).await;
             drop(busy);
-            if finished.exit == Exit::Signalled(9) && has_hung() {
-                self.wish(limit).await;
-                finished.exit = Exit::TimedOut { killed: true };
+            match took {
+                Took::Forever => {
+                    self.wish(limit).await;
+                    finished.exit = Exit::TimedOut { killed: true };
+                }
+                Took::Time(slept) if !slept.is_zero() => self.wish(slept).await,
+                Took::Time(_) => {}
             }
             finished
         })
     }
 
     fn spawn(&self, exec: Exec) -> BoxFuture<'_, Result<Process, StartFault>> {
-        self.real.spawn(exec)
+        self.real().spawn(exec)
     }
 
     fn mark(&self) -> &str {
-        self.real.mark()
+        self.real().mark()
     }
 
     fn hold<'a>(&'a self, leftover: &'a mut Leftover, still: bool) -> BoxFuture<'a, ()> {
-        self.real.hold(leftover, still)
+        self.real().hold(leftover, still)
     }
 
     fn reap(&self, leftover: Leftover) -> BoxFuture<'_, usize> {
         Box::pin(async move {
             let _busy = Busy::new(&self.clock);
-            self.real.reap(leftover).await
+            self.real().reap(leftover).await
         })
     }
 
@@ -286,12 +479,13 @@ impl Host for ProofHost {
 
     fn outside(&self) -> Box<dyn std::any::Any + Send> {
         self.listen();
-        Box::new(Busy::new(&self.clock))
+        Box::new((Busy::new(&self.clock), self.turn()))
     }
 
     fn http(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpFault>> {
         Box::pin(async move {
             self.listen();
+            let _turn = self.turn();
             let body = request.body.map(|b| String::from_utf8_lossy(&b).into_owned());
             match curl::ask(&self.world, &request.method, &request.url, &request.headers, body.as_deref()) {
                 (Some(status), text) => {

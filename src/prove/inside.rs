@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fs,
-    io::Write,
+    io::{BufRead, Write},
     path::Path,
     sync::Arc,
 };
@@ -13,8 +13,9 @@ use serde::Deserialize;
 use super::{
     Certificate, Job, REAL,
     condition::{self, Condition},
-    files::{Files, restore, tree},
+    files::{place, tree},
     hints::{Hints, asks, has_operations, hints, mined, paths},
+    host::Stage,
     invert::spoiled,
     kubectl,
     shim::TASK,
@@ -25,37 +26,56 @@ use super::{
 use crate::{
     compile,
     hir::Arg,
-    host::{RealHost, disk::Disk},
+    host::disk::Disk,
     plan::{ActionKind, AgentAction, AgentKind, Plan},
     source::Sources,
 };
 
-/// The inner half: reads the job from standard input, and writes the certificate.
+/// The inner half: reads jobs from standard input, a line each, and writes a certificate for each, or why there is none.
 pub fn inside() -> u8 {
-    let answer = (|| -> Result<Certificate, String> {
-        let job: Job = serde_json::from_reader(std::io::stdin().lock()).map_err(|e| e.to_string())?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-        runtime.block_on(compared(&job))
-    })();
-    match answer {
-        Ok(certificate) => {
-            let _ = std::io::stdout().write_all(serde_json::to_string(&certificate).unwrap_or_default().as_bytes());
-            0
-        }
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
         Err(why) => {
             let _ = writeln!(std::io::stderr(), "{why}");
-            1
+            return 1;
+        }
+    };
+    let mut stage = None;
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let answer: Result<Certificate, String> = match serde_json::from_str::<Job>(&line) {
+            Ok(job) => runtime.block_on(compared(&job, &mut stage)),
+            Err(why) => Err(why.to_string()),
+        };
+        let mut out = std::io::stdout().lock();
+        let line = serde_json::to_string(&answer).unwrap_or_default();
+        if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+            return 1;
         }
     }
+    0
 }
 
-pub async fn compared(job: &Job) -> Result<Certificate, String> {
-    let source = tree(Path::new("/source"));
+/// `stage`: what all jobs have in common, once there was one.
+pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificate, String> {
+    let stage = match stage {
+        Some(stage) => Arc::clone(stage),
+        None => {
+            let source = tree(Path::new("/source"));
+            place(&source)?;
+            let mut scripts = planned(&job.task)?.scripts;
+            // Helpers that they source, too.
+            let is_script = |path: &Path, text: &str| {
+                text.starts_with("#!") || path.extension().is_some_and(|end| end == "sh" || end == "bash")
+            };
+            let texts = source.iter().map(|(path, bytes, _)| (path, String::from_utf8_lossy(bytes)));
+            scripts.extend(texts.filter(|(path, text)| is_script(path, text)).map(|(_, text)| text.into_owned()));
+            Arc::clone(stage.insert(Arc::new(Stage::new(&scripts).await)))
+        }
+    };
+    stage.reset()?;
     let stem = job.task.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let converted = job.task.with_file_name(format!("{stem}.converted.yaml"));
-    let mut files = source;
-    files.push((converted.clone(), job.converted.clone().into_bytes(), 0o644));
-    restore(&files)?;
+    place(&vec![(converted.clone(), job.converted.clone().into_bytes(), 0o644)])?;
     let Planned { plan: old, words, named, scripts } = planned(&job.task)?;
     let new = planned(&converted)?.plan;
     let operations = has_operations(&new);
@@ -70,7 +90,6 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         let new: Vec<String> = texts.into_iter().filter(|text| !known.contains(text)).collect();
         known.extend(new);
     }
-    let real = Arc::new(RealHost::new());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
         // An agent that does its work leaves files, and another does not.
@@ -104,7 +123,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     let known = start.is_some();
     let first = start.map(|start| World { operations, ..start });
     for world in first.into_iter().chain((0..8).map(|seed| world(seed, Mood::Good))) {
-        let ran = ran(&old, &World { hasty: true, ..world.clone() }, &real, &files).await?;
+        let ran = ran(&old, &World { hasty: true, ..world.clone() }, &stage).await?;
         if best.as_ref().is_none_or(|(_, most)| ran.shown() > most.shown()) {
             best = Some((world, ran));
         }
@@ -115,7 +134,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
     if let Some((world, most)) = &mut best
         && !known
     {
-        explore(world, most, &old, &real, &files, (&named, &texts)).await?;
+        explore(world, most, &old, &stage, (&named, &texts)).await?;
     }
     let judged = new.judgements() > 0;
     let conditions = condition::conditions(&new);
@@ -123,8 +142,7 @@ pub async fn compared(job: &Job) -> Result<Certificate, String> {
         job,
         old,
         new,
-        real,
-        files,
+        stage,
         unreached: asked.clone(),
         asked,
         captured,
@@ -202,8 +220,7 @@ struct Proof<'a> {
     job: &'a Job,
     old: Plan,
     new: Plan,
-    real: Arc<RealHost>,
-    files: Files,
+    stage: Arc<Stage>,
     asked: BTreeSet<String>,
     captured: BTreeSet<String>,
     refused: BTreeMap<String, Vec<String>>,
@@ -273,8 +290,8 @@ impl Proof<'_> {
 
     /// Both in one world.
     async fn compare(&mut self, world: World) -> Result<(), String> {
-        let a = ran(&self.old, &world, &self.real, &self.files).await?;
-        let b = ran(&self.new, &world, &self.real, &self.files).await?;
+        let a = ran(&self.old, &world, &self.stage).await?;
+        let b = ran(&self.new, &world, &self.stage).await?;
         let certificate = &mut self.certificate;
         certificate.seeds += 1;
         for call in b.phases.values().flatten() {
@@ -286,7 +303,7 @@ impl Proof<'_> {
         if wrong.is_some() && hangs && !a.passed {
             let mut fails = world.clone();
             fails.given.values_mut().filter(|given| **given == Given::Hangs).for_each(|given| *given = Given::Fails);
-            let may = ran(&self.old, &fails, &self.real, &self.files).await?;
+            let may = ran(&self.old, &fails, &self.stage).await?;
             wrong = wrong.filter(|_| !may.agent || b.passed && !may.passed);
         }
         if let Some(why) = wrong {
@@ -294,7 +311,7 @@ impl Proof<'_> {
             // What fails there and not in the original, and what asks for an answer that is odd.
             let odd = |(_, pattern): &&(String, String)| {
                 let calls = || a.phases.values().chain(b.phases.values()).flatten();
-                calls().any(|call| world.given.contains_key(&call.key()) && asks(pattern, call))
+                calls().any(|call| world.gives(call).is_some() && asks(pattern, call))
             };
             certificate.suspects = self.callers.iter().filter(odd).map(|(id, _)| id.clone()).collect();
             if a.passed {
@@ -339,10 +356,11 @@ impl Proof<'_> {
                 continue;
             }
             let alone = match condition.relaxed(&self.new) {
-                // Without its one demand a task is not passed, but nothing in it has failed.
+                // Without its one demand a task is not passed, but nothing in it has failed, save in a step that passed.
                 Some(relaxed) => {
-                    let ran = ran(&relaxed, world, &self.real, &self.files).await?;
-                    ran.passed || ran.failed.is_empty()
+                    let ran = ran(&relaxed, world, &self.stage).await?;
+                    let counts = |id: &String| *id != condition.id && ran.failed.contains_key(outermost(id));
+                    ran.passed || !ran.failed.keys().any(counts)
                 }
                 // Of steps that hold others the inner one is meant; what failed in a step that passed decides nothing.
                 None => {
@@ -374,6 +392,13 @@ impl Proof<'_> {
             self.passing.push((world.clone(), a.before_cleanup().cloned().collect()));
         }
         for call in a.phases.values().flatten() {
+            // Of several that are given different texts one alone may fail.
+            let differs = |other: &Call| other.argv == call.argv && other.stdin != call.stdin;
+            if call.stdin.is_some() && a.phases.values().flatten().any(differs) && self.seen.insert(call.whole()) {
+                let mut other = world.clone();
+                other.given.insert(call.whole(), Given::Fails);
+                self.near.push_back(other);
+            }
             let key = call.key();
             if !self.seen.insert(key.clone()) {
                 continue;
@@ -441,7 +466,7 @@ impl Proof<'_> {
 
 /// What a command is to answer in a world when it is asked first.
 fn wanted(world: &World, call: &Call) -> String {
-    world.wanted(call, &mut Dice::new(world.seed, &format!("{}\u{1e}0", call.key())))
+    world.said(call, 0)
 }
 
 /// Whether an action holds another one.
@@ -471,8 +496,7 @@ pub async fn explore(
     world: &mut World,
     most: &mut Ran,
     old: &Plan,
-    real: &Arc<RealHost>,
-    files: &Files,
+    stage: &Arc<Stage>,
     (named, texts): (&[String], &[String]),
 ) -> Result<(), String> {
     let words = world.words.clone();
@@ -486,7 +510,7 @@ pub async fn explore(
             let mut other = world.clone();
             other.files.retain(|(other, _)| other != path);
             other.files.push((path.clone(), format!("{text}\n")));
-            let ran = ran(old, &looked(&other), real, files).await?;
+            let ran = ran(old, &looked(&other), stage).await?;
             if ran.shown() > most.shown() {
                 (*world, *most) = (other, ran);
             }
@@ -513,7 +537,7 @@ pub async fn explore(
             Try::Word(word) => drop(other.hints.insert(key, vec![word])),
             Try::Silence => drop(other.given.insert(key, Given::Silent)),
         }
-        let ran = ran(old, &looked(&other), real, files).await?;
+        let ran = ran(old, &looked(&other), stage).await?;
         if ran.shown() > most.shown() {
             (*world, *most) = (other, ran);
         }

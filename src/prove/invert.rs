@@ -48,7 +48,7 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
 }
 
 /// The same text with one thing in it that is otherwise: a value of a document is another one or is not there, or what stands behind
-/// it is none; a line is not there; a number is the next one.
+/// it is none; a line is not there; a number is the next one, or none.
 pub fn spoiled(text: &str) -> Vec<String> {
     let Ok(document @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(text) else {
         let lines: Vec<&str> = text.lines().collect();
@@ -57,7 +57,7 @@ pub fn spoiled(text: &str) -> Vec<String> {
             rest.collect::<String>()
         };
         return match (lines.as_slice(), text.trim().parse::<u32>()) {
-            (_, Ok(n)) => [n.saturating_sub(1), n.saturating_add(1)].map(|n| format!("{n}\n")).to_vec(),
+            (_, Ok(n)) => [n.saturating_sub(1), n.saturating_add(1), 0].map(|n| format!("{n}\n")).to_vec(),
             ([] | [_], Err(_)) => vec![format!("not-{text}")],
             _ => (0..lines.len().min(6)).map(without).collect(),
         };
@@ -434,7 +434,7 @@ mod tests {
         assert!(other.contains(&"{\"a\":[],\"c\":\"x\"}\n".to_owned()), "{other:?}");
         assert_eq!(spoiled("a\nb\n"), ["b\n", "a\n"]);
         assert_eq!(spoiled("a"), ["not-a"]);
-        assert_eq!(spoiled("5\n"), ["4\n", "6\n"]);
+        assert_eq!(spoiled("5\n"), ["4\n", "6\n", "0\n"]);
         let argv = ["awk", "{print $2}", "/tmp/x"].map(str::to_owned);
         assert_eq!(inputs(&argv, &["Bound".to_owned()]), ["a Bound more"]);
     }

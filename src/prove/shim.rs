@@ -5,21 +5,26 @@ use std::{
     fs,
     io::{Read, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{
     curl, kubectl,
     trace::{self, PAUSE, record},
-    world::{Call, HANGS, WORLD, World, hang},
+    world::{Answer, Call, HANGS, WORLD, World, hang, has_hung},
 };
 use crate::source::normalize;
 
 /// Where the jail keeps the time that was slept.
-const SLEPT: &str = "/world/slept";
-/// Seconds a script may take.
+pub const SLEPT: &str = "/world/slept";
+/// Seconds a script may take, where nothing else is said.
 const PATIENCE: f64 = 300.0;
 /// So often a script sleeps in a world that is hasty.
 const HASTE: u32 = 6;
+/// The time of each world, as `date` prints it.
+pub const DATE: &str = "2023-11-14T22:13:20Z";
+/// The same in seconds.
+pub const SECONDS: &str = "1700000000";
 /// Where the task lies.
 pub const TASK: &str = "/task";
 
@@ -36,46 +41,74 @@ pub fn main() -> Option<u8> {
     }
     if name == "date" {
         // Time stands still; two runs see the same.
-        let text = if args.iter().any(|a| a == "+%s") { "1700000000" } else { "2023-11-14T22:13:20Z" };
+        let text = if args.iter().any(|a| a == "+%s") { SECONDS } else { DATE };
         let _ = writeln!(std::io::stdout(), "{text}");
         return Some(0);
     }
     let world = World::read()?;
-    let call = asked(&world, Call { argv: std::iter::once(name).chain(args).collect(), stdin: None });
+    let call = Call { argv: std::iter::once(name).chain(args).collect(), stdin: None };
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let call = asked(&world, call, &cwd, Some(&mut std::io::stdin().lock()))?;
     if call.argv[0] == "curl" {
         return Some(curl::main(&world, &call));
     }
-    let answer = world.answer(&call, record(&call));
-    let answer = if world.operations { kubectl::consistent(&call, answer) } else { answer };
+    let answer = answer(&world, &call);
     if answer.status == HANGS {
         return Some(hang());
     }
     let _ = std::io::stdout().write_all(answer.stdout.as_bytes());
     let _ = std::io::stderr().write_all(answer.stderr.as_bytes());
-    Some(u8::try_from(answer.status).unwrap_or(1))
+    Some(status(&answer))
+}
+
+/// What a command says, and writes down that it was asked.
+pub fn answer(world: &World, call: &Call) -> Answer {
+    let answer = world.answer(call, record(call));
+    if world.operations { kubectl::consistent(call, answer) } else { answer }
+}
+
+/// How a command ends that does.
+pub fn status(answer: &Answer) -> u8 {
+    u8::try_from(answer.status).unwrap_or(1)
 }
 
 /// Takes no time; but who sleeps too long is killed, as a script that takes too long is.
 fn sleep(args: &[String]) -> u8 {
-    let seconds = args.first().and_then(|a| a.trim_end_matches('s').parse::<f64>().ok()).unwrap_or(1.0);
     let before = fs::read_to_string(SLEPT).unwrap_or_default();
-    let (time, rounds) = before.split_once(' ').unwrap_or_default();
-    let time = time.parse::<f64>().unwrap_or(0.0) + seconds;
-    let rounds = rounds.parse::<u32>().unwrap_or(0) + 1;
-    let _ = fs::write(SLEPT, format!("{time} {rounds}"));
+    let mut numbers = before.split_whitespace().map(|number| number.parse::<f64>().ok());
+    let mut next = |default: f64| numbers.next().flatten().unwrap_or(default);
+    let (time, rounds, limit, most) = (next(0.0), next(0.0) + 1.0, next(PATIENCE), next(f64::INFINITY));
+    let time = time + args.iter().map(|arg| seconds(arg).unwrap_or(1.0)).sum::<f64>();
+    let _ = fs::write(SLEPT, format!("{time} {rounds} {limit} {most}\n"));
     trace::append(PAUSE);
-    let hasty = || World::read().is_some_and(|world| world.hasty);
-    if time >= PATIENCE || rounds > HASTE && hasty() { hang() } else { 0 }
+    if time >= limit || rounds > most { hang() } else { 0 }
 }
 
-/// A new script has all its time.
-pub fn wake() {
-    let _ = fs::remove_file(SLEPT);
+/// `5`, `0.5s`, `2m`
+fn seconds(text: &str) -> Option<f64> {
+    let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86400.0)];
+    let unit = units.into_iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let (number, unit) = unit.unwrap_or((text, 1.0));
+    Some(number.parse::<f64>().ok()? * unit)
+}
+
+/// A new script has all its time, and nothing in it has hung.
+pub fn wake(limit: Duration, hasty: bool) {
+    let most = if hasty { HASTE } else { u32::MAX };
+    let _ = fs::write(SLEPT, format!("0 0 {} {most}\n", limit.as_secs_f64()));
+    has_hung();
+}
+
+/// For how long it has slept.
+pub fn slept() -> Duration {
+    let text = fs::read_to_string(SLEPT).unwrap_or_default();
+    let seconds = text.split(' ').next().and_then(|number| number.parse().ok());
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
 }
 
 /// What was asked, however it was written: a file that is handed over by its name counts as its text.
-pub fn asked(world: &World, call: Call) -> Call {
-    let cwd = std::env::current_dir().unwrap_or_default();
+/// `None`: it is handed to its standard input, and that is not there.
+pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn Read>) -> Option<Call> {
     let mut stdin = call.stdin;
     let mut args = call.argv.into_iter();
     let mut argv: Vec<String> = args.by_ref().take(1).collect();
@@ -89,7 +122,7 @@ pub fn asked(world: &World, call: Call) -> Call {
                 continue;
             }
             let mut text = Vec::new();
-            let _ = std::io::stdin().lock().read_to_end(&mut text);
+            let _ = input.as_mut()?.read_to_end(&mut text);
             stdin = Some(manifest(&text));
             continue;
         }
@@ -106,7 +139,7 @@ pub fn asked(world: &World, call: Call) -> Call {
         });
     }
     let call = Call { argv, stdin };
-    if world.operations { kubectl::normal(call) } else { call }
+    Some(if world.operations { kubectl::normal(call) } else { call })
 }
 
 /// Blank lines at its end do not change what a manifest says.

@@ -5,22 +5,21 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use super::{
     Allowance, Slack,
-    files::{Files, restore, untouched, written},
-    host::{Clock, ProofHost},
+    files::{Written, written},
+    host::{Clock, ProofHost, Stage},
     shim::TASK,
-    trace::{PAUSE, TRACE},
+    trace::{PAUSE, PHASE, TRACE},
     world::{Call, Dice, Given, Mood, WORLD, World, fits},
 };
 use crate::{
     convert::looks,
     event::{EventKind, Outcome, Verdict},
     hir::{AgentRef, Template},
-    host::RealHost,
     judge::scripted,
     plan::{ActionKind, AgentAction, AgentKind, Judge, Plan, planned_id},
     run::{RunOptions, run_eval},
@@ -42,9 +41,9 @@ pub struct Ran {
     /// Planned actions that did not pass, in their last attempt: whether they were carried out at all.
     pub failed: BTreeMap<String, bool>,
     /// Files as they were when verification began.
-    pub made: Option<Files>,
+    pub made: Option<Written>,
     /// Files as they were at the end.
-    pub left: Files,
+    pub left: Written,
 }
 
 impl Ran {
@@ -60,24 +59,19 @@ impl Ran {
     }
 }
 
-pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files) -> Result<Ran, String> {
-    if !untouched(files) {
-        restore(files)?;
-    }
+/// Runs a plan in a world.
+///
+/// # Errors
+/// The jail cannot be put in order.
+pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, String> {
+    stage.reset()?;
     let _ = fs::remove_file(TRACE);
     fs::write(WORLD, serde_json::to_vec(world).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
     let (sink, events) = tokio::sync::mpsc::unbounded_channel();
     let (_signals, interrupts) = tokio::sync::mpsc::unbounded_channel();
     let clock = Arc::new(Clock::default());
     let ticking = tokio::spawn(Arc::clone(&clock).tick());
-    let host = Arc::new(ProofHost {
-        real: Arc::clone(real),
-        clock,
-        world: world.clone(),
-        events: Mutex::new(events),
-        told: Mutex::default(),
-        made: Mutex::default(),
-    });
+    let host = Arc::new(ProofHost::new(Arc::clone(stage), clock, world.clone(), events));
     let mut plan = plan.clone();
     let judge = judged(&mut plan, world);
     let eval = super::eval_of(Path::new(TASK), judge, vec![plan]);
@@ -92,7 +86,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
     let mut phase = String::new();
     let mut paused = false;
     for line in fs::read_to_string(TRACE).unwrap_or_default().lines() {
-        if let Some(name) = line.strip_prefix("#phase ") {
+        if let Some(name) = line.strip_prefix(PHASE) {
             phase = name.to_owned();
         } else if line == PAUSE.trim_end() {
             paused = true;
@@ -120,7 +114,7 @@ pub async fn ran(plan: &Plan, world: &World, real: &Arc<RealHost>, files: &Files
     let made = host.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
     Ok(Ran {
         made,
-        left: written(),
+        left: written(&stage.look()),
         phases,
         late,
         passed: end.verdict == Verdict::Passed,

@@ -12,21 +12,41 @@ use super::world::Call;
 pub const TRACE: &str = "/world/trace";
 /// A line that says that time has passed.
 pub const PAUSE: &str = "#pause\n";
+/// How a line begins that names a phase.
+pub const PHASE: &str = "#phase ";
 
-/// Adds a line, which ends with a line feed.
-pub fn append(line: &str) {
+/// Adds lines, each of which ends with a line feed.
+pub fn append(lines: &str) {
     if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(TRACE) {
-        let _ = file.write_all(line.as_bytes());
+        let _ = file.write_all(lines.as_bytes());
     }
+}
+
+/// What was done in this phase so far.
+pub fn of_phase() -> String {
+    let all = fs::read_to_string(TRACE).unwrap_or_default();
+    let start = all.rfind(&format!("\n{PHASE}")).map_or(0, |at| at + 1);
+    all.get(start..).unwrap_or_default().to_owned()
+}
+
+/// A call as a line.
+pub fn line(call: &Call) -> String {
+    format!("{}\n", serde_json::to_string(call).unwrap_or_default())
+}
+
+/// How many calls are there with the words of this one.
+pub fn count(lines: &str, call: &Call) -> usize {
+    let words = Call { argv: call.argv.clone(), stdin: None };
+    // Behind the words stands what it was given.
+    let whole = line(&words);
+    let start = whole.trim_end().trim_end_matches("null}");
+    lines.lines().filter(|line| line.starts_with(start)).count()
 }
 
 /// Adds a call. Gives how many like it were there before.
 pub fn record(call: &Call) -> usize {
-    let line = serde_json::to_string(call).unwrap_or_default();
-    let before = fs::read_to_string(TRACE).unwrap_or_default();
-    append(&format!("{line}\n"));
     // Phases are counted by themselves.
-    let phase = before.rsplit("#phase").next().unwrap_or_default();
-    let same: String = call.key();
-    phase.lines().filter_map(|l| serde_json::from_str::<Call>(l).ok()).filter(|c| c.key() == same).count()
+    let before = of_phase();
+    append(&line(call));
+    count(&before, call)
 }

@@ -120,7 +120,7 @@ pub enum Mood {
 }
 
 /// An answer.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Answer {
     pub status: i32,
     pub stdout: String,
@@ -160,12 +160,18 @@ impl Call {
     pub fn key(&self) -> String {
         self.argv.join("\u{1f}")
     }
+
+    /// The key, with the text that it is given.
+    pub fn whole(&self) -> String {
+        format!("{}\u{1e}{}", self.key(), self.stdin.as_deref().unwrap_or_default())
+    }
 }
 
 impl World {
     /// As people say it.
     pub fn shown(&self) -> String {
-        let given = self.given.iter().map(|(c, given)| format!(", `{}` {}", c.replace('\u{1f}', " "), given.shown()));
+        let words = |key: &str| key.replace('\u{1f}', " ").replace('\u{1e}', " <<< ");
+        let given = self.given.iter().map(|(key, given)| format!(", `{}` {}", words(key), given.shown()));
         let judge = if self.refuses { ", the judge is not content" } else { "" };
         format!("world {}, {:?}{}{judge}", self.seed, self.mood, given.collect::<String>())
     }
@@ -175,15 +181,29 @@ impl World {
         serde_json::from_slice(&fs::read(WORLD).ok()?).ok()
     }
 
+    /// What is answered to a call whatever the mood.
+    pub fn gives(&self, call: &Call) -> Option<&Given> {
+        let of_text = || self.given.get(&call.whole()).filter(|_| call.stdin.is_some());
+        self.given.get(&call.key()).or_else(of_text)
+    }
+
+    /// What the `n`th call like this one is told where all is well.
+    pub fn said(&self, call: &Call, n: usize) -> String {
+        let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{n}", call.key()));
+        // Where it may be denied, chance has decided that before.
+        dice.below(100);
+        self.wanted(call, &mut dice)
+    }
+
     /// What the `n`th call like this one gets.
     pub fn answer(&self, call: &Call, n: usize) -> Answer {
         let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{n}", call.key()));
-        match self.given.get(&call.key()) {
+        match self.gives(call) {
             Some(Given::Fails) => return self.failure(call, &mut dice),
             Some(Given::Silent) => return Answer::default(),
             Some(Given::Says(text)) => return Answer { stdout: text.clone(), ..Answer::default() },
             Some(Given::FailsSaying) => {
-                let stdout = self.wanted(call, &mut dice);
+                let stdout = self.said(call, n);
                 return Answer { status: 1, stdout, stderr: "Error: it did not work\n".to_owned() };
             }
             Some(Given::Missing) => {
@@ -326,6 +346,11 @@ impl World {
 /// Where a jail says that something in it never ends.
 const HUNG: &str = "/world/hung";
 
+/// Notes that something never ends.
+pub fn hangs() {
+    let _ = fs::write(HUNG, "");
+}
+
 /// What never ends is killed, with all of its script: the clock of the jail then goes on to the end of its limit. `timeout` ends it
 /// by itself.
 pub fn hang() -> u8 {
@@ -333,7 +358,7 @@ pub fn hang() -> u8 {
     if fs::read_to_string(format!("/proc/{parent}/comm")).is_ok_and(|name| name.trim() == "timeout") {
         return 124;
     }
-    let _ = fs::write(HUNG, "");
+    hangs();
     let _ = std::process::Command::new("/bin/sh").args(["-c", "kill -9 0"]).status();
     0
 }

@@ -1,0 +1,285 @@
+//! What processes of a jail have done: one that is started again with the same words and input, among the same files, does the same as
+//! long as its questions are answered the same. So it is not started again: what it did is done in its place.
+//!
+//! A process learns nothing of its world but what the commands say that it calls. So what it does is a tree: at each question it goes on
+//! by the answer, and at its end stands what it came to. Where a process did not the same twice (two of its commands ran side by side,
+//! and asked in another order) nothing is foretold.
+
+use std::{collections::HashMap, time::Duration};
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    curl::{self, REQUEST},
+    files::{self, Change, State},
+    kubectl, trace,
+    world::{Answer, Call, Given, World},
+};
+use crate::host::{Captured, Exec, Exit, Finished};
+
+/// All that a process is given; but not its limit, which makes a difference to what sleeps only: [`Past::is_within`].
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// Of a process that is about to start.
+    pub fn of(exec: &Exec, world: &World, state: &State) -> Self {
+        let mut all = Sha256::new();
+        all.update(files::digest(state));
+        all.update([u8::from(world.hasty), u8::from(world.operations)]);
+        all.update(format!("{:?}", Exec { timeout: Duration::ZERO, ..exec.clone() }));
+        Self(all.finalize().into())
+    }
+}
+
+/// What a process came to.
+#[derive(Clone)]
+pub struct Past {
+    pub exit: Exit,
+    pub stdout: Captured,
+    pub stderr: Captured,
+    /// Whether it was killed, as something in it never ended or it slept for too long.
+    pub hung: bool,
+    /// For how long it slept, and for how long it might.
+    pub slept: Duration,
+    pub limit: Duration,
+    /// What it did to the files.
+    pub changes: Vec<Change>,
+}
+
+/// The time that a process takes, on the clock of the jail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Took {
+    /// What it slept.
+    Time(Duration),
+    /// It does not end before its limit.
+    Forever,
+}
+
+impl Past {
+    /// The time that it took.
+    pub fn took(&self) -> Took {
+        if self.hung { Took::Forever } else { Took::Time(self.slept) }
+    }
+
+    /// Whether it would be the same with another limit.
+    pub fn is_within(&self, limit: Duration) -> bool {
+        if self.slept < self.limit { self.slept < limit } else { self.limit == limit }
+    }
+
+    /// As the host tells it.
+    pub fn finished(&self) -> Finished {
+        Finished {
+            exit: self.exit.clone(),
+            stdout: self.stdout.clone(),
+            stderr: self.stderr.clone(),
+            duration: Duration::ZERO,
+            stragglers: 0,
+            leftover: None,
+        }
+    }
+}
+
+/// All that a world says to a question: as a command, and as a request, which may also be told that it waits for ever.
+type Reply = (Answer, Option<(Option<u16>, String, bool)>);
+
+fn reply(world: &World, call: &Call, n: usize) -> Reply {
+    let answer = world.answer(call, n);
+    let answer = if world.operations { kubectl::consistent(call, answer) } else { answer };
+    let request = (call.argv[0] == REQUEST).then(|| {
+        let (status, text) = curl::answered(world, call, n);
+        (status, text, world.given.values().any(|given| *given == Given::Hangs))
+    });
+    (answer, request)
+}
+
+/// A point in the life of a process.
+enum Node {
+    /// Nobody knows what comes.
+    Open,
+    /// It asks. Lines of the trace, of which the last is the question; and where it goes on, by the answer.
+    Asks(String, Call, HashMap<Reply, usize>),
+    /// Lines of the trace, and the end.
+    Ends(String, Box<Past>),
+}
+
+/// What is known of processes. Those of which nothing can be known have `None`.
+#[derive(Default)]
+pub struct Memory(HashMap<Key, Option<Vec<Node>>>);
+
+impl Memory {
+    /// What a process will do in a world in whose phase was done what `before` says: lines for the trace, and its end. `None`: nobody
+    /// knows.
+    pub fn foretell(&self, key: &Key, world: &World, before: &str) -> Option<(String, Past)> {
+        let nodes = self.0.get(key)?.as_ref()?;
+        let mut lines = String::new();
+        let mut at = 0;
+        loop {
+            match nodes.get(at)? {
+                Node::Open => return None,
+                Node::Asks(own, call, ways) => {
+                    let n = trace::count(before, call) + trace::count(&lines, call);
+                    lines += own;
+                    at = *ways.get(&reply(world, call, n))?;
+                }
+                Node::Ends(own, past) => return Some((lines + own, Past::clone(past))),
+            }
+        }
+    }
+
+    /// Notes what a process did. `lines` is what it added to the trace.
+    pub fn learn(&mut self, key: Key, world: &World, before: &str, lines: &str, past: Past) {
+        let known = self.0.entry(key).or_insert_with(|| Some(vec![Node::Open]));
+        if let Some(nodes) = known
+            && grown(nodes, world, before, lines, past).is_none()
+        {
+            *known = None;
+        }
+    }
+}
+
+/// Adds a life to those that are known; `None`: it is not as it was before.
+fn grown(nodes: &mut Vec<Node>, world: &World, before: &str, lines: &str, past: Past) -> Option<()> {
+    let mut at = 0;
+    let mut from = 0;
+    let mut end = 0;
+    for line in lines.split_inclusive('\n') {
+        end += line.len();
+        let Ok(call) = serde_json::from_str::<Call>(line) else { continue };
+        let n = trace::count(before, &call) + trace::count(&lines[..end - line.len()], &call);
+        let own = &lines[from..end];
+        from = end;
+        let new = nodes.len();
+        let answer = reply(world, &call, n);
+        match nodes.get_mut(at)? {
+            node @ Node::Open => *node = Node::Asks(own.to_owned(), call, HashMap::from([(answer, new)])),
+            Node::Asks(known, _, ways) if known == own => {
+                if let Some(next) = ways.get(&answer) {
+                    at = *next;
+                    continue;
+                }
+                ways.insert(answer, new);
+            }
+            _ => return None,
+        }
+        nodes.push(Node::Open);
+        at = new;
+    }
+    let own = &lines[from..];
+    match nodes.get_mut(at)? {
+        node @ Node::Open => *node = Node::Ends(own.to_owned(), Box::new(past)),
+        Node::Ends(known, was) if known == own && was.exit == past.exit => {}
+        _ => return None,
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::prove::world::Mood;
+
+    fn world(given: &[(&str, Given)]) -> World {
+        World {
+            seed: 1,
+            mood: Mood::Good,
+            given: given.iter().map(|(words, given)| (words.replace(' ', "\u{1f}"), given.clone())).collect(),
+            hints: BTreeMap::new(),
+            web: BTreeMap::new(),
+            denied: BTreeSet::new(),
+            words: Vec::new(),
+            refuses: false,
+            files: Vec::new(),
+            loud: false,
+            operations: false,
+            hasty: false,
+        }
+    }
+
+    fn lines(calls: &[&str]) -> String {
+        let line = |words: &&str| match *words {
+            "…" => trace::PAUSE.to_owned(),
+            words => trace::line(&Call { argv: words.split(' ').map(str::to_owned).collect(), stdin: None }),
+        };
+        calls.iter().map(line).collect()
+    }
+
+    fn past(status: i32) -> Past {
+        let (stdout, stderr) = (Captured::default(), Captured::default());
+        let (slept, limit) = (Duration::from_secs(9), Duration::from_secs(60));
+        Past { exit: Exit::Exited(status), stdout, stderr, hung: false, slept, limit, changes: Vec::new() }
+    }
+
+    fn key(world: &World) -> Key {
+        Key::of(&Exec::new("sh", "/task").args(["-c", "a && b"]), world, &State::new())
+    }
+
+    #[test]
+    fn what_is_asked_and_answered_alike_ends_alike() {
+        let (good, bad) = (world(&[]), world(&[("a x", Given::Fails)]));
+        let (key, mut memory) = (key(&good), Memory::default());
+        let told = |memory: &Memory, world: &World, before: &str| {
+            memory.foretell(&key, world, before).map(|(lines, past)| (lines, past.exit))
+        };
+        assert_eq!(told(&memory, &good, ""), None);
+        memory.learn(key.clone(), &good, "", &lines(&["a x", "…", "b y", "…"]), past(0));
+        let well = Some((lines(&["a x", "…", "b y", "…"]), Exit::Exited(0)));
+        assert_eq!(told(&memory, &good, ""), well);
+        // What it never asks for makes no difference; what it asks for does.
+        assert_eq!(told(&memory, &world(&[("c z", Given::Fails)]), ""), well);
+        assert_eq!(told(&memory, &bad, ""), None);
+        assert_eq!(told(&memory, &world(&[("b y", Given::Hangs)]), ""), None);
+        memory.learn(key.clone(), &bad, "", &lines(&["a x"]), past(1));
+        assert_eq!(told(&memory, &bad, ""), Some((lines(&["a x"]), Exit::Exited(1))));
+        assert_eq!(told(&memory, &good, ""), well);
+        // Worlds may say another thing when they are asked again.
+        let (mixed, mut memory) = (World { mood: Mood::Mixed, ..world(&[]) }, Memory::default());
+        let first = reply(&mixed, &Call { argv: vec!["a".into(), "x".into()], stdin: None }, 0);
+        let call = Call { argv: vec!["a".into(), "x".into()], stdin: None };
+        let other = (1..50).find(|n| reply(&mixed, &call, *n) != first).unwrap();
+        memory.learn(key.clone(), &mixed, "", &lines(&["a x"]), past(3));
+        assert!(told(&memory, &mixed, "").is_some());
+        assert_eq!(told(&memory, &mixed, &lines(&vec!["a x"; other])), None);
+    }
+
+    #[test]
+    fn of_what_does_not_do_the_same_twice_nothing_is_foretold() {
+        let world = world(&[]);
+        for (again, status) in [(["b y", "a x"], 0), (["a x", "b z"], 0), (["a x", "b y"], 4)] {
+            let (key, mut memory) = (key(&world), Memory::default());
+            memory.learn(key.clone(), &world, "", &lines(&["a x", "b y"]), past(0));
+            memory.learn(key.clone(), &world, "", &lines(&again), past(status));
+            assert!(memory.foretell(&key, &world, "").is_none(), "{again:?} {status}");
+            // For good.
+            memory.learn(key.clone(), &world, "", &lines(&["a x", "b y"]), past(0));
+            assert!(memory.foretell(&key, &world, "").is_none(), "{again:?} {status}");
+        }
+    }
+
+    #[test]
+    fn another_process_or_another_haste_is_not_the_same() {
+        let plain = world(&[]);
+        let known = key(&plain);
+        let exec = || Exec::new("sh", "/task").args(["-c", "a && b"]);
+        let others = [
+            Key::of(&exec().env("A", "1"), &plain, &State::new()),
+            Key::of(&exec().stdin("a"), &plain, &State::new()),
+            Key::of(&exec(), &World { hasty: true, ..world(&[]) }, &State::new()),
+            Key::of(&exec(), &plain, &State::from([("/tmp/a".into(), files::Entry::Folder(0o755))])),
+        ];
+        assert!(others.iter().all(|other| *other != known));
+        assert!(key(&plain) == known);
+        assert!(Key::of(&exec().timeout(Duration::from_secs(3)), &plain, &State::new()) == known);
+    }
+
+    #[test]
+    fn what_sleeps_is_the_same_within_its_limit_only() {
+        let seconds = Duration::from_secs;
+        let done = past(0);
+        assert!(done.is_within(seconds(60)) && done.is_within(seconds(10)) && !done.is_within(seconds(9)));
+        let killed = Past { slept: seconds(62), ..past(137) };
+        assert!(killed.is_within(seconds(60)) && !killed.is_within(seconds(61)) && !killed.is_within(seconds(90)));
+    }
+}

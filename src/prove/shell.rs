@@ -1,0 +1,374 @@
+//! What a shell in the jail does without a process: to start one for each command takes nearly all of the time of a proof.
+//!
+//! A line that is one plain command is answered in its place ([`words`]). And each bash gets functions in the place of the commands that
+//! stand for the outside world: they ask the program of the jail over a connection ([`serve`]), in a subshell, so that nothing of theirs is
+//! left behind. What a function cannot do (`curl` writes files) and what no bash starts (`xargs kubectl`) is done by
+//! the commands themselves, which are on the PATH all the time. A script that would notice the difference gets no functions.
+#![expect(clippy::disallowed_methods, reason = "a shell reads its functions from a file of the jail")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{
+    shim::{self, DATE, SECONDS, SLEPT},
+    trace::{PAUSE, TRACE},
+    world::{Call, HANGS, World, hangs},
+};
+
+/// Where every bash of the jail looks for what it reads first.
+pub const BASH_ENV: &str = "/world/functions";
+/// Where the commands lie.
+const COMMANDS: &str = "/usr/local/bin";
+
+/// The commands of this jail.
+pub fn commands() -> BTreeSet<String> {
+    let names = fs::read_dir(COMMANDS).into_iter().flatten().flatten();
+    names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name != "gevals").collect()
+}
+
+/// The words of a line that every shell reads alike, as one command and nothing else: plain characters, quotes with nothing in them
+/// that a shell looks for, and variables in double quotes that are set. `None`: it takes a shell.
+pub fn words(line: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut rest = line.trim_end_matches([' ', '\n']);
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match c {
+            ' ' => words.extend(word.take()),
+            '\'' => {
+                let (text, behind) = rest.split_once('\'')?;
+                word.get_or_insert_default().push_str(text);
+                rest = behind;
+            }
+            '"' => {
+                let (text, behind) = rest.split_once('"')?;
+                word.get_or_insert_default().push_str(&filled(text, variable)?);
+                rest = behind;
+            }
+            c if c.is_ascii_alphanumeric() || "._/:,@%+=-".contains(c) => word.get_or_insert_default().push(c),
+            _ => return None,
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+/// Whether a shell gives a variable a value of its own.
+pub fn is_own(variable: &str) -> bool {
+    const NAMES: [&str; 13] = [
+        "_", "EUID", "GROUPS", "HOSTNAME", "IFS", "LINENO", "OLDPWD", "OPTIND", "PPID", "PWD", "SECONDS", "SHLVL",
+        "UID",
+    ];
+    NAMES.contains(&variable) || ["BASH", "EPOCH", "RANDOM", "SRANDOM"].iter().any(|start| variable.starts_with(start))
+}
+
+/// A text in double quotes.
+fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    if text.contains(['\\', '`', '!']) {
+        return None;
+    }
+    let mut pieces = text.split('$');
+    let mut out = pieces.next()?.to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(piece.len());
+        let (name, behind) = piece.split_at(end);
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        out += &variable(name)?;
+        out += behind;
+    }
+    Some(out)
+}
+
+/// Whether a script could tell a function from a command, or looks into functions.
+pub fn notices(script: &str) -> bool {
+    const WORDS: [&str; 17] = [
+        "type",
+        "which",
+        "whence",
+        "hash",
+        "typeset",
+        "compgen",
+        "alias",
+        "enable",
+        "builtin",
+        "errtrace",
+        "functrace",
+        "xtrace",
+        "DEBUG",
+        "RETURN",
+        "BASH_ENV",
+        "caller",
+        "posix",
+    ];
+    // Nobody sees what it says.
+    let quiet = |rest: &str| {
+        let ends = [";", "|", ")", "&&"].into_iter().filter_map(|end| rest.find(end));
+        let own = &rest[..ends.min().unwrap_or(rest.len())];
+        let own = own.replace("2>/dev/null", "").replace("2> /dev/null", "");
+        own.contains(">/dev/null") || own.contains("> /dev/null")
+    };
+    script.lines().any(|line| {
+        let words: Vec<&str> =
+            line.split_whitespace().map(|word| word.rsplit(['$', '(', '`', '"', '!', ';', '{', '|']).next().unwrap_or(word)).collect();
+        let mut loud = line.match_indices("command ").filter(|(at, _)| !line[..*at].ends_with(|c: char| c.is_ascii_alphanumeric()));
+        loud.any(|(at, _)| !quiet(&line[at..]))
+            || line.contains("FUNCNAME")
+            || words.iter().any(|word| WORDS.contains(word) || word.starts_with("PATH="))
+            || words.windows(2).any(|pair| match pair {
+                ["declare" | "unset" | "export", options] => options.starts_with('-') && options.contains(['f', 'F', 'p']),
+                _ => false,
+            })
+            // `set -Eeuo pipefail`, `bash -x`
+            || words.iter().enumerate().any(|(at, word)| {
+                let options = || words[at + 1..].iter().take_while(|word| word.starts_with(['-', '+']));
+                (matches!(*word, "set" | "bash") || word.ends_with("/bash")) && options().any(|word| word.contains(['E', 'T', 'x']))
+            })
+    })
+}
+
+/// Writes the functions for these commands, which ask at a port.
+pub fn write(commands: &BTreeSet<String>, port: u16) -> std::io::Result<()> {
+    let mut text = format!(
+        r#"sleep() {{
+    local __gevals_time __gevals_rounds __gevals_limit __gevals_most
+    case "$#$1" in
+        1[0-9] | 1[0-9][0-9] | 1[0-9][0-9][0-9]) ;;
+        *)
+            command sleep "$@"
+            return
+            ;;
+    esac
+    IFS=' ' read -r __gevals_time __gevals_rounds __gevals_limit __gevals_most <{SLEPT} || :
+    case "$__gevals_time$__gevals_rounds$__gevals_limit$__gevals_most" in
+        '' | *[!0-9]*)
+            command sleep "$@"
+            return
+            ;;
+    esac
+    if ((__gevals_time + 10#$1 >= __gevals_limit || __gevals_rounds + 1 > __gevals_most)); then
+        command sleep "$@"
+        return
+    fi
+    printf '%s %s %s %s\n' "$((__gevals_time + 10#$1))" "$((__gevals_rounds + 1))" "$__gevals_limit" "$__gevals_most" >|{SLEPT}
+    printf '{pause}\n' >>{TRACE}
+}}
+date() {{
+    local __gevals_word
+    for __gevals_word; do
+        if [[ "$__gevals_word" == '+%s' ]]; then
+            printf '%s\n' '{SECONDS}'
+            return
+        fi
+    done
+    printf '%s\n' '{DATE}'
+}}
+__gevals_ask() (
+    trap '' PIPE
+    set +eu
+    __gevals_before='' __gevals_in='-'
+    case "$1" in
+        kubectl | oc)
+            for __gevals_word; do
+                if [ "$__gevals_before$__gevals_word" = '-f-' ] || [ "$__gevals_before$__gevals_word" = '--filename-' ]; then
+                    IFS= read -r -d '' __gevals_in
+                    __gevals_in="+$__gevals_in"
+                    break
+                fi
+                __gevals_before="$__gevals_word"
+            done
+            ;;
+    esac
+    if {{ exec {{__gevals}}<>"/dev/tcp/127.0.0.1/{port}"; }} 2>/dev/null; then
+        printf '%s\0' "$#" "$BASHPID" "$__gevals_in" "$@" >&"$__gevals"
+        IFS= read -r -d '' __gevals_out <&"$__gevals"
+        IFS= read -r -d '' __gevals_err <&"$__gevals"
+        IFS= read -r -d '' __gevals_status <&"$__gevals"
+        exec {{__gevals}}>&-
+        case "$__gevals_status" in
+            hangs) kill -9 0 ;;
+            *[0-9]*)
+                printf %s "$__gevals_out" 2>/dev/null
+                printf %s "$__gevals_err" >&2
+                exit "$__gevals_status"
+                ;;
+        esac
+    fi
+    __gevals="$1"
+    shift
+    exec "{COMMANDS}/$__gevals" "$@"
+)
+"#,
+        pause = PAUSE.trim_end()
+    );
+    let named = |name: &&String| {
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        plain && name.starts_with(|c: char| c.is_ascii_alphabetic()) && is_plain(name)
+    };
+    for name in commands.iter().filter(named) {
+        text += &format!("{name}() {{ __gevals_ask {name} \"$@\"; }}\n");
+    }
+    fs::write(BASH_ENV, text)
+}
+
+/// Whether a command is answered by what a world says of it, and by nothing else.
+pub fn is_plain(name: &str) -> bool {
+    !matches!(name, "sleep" | "curl" | "date")
+}
+
+/// Answers what functions ask, in the world of the run that goes on.
+pub async fn serve(listener: TcpListener, world: Arc<Mutex<Option<World>>>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let world = Arc::clone(&world);
+        tokio::spawn(async move {
+            let _ = answer(stream, &world).await;
+        });
+    }
+}
+
+async fn answer(mut stream: TcpStream, world: &Mutex<Option<World>>) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    let (cwd, input, call) = loop {
+        if let Some(question) = question(&bytes) {
+            break question;
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Ok(());
+        }
+    };
+    let answer = {
+        let world = world.lock().unwrap_or_else(PoisonError::into_inner);
+        world.as_ref().and_then(|world| {
+            let mut input = input.as_deref().map(str::as_bytes);
+            let call = shim::asked(world, call, &cwd, input.as_mut().map(|input| input as &mut dyn Read))?;
+            Some(shim::answer(world, &call))
+        })
+    };
+    let (stdout, stderr, status) = match answer {
+        // The command is to do it.
+        None => (String::new(), String::new(), "unknown".to_owned()),
+        Some(answer) if answer.status == HANGS => {
+            hangs();
+            (String::new(), String::new(), "hangs".to_owned())
+        }
+        Some(answer) => {
+            let status = shim::status(&answer).to_string();
+            (answer.stdout, answer.stderr, status)
+        }
+    };
+    stream.write_all(format!("{stdout}\0{stderr}\0{status}\0").as_bytes()).await
+}
+
+/// Where the process is that asks, what it was given to read, and its words; `None`: that is not all of it.
+fn question(bytes: &[u8]) -> Option<(PathBuf, Option<String>, Call)> {
+    let fields: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    let [count, process, input, words @ ..] = fields.as_slice() else { return None };
+    let count = count.parse::<usize>().ok()?;
+    // Behind the last end there is nothing.
+    if words.len() < count + 1 {
+        return None;
+    }
+    let cwd = fs::read_link(Path::new("/proc").join(process.as_ref()).join("cwd")).ok()?;
+    let argv = words[..count].iter().map(ToString::to_string).collect();
+    Some((cwd, input.strip_prefix('+').map(str::to_owned), Call { argv, stdin: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_lines_are_read_as_a_shell_reads_them() {
+        let variable = |name: &str| (name == "NAME").then(|| "a b*".to_owned());
+        let read = |line: &str| words(line, &variable);
+        let plain: [(&str, &[&str]); 5] = [
+            ("kubectl get pod a -n shop\n", &["kubectl", "get", "pod", "a", "-n", "shop"]),
+            (
+                "kubectl get  -l 'app in (a)' -o jsonpath='{.x}'",
+                &["kubectl", "get", "-l", "app in (a)", "-o", "jsonpath={.x}"],
+            ),
+            ("kubectl get \"$NAME\" --x=\"p/$NAME.y\" ''", &["kubectl", "get", "a b*", "--x=p/a b*.y", ""]),
+            ("kubectl get \"a' b\" 'c\"d'e", &["kubectl", "get", "a' b", "c\"de"]),
+            ("kubectl get \"\"", &["kubectl", "get", ""]),
+        ];
+        for (line, expected) in plain {
+            assert_eq!(read(line).unwrap(), expected, "{line}");
+        }
+        for line in [
+            "kubectl get pods | wc -l",
+            "kubectl get pods; true",
+            "kubectl get pods > x",
+            "kubectl get pods &",
+            "kubectl get $NAME",
+            "kubectl get \"$OTHER\"",
+            "kubectl get \"${NAME}\"",
+            "kubectl get \"$(ls)\"",
+            "kubectl get \"`ls`\"",
+            "kubectl get \"$1\"",
+            "kubectl get *",
+            "kubectl get a{b,c}",
+            "kubectl get ~",
+            "kubectl get \\a",
+            "kubectl get 'a",
+            "kubectl get # all",
+            "kubectl get a\nkubectl get b",
+            "kubectl get a\tb",
+            "! kubectl get a",
+            "kubectl get ü",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_shell_sets_itself_is_not_read_from_outside() {
+        assert!(["PWD", "RANDOM", "BASHPID", "_"].iter().all(|name| is_own(name)));
+        assert!(["NAME", "HOME", "FILE", "KUBECONFIG"].iter().all(|name| !is_own(name)));
+    }
+
+    #[test]
+    fn scripts_that_could_tell_a_function_from_a_command_get_none() {
+        for script in [
+            "K=$(command -v kubectl)\n$K get pods",
+            "if [ -x \"$(command -v helm)\" ]; then true; fi",
+            "type kubectl",
+            "which kubectl >/dev/null",
+            "set -Eeuo pipefail",
+            "set -o errtrace",
+            "#!/bin/bash -x",
+            "set -eux",
+            "trap 'echo x' DEBUG",
+            "export PATH=/bin",
+            "K=$(command -v kubectl 2>/dev/null); echo >/dev/null",
+            "declare -f kubectl",
+            "unset -f kubectl",
+        ] {
+            assert!(notices(script), "{script}");
+        }
+        for script in [
+            "command -v kubectl >/dev/null 2>&1 || exit 1",
+            "if ! command -v oc &>/dev/null; then exit 1; fi",
+            "set -euo pipefail",
+            "kubectl get pods -n x -o jsonpath='{.x}'\nsleep 2",
+            "declare -A PORTS=([a]=1)",
+            "kubectl patch pod x --type=merge -p '{\"a\":[{\"type\":1}]}'",
+            "unset X",
+            "#!/usr/bin/env bash",
+            "for tool in a b; do command -v \"$tool\" >/dev/null 2>&1 || die; done",
+        ] {
+            assert!(!notices(script), "{script}");
+        }
+    }
+}
