@@ -701,13 +701,14 @@ fn hostile_names_stay_names() {
     fs::create_dir(world.path("evals")).unwrap();
     world.run(&["emit", "argo", "s.gevals", "--image", "i", "--at", "{{workflow.name}}"]).expect(2, &["`{{`"]);
     world.run(&["emit", "tekton", "s.gevals", "--image", "i", "--at", "$(params.shard)"]).expect(2, &["`$(`"]);
+    let held = Regex::new("name: (gevals-[^,]+), key").unwrap();
     for engine in PODS {
         let path = if engine == "tekton" { path.replace("$(", "$") } else { path.to_owned() };
         world.run(&["emit", engine, "s.gevals", "--image", "i", "--at", "a\u{85}b"]).expect(2, &["on one line"]);
         fs::copy(world.path("s.gevals"), world.path("evals").join(&path)).unwrap();
         let text = emitted(&world, engine, &["--at", &format!("{MOUNT}/{path}")]);
         assert_eq!(faults(&text), Vec::<String>::new(), "{engine}\n{text}");
-        let values = Regex::new("name: (gevals-[^,]+), key").unwrap().captures(&text).unwrap()[1].to_owned();
+        let values = held.captures(&text).unwrap()[1].to_owned();
         let (jobs, _) = containers(engine, &text, &values);
         assert_eq!(jobs[0].env["PACK"], format!("{MOUNT}/{path}"), "{engine}");
         for job in &jobs {

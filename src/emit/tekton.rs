@@ -116,7 +116,7 @@ spec:
         container = container_security(6),
         script = indented(&format!("{shell}{UNITS}"), 8),
         merging = parts.merging(6),
-        merge = format!("{}{}", indented(shell, 8), parts.merge(8)),
+        merge = indented(shell, 8) + &parts.merge(8),
         shards = shards.join(", "),
         pod = pod_security(6),
         claim = super::scalar(pods.claim),

@@ -75,7 +75,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     stage.reset()?;
     let stem = job.task.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let converted = job.task.with_file_name(format!("{stem}.converted.yaml"));
-    place(&vec![(converted.clone(), job.converted.clone().into_bytes(), 0o644)])?;
+    place(&[(converted.clone(), job.converted.clone().into_bytes(), 0o644)])?;
     let Planned { plan: old, words, named, scripts } = planned(&job.task)?;
     let new = planned(&converted)?.plan;
     let operations = has_operations(&new);
