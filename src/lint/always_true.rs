@@ -97,7 +97,7 @@ fn is_glued(word: &Word) -> bool {
     let expands = word.parts.iter().any(|part| matches!(part, Part::Var { .. } | Part::Command { .. }));
     let signs = |text: &str| ["==", "!=", "="].iter().any(|sign| text == *sign || text.starts_with(sign));
     let behind = word.parts.windows(2).any(|pair| match pair {
-        [Part::Var { .. } | Part::Command { .. }, Part::Text { text, quoted: false }] => signs(text),
+        [Part::Var { .. } | Part::Command { .. }, Part::Text { text, .. }] => signs(text),
         _ => false,
     });
     expands && behind

@@ -179,7 +179,7 @@ fn parse_anew(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     }
 }
 
-/// What can be told of an eval by itself.
+/// What can be said about an eval by itself.
 struct ReadEval {
     decoded: Partial<hir::Eval>,
     found: Diagnostics,
