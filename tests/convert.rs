@@ -919,7 +919,7 @@ fn what_waits_otherwise_is_caught() {
         let world = World::new(&[("wait.yaml", &task_of("verify", script))]);
         let path = world.path("wait.yaml");
         let sources = Sources::default();
-        let compiled = compile(&[path.clone()], &sources, &Disk);
+        let compiled = compile(std::slice::from_ref(&path), &sources, &Disk);
         let cx = context(&sources, &Disk, &compiled, Dialect::Portable, Target::Builtin);
         let right = convert::task(&compiled.project.tasks[0], cx).unwrap();
         let mut prover = prove::Prover::new((&bwrap, &exe), &path, 6);
