@@ -92,8 +92,11 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
     None
 }
 
-/// A variable and what it was to be compared with, in one word.
+/// What was to be compared, with the sign between, in one word.
 fn is_glued(word: &Word) -> bool {
+    if let Some(text) = word.literal() {
+        return text.contains('=');
+    }
     let expands = word.parts.iter().any(|part| matches!(part, Part::Var { .. } | Part::Command { .. }));
     let signs = |text: &str| ["==", "!=", "="].iter().any(|sign| text == *sign || text.starts_with(sign));
     let behind = word.parts.windows(2).any(|pair| match pair {
