@@ -441,12 +441,28 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
             Ok(Some(certificate))
         };
         let Some(first) = prove(outcome, args.target.is_none(), None)? else { return Ok(()) };
-        let mut refuted = first.counter_example.is_some();
         let shown = first.counter_example.as_ref().and_then(|example| example.lines().next());
         let why = shown.map(|example| format!("lifted as well as can be, it was refuted: {example}"));
-        for kept in less(outcome, &first) {
-            let Some(mut other) = again(&outcome.path, None, &kept) else { continue };
+        let mut refuted = first.counter_example.is_some();
+        let mut tries = less(outcome, &first).into_iter();
+        let (mut kept, mut suspects) = (Vec::new(), suspects(outcome, &first));
+        loop {
+            // What the proofs so far suspect stays in its script, all of it; where they suspect nothing more, it is tried.
+            suspects.retain(|suspect| !kept.contains(suspect));
+            let more = !suspects.is_empty();
+            let next = if more {
+                kept.append(&mut suspects);
+                kept.clone()
+            } else if let Some(next) = tries.next() {
+                next
+            } else {
+                break;
+            };
+            let Some(mut other) = again(&outcome.path, None, &next) else { continue };
             let Some(certificate) = prove(&mut other, true, first.best.clone())? else { continue };
+            if more {
+                suspects = self::suspects(&other, &certificate);
+            }
             // What is not refuted is better than what is, and a proof is better than none.
             if certificate.is_full() || refuted && certificate.counter_example.is_none() {
                 refuted = false;
@@ -475,13 +491,25 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
 #[cfg(all(feature = "run", target_os = "linux"))]
 const TRIES: usize = 6;
 
-/// What may stay in scripts, that the rest is proved: the suspects, each statement by itself, those of a phase, all.
+/// The statements by which a conversion may be no proof.
+#[cfg(all(feature = "run", target_os = "linux"))]
+fn suspects(outcome: &Outcome, certificate: &Certificate) -> Vec<Kept> {
+    let origin = |id: &String| outcome.result.as_ref().ok().and_then(|new| new.origin(id));
+    let mut found: Vec<Kept> = Vec::new();
+    for kept in certificate.suspects.iter().filter_map(origin) {
+        if !found.contains(&kept) {
+            found.push(kept);
+        }
+    }
+    found
+}
+
+/// What else may stay in scripts, that the rest is proved: each statement by itself, those of a phase, all.
 #[cfg(all(feature = "run", target_os = "linux"))]
 fn less(outcome: &Outcome, certificate: &Certificate) -> Vec<Vec<Kept>> {
     let Ok(new) = &outcome.result else { return Vec::new() };
     let all: Vec<Kept> = new.lifted().collect();
-    let suspects: Vec<Kept> = certificate.suspects.iter().filter_map(|id| new.origin(id)).collect();
-    let mut tries = vec![suspects];
+    let mut tries = Vec::new();
     if certificate.counter_example.is_some() {
         use crate::hir::PhaseKind::{Cleanup, Setup, Verify};
         let phases = [Verify, Setup, Cleanup];

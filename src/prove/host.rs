@@ -156,6 +156,8 @@ pub struct Stage {
     base: State,
     /// What stands in the place of something.
     commands: BTreeSet<String>,
+    /// Whether all shells ask the world which programs there are.
+    lookups: bool,
     /// The world of the run that goes on.
     world: Arc<Mutex<Option<World>>>,
 }
@@ -168,14 +170,17 @@ impl Stage {
         let base = looks.look();
         let (commands, world) = (shell::commands(), Arc::default());
         let listener = TcpListener::bind(("127.0.0.1", 0)).await;
+        let mut lookups = !scripts.iter().any(|script| shell::is_foreign(script));
         if let Ok(listener) = listener
             && let Ok(at) = listener.local_addr()
             && !scripts.iter().any(|script| shell::notices(script))
-            && shell::write(&commands, at.port()).is_ok()
+            && shell::write(&commands, at.port(), lookups).is_ok()
         {
             tokio::spawn(shell::serve(listener, Arc::clone(&world)));
+        } else {
+            lookups = false;
         }
-        Self { real, looks: Mutex::new(looks), memory: Mutex::default(), base, commands, world }
+        Self { real, looks: Mutex::new(looks), memory: Mutex::default(), base, commands, lookups, world }
     }
 
     /// The files as they are now.
@@ -272,12 +277,18 @@ impl ProofHost {
         // What a shell sets itself is not what it was given.
         let variable = |name: &str| Some(own(name).filter(|_| !shell::is_own(name))?.to_str()?.to_owned());
         let argv = shell::words(line.to_str()?, &variable)?;
-        if !argv.first().is_some_and(|name| self.stage.commands.contains(name) && shell::is_plain(name)) {
-            return None;
-        }
+        let call = Call { argv, stdin: None };
+        let found = match call.argv.first() {
+            Some(name) if self.stage.commands.contains(name) && shell::is_plain(name) => None,
+            _ if call.is_lookup() && self.stage.lookups => Some(self.real().which(&call.argv[2])?),
+            _ => return None,
+        };
         let _turn = self.turn();
-        let call = shim::asked(&self.world, Call { argv, stdin: None }, &exec.cwd, Some(&mut io::empty()))?;
-        let answer = shim::answer(&self.world, &call);
+        let call = shim::asked(&self.world, call, &exec.cwd, Some(&mut io::empty()))?;
+        let mut answer = shim::answer(&self.world, &call);
+        if let Some(path) = found.filter(|_| answer.status == 0) {
+            answer.stdout = format!("{}\n", path.display());
+        }
         let hung = answer.status == HANGS;
         let captured = |text: &str| Captured { bytes: text.as_bytes().to_vec(), dropped: 0 };
         let (exit, said) = match hung {

@@ -408,6 +408,10 @@ impl Proof<'_> {
                 other.given.insert(key.clone(), given);
                 other
             };
+            if call.is_lookup() {
+                self.near.push_back(with(Given::Fails));
+                continue;
+            }
             let mut full = world.clone();
             full.hints.insert(key.clone(), vec![world.words.join("\n")]);
             self.near.extend([with(Given::Fails), with(Given::Silent), with(Given::FailsSaying), full]);

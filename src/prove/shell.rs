@@ -139,27 +139,42 @@ pub fn notices(script: &str) -> bool {
     })
 }
 
-/// Writes the functions for these commands, which ask at a port.
-pub fn write(commands: &BTreeSet<String>, port: u16) -> std::io::Result<()> {
-    let mut text = format!(
+/// Whether a shell that gets no functions reads a script.
+pub fn is_foreign(script: &str) -> bool {
+    script.strip_prefix("#!").is_some_and(|rest| !rest.lines().next().unwrap_or_default().contains("bash"))
+}
+
+/// `command -v jq`: the world says whether the program is there.
+const LOOKUP: &str = r#"command() {
+    if [[ $# -eq 2 && "$1" == -v ]] && type -P -- "$2" >/dev/null; then
+        __gevals_ask command -v "$2" || return 1
+    fi
+    builtin command "$@"
+}
+"#;
+
+/// Writes the functions for these commands, which ask at a port; with `lookups` also one that asks which programs there are.
+pub fn write(commands: &BTreeSet<String>, port: u16, lookups: bool) -> std::io::Result<()> {
+    let mut text = if lookups { LOOKUP.to_owned() } else { String::new() };
+    text += &format!(
         r#"sleep() {{
     local __gevals_time __gevals_rounds __gevals_limit __gevals_most
     case "$#$1" in
         1[0-9] | 1[0-9][0-9] | 1[0-9][0-9][0-9]) ;;
         *)
-            command sleep "$@"
+            builtin command sleep "$@"
             return
             ;;
     esac
     IFS=' ' read -r __gevals_time __gevals_rounds __gevals_limit __gevals_most <{SLEPT} || :
     case "$__gevals_time$__gevals_rounds$__gevals_limit$__gevals_most" in
         '' | *[!0-9]*)
-            command sleep "$@"
+            builtin command sleep "$@"
             return
             ;;
     esac
     if ((__gevals_time + 10#$1 >= __gevals_limit || __gevals_rounds + 1 > __gevals_most)); then
-        command sleep "$@"
+        builtin command sleep "$@"
         return
     fi
     printf '%s %s %s %s\n' "$((__gevals_time + 10#$1))" "$((__gevals_rounds + 1))" "$__gevals_limit" "$__gevals_most" >|{SLEPT}

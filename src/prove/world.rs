@@ -157,6 +157,11 @@ impl Call {
         }
     }
 
+    /// Whether it asks if there is such a program: `command -v jq`.
+    pub fn is_lookup(&self) -> bool {
+        matches!(self.argv.as_slice(), [command, flag, _] if command == "command" && flag == "-v")
+    }
+
     pub fn key(&self) -> String {
         self.argv.join("\u{1f}")
     }
@@ -197,6 +202,11 @@ impl World {
 
     /// What the `n`th call like this one gets.
     pub fn answer(&self, call: &Call, n: usize) -> Answer {
+        // A program is there or not; what prints its place is the shell.
+        if call.is_lookup() {
+            let missing = self.gives(call).map_or_else(|| self.is_denied(call), |given| *given == Given::Fails);
+            return Answer { status: i32::from(missing), ..Answer::default() };
+        }
         let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{n}", call.key()));
         match self.gives(call) {
             Some(Given::Fails) => return self.failure(call, &mut dice),
