@@ -307,7 +307,8 @@ impl<'a> Prover<'a> {
         match (jail.ask(&job), self.jail.take()) {
             (Ok(answer), jail) => {
                 self.jail = jail;
-                answer
+                // What the jail cannot do with a task is missing to its proof.
+                Ok(answer.unwrap_or_else(|why| Certificate { hindered: Some(why), ..Certificate::default() }))
             }
             (Err(_), Some(jail)) => Err(jail.fault()),
             (Err(why), None) => Err(why.to_string()),

@@ -897,7 +897,8 @@ fn what_no_world_decides_stays_in_its_script() {
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn programs_may_be_missing() {
     let (bwrap, exe) = (bwrap(), exe());
-    let script = "set -e\nfor tool in kubectl jq; do\n  command -v \"$tool\" >/dev/null 2>&1 || exit 2\ndone\nkubectl get pod a";
+    let script =
+        "set -e\nfor tool in kubectl jq; do\n  command -v \"$tool\" >/dev/null 2>&1 || exit 2\ndone\nkubectl get pod a";
     let world = World::new(&[("tools.yaml", &task_of("verify", script))]);
     let path = world.path("tools.yaml");
     let sources = Sources::default();
@@ -914,6 +915,67 @@ fn programs_may_be_missing() {
         let found = prover.prove(&wrong, None, None).unwrap();
         assert!(found.counter_example.is_some(), "{from} as {to}: {found:?}\n{}", wrong.text);
     }
+}
+
+/// A conversion of a verify script, and what the proof says of it.
+fn proof_of(script: &str, faults: &[(&str, &str)]) -> prove::Certificate {
+    let (bwrap, exe) = (bwrap(), exe());
+    let world = World::new(&[
+        ("task.yaml", &task_of("verify", script)),
+        ("made/a.yaml", "kind: A\n"),
+        ("made/b.yaml", "kind: B\n"),
+    ]);
+    let path = world.path("task.yaml");
+    let sources = Sources::default();
+    let compiled = compile(std::slice::from_ref(&path), &sources, &Disk);
+    let cx = context(&sources, &Disk, &compiled, Dialect::Portable, Target::Builtin);
+    let right = convert::task(&compiled.project.tasks[0], cx).unwrap();
+    let mut prover = prove::Prover::new((&bwrap, &exe), &path, 6);
+    let proof = prover.prove(&right, None, None).unwrap();
+    for (from, to) in faults {
+        assert!(right.text.contains(from), "{from}: {}", right.text);
+        let wrong = Converted { text: right.text.replace(from, to), ..right.clone() };
+        let found = prover.prove(&wrong, None, None).unwrap();
+        assert!(found.counter_example.is_some(), "{from} as {to}: {found:?}\n{}", wrong.text);
+    }
+    proof
+}
+
+/// Worlds in which what scripts compare with is found, and in which what the environment may set is set.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn worlds_are_found_in_which_scripts_pass() {
+    let right: &[(&str, &[(&str, &str)])] = &[
+        // What the environment may override is overridden in some world.
+        (
+            "set -e\nNS=\"${SHOP_NS:-shop}\"\nV=$(kubectl get pod a -n \"$NS\" -o jsonpath='{.status.phase}')\n[[ \"$V\" == Running ]]",
+            &[("{env.SHOP_NS | default('shop', true)}", "shop")],
+        ),
+        (
+            "set -e\nWANT=\"${WANT:-hello}\"\nV=$(kubectl get pod a -o jsonpath='{.metadata.labels.app}')\n[[ \"$V\" == \"$WANT\" ]]",
+            &[],
+        ),
+        // Sums, columns, and an answer that is to be another one.
+        ("A=2\nB=3\nSUM=$((A + B))\nV=$(kubectl get endpoints a -o jsonpath='{.n}')\n[[ \"$V\" -eq \"$SUM\" ]]", &[]),
+        (
+            "IMAGE=nginx:1.27\nLINES=$(kubectl get pods -o jsonpath='{range .items[*]}{.metadata.name}{\" \"}{.spec.image}{\"\\n\"}{end}')\nbad=0\nwhile read -r name image; do\n  if [[ \"$image\" != \"$IMAGE\" ]]; then bad=1; fi\ndone <<< \"$LINES\"\nexit $bad",
+            &[],
+        ),
+        (
+            "A=$(kubectl get route a -o jsonpath='{.metadata.annotations.host}')\nB=$(kubectl get route a -o jsonpath='{.spec.host}')\nif [[ -z \"$A\" ]]; then exit 1; fi\n[[ \"$A\" == \"$B\" ]]",
+            &[],
+        ),
+        // A folder is its manifests.
+        ("set -e\nkubectl apply -f made/", &[("made/", "made/a.yaml")]),
+    ];
+    for (script, faults) in right {
+        let proof = proof_of(script, faults);
+        assert!(proof.counter_example.is_none() && proof.passed > 0 && proof.failed > 0, "{script}\n{proof:?}");
+    }
+    // What differs from run to run is no fault of the conversion.
+    let proof = proof_of("set -e\nkubectl label pod a run=$RANDOM", &[]);
+    assert_eq!(proof.lacks()[0], "both pass in none of the worlds: the original does not do the same twice");
+    assert_eq!(proof.counter_example, None);
 }
 
 /// Time is made up, and what processes did is remembered; a conversion that waits for another time than the script did is caught

@@ -61,8 +61,8 @@ pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str, constant: Consta
     lifted
 }
 
-/// Variables of `spec.env` whose value is known.
-type Constant<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// Variables of `spec.env` whose value is known, and whether the environment may override it.
+type Constant<'a> = &'a dyn Fn(&str) -> Option<(String, bool)>;
 
 struct Cx<'a> {
     phase: PhaseKind,
@@ -137,7 +137,9 @@ impl Cx<'_> {
         if let Some(limit) = kubectl.flags.get_mut("timeout")
             && let Some(name) = limit.strip_prefix("{env.").and_then(|name| name.strip_suffix('}'))
         {
-            *limit = (self.constant)(name)?;
+            let (value, open) = (self.constant)(name)?;
+            (!open).then_some(())?;
+            *limit = value;
         }
         let kubectl = kubectl;
         let read = step.id.as_ref().is_some_and(|id| self.all.contains(&format!("{{steps.{id}.outputs.")));
@@ -421,7 +423,9 @@ fn words(run: &str, env: &[(String, String)], constant: Constant<'_>) -> Option<
         Part::Var { name, default: None, quoted } => match env.iter().find(|(other, _)| other == name) {
             // Without quotes it may be several words.
             Some((_, value)) => quoted.then(|| value.clone()),
-            None => constant(name).filter(|value| *quoted || bash::is_safe(value)).map(|_| format!("{{env.{name}}}")),
+            None => {
+                constant(name).filter(|(value, _)| *quoted || bash::is_safe(value)).map(|_| format!("{{env.{name}}}"))
+            }
         },
         _ => None,
     };

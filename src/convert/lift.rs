@@ -94,6 +94,8 @@ impl Shared<'_> {
 
 /// Why a cleanup is stronger; the proof knows it by these words.
 pub const REPORTED: &str = "a failure is reported as a failed cleanup";
+/// Why a step of a cleanup is stronger than its statement under `set -e`.
+const BEHIND: &str = "it is done behind a failed cleanup step, too";
 
 /// Why a statement stays that could be lifted.
 const NOT_PROVED: &str = "what it would become is not proved to do the same";

@@ -220,7 +220,18 @@ pub fn paths(text: &str, named: &mut BTreeSet<String>) {
 /// Words that a script compares with.
 pub fn mined(text: &str, words: &mut BTreeSet<String>) {
     const SIGNS: [&str; 6] = ["[", "grep", "case", ";;", "==", "||"];
-    for line in text.lines().filter(|line| SIGNS.iter().any(|sign| line.contains(sign))) {
+    // A constant may be what a later line compares with.
+    let is_constant = |line: &str| {
+        line.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        })
+    };
+    for line in text
+        .lines()
+        .map(str::trim_start)
+        .filter(|line| is_constant(line) || SIGNS.iter().any(|sign| line.contains(sign)))
+    {
+        let line = if is_constant(line) { line.split_once('=').unwrap_or_default().1 } else { line };
         for word in line.split([' ', '"', '\'', '*', ';', '|', ')', '(']) {
             let word = word.strip_prefix('^').unwrap_or(word);
             let fits = !word.is_empty()
@@ -319,8 +330,11 @@ pub fn filled(template: &Template<Def>, env: &BTreeMap<String, String>) -> Strin
     let parts = template.parts.iter().map(|part| match part {
         Part::Text(text) => text.clone(),
         Part::Hole(hole) => {
-            let name = hole.text.trim_matches(['{', '}']).trim_start_matches("env.");
-            env.get(name).cloned().unwrap_or_else(|| hole.text.clone())
+            let text = hole.text.trim_matches(['{', '}']).trim_start_matches("env.");
+            let (name, filters) = text.split_once('|').unwrap_or((text, ""));
+            let default =
+                || filters.split("default('").nth(1).and_then(|rest| rest.split('\'').next()).map(str::to_owned);
+            env.get(name.trim()).cloned().or_else(default).unwrap_or_else(|| hole.text.clone())
         }
     });
     parts.collect()

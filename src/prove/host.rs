@@ -188,6 +188,11 @@ impl Stage {
         lock(&self.looks).look()
     }
 
+    /// Forgets what processes did.
+    pub fn forget(&self) {
+        *lock(&self.memory) = Memory::default();
+    }
+
     /// Puts all files as they were in the beginning.
     ///
     /// # Errors
@@ -394,7 +399,7 @@ impl Host for ProofHost {
     }
 
     fn env(&self, name: &str) -> Option<String> {
-        self.real().env(name)
+        self.world.env.get(name).cloned().or_else(|| self.real().env(name))
     }
 
     fn which(&self, command: &str) -> Option<PathBuf> {
@@ -441,9 +446,13 @@ impl Host for ProofHost {
         made.unwrap_or_else(|| Err(io::Error::other("no name is left")))
     }
 
-    fn exec(&self, exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {
+    fn exec(&self, mut exec: Exec, cancel: CancellationToken) -> BoxFuture<'_, Finished> {
         Box::pin(async move {
             self.listen();
+            if !exec.bare {
+                let env = self.world.env.iter().map(|(name, value)| (name.into(), value.into()));
+                exec.env.splice(0..0, env);
+            }
             let limit = exec.timeout;
             shim::wake(limit, self.world.hasty);
             let busy = Busy::new(&self.clock);

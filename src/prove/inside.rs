@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::{
     Certificate, Job, REAL,
     condition::{self, Condition},
-    files::{place, tree},
+    files::{Written, place, tree},
     hints::{Hints, asks, has_operations, hints, mined, paths},
     host::Stage,
     invert::spoiled,
@@ -25,10 +25,12 @@ use super::{
 };
 use crate::{
     compile,
-    hir::Arg,
+    convert::looks,
+    hir::{Arg, OperationKind, Part},
     host::disk::Disk,
-    plan::{ActionKind, AgentAction, AgentKind, Plan},
+    plan::{ActionKind, AgentAction, AgentKind, Plan, StepAction},
     source::Sources,
+    ty::duration,
 };
 
 /// The inner half: reads jobs from standard input, a line each, and writes a certificate for each, or why there is none.
@@ -76,8 +78,9 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     let stem = job.task.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let converted = job.task.with_file_name(format!("{stem}.converted.yaml"));
     place(&[(converted.clone(), job.converted.clone().into_bytes(), 0o644)])?;
-    let Planned { plan: old, words, named, scripts } = planned(&job.task)?;
+    let Planned { plan: mut old, words, named, scripts } = planned(&job.task)?;
     let new = planned(&converted)?.plan;
+    import(&mut old, &new);
     let operations = has_operations(&new);
     let own = hints(&new, &words, operations);
     let guide = job.guide.as_ref().map(|text| guided(&converted, text, &words, operations)).transpose()?;
@@ -90,6 +93,9 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         let new: Vec<String> = texts.into_iter().filter(|text| !known.contains(text)).collect();
         known.extend(new);
     }
+    let reads = reads_agent(&new);
+    let hints_agent = words.join("\n");
+    let defaults = overridable(&scripts);
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
         // An agent that does its work leaves files, and another does not.
@@ -110,6 +116,8 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
             web,
             denied,
             words,
+            env: BTreeMap::new(),
+            agent: reads.then(|| hints_agent.clone()),
             refuses: false,
             files,
             loud: false,
@@ -155,6 +163,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         seen: BTreeSet::new(),
         passing: Vec::new(),
         lost: 0,
+        erratic: false,
         waited_out: 0,
         polls: BTreeMap::new(),
         certificate: Certificate {
@@ -165,6 +174,17 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     };
     if judged && let Some(best) = proof.near.front().cloned() {
         proof.near.push_back(World { refuses: true, ..best });
+    }
+    if let Some(best) = proof.near.front().cloned() {
+        for (name, default) in &defaults {
+            let env = BTreeMap::from([(name.clone(), other(default))]);
+            proof.near.push_back(World { env, ..best.clone() });
+        }
+        if reads {
+            let hostile = HOSTILE.iter().map(|text| text.replace("VALUE", best.agent.as_deref().unwrap_or_default()));
+            let answers = std::iter::once(String::new()).chain(best.words.iter().cloned().take(WORDS)).chain(hostile);
+            proof.near.extend(answers.map(|answer| World { agent: Some(answer), ..best.clone() }));
+        }
     }
     for (seed, mood) in [(1, Mood::Bad), (2, Mood::Silent), (3, Mood::Late)] {
         proof.near.push_back(world(seed, mood));
@@ -192,6 +212,29 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     Ok(proof.end())
 }
 
+/// Gives extensions that an eval knows by a name the packages that the conversion has for them.
+fn import(old: &mut Plan, new: &Plan) {
+    let mut packages = BTreeMap::new();
+    new.walk(&mut |_, _, action| {
+        if let ActionKind::Step(StepAction { op, .. }) = &action.kind
+            && let OperationKind::Extension { package, .. } = &op.kind
+            && let Some((alias, _)) = op.name.split_once('.')
+        {
+            packages.insert(alias.to_owned(), package.clone());
+        }
+    });
+    let mut places = Vec::new();
+    old.walk(&mut |_, ix, _| places.push(ix));
+    for ix in places {
+        if let ActionKind::Step(StepAction { op, .. }) = &mut old.action_mut(ix).kind
+            && let Some(known) = op.name.split_once('.').and_then(|(alias, _)| packages.get(alias))
+            && let OperationKind::Extension { package, .. } = &mut op.kind
+        {
+            package.clone_from(known);
+        }
+    }
+}
+
 /// What the scripts look for that a conversion has kept, read from one that has not.
 fn guided(converted: &Path, guide: &str, words: &[String], operations: bool) -> Result<Hints, String> {
     let task = converted.with_extension("guide.yaml");
@@ -201,6 +244,76 @@ fn guided(converted: &Path, guide: &str, words: &[String], operations: bool) -> 
     fs::remove_file(&path).map_err(|e| e.to_string())?;
     Ok(hints(&plan, words, operations))
 }
+
+/// Words of the scripts that an agent answers, each in a world of its own.
+const WORDS: usize = 12;
+
+/// Whether a step looks at what the agent answered.
+fn reads_agent(plan: &Plan) -> bool {
+    let mut found = false;
+    plan.walk(&mut |_, _, action| {
+        let ActionKind::Step(StepAction { args, expect, .. }) = &action.kind else { return };
+        for arg in args.iter().map(|(_, arg)| arg).chain(expect) {
+            arg.templates(&mut |template| {
+                found |= template
+                    .parts
+                    .iter()
+                    .any(|part| matches!(part, Part::Hole(hole) if hole.text.contains("agent.output")));
+            });
+        }
+    });
+    found
+}
+
+/// Variables that scripts have a default for and set nowhere else, with the default: `${NS:-shop}`.
+fn overridable(scripts: &[String]) -> BTreeMap<String, String> {
+    const OWN: [&str; 8] = ["PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "KUBECONFIG", "BASH_SOURCE"];
+    let mut found = BTreeMap::new();
+    for script in scripts {
+        for (at, _) in script.match_indices("${") {
+            let rest = &script[at + 2..];
+            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+            let (name, rest) = rest.split_at(end);
+            let rest = ["-", "="].into_iter().find_map(|sign| rest.trim_start_matches(':').strip_prefix(sign));
+            let Some((default, _)) = rest.and_then(|rest| rest.split_once('}')) else { continue };
+            let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !OWN.contains(&name);
+            // What is set otherwise is no question to the environment.
+            let is_set = |line: &str| {
+                let line = ["local ", "export ", "readonly "]
+                    .iter()
+                    .fold(line.trim_start(), |line, word| line.trim_start_matches(word));
+                let value = line.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
+                value.is_some_and(|value| !value.trim_start_matches('"').starts_with(&format!("${{{name}")))
+            };
+            let is_read = |word: &str| script.contains(&format!("{word} {name}"));
+            let plain = !default.contains(['$', '`', '\'', '"', '\\']);
+            if is_name && plain && !script.lines().any(is_set) && !["read", "read -r", "for"].into_iter().any(is_read) {
+                found.insert(name.to_owned(), default.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Another value of the kind of a default.
+fn other(default: &str) -> String {
+    if let Ok(number) = default.parse::<u32>() {
+        return number.saturating_add(1).to_string();
+    }
+    if let Ok(time) = duration::parse(default) {
+        return duration::format(time.saturating_add(std::time::Duration::from_secs(7)));
+    }
+    match default {
+        "" => "1".to_owned(),
+        "true" => "false".to_owned(),
+        "false" => "true".to_owned(),
+        url if url.contains("://") => format!("{url}/other"),
+        text => format!("{text}-other"),
+    }
+}
+
+/// How often the original is run before it is believed that it does the same each time.
+const TWICE: usize = 3;
 
 /// Worlds that differ in two things from the best one, at most.
 const PAIRS: usize = 60;
@@ -238,6 +351,8 @@ struct Proof<'a> {
     passing: Vec<(World, Vec<Call>)>,
     /// In how many only the original passes.
     lost: u64,
+    /// Whether the original does other things each time.
+    erratic: bool,
     /// In how many worlds a script waited for as long as it can.
     waited_out: usize,
     /// In how many worlds a script asked this again and again, in vain.
@@ -246,8 +361,9 @@ struct Proof<'a> {
 }
 
 impl Proof<'_> {
+    /// Whether no more worlds are needed.
     fn is_refuted(&self) -> bool {
-        self.certificate.counter_example.is_some()
+        self.erratic || self.certificate.counter_example.is_some()
     }
 
     /// All worlds that are near to one of those that were tried.
@@ -306,6 +422,16 @@ impl Proof<'_> {
             let may = ran(&self.old, &fails, &self.stage).await?;
             wrong = wrong.filter(|_| !may.agent || b.passed && !may.passed);
         }
+        if wrong.is_some() && !self.is_repeatable(&world).await? {
+            self.certificate = Certificate {
+                hindered: Some("the original does not do the same twice".to_owned()),
+                ..Certificate::default()
+            };
+            self.near.clear();
+            self.erratic = true;
+            return Ok(());
+        }
+        let certificate = &mut self.certificate;
         if let Some(why) = wrong {
             certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
             // What fails there and not in the original, and what asks for an answer that is odd.
@@ -313,7 +439,11 @@ impl Proof<'_> {
                 let calls = || a.phases.values().chain(b.phases.values()).flatten();
                 calls().any(|call| world.gives(call).is_some() && asks(pattern, call))
             };
-            certificate.suspects = self.callers.iter().filter(odd).map(|(id, _)| id.clone()).collect();
+            let of = |ran: &Ran| ran.phases.values().flatten().cloned().collect::<BTreeSet<Call>>();
+            let (said, own) = (of(&a), of(&b));
+            let alone = |(_, pattern): &&(String, String)| own.difference(&said).any(|call| asks(pattern, call));
+            let all = self.callers.iter().filter(|caller| odd(caller) || alone(caller));
+            certificate.suspects = all.map(|(id, _)| id.clone()).collect();
             if a.passed {
                 certificate.suspects.extend(b.failed.into_keys());
             }
@@ -343,6 +473,22 @@ impl Proof<'_> {
         }
         self.extend(&a, &b, &world);
         Ok(())
+    }
+
+    /// Whether the original does the same once more, where nothing is remembered.
+    async fn is_repeatable(&self, world: &World) -> Result<bool, String> {
+        let mut known = None;
+        for _ in 0..TWICE {
+            self.stage.forget();
+            let ran = ran(&self.old, world, &self.stage).await?;
+            let calls = ran.phases.into_values().flatten().filter(|call| !call.is_aside()).collect::<Vec<_>>();
+            let this = (calls, ran.passed, ran.left);
+            if known.as_ref().is_some_and(|known| !is_same(known, &this)) {
+                return Ok(false);
+            }
+            known = Some(this);
+        }
+        Ok(true)
     }
 
     /// Which demands have decided in a world in which the conversion fails: without one of them it would have passed.
@@ -380,7 +526,10 @@ impl Proof<'_> {
     /// What is called for the first time fails in one more world, says nothing in another, in a third one all that the scripts look
     /// for; what is captured there says what fools a shell.
     fn extend(&mut self, a: &Ran, b: &Ran, world: &World) {
-        let plain = matches!(world.mood, Mood::Good) && !world.loud && !world.given.values().any(Given::is_odd);
+        let plain = matches!(world.mood, Mood::Good)
+            && world.env.is_empty()
+            && !world.loud
+            && !world.given.values().any(Given::is_odd);
         if !plain || world.refuses {
             return;
         }
@@ -436,6 +585,9 @@ impl Proof<'_> {
     }
 
     fn end(self) -> Certificate {
+        if self.erratic {
+            return self.certificate;
+        }
         let mut certificate = self.certificate;
         // A stronger conversion may fail where the original passes, but not wherever it does.
         if certificate.passed == 0 && self.lost > 0 && certificate.counter_example.is_none() {
@@ -466,6 +618,18 @@ impl Proof<'_> {
         }
         certificate
     }
+}
+
+/// Calls, the verdict, and the files that are left.
+type Life = (Vec<Call>, bool, Written);
+
+/// Whether two lives of a task are the same; what only looks may come in another order, as in a pipeline.
+fn is_same(a: &Life, b: &Life) -> bool {
+    let (mut x, mut y) = (a.0.clone(), b.0.clone());
+    let moved: Vec<&Call> = a.0.iter().zip(&b.0).filter(|(x, y)| x != y).flat_map(|(x, y)| [x, y]).collect();
+    x.sort();
+    y.sort();
+    (a.1, &a.2) == (b.1, &b.2) && x == y && moved.into_iter().all(|call| looks(&call.argv.join(" ")))
 }
 
 /// What a command is to answer in a world when it is asked first.
@@ -520,14 +684,34 @@ pub async fn explore(
             }
         }
     }
+    if world.agent.is_some() {
+        let but = |word: &String| words.iter().filter(|other| *other != word).cloned().collect::<Vec<_>>().join("\n");
+        let answers = words.iter().map(&but).chain(words.iter().cloned()).chain([String::new()]);
+        for answer in answers.collect::<Vec<_>>() {
+            if most.passed {
+                return Ok(());
+            }
+            let other = World { agent: Some(answer), ..world.clone() };
+            let ran = ran(old, &looked(&other), stage).await?;
+            if ran.shown() > most.shown() {
+                (*world, *most) = (other, ran);
+            }
+        }
+    }
     let mut tried = BTreeSet::new();
     while !most.passed && tried.len() < TRIES {
         let keys: Vec<String> = most.before_cleanup().map(Call::key).collect();
+        let said = most.before_cleanup().map(|call| (call.key(), world.said(call, 0).trim_end().to_owned()));
+        let said: BTreeSet<(String, String)> = said.filter(|(_, text)| !text.is_empty() && text.len() < 60).collect();
         let answers = |key: &str| {
             let call = Call { argv: key.split('\u{1f}').map(str::to_owned).collect(), stdin: None };
-            // What is compared with it before all other words.
+            // What is compared with it before all other words, and what is printed elsewhere.
             let wished = hinted.hints(&call).unwrap_or_default();
-            let all = wished.into_iter().chain(words.iter().cloned()).map(Try::Word);
+            let printed = said.iter().filter(|(other, _)| other != key).map(|(_, text)| text.clone());
+            // Of several columns the last one may be looked at.
+            let columns = ["\" \"", "\"\\t\""].iter().any(|between| key.contains(between));
+            let behind = words.iter().filter(|_| columns).map(|word| format!("x {word}"));
+            let all = wished.into_iter().chain(behind).chain(words.iter().cloned()).chain(printed).map(Try::Word);
             [Try::Failure].into_iter().chain(all).chain([Try::Silence]).collect::<Vec<_>>()
         };
         let next = keys.iter().rev().find_map(|key| {

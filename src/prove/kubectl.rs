@@ -180,8 +180,11 @@ fn sorted(value: Value) -> Value {
 pub fn said(operation: &str, args: &Value) -> Option<Call> {
     let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
     let is = |name: &str| args.get(name).and_then(Value::as_bool);
+    let of_object =
+        |name: &str| args.get("metadata").and_then(|of| of.get(name)).and_then(Value::as_str).map(str::to_owned);
     let resource = || match (text("resource"), text("kind"), text("selector")) {
         (Some(resource), ..) => Some(vec![resource]),
+        (None, Some(kind), None) => Some(vec![format!("{}/{}", kind.to_lowercase(), of_object("name")?)]),
         (None, Some(kind), Some(selector)) => Some(vec![kind, "-l".to_owned(), selector]),
         _ => None,
     };
@@ -292,7 +295,8 @@ pub fn said(operation: &str, args: &Value) -> Option<Call> {
         }
         _ => return None,
     }
-    if let Some(namespace) = text("namespace") {
+    let of_object = of_object("namespace").filter(|_| operation != "create");
+    if let Some(namespace) = text("namespace").or(of_object) {
         words.extend(["-n".to_owned(), namespace]);
     }
     if let (Some(limit), true) = (text("timeout"), operation != "exec") {

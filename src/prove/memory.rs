@@ -190,6 +190,8 @@ mod tests {
             web: BTreeMap::new(),
             denied: BTreeSet::new(),
             words: Vec::new(),
+            env: BTreeMap::new(),
+            agent: None,
             refuses: false,
             files: Vec::new(),
             loud: false,

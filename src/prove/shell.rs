@@ -24,6 +24,7 @@ use super::{
     trace::{PAUSE, TRACE},
     world::{Call, HANGS, World, hangs},
 };
+use crate::bash;
 
 /// Where every bash of the jail looks for what it reads first.
 pub const BASH_ENV: &str = "/world/functions";
@@ -94,25 +95,8 @@ fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Strin
 
 /// Whether a script could tell a function from a command, or looks into functions.
 pub fn notices(script: &str) -> bool {
-    const WORDS: [&str; 17] = [
-        "type",
-        "which",
-        "whence",
-        "hash",
-        "typeset",
-        "compgen",
-        "alias",
-        "enable",
-        "builtin",
-        "errtrace",
-        "functrace",
-        "xtrace",
-        "DEBUG",
-        "RETURN",
-        "BASH_ENV",
-        "caller",
-        "posix",
-    ];
+    const ASKING: [&str; 9] = ["type", "which", "whence", "hash", "typeset", "compgen", "alias", "enable", "builtin"];
+    const WORDS: [&str; 8] = ["errtrace", "functrace", "xtrace", "DEBUG", "RETURN", "BASH_ENV", "caller", "posix"];
     // Nobody sees what it says.
     let quiet = |rest: &str| {
         let ends = [";", "|", ")", "&&"].into_iter().filter_map(|end| rest.find(end));
@@ -120,7 +104,16 @@ pub fn notices(script: &str) -> bool {
         let own = own.replace("2>/dev/null", "").replace("2> /dev/null", "");
         own.contains(">/dev/null") || own.contains("> /dev/null")
     };
-    script.lines().any(|line| {
+    // Commands that tell what a name is; elsewhere these are words like any other.
+    let asks = |script: &str| {
+        bash::program(script).is_none_or(|program| {
+            program
+                .commands()
+                .iter()
+                .any(|command| command.words().first().is_some_and(|word| ASKING.contains(&word.text.as_str())))
+        })
+    };
+    asks(script) || script.lines().any(|line| {
         let words: Vec<&str> =
             line.split_whitespace().map(|word| word.rsplit(['$', '(', '`', '"', '!', ';', '{', '|']).next().unwrap_or(word)).collect();
         let mut loud = line.match_indices("command ").filter(|(at, _)| !line[..*at].ends_with(|c: char| c.is_ascii_alphanumeric()));
@@ -360,6 +353,7 @@ mod tests {
             "if [ -x \"$(command -v helm)\" ]; then true; fi",
             "type kubectl",
             "which kubectl >/dev/null",
+            "if ! K=$(which kubectl); then exit 1; fi",
             "set -Eeuo pipefail",
             "set -o errtrace",
             "#!/bin/bash -x",
@@ -376,6 +370,7 @@ mod tests {
             "command -v kubectl >/dev/null 2>&1 || exit 1",
             "if ! command -v oc &>/dev/null; then exit 1; fi",
             "set -euo pipefail",
+            "echo \"$NAME is still of type LoadBalancer, which is wrong\"",
             "kubectl get pods -n x -o jsonpath='{.x}'\nsleep 2",
             "declare -A PORTS=([a]=1)",
             "kubectl patch pod x --type=merge -p '{\"a\":[{\"type\":1}]}'",

@@ -132,6 +132,12 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
             argv.push("-".to_owned());
             continue;
         }
+        if handed && cluster && path.is_dir() {
+            let read = |path: &PathBuf| fs::read(path).unwrap_or_default();
+            stdin = Some(manifests(&path).iter().map(|path| manifest(&read(path))).collect::<Vec<_>>().join("---\n"));
+            argv.push("-".to_owned());
+            continue;
+        }
         file_next = cluster && matches!(arg.as_str(), "-f" | "--filename");
         argv.push(match path.strip_prefix(TASK) {
             Ok(inside) if arg.contains('/') && path.exists() => inside.to_string_lossy().into_owned(),
@@ -140,6 +146,17 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
     }
     let call = Call { argv, stdin };
     Some(if world.operations { kubectl::normal(call) } else { call })
+}
+
+/// The manifests of a folder, in the order in which kubectl reads them.
+fn manifests(folder: &Path) -> Vec<PathBuf> {
+    let is_manifest = |path: &PathBuf| {
+        path.is_file() && path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = entries.filter(is_manifest).collect();
+    found.sort();
+    found
 }
 
 /// Blank lines at its end do not change what a manifest says.

@@ -129,7 +129,8 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
 /// Where a task asks a judge: an agent that answers, and a judge that is content in the worlds in which all succeeds, not
 /// where everything fails, and by chance in the others.
 fn judged(plan: &mut Plan, world: &World) -> Option<Judge> {
-    if plan.judgements() == 0 {
+    let judges = plan.judgements() > 0;
+    if !judges && world.agent.is_none() {
         return None;
     }
     let content = !world.refuses
@@ -142,8 +143,11 @@ fn judged(plan: &mut Plan, world: &World) -> Option<Judge> {
     let action = plan.action_mut(agent);
     let span = action.span;
     if let ActionKind::Agent(AgentAction { kind, .. }) = &mut action.kind {
-        let output = Some(Template::literal("an answer", span));
+        let output = Some(Template::literal(world.agent.as_deref().unwrap_or("an answer"), span));
         *kind = AgentKind::Script { calls: Vec::new(), output, entry: true };
+    }
+    if !judges {
+        return None;
     }
     let name = "the judge of this world".to_owned();
     let agent = AgentRef { kind: Spanned::new(name.clone(), span), path: None, model: None, span };
@@ -260,9 +264,16 @@ pub fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
     let but = world.shown();
     let mut out = format!("{why} ({but})\n{:70} | {}\n", "original", "converted");
     for i in 0..left.len().max(right.len()) {
-        let (l, r) =
-            (left.get(i).map(|t| cut(t)).unwrap_or_default(), right.get(i).map(|t| cut(t)).unwrap_or_default());
-        out += &format!("{l:70} {} {r}\n", if l == r { '|' } else { '≠' });
+        let (l, r) = (left.get(i).map_or("", String::as_str), right.get(i).map_or("", String::as_str));
+        let sign = if l == r { '|' } else { '≠' };
+        // Where they differ only behind what is shown, that is shown.
+        let same = l.chars().zip(r.chars()).take_while(|(a, b)| a == b).count();
+        let from = if l == r || same < 50 { 0 } else { same - 20 };
+        let shown = |text: &str| match from {
+            0 => cut(text),
+            _ => cut(&text.chars().skip(from).fold("…".to_owned(), |text, c| text + c.encode_utf8(&mut [0; 4]))),
+        };
+        out += &format!("{:70} {sign} {}\n", shown(l), shown(r));
     }
     out += &format!("original: {}\nconverted: {}\n", a.why, b.why);
     out

@@ -193,10 +193,9 @@ impl Script {
         let words = simple.words.iter().map(|word| {
             let parts = word.parts.iter().map(|part| match part {
                 Part::Text { text, .. } => text.clone(),
-                Part::Var { name, .. } => match self.constants.get(name) {
-                    Some(Some(text)) => text.clone(),
-                    _ => format!("{{{name}}}"),
-                },
+                part @ Part::Var { name, .. } => {
+                    self.joined(std::slice::from_ref(part)).unwrap_or_else(|| format!("{{{name}}}"))
+                }
                 Part::Command { .. } => "{}".to_owned(),
                 Part::Other => word.source.clone(),
             });
@@ -207,12 +206,47 @@ impl Script {
     }
 
     fn text(&self, word: &Word) -> Option<String> {
+        match word.parts.as_slice() {
+            [Part::Other] => self.sum(&word.source).map(|sum| sum.to_string()),
+            parts => self.joined(parts),
+        }
+    }
+
+    fn joined(&self, parts: &[Part]) -> Option<String> {
         let part = |part: &Part| match part {
             Part::Text { text, .. } => Some(text.clone()),
-            Part::Var { name, .. } => self.constants.get(name)?.clone(),
+            Part::Var { name, default, .. } => match (self.constants.get(name), default) {
+                (Some(Some(text)), _) => Some(text.clone()),
+                // What nothing in the script sets is its default in most worlds.
+                (_, Some(default)) => self.joined(default),
+                _ => None,
+            },
             _ => None,
         };
-        word.parts.iter().map(part).collect()
+        parts.iter().map(part).collect()
+    }
+
+    /// `$((A + B - 1))`, where all is known.
+    fn sum(&self, source: &str) -> Option<i64> {
+        let inner = source.trim_matches('"').strip_prefix("$((")?.strip_suffix("))")?;
+        let spaced =
+            ["+", "-", "*"].iter().fold(inner.to_owned(), |text, sign| text.replace(sign, &format!(" {sign} ")));
+        let number = |word: &str| match word.parse() {
+            Ok(number) => Some(number),
+            Err(_) => self.constants.get(word.trim_start_matches('$'))?.as_ref()?.parse::<i64>().ok(),
+        };
+        let mut words = spaced.split_whitespace();
+        let mut sum = number(words.next()?)?;
+        while let Some(sign) = words.next() {
+            let other = number(words.next()?)?;
+            sum = match sign {
+                "+" => sum.checked_add(other)?,
+                "-" => sum.checked_sub(other)?,
+                "*" if !inner.contains(['+', '-']) => sum.checked_mul(other)?,
+                _ => return None,
+            };
+        }
+        Some(sum)
     }
 
     /// Commands, and what they may say.

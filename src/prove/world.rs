@@ -26,6 +26,10 @@ pub struct World {
     pub denied: BTreeSet<String>,
     /// Words the scripts compare with.
     pub words: Vec<String>,
+    /// Variables of the environment that scripts have a default for.
+    pub env: BTreeMap<String, String>,
+    /// What the agent answers, where the task reads it.
+    pub agent: Option<String>,
     /// Whether the judge is not content, whatever the mood.
     pub refuses: bool,
     /// What the agent leaves behind.
@@ -177,8 +181,9 @@ impl World {
     pub fn shown(&self) -> String {
         let words = |key: &str| key.replace('\u{1f}', " ").replace('\u{1e}', " <<< ");
         let given = self.given.iter().map(|(key, given)| format!(", `{}` {}", words(key), given.shown()));
+        let env = self.env.iter().map(|(name, value)| format!(", {name} is {value:?}")).collect::<String>();
         let judge = if self.refuses { ", the judge is not content" } else { "" };
-        format!("world {}, {:?}{}{judge}", self.seed, self.mood, given.collect::<String>())
+        format!("world {}, {:?}{}{env}{judge}", self.seed, self.mood, given.collect::<String>())
     }
 
     /// The world of this jail.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, allowed, messages,
+    BEHIND, Books, End, Flow, Label, Lifter, NOT_PROVED, Next, Out, Shared, State, allowed, messages,
     statement::{
         self, assigned, assigned_beyond, mentions, mentions_itself, reads, script_dir, script_dir_prefix, walk,
     },
@@ -383,6 +383,10 @@ fn chunks(
                 for stmt in &list[at..at + n] {
                     forget(stmt, &mut st, &lifter.tallies);
                 }
+                // Steps of a cleanup go on behind one that failed, where `set -e` ends a script.
+                let behind = st.errexit && chunks.iter().any(|chunk| !matches!(chunk.kind, ChunkKind::Idle));
+                let more = lifter.phase == PhaseKind::Cleanup && behind;
+                let out = if more { out.but(Label::Stronger, BEHIND) } else { out };
                 let kind = if out.steps.is_empty() { ChunkKind::Idle } else { ChunkKind::Lifted(out) };
                 spans.extend(spans_of(&owners, at, at + n));
                 for stmt in &list[at..at + n] {

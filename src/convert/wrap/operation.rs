@@ -1,6 +1,6 @@
 //! Steps in the portable dialect: operations, their expectations, and scripts taken apart.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use super::{Converter, key, refusal};
 use crate::{
@@ -28,7 +28,7 @@ impl Converter<'_> {
             step.continue_on_error = old.continue_on_error.as_ref().is_some_and(|c| c.value);
             step.id = old.id.as_ref().map(|i| i.value.clone()).filter(|i| is_id(i));
             let limit = old.timeout.as_ref().map(|t| duration::format(t.value));
-            let usual = duration::format(std::time::Duration::from_secs(default));
+            let usual = duration::format(Duration::from_secs(default));
             step.timeout = limit.or_else(|| Some("5m".to_owned())).filter(|l| *l != usual);
             step
         };
@@ -222,7 +222,7 @@ impl Converter<'_> {
         shared: &Shared<'_>,
     ) -> Result<Vec<Step>, Refusal> {
         let source = self.script(phase, old);
-        let plain = old.arg("env").is_none() && old.timeout.is_none() && old.continue_on_error.is_none();
+        let plain = old.arg("env").is_none() && old.continue_on_error.is_none();
         if let (Target::Builtin | Target::Kubernetes, Some(source), true) = (self.cx.target, &source, plain) {
             let before = (
                 shared.env_used.borrow().clone(),
@@ -235,6 +235,9 @@ impl Converter<'_> {
                     let before = self.pieces.len();
                     let behind = |step: &mut Step| step.origin = step.origin.map(|origin| origin + before);
                     lifted.steps.iter_mut().for_each(|step| step.each(&mut |step| behind(step)));
+                    if let Some(limit) = &old.timeout {
+                        lifted.steps.iter_mut().for_each(|step| step.each(&mut |step| within(step, limit.value)));
+                    }
                     self.tally.merge(lifted.books.tally);
                     self.pieces.extend(lifted.books.pieces);
                     self.apart = lifted.apart;
@@ -277,6 +280,19 @@ impl Converter<'_> {
             body.push(Entry::new("env", self.value(env)?));
         }
         Ok(vec![Step::new(step::Kind::Kept { operation: "script".to_owned(), body })])
+    }
+}
+
+/// No step may take longer than its script might.
+fn within(step: &mut Step, limit: Duration) {
+    let usual = match &step.kind {
+        step::Kind::Script { .. } => Some(Duration::from_secs(300)),
+        step::Kind::Command { .. } => Some(Duration::from_secs(60)),
+        _ => None,
+    };
+    let own = step.timeout.as_deref().and_then(|own| duration::parse(own).ok()).or(usual);
+    if own.is_some_and(|own| own > limit) {
+        step.timeout = Some(duration::format(limit));
     }
 }
 

@@ -181,7 +181,8 @@ impl Converter<'_> {
             return None;
         }
         let lifted = kubernetes::lift(phases, own.as_deref().unwrap_or(kubernetes::ALIAS), &|name| {
-            shared.env.get(name)?.1.clone()
+            let (text, value) = shared.env.get(name)?;
+            Some((value.clone()?, text.contains("{env.")))
         });
         self.kubectl = (lifted.operations, lifted.commands);
         if lifted.unplaced {
