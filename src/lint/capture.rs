@@ -142,6 +142,15 @@ pub fn stream(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// Whether a command's errors are what is looked for.
 fn says_errors(command: &Statement, wanted: &str) -> bool {
     let wanted = wanted.to_lowercase();
+    if let Some(tool) = tools::tool(command.name()).filter(|tool| !tool.errors.is_empty()) {
+        let words: Vec<&str> = command.words()[1..].iter().map(|word| word.text.as_str()).collect();
+        let pattern = wanted.split(['\'', '"']).nth(1).unwrap_or_default().trim_start_matches('^');
+        let begins = |line: &String| pattern.starts_with(&line.to_lowercase());
+        let speaks = |(option, lines): (&String, &Vec<String>)| {
+            tool.has(&words, option) && (lines.is_empty() || lines.iter().any(begins))
+        };
+        return !words.contains(&"--stderr") && tool.errors.iter().any(speaks);
+    }
     let has = |words: &[&str]| words.iter().any(|word| wanted.contains(word));
     let refused = has(&["forbidden", "not found", "notfound", "refused", "unauthorized", "denied"]);
     let verb = command.words().iter().skip(1).find(|word| !word.text.starts_with('-')).map(|word| word.text.as_str());
@@ -174,15 +183,12 @@ fn is_silenced(command: &Statement, text: &str, between: &str) -> bool {
     let reports = words.windows(2).any(|pair| {
         matches!(
             pair,
-            ["docker" | "podman", "logs"]
-                | ["nginx", "-t" | "-T"]
-                | ["java" | "javac", "-version"]
-                | ["git", "push" | "switch" | "checkout" | "clone"]
+            ["docker" | "podman", "logs"] | ["javac", "-version"] | ["git", "push" | "switch" | "checkout" | "clone"]
         )
     });
-    let verbose =
-        command.name() == "curl" && words.iter().any(|word| matches!(*word, "-v" | "--verbose" | "-sv" | "-vs"));
-    thrown && (reports || verbose)
+    let speaks =
+        tools::tool(command.name()).is_some_and(|tool| tool.errors.keys().any(|option| tool.has(&words, option)));
+    thrown && (reports || speaks)
 }
 
 /// Where curl stands among the words of a command: first, or behind a program that runs it.

@@ -3,12 +3,17 @@
 use std::{cell::RefCell, sync::OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde_json::Value;
+use serde_json::Value as Json;
 
 use super::TaskView;
 use crate::{
     bash::tools::{self, Tool},
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
+    effects::{
+        asked::{self, Demand, Form},
+        shell::Run,
+        value::Value,
+    },
     hir::{Def, OperationKind, PhaseKind, Step},
     kubernetes::operation::is_known_group,
     rule,
@@ -30,6 +35,129 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     commands(view, out);
     quoted_keys(view, out);
     paths(view, out);
+    states(view, out);
+    places(view, out);
+}
+
+/// `.status.phase` of a deployment, `.spec.port[0]` of a service: what may stand there is known, and this is none of it.
+fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut found: Vec<(Span, String, String)> = Vec::new();
+    let programs = ["kubectl", "helm", "docker"];
+    for followed in &view.effects.scripts {
+        let mut look = |run: &Run<'_>, path: &str| {
+            if let Some(act) = view.effects.read_by(run) {
+                found.push((run.content.span(run.statement.range.clone()), act.thing.kind.clone(), path.to_owned()));
+            }
+        };
+        for run in followed.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+            let words = run.words.iter().filter_map(Value::literal).filter(|word| word.contains("{."));
+            let braced = words.flat_map(|word| word.split('{').skip(1).filter_map(|part| part.split_once('}')));
+            braced.for_each(|(path, _)| look(run, path));
+        }
+        for (run, form) in asked::printed(followed) {
+            if let Form::Field(path) = form {
+                look(run, &format!(".{path}"));
+            }
+        }
+    }
+    view.task.walk(&mut |_, step| {
+        let path = step.arg("jsonpath").filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
+        let resource =
+            step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal().map(str::to_owned));
+        let resource = resource.or_else(|| step.arg("resource").and_then(super::texts::script_text));
+        if let (Some(path), Some(resource)) = (path, resource)
+            && let Some(text) = path.as_literal()
+        {
+            let kind = resource.split('/').next().unwrap_or_default().to_owned();
+            found.push((path.span, kind, text.trim_matches(['{', '}']).to_owned()));
+        }
+    });
+    let mut told: Vec<(Span, String)> = Vec::new();
+    for (span, kind, path) in found {
+        let tools = || programs.iter().filter_map(|program| view.tools.tool(program));
+        let kind = tools().find_map(|tool| tool.kind(&kind)).map_or(kind.as_str(), |(kind, _)| kind);
+        let Some(places) = tools().find_map(|tool| tool.places.get(kind)) else { continue };
+        let path = ["[0]", "[*]"].iter().find_map(|list| path.strip_prefix(&format!(".items{list}"))).unwrap_or(&path);
+        let mut names = path.split('.').skip(1).map(|name| name.split('[').next().unwrap_or_default());
+        let (Some(outer), Some(name)) = (names.next(), names.next()) else { continue };
+        let Some(known) = places.get(outer) else { continue };
+        let field = format!("{outer}.{name}");
+        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
+        if !plain || known.iter().any(|known| known == name) || told.contains(&(span, field.clone())) {
+            continue;
+        }
+        let near = nearest(name, known.iter().map(String::as_str));
+        let help = near.map_or_else(
+            || format!("under `{outer}` it has {}", known.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        );
+        let message = format!("a {kind} has no field `{field}`: nothing is printed for it");
+        out.push(Diagnostic::new(&MISSPELT_VALUE, span, message).help(help).strength(Strength::Warning));
+        told.push((span, field));
+    }
+}
+
+/// `grep -c Runing` in what `kubectl get pods` prints, `.status.phase` compared with `Runing`: nearly a state that is known.
+fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut found: Vec<(Span, String, &Tool)> = Vec::new();
+    // Things of other kinds, and what happened to them, have words of their own.
+    let tool_of = |run: &Run<'_>| {
+        let tool = view.tools.tool(run.statement.tool())?;
+        let kind = view.effects.read_by(run).map_or("", |act| act.thing.kind.as_str());
+        (tool.kinds.is_empty() || tool.kind(kind).is_some() && kind != "event").then_some(tool)
+    };
+    let span = |run: &Run<'_>| run.content.span(run.statement.range.clone());
+    for question in view.asked(PhaseKind::Verify) {
+        if let (Some(run), Form::Field(path), Demand::Compared { with, .. }) =
+            (question.runs.first(), &question.form, &question.demand)
+            && matches!(path.rsplit('.').next(), Some("phase" | "printableStatus" | "Status"))
+        {
+            found.extend(tool_of(run).map(|tool| (question.span, with.clone(), tool)));
+        }
+    }
+    for (first, others) in view.effects.scripts.iter().flat_map(asked::lists) {
+        let Some(tool) = tool_of(first) else { continue };
+        for run in others {
+            let Some(text) = asked::operand(run) else { continue };
+            match run.statement.name() {
+                "grep" | "egrep" | "fgrep" if !asked::options(run).contains('i') => found.push((span(run), text, tool)),
+                // `$3 == "Runing"`
+                "awk" => {
+                    found.extend(text.split('"').skip(1).step_by(2).map(|word| (span(run), word.to_owned(), tool)))
+                }
+                _ => {}
+            }
+        }
+    }
+    for run in view.effects.scripts.iter().flat_map(|script| &script.trace.runs) {
+        let Some(tool) = view.tools.tool(run.statement.tool()) else { continue };
+        let phase = run.words.iter().filter_map(Value::literal).find_map(|word| {
+            let word = word.strip_prefix("--field-selector=").unwrap_or(word);
+            word.strip_prefix("status.phase")?.strip_prefix(['!', '=']).map(|rest| rest.trim_start_matches('='))
+        });
+        found.extend(phase.map(|phase| (span(run), phase.to_owned(), tool)));
+    }
+    let others = &super::facts::elsewhere(view).rest;
+    for (span, word, tool) in found {
+        let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let plain = word.len() > 4 && word.bytes().all(|b| b.is_ascii_alphabetic());
+        if !plain
+            || tool.states.iter().any(|state| state == word)
+            || view.effects.prompt.shown().contains(word)
+            || others.contains(word)
+        {
+            continue;
+        }
+        if let Some(near) = tool.states.iter().find(|state| state.len() > 4 && is_slip(word, state)) {
+            let finding =
+                Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is no state that is known, and nearly one"));
+            out.push(
+                finding
+                    .here(format!("did you mean `{near}`?"))
+                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`"),
+            );
+        }
+    }
 }
 
 /// `.spec.hard["request.cpu"]` in a filter.
@@ -314,7 +442,7 @@ fn arguments(step: &Step<Def>, out: &mut Diagnostics) {
     for (name, arg) in &step.args {
         let Some(text) = arg.as_literal() else { continue };
         let examples = schema.json()["properties"][&name.value]["examples"].as_array();
-        let examples: Vec<&str> = examples.into_iter().flatten().filter_map(Value::as_str).collect();
+        let examples: Vec<&str> = examples.into_iter().flatten().filter_map(Json::as_str).collect();
         // `pod/NAME` is an example of what stands before the slash.
         let named: Vec<&str> = examples.iter().filter_map(|example| example.strip_suffix("/NAME")).collect();
         let known = if named.is_empty() { examples } else { named };
