@@ -152,8 +152,7 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     _ => continue,
                 };
                 let whole = question.form != Form::Object;
-                let mut always =
-                    ["all", &*act.thing.kind].into_iter().filter_map(|kind| tool.always.get(kind)).flatten();
+                let mut always = tool.always.get(&act.thing.kind).into_iter().flatten();
                 let is_it =
                     |known: &&String| if whole { *known == path } else { known.rsplit('.').next() == Some(path) };
                 if let (Some(field), Some(made)) =
@@ -867,7 +866,7 @@ fn is_told(said: &str, key: &str) -> bool {
 }
 
 /// The sentence around a place.
-fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
+pub(super) fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
     let (before, behind) = (&text.as_bytes()[..at], &text.as_bytes()[at..]);
     // How many bytes end a sentence here.
     let ends = |text: &[u8]| match text {

@@ -351,6 +351,16 @@ impl<'p> Search<'p> {
                     self.statement(last, true);
                     self.around.resize(known, 0..0);
                     self.around.resize(self.found.len(), statement.range.clone());
+                } else {
+                    for last in branches.iter().filter_map(|branch| branch.condition.last()) {
+                        let last = match &last.kind {
+                            Kind::Pipeline(parts) => parts.last().unwrap_or(last),
+                            _ => last,
+                        };
+                        if matches!(last.name(), "jq" | "yq") && always(last, true) {
+                            self.found.push((last, Fault::Always));
+                        }
+                    }
                 }
                 for list in lists {
                     self.list(list);

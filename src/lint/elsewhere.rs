@@ -23,6 +23,7 @@ rule! {
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     names(view, out);
     filled(view, out);
+    called_otherwise(view, out);
     places(view, out);
     urls(view, out);
     accounts(view, out);
@@ -258,6 +259,49 @@ fn filled(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// The prompt says `the deployment \`front\``, and set-up makes a deployment `web`, at which verify looks. Needs: nothing else in the task is
+/// called as the prompt says, and the prompt does not name what is made.
+fn called_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = spelt(&model.prompt);
+    let other = super::facts::elsewhere(view);
+    for made in
+        model.in_phase(PhaseKind::Setup).filter(|act| act.verb == Verb::Creates && act.thing.system == "kubernetes")
+    {
+        let Some(name) = made.thing.name.as_ref().and_then(Value::literal).filter(|name| name.len() > 1) else {
+            continue;
+        };
+        let looked = || model.in_phase(PhaseKind::Verify).any(|act| act.thing.is(&made.thing));
+        if made.thing.kind == "namespace" || said.contains(name) && has_word(&said, name) || !looked() {
+            continue;
+        }
+        let quoted =
+            said.match_indices('`').step_by(2).filter_map(|(at, _)| Some((at, said[at + 1..].split('`').next()?)));
+        let mut others = quoted.filter(|(at, word)| {
+            word.len() > 2
+                && !word.contains([' ', '.', '/', ':', '='])
+                && is_called(view, &said[..*at + 1 + word.len()], word, &made.thing.kind)
+                && !has_word(&other.verify, word)
+                && !has_word(&other.rest, word)
+                && !model.acts.iter().any(|act| act.thing.name.as_ref().and_then(Value::literal) == Some(word))
+                && !super::already_true::is_object(&said, word, &super::already_true::MAKES, &|_| true)
+        });
+        if let Some((_, word)) = others.next() {
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    prompt.text.span,
+                    format!("the prompt says `{word}`, and the {} that set-up makes is `{name}`", made.thing.kind),
+                )
+                .label(made.span, "made here")
+                .help("tell the agent the name that the thing has"),
+            );
+            return;
+        }
+    }
+}
+
 fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     let Some(prompt) = &view.task.prompt else { return };
@@ -449,7 +493,16 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                     });
                 let shown = act.thing.shown();
                 let by_name = model.acts.iter().any(|other| other.verb == Verb::Creates && other.thing.is(&act.thing));
-                if alone && !by_name && act.thing.name.is_some() && !told.contains(&shown) {
+                // `kubectl get pods -l app=web`, and not in all of them.
+                let listed = || {
+                    let source = view.sources.get(act.span.file);
+                    let text = source.text();
+                    let text = text.get(act.span.start as usize..act.span.end as usize).unwrap_or_default();
+                    !act_is_step(act)
+                        && (text.contains(" -l ") || text.contains("--selector"))
+                        && !(text.contains(" -A") || text.contains("--all-namespaces"))
+                };
+                if alone && !by_name && (act.thing.name.is_some() || listed()) && !told.contains(&shown) {
                     out.push(
                         Diagnostic::new(
                             &UNKNOWN_RESOURCE,

@@ -76,6 +76,26 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
     for (span, kind, path) in found {
         let tools = || programs.iter().filter_map(|program| view.tools.tool(program));
         let kind = tools().find_map(|tool| tool.kind(&kind)).map_or(kind.as_str(), |(kind, _)| kind);
+        // `.data.queu` of a config map, where set-up gives it a key `queue`.
+        if let ("configmap" | "secret", Some(key)) = (kind, path.strip_prefix(".data.")) {
+            let given = super::facts::given(view);
+            let plural = |known: &str| key.trim_end_matches('s') == known.trim_end_matches('s');
+            let slips = |known: &&str| known.len() > 4 && strsim::osa_distance(key, known) == 1 && !plural(known);
+            let near = given.iter().map(|fact| fact.key.as_str()).find(slips);
+            let known = given.iter().any(|fact| fact.key == key) || view.effects.prompt.shown().contains(key);
+            if let Some(near) = near.filter(|_| !known && key.len() > 3 && key.bytes().all(|b| b.is_ascii_alphabetic()))
+            {
+                let message = format!("set-up gives the {kind} no key `{key}`, and nearly that");
+                let finding = Diagnostic::new(&MISSPELT_VALUE, span, message).here(format!("did you mean `{near}`?"));
+                out.push(
+                    finding
+                        .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                        .strength(Strength::Warning),
+                );
+                told.push((span, key.to_owned()));
+            }
+            continue;
+        }
         let Some(places) = tools().find_map(|tool| tool.places.get(kind)) else { continue };
         let path = ["[0]", "[*]"].iter().find_map(|list| path.strip_prefix(&format!(".items{list}"))).unwrap_or(&path);
         let mut names = path.split('.').skip(1).map(|name| name.split('[').next().unwrap_or_default());

@@ -44,6 +44,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     early(view, &said, &mut found);
     presence(view, &said, &mut found);
     before(view, &said, &mut found);
+    reversed(view, &said, &mut found);
     kept(view, out);
     for (span, message) in found {
         out.push(
@@ -147,6 +148,48 @@ fn early(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
 
 fn is_good(condition: &str) -> bool {
     GOOD.iter().any(|good| good.eq_ignore_ascii_case(condition))
+}
+
+/// What programs print where all is well.
+const WELL: [&str; 14] = [
+    "200",
+    "201",
+    "204",
+    "Running",
+    "running",
+    "deployed",
+    "True",
+    "Bound",
+    "Complete",
+    "Succeeded",
+    "Active",
+    "Ready",
+    "healthy",
+    "active",
+];
+
+/// `if [ "$code" = 200 ]; then exit 1; fi`: verify fails where all is well, or as the prompt asks. Needs: set-up has no such value.
+fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
+    for question in view.asked(PhaseKind::Verify) {
+        let Demand::Compared { operator, with } = &question.demand else { continue };
+        if !matches!(operator.as_str(), "=" | "==" | "-eq")
+            || with.len() < 2 && !with.starts_with(|c: char| c.is_ascii_digit())
+        {
+            continue;
+        }
+        let ends = STOPS.is_match(said) || already_true::DELETES.is_match(said) || FORBIDS.is_match(said);
+        let is_well = WELL.contains(&with.as_str()) && !ends;
+        let named = || {
+            let mut places = said.match_indices(with.as_str()).map(|(at, _)| &said[already_true::sentence(said, at)]);
+            texts::has_word(said, with)
+                && !texts::has_word(&super::facts::elsewhere(view).rest, with)
+                && !super::facts::given(view).iter().any(|fact| fact.text() == *with)
+                && !places.any(|sentence| NEGATES.is_match(sentence) || FORBIDS.is_match(sentence))
+        };
+        if (is_well || named()) && question.is_wanted() == Some(false) {
+            found.push((question.span, format!("verify fails where this is `{with}`")));
+        }
+    }
 }
 
 /// What a manifest says of a field, and the state that it keeps the thing from.
@@ -344,6 +387,10 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
 }
 
 static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|without|unless|again)\b");
+
+static FORBIDS: Ascii = ascii(
+    r"(?i)\b(?:forbid|deny|block|restrict|revoke|prevent|refuse|instead|no longer|until|away|reject|unreachable)",
+);
 
 static STOPS: Ascii =
     ascii(r"(?i)\b(?:stop|halt|pause|suspend|unready|shut|cordon|drain|to 0|to zero|isolate|disable)");
