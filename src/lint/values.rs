@@ -86,7 +86,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
     for question in view.asked(PhaseKind::Verify).iter().filter(|question| question.form == Form::Status) {
         let (value, whole) = match &question.demand {
-            Demand::Compared { with, .. } => (with.as_str(), true),
+            // As a number `000`, where nobody answers, is 0.
+            Demand::Compared { operator, with }
+                if matches!(operator.as_str(), "=" | "==" | "!=")
+                    || matches!(operator.as_str(), "-eq" | "-ne") && with.trim_start_matches('0') != "" =>
+            {
+                (with.as_str(), true)
+            }
             Demand::Matches { pattern, options } if !options.contains('v') => (pattern.as_str(), false),
             _ => continue,
         };
