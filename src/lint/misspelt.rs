@@ -37,6 +37,62 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     paths(view, out);
     states(view, out);
     places(view, out);
+    words(view, out);
+}
+
+/// `grep -q Elcetions`, where the prompt says `Elections`: two letters have changed places, or one is not doubled. Needs: nothing else in the
+/// task has the word as verify writes it.
+fn words(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut asked: Vec<(Span, String)> = Vec::new();
+    for question in view.asked(PhaseKind::Verify) {
+        match question.demand {
+            Demand::Matches { pattern, .. } => asked.push((question.span, pattern)),
+            Demand::Compared { with, .. } => asked.push((question.span, with)),
+            Demand::There => {}
+        }
+    }
+    asked.extend(super::facts::asked(view).iter().map(|fact| (fact.span, fact.text())));
+    if asked.is_empty() {
+        return;
+    }
+    let elsewhere = super::facts::elsewhere(view);
+    let said = view.effects.prompt.shown();
+    let parts = |text: &str| -> Vec<String> {
+        let parts = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 5);
+        parts.map(str::to_owned).collect()
+    };
+    let known: FxHashSet<String> = parts(&said).into_iter().chain(parts(&elsewhere.rest)).collect();
+    let mut told: FxHashSet<String> = FxHashSet::default();
+    for (span, text) in asked {
+        for word in parts(&text) {
+            // The text of a script is also that of its step.
+            let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+            let count: usize = scripts.map(|script| script.content.text.matches(word.as_str()).count()).sum();
+            let again = count > 1 || count == 0 && elsewhere.verify.matches(word.as_str()).count() > 1;
+            if again || known.iter().any(|known| known.eq_ignore_ascii_case(&word)) {
+                continue;
+            }
+            let near = known.iter().filter(|known| is_swapped(&word, known) || is_doubled(&word, known)).min();
+            if let Some(near) = near.filter(|_| told.insert(word.clone())) {
+                out.push(
+                    Diagnostic::new(&MISSPELT_VALUE, span, format!("nothing else in the task says `{word}`"))
+                        .here(format!("did you mean `{near}`?"))
+                        .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                        .strength(Strength::Warning),
+                );
+            }
+        }
+    }
+}
+
+/// Whether one of two words has a letter twice that stands once in the other.
+fn is_doubled(word: &str, known: &str) -> bool {
+    let (short, long) = if word.len() < known.len() { (word, known) } else { (known, word) };
+    let at = short.bytes().zip(long.bytes()).take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
+    long.len() == short.len() + 1
+        && at > 0
+        && long.as_bytes()[at].eq_ignore_ascii_case(&long.as_bytes()[at - 1])
+        && long[at + 1..].eq_ignore_ascii_case(&short[at..])
 }
 
 /// `.status.phase` of a deployment, `.spec.port[0]` of a service: what may stand there is known, and this is none of it.
