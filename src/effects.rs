@@ -1,6 +1,7 @@
 //! What the scripts and steps of a task do to the world: one model, which rules ask. [`shell`] follows scripts, [`value`] is what is
 //! known of a text, [`crate::bash::tools`] what is known of programs. What is not known is said to be so, and no rule concludes from it.
 
+pub mod asked;
 pub mod changes;
 pub mod manifest;
 mod operation;
@@ -447,7 +448,7 @@ fn spelt(value: &Value) -> Cow<'_, str> {
     let mut spelt = String::new();
     value.pieces().iter().for_each(|piece| match piece {
         Piece::Text(text) => spelt.push_str(text),
-        Piece::Name(_) | Piece::Unknown => spelt.push(script::HOLE),
+        _ => spelt.push(script::HOLE),
     });
     Cow::Owned(spelt)
 }

@@ -52,6 +52,7 @@ mod polls;
 mod prompt_disagrees;
 mod prompt_in_shell;
 mod prompt_variable;
+mod python;
 mod quantity;
 mod requirement;
 mod released;
@@ -86,8 +87,12 @@ use crate::{
     check, decode,
     diagnostic::{Diagnostics, Rule, Strength},
     dialect,
-    effects::{Followed, Model, script},
-    hir::{Def, Eval, Step, Task},
+    effects::{
+        Followed, Model,
+        asked::{self, Question},
+        script,
+    },
+    hir::{Def, Eval, PhaseKind, Step, Task},
     outside, policy, primitive,
     project::{self, EvalUnit, Project, TaskUnit},
     source::{Files, Sources, Span},
@@ -157,6 +162,12 @@ impl<'a> TaskView<'a> {
     /// The text that a step gives to a shell.
     pub fn script_of(&self, step: &Step<Def>) -> Option<&'a script::ScriptView<'a>> {
         self.facts.script_of(self.scripts, step)
+    }
+
+    /// What the scripts of a phase ask of the world.
+    pub fn asked(&self, phase: PhaseKind) -> Vec<Question<'a>> {
+        let scripts = self.effects.scripts.iter().filter(|script| script.view.phase == phase);
+        scripts.flat_map(asked::questions).collect()
     }
 
     /// What was seen in a script.

@@ -293,6 +293,8 @@ impl<'t> Reader<'t> {
         let known = match words[..] {
             [op, a] | ["!", op, a] if unary(op) => operand(a),
             [a, op, b] if binary(op) => operand(a) && operand(b),
+            // `[ 1=2 ]`: a word, which the grammar takes for no test.
+            [a] => a.contains('=') && a.bytes().all(|b| b.is_ascii_alphanumeric() || b"_./=".contains(&b)),
             _ => false,
         };
         known.then(|| Statement { nested, ..statement(start..self.at, Kind::Test) })

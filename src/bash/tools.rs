@@ -59,6 +59,18 @@ pub struct Tool {
     /// Fields that hold one of a few words.
     #[serde(default)]
     pub fixed: BTreeMap<String, Vec<String>>,
+    /// Words by which it says how its things are, in lists for people and in fields.
+    #[serde(default)]
+    pub states: Vec<String>,
+    /// What may stand right under a field of a kind: `{service = {spec = ["ports"]}}`.
+    #[serde(default)]
+    pub places: BTreeMap<String, BTreeMap<String, Vec<String>>>,
+    /// Options with which it says things on its standard error, and how such lines begin; nothing: all that it says.
+    #[serde(default)]
+    pub errors: BTreeMap<String, Vec<String>>,
+    /// Fields that every thing of a kind has, whatever it is told.
+    #[serde(default)]
+    pub always: BTreeMap<String, Vec<String>>,
     /// Fields that hold a time, printed in seconds: `600s`.
     #[serde(default)]
     pub seconds: Vec<String>,
@@ -174,7 +186,12 @@ const TABLES: &[&str] = tables![
     "aws",
     "gcloud",
     "terraform",
-    "gh"
+    "gh",
+    "curl",
+    "wget",
+    "java",
+    "nginx",
+    "ssh"
 ];
 
 /// Where the table of a program is, by every name of it. The names stand in the first list of a table.
@@ -224,6 +241,10 @@ impl Tool {
         self.short |= own.short;
         merge(&mut self.fixed, own.fixed);
         self.seconds.extend(own.seconds);
+        self.states.extend(own.states);
+        merge(&mut self.always, own.always);
+        merge(&mut self.errors, own.errors);
+        own.places.into_iter().for_each(|(kind, fields)| merge(self.places.entry(kind).or_default(), fields));
         merge(&mut self.alone, own.alone);
         merge(&mut self.wide, own.wide);
         merge(&mut self.kinds, own.kinds);
@@ -476,7 +497,7 @@ mod tests {
         let mut names = Vec::new();
         for text in TABLES {
             let tool: Tool = toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-            assert!(!tool.commands.is_empty(), "{:?}", tool.names);
+            assert!(!tool.commands.is_empty() || !tool.errors.is_empty(), "{:?}", tool.names);
             assert!(
                 tool.names.iter().all(|name| super::tool(name).is_some_and(|t| t.names == tool.names)),
                 "{:?}",

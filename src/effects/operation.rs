@@ -226,6 +226,11 @@ fn on_kubernetes(
         (Some(kind), Some(name)) => {
             vec![(verb, object(&kind, arg("namespace").or_else(|| inner("namespace")), name, tool))]
         }
+        // All of a kind.
+        (Some(kind), None) if is(&["count"]) => {
+            let all = object(&kind, arg("namespace"), Value::default(), tool);
+            vec![(verb, Thing { name: None, ..all })]
+        }
         _ => Vec::new(),
     }
 }

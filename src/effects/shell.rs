@@ -45,6 +45,14 @@ pub struct Run<'s> {
     pub lenient: bool,
 }
 
+/// A test, with the words between its brackets as far as they are known.
+#[derive(Clone, Debug)]
+pub struct Test<'s> {
+    pub content: &'s Content,
+    pub statement: &'s Statement,
+    pub words: Vec<Value>,
+}
+
 /// A variable that is read, and nothing in the script or its task sets it.
 #[derive(Clone, Debug)]
 pub struct Unset<'s> {
@@ -88,6 +96,12 @@ pub struct Lost<'s> {
 #[derive(Clone, Debug, Default)]
 pub struct Trace<'s> {
     pub runs: Vec<Run<'s>>,
+    /// Commands that hand on what they print, each the runs of its parts by their place in `runs`: those in `$(…)`, and pipelines.
+    pub chains: Vec<Vec<usize>>,
+    /// The pipelines among them.
+    pub pipelines: Vec<(&'s Content, &'s Statement, usize)>,
+    /// `[ … ]` and `[[ … ]]`; `test …` is a run.
+    pub tests: Vec<Test<'s>>,
     pub unset: Vec<Unset<'s>>,
     /// Variables that the script sets.
     pub sets: BTreeSet<String>,
@@ -133,6 +147,7 @@ pub fn follow<'s>(
         changed: FxHashMap::default(),
         inner: None,
         locals: Vec::new(),
+        inside: &[],
         pipefail: content.program.sets('\0', "pipefail"),
         exported: variables.keys().cloned().collect(),
         exports_all: content.program.sets('a', "allexport"),
@@ -193,6 +208,8 @@ struct Shell<'s, 'h> {
     inner: Option<FxHashMap<String, Range<usize>>>,
     /// What the variables that are local to each function that is being followed were outside of it.
     locals: Vec<FxHashMap<String, Outside>>,
+    /// What stands in the substitutions of the statement that is being followed.
+    inside: &'s [Statement],
     /// Whether a pipeline fails where any part does.
     pipefail: bool,
     /// Variables that programs see.
@@ -246,6 +263,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 }
                 // Each part runs in a shell of its own.
                 self.leave(before);
+                if let Some(chain) = self.chain(s) {
+                    self.trace.pipelines.push((content, s, chain));
+                }
                 if let Some(read) = parts.last().filter(|part| part.name() == "read") {
                     let names = read.words()[1..].iter().filter(|word| ast::is_name(&word.text));
                     names.for_each(|word| {
@@ -305,12 +325,50 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
 
     /// What stands in substitutions.
     fn nested(&mut self, content: &'s Content, s: &'s Statement, place: Place, depth: usize) {
-        if s.nested.is_empty() {
-            return;
+        if !s.nested.is_empty() {
+            let before = Rc::clone(&self.variables);
+            self.list(content, &s.nested, place, depth);
+            self.variables = before;
         }
-        let before = Rc::clone(&self.variables);
-        self.list(content, &s.nested, place, depth);
-        self.variables = before;
+        self.inside = &s.nested;
+    }
+
+    /// A command or a pipeline that has been followed as one that hands on what it prints. `None`: it is made of other statements.
+    fn chain(&mut self, s: &'s Statement) -> Option<usize> {
+        let mut runs = Vec::new();
+        self.links(s, DEPTH, &mut runs)?;
+        self.trace.chains.push(runs);
+        Some(self.trace.chains.len() - 1)
+    }
+
+    fn links(&self, s: &'s Statement, depth: usize, runs: &mut Vec<usize>) -> Option<()> {
+        match &s.kind {
+            Kind::Pipeline(parts) => parts.iter().try_for_each(|part| self.links(part, depth, runs)),
+            Kind::Group(list) => match list.as_slice() {
+                [only] => self.links(only, depth, runs),
+                _ => None,
+            },
+            // `… || true`, `… || echo 0`.
+            Kind::Or(pair) if matches!(pair[1].name(), "true" | ":" | "echo" | "printf") => {
+                self.links(&pair[0], depth, runs)
+            }
+            Kind::Command(_) => match self.functions.get(s.name()) {
+                Some((_, [only])) => self.links(only, depth.checked_sub(1)?, runs),
+                Some(_) => None,
+                None => {
+                    runs.push(self.trace.runs.iter().rposition(|run| std::ptr::eq(run.statement, s))?);
+                    Some(())
+                }
+            },
+            _ => None,
+        }
+    }
+
+    /// What a `$(…)` of the statement that is being followed prints.
+    fn substituted(&mut self, content: &'s Content, text: &str) -> Option<usize> {
+        let inside = self.inside;
+        let inner = inside.iter().find(|inner| self.text(content, inner.range.clone()) == text.trim())?;
+        self.chain(inner)
     }
 
     /// What two ways left of a variable, where they differ, is not known.
@@ -414,9 +472,14 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 // What a round changes is not known at the beginning of any.
                 let (before, steps) = (Rc::clone(&self.variables), self.steps);
                 let (runs, unset, lost) = (self.trace.runs.len(), self.trace.unset.len(), self.trace.lost.len());
+                let (chains, pipelines, tests) =
+                    (self.trace.chains.len(), self.trace.pipelines.len(), self.trace.tests.len());
                 let (read, changed) = (self.read.clone(), self.changed.clone());
                 self.list(content, body, may, depth + 1);
                 self.trace.runs.truncate(runs);
+                self.trace.chains.truncate(chains);
+                self.trace.pipelines.truncate(pipelines);
+                self.trace.tests.truncate(tests);
                 self.trace.unset.truncate(unset);
                 self.trace.lost.truncate(lost);
                 (self.read, self.changed) = (read, changed);
@@ -518,9 +581,10 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             }
             return;
         }
-        for word in ast::split(text, s.range.start) {
-            self.value(content, &word);
-        }
+        let words = ast::split(text, s.range.start);
+        let words = words.iter().filter(|word| !matches!(word.source.as_str(), "[" | "[[" | "]" | "]]"));
+        let words = words.map(|word| self.value(content, word)).collect();
+        self.trace.tests.push(Test { content, statement: s, words });
     }
 
     fn command(&mut self, content: &'s Content, s: &'s Statement, input: Option<Value>, place: Place, depth: usize) {
@@ -774,7 +838,11 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                         }
                     }
                 }
-                Part::Command { .. } | Part::Other => value.push(Piece::Unknown),
+                Part::Command { text, .. } => {
+                    let chain = self.substituted(content, text);
+                    value.push(chain.map_or(Piece::Unknown, Piece::Printed));
+                }
+                Part::Other => value.push(Piece::Unknown),
             }
         }
     }

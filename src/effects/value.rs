@@ -13,6 +13,8 @@ pub enum Piece {
     Text(String),
     /// Something of this name, the same wherever it stands in a task.
     Name(String),
+    /// What a command of its script prints: a place in [`super::shell::Trace::chains`].
+    Printed(usize),
     Unknown,
 }
 
@@ -63,9 +65,17 @@ impl Value {
         }
     }
 
+    /// The command whose output it is as a whole.
+    pub fn printed(&self) -> Option<usize> {
+        match self.pieces.as_slice() {
+            [Piece::Printed(chain)] => Some(*chain),
+            _ => None,
+        }
+    }
+
     /// Whether nothing in it is unknown.
     pub fn is_known(&self) -> bool {
-        !self.pieces.contains(&Piece::Unknown)
+        !self.pieces.iter().any(|piece| matches!(piece, Piece::Unknown | Piece::Printed(_)))
     }
 
     /// Whether the two are certainly the same text.
@@ -81,12 +91,31 @@ impl Value {
         if let Some(text) = self.literal().or_else(|| other.literal()) {
             let other = if self.literal().is_some() { other } else { self };
             let (begins, ends) = (other.begins(), other.ends());
+            if let [before, behind] = other.around_random().as_slice() {
+                let drawn = text.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+                return drawn.is_some_and(|drawn| {
+                    drawn.len() == 8 && drawn.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+                });
+            }
             return text.len() >= begins.len() + ends.len() && text.starts_with(begins) && text.ends_with(ends);
         }
         self.is_known() && self == other
             || !(self.is_known() && other.is_known() && self.is_apart(other))
                 && self.begins().starts_with_either(other.begins())
                 && self.ends().ends_with_either(other.ends())
+    }
+
+    /// What stands around `{random.id}`, eight letters and digits, where all else is literal.
+    fn around_random(&self) -> Vec<&str> {
+        let mut around = vec![""];
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => around.last_mut().into_iter().for_each(|last| *last = text),
+                Piece::Name(name) if name == "{random.id}" => around.push(""),
+                _ => return Vec::new(),
+            }
+        }
+        around
     }
 
     /// Of texts with the same names in the same order only the literal pieces tell them apart.
@@ -115,7 +144,7 @@ impl Value {
     pub fn shown(&self) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) | Piece::Name(text) => text.clone(),
-            Piece::Unknown => "…".to_owned(),
+            Piece::Printed(_) | Piece::Unknown => "…".to_owned(),
         };
         self.pieces.iter().map(piece).collect()
     }
@@ -184,7 +213,11 @@ mod tests {
         assert!(Value::unknown().may_be(&a) && !Value::unknown().is(&Value::unknown()));
         // Two names may be one text.
         assert!(Value::name("$A").may_be(&Value::name("$B")) && !Value::name("$A").is(&Value::name("$B")));
-        assert!(Value::text("demo-1").may_be(&a) && !Value::text("x").may_be(&a));
+        assert!(
+            Value::text("demo-a1b2c3d4").may_be(&a)
+                && !Value::text("demo-1").may_be(&a)
+                && !Value::text("x").may_be(&a)
+        );
     }
 
     #[test]

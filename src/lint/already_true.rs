@@ -4,7 +4,12 @@ use super::{TaskView, facts, quantity::Quantity, texts};
 use crate::{
     ascii::{Ascii, Match, ascii},
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Verb, value::Value},
+    effects::{
+        Act, Thing, Verb,
+        asked::{self, Demand, Form},
+        shell::Run,
+        value::Value,
+    },
     hir::{ArgKind, OperationKind, PhaseKind},
     rule,
     source::Span,
@@ -30,6 +35,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     any_value(view, &said, &mut found);
     never_made(view, &said, out);
     old_values(view, &said, out);
+    holds(view, &said, out);
     let mut told: Vec<String> = Vec::new();
     for (span, made, what) in found {
         if told.contains(&what) {
@@ -115,6 +121,179 @@ fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
+/// What a script asks holds in the state that set-up leaves: `[ "$ready" -ge 1 ]` of one replica, `jq -e .spec.replicas` of any.
+fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let mut told: Vec<Span> = Vec::new();
+    let mut tell = |span: Span, made: Span, message: String| {
+        if !told.contains(&span) {
+            let finding = Diagnostic::new(&ALREADY_TRUE, span, message).label(made, "set-up makes it");
+            out.push(finding.help("ask for what is so only when the agent has done its work"));
+            told.push(span);
+        }
+    };
+    for question in view.asked(PhaseKind::Verify) {
+        let Some(run) = question.runs.first() else { continue };
+        // `if [ "$n" -lt 1 ]; then exit 1; fi` asks for the opposite.
+        let met = |number: f64| question.demand.is_met_by(number).is_some_and(|met| question.is_wanted() == Some(met));
+        let (Some(tool), Some(act)) = (view.tools.tool(run.statement.tool()), view.effects.read_by(run)) else {
+            continue;
+        };
+        let made = || {
+            let mut made = view.effects.in_phase(PhaseKind::Setup);
+            made.find(|made| made.verb == Verb::Creates && !made.maybe && made.thing.is(&act.thing))
+        };
+        match (&question.form, &question.demand) {
+            (Form::Field(_), Demand::There) | (Form::Object, Demand::Matches { .. }) => {
+                let path = match (&question.form, &question.demand) {
+                    (Form::Field(path), _) => path.as_str(),
+                    (_, Demand::Matches { pattern, options }) if !options.contains(['v', 'x']) => {
+                        pattern.trim_matches(|c: char| !c.is_ascii_alphanumeric())
+                    }
+                    _ => continue,
+                };
+                let whole = question.form != Form::Object;
+                let mut always = tool.always.get(&act.thing.kind).into_iter().flatten();
+                let is_it =
+                    |known: &&String| if whole { *known == path } else { known.rsplit('.').next() == Some(path) };
+                if let (Some(field), Some(made)) =
+                    (always.find(is_it).filter(|_| question.is_wanted() != Some(false)), made())
+                {
+                    let message = format!("every {} has `{field}`, whatever its value", act.thing.kind);
+                    tell(question.span, made.span, message);
+                }
+            }
+            (Form::Field(path), Demand::Compared { operator, .. })
+                if matches!(operator.as_str(), "-ge" | "-gt" | "-le" | "-lt") =>
+            {
+                let key = path.rsplit('.').next().unwrap_or(path);
+                let Some(value) = given_number(view, key, &act.thing.kind) else { continue };
+                if let (true, true, Some(made)) = (is_changed(said, key), met(value), made()) {
+                    tell(
+                        question.span,
+                        made.span,
+                        format!("`{key}` is {value} before the agent has done anything, and that is enough"),
+                    );
+                }
+            }
+            (Form::Count, Demand::Compared { .. }) => {
+                let Some(rows) = rows(&question.runs) else { continue };
+                let Some((count, made)) = counted(view, &act.thing, said) else { continue };
+                if met(count + rows) {
+                    tell(
+                        question.span,
+                        made,
+                        format!("this holds before the agent has done anything: set-up makes {count}"),
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let number = |key: &str| step.arg(key).and_then(crate::hir::Arg::as_value).and_then(|value| value.as_f64());
+            let counts = matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "count");
+            let act = view.effects.in_phase(PhaseKind::Verify).find(|act| act.step == step.key).filter(|_| counts);
+            let Some((count, made)) = act.and_then(|act| counted(view, &act.thing, said)) else { return };
+            let bounds = [
+                number("equals").map(|n| n == count),
+                number("min").map(|n| n <= count),
+                number("max").map(|n| n >= count),
+            ];
+            if bounds.iter().any(Option::is_some) && bounds.iter().flatten().all(|met| *met) {
+                tell(step.key, made, format!("this holds before the agent has done anything: set-up makes {count}"));
+            }
+        });
+    });
+}
+
+/// The number that set-up gives to a field, where it gives no other.
+fn given_number(view: &TaskView<'_>, key: &str, kind: &str) -> Option<f64> {
+    let mut same = facts::given(view).iter().filter(|fact| alike(&fact.key, key)).map(facts::Fact::text).peekable();
+    // What nobody tells has one.
+    let default =
+        || (kind == "deployment" && alike("replicas", key) && view.effects.sees(PhaseKind::Setup)).then_some(1.0);
+    let Some(first) = same.peek().cloned() else { return default() };
+    same.all(|value| value == first).then(|| first.parse().ok())?
+}
+
+/// How many rows of a list are none of its things. `None`: some of its rows are left out.
+fn rows(runs: &[&Run<'_>]) -> Option<f64> {
+    let (first, others) = runs.split_first()?;
+    let plain = others.iter().all(|run| matches!(run.statement.name(), "wc" | "tr" | "xargs" | "cat"));
+    let states = |run: &&Run<'_>| run.words.iter().any(|word| word.literal() == Some("Running"));
+    let headed = plain && asked::is_headed(first);
+    (plain || others.iter().all(states)).then_some(f64::from(u8::from(headed)))
+}
+
+/// How many things of a kind set-up leaves in a place, where the prompt asks for another number of them, and where one of them is made.
+fn counted(view: &TaskView<'_>, asked: &Thing, said: &str) -> Option<(f64, Span)> {
+    const MAKERS: [&str; 8] = [
+        "statefulset",
+        "daemonset",
+        "job",
+        "cronjob",
+        "pod",
+        "replicaset",
+        "replicationcontroller",
+        "deploymentconfig",
+    ];
+    const KINDS: [&str; 10] = [
+        "deployment",
+        "service",
+        "statefulset",
+        "daemonset",
+        "job",
+        "cronjob",
+        "ingress",
+        "networkpolicy",
+        "persistentvolumeclaim",
+        "poddisruptionbudget",
+    ];
+    let model = view.effects;
+    let space = asked.space.as_ref().filter(|space| space.is_known())?;
+    if asked.system != "kubernetes" || asked.name.is_some() || !model.sees(PhaseKind::Setup) || DELETES.is_match(said) {
+        return None;
+    }
+    let acts = |kinds: &[&str]| -> Vec<&Act> {
+        let of = |act: &&Act| {
+            act.thing.system == "kubernetes"
+                && (kinds.contains(&&*act.thing.kind) || act.thing.kind.is_empty() || act.thing.kind == "all")
+                && act.thing.space.as_ref().is_none_or(|other| other.may_be(space))
+                && matches!(act.verb, Verb::Creates | Verb::Changes | Verb::Deletes)
+        };
+        model.in_phase(PhaseKind::Setup).filter(of).collect()
+    };
+    let pods = asked.kind == "pod";
+    let kind = if pods { "deployment" } else { KINDS.iter().find(|kind| **kind == asked.kind)? };
+    let done = acts(&[kind]);
+    let sure = done
+        .iter()
+        .all(|act| act.verb == Verb::Creates && !act.maybe && act.thing.space.as_ref().is_some_and(|s| s.is(space)));
+    let first = done.first().filter(|_| sure)?;
+    let count = match pods {
+        true if done.len() == 1 && acts(&MAKERS).is_empty() => given_number(view, "replicas", "deployment")?,
+        true => return None,
+        false => done.len() as f64,
+    };
+    // Else it may be that there are to be no others.
+    let asks = match pods {
+        true => is_changed(said, "replicas"),
+        false => !KEEPS.is_match(said) && !texts::has_word(said, "only") && !texts::has_word(said, "one"),
+    };
+    asks.then_some((count, first.span))
+}
+
+/// Whether a prompt tells to change a field, in a sentence that has its name.
+fn is_changed(said: &str, key: &str) -> bool {
+    let words = if alike("replicas", key) { vec!["replica".to_owned()] } else { crate::effects::words(key) };
+    let Some(word) = words.last().filter(|word| word.len() > 3) else { return false };
+    said.to_lowercase().match_indices(word.as_str()).any(|(at, _)| {
+        let whole = said.get(sentence(said, at)).unwrap_or_default();
+        CHANGES.is_match(whole) && !KEEPS.is_match(whole)
+    })
+}
+
 /// Fields of which one follows from the other.
 fn alike(given: &str, asked: &str) -> bool {
     let is_replicas = |key: &str| {
@@ -192,14 +371,17 @@ fn lines(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>)
     });
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
         for run in script.trace.runs.iter().filter(|run| run.output.is_some()) {
-            if let Some(text) = &run.input {
-                written.push((run.content.span(run.statement.range.clone()), text.shown()));
+            let span = run.content.span(run.statement.range.clone());
+            match run.statement.name() {
+                "echo" | "printf" => written.extend(run.words.iter().skip(1).map(|word| (span, word.shown()))),
+                _ => written.extend(run.input.iter().map(|text| (span, text.shown()))),
             }
         }
     }
     if written.is_empty() {
         return;
     }
+    cut(view, said, &written, found);
     for quoted in QUOTED.captures_iter(said) {
         let (Some(whole), Some(text)) = (quoted.get(0), quoted.get(1).or_else(|| quoted.get(2))) else { continue };
         let (text, sentence) = (text.as_str(), sentence(said, whole.start()));
@@ -219,6 +401,43 @@ fn lines(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>)
         let Some((made, _)) = written.iter().find(|(_, known)| known.contains(text)) else { continue };
         if let Some(span) = looks_for(view, text) {
             found.push((span, *made, format!("`{text}`")));
+        }
+    }
+}
+
+/// `contains: "debug ="`, where set-up writes `debug = true` and the prompt asks for `debug = false`: both have it.
+fn cut(view: &TaskView<'_>, said: &str, written: &[(Span, String)], found: &mut Vec<(Span, Span, String)>) {
+    let mut asked: Vec<(Span, String)> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let contains = step.expect.as_ref().and_then(|(_, expect)| expect.get("contains"));
+            let of_file = matches!(step.op.kind, OperationKind::Builtin("file"));
+            asked.extend(contains.filter(|_| of_file).and_then(|arg| Some((arg.span, arg.as_literal()?.to_owned()))));
+        });
+    });
+    for question in view.asked(PhaseKind::Verify) {
+        if let (true, Demand::Matches { pattern, options }) = (question.runs.is_empty(), &question.demand)
+            && !options.contains(['v', 'x', 'w', 'c'])
+        {
+            asked.push((question.span, pattern.trim_start_matches('^').to_owned()));
+        }
+    }
+    for (span, text) in asked {
+        let bare = text.trim_end();
+        if bare.len() < 3 || !bare.ends_with(['=', ':']) {
+            continue;
+        }
+        let behind = |whole: &str| -> Option<String> {
+            let rest = whole[whole.find(bare)? + bare.len()..].trim_start_matches(' ');
+            let value = rest
+                .split(|c: char| c.is_whitespace() || matches!(c, ')' | ',' | '`' | '"'))
+                .next()?
+                .trim_end_matches('.');
+            (!value.is_empty()).then(|| value.to_owned())
+        };
+        let Some(wanted) = behind(said) else { continue };
+        if let Some((made, _)) = written.iter().find(|(_, known)| behind(known).is_some_and(|value| value != wanted)) {
+            found.push((span, *made, format!("`{text}`, without the value,")));
         }
     }
 }
@@ -262,7 +481,8 @@ fn things(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         };
         // `make the file readable` makes no file.
         let verbs = if made.thing.system == "file" { &WRITES } else { &MAKES };
-        if name.len() < 3 || !is_object(said, &name, verbs) {
+        let speaks = |before: &str| super::texts::speaks_of(view, before, &made.thing.kind);
+        if name.len() < 3 || !is_object(said, &name, verbs, &speaks) {
             continue;
         }
         let behind = model.acts.iter().skip_while(|act| !std::ptr::eq(*act, made)).skip(1);
@@ -646,7 +866,7 @@ fn is_told(said: &str, key: &str) -> bool {
 }
 
 /// The sentence around a place.
-fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
+pub(super) fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
     let (before, behind) = (&text.as_bytes()[..at], &text.as_bytes()[at..]);
     // How many bytes end a sentence here.
     let ends = |text: &[u8]| match text {
@@ -671,15 +891,17 @@ fn is_asked(said: &str, value: &str) -> bool {
         // `Set the mode to live, and leave the queue`: each part says something of its own.
         let start = head.rfind(',').map_or(sentence.start, |comma| sentence.start + comma);
         let end = said[at..sentence.end].find(',').map_or(sentence.end, |comma| at + comma);
-        ends && TO.is_match(before) && CHANGES.is_match(head) && !KEEPS.is_match(&said[start..end])
+        ends && (TO.is_match(before) && CHANGES.is_match(head) || GIVES.is_match(before))
+            && !KEEPS.is_match(&said[start..end])
     })
 }
 
-/// Whether a prompt asks to make a thing of this name: it is what the verb is about, and nothing stands between.
-pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii) -> bool {
+/// Whether a prompt asks to make a thing of this name: it is what the verb is about, and nothing stands between. `speaks`: whether what
+/// stands before a name may be about this thing.
+pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&str) -> bool) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     said.match_indices(name).any(|(at, _)| {
-        if said[..at].ends_with(part) || said[at + name.len()..].starts_with(part) {
+        if said[..at].ends_with(part) || said[at + name.len()..].starts_with(part) || !speaks(&said[..at]) {
             return false;
         }
         let sentence = sentence(said, at);
@@ -706,6 +928,7 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii) -> bool {
 
 static WRITES: Ascii = ascii(r"(?i)\b(?:create|write|save)\b");
 static TO: Ascii = ascii(r"(?i)\b(?:to|to be|as)\s+$");
+static GIVES: Ascii = ascii(r"(?i)\bgive (?:it|them)\s+$");
 static CHANGES: Ascii = ascii(
     r"(?i)\b(?:set|change|update|scale|switch|move|mark|turn|raise|increase|lower|reduce|upgrade|bring|rename|put|patch|adjust|correct|convert)\b",
 );
@@ -742,8 +965,8 @@ mod tests {
         assert!(!is_asked("Set the queue to `a`, and leave the mode set to `live`.", "live"));
         assert!(is_asked("Set the mode to `live`. Leave the queue as it is.", "live"));
         assert!(is_asked("Scale it to 3 replicas and expose it", "3") && !is_asked("Scale it to 30 replicas", "3"));
-        assert!(is_object("Create a role binding `web` in demo", "web", &MAKES));
-        assert!(!is_object("In the namespace demo, create a service for web", "web", &MAKES));
-        assert!(!is_object("create a pod in demo", "demo", &MAKES));
+        assert!(is_object("Create a role binding `web` in demo", "web", &MAKES, &|_| true));
+        assert!(!is_object("In the namespace demo, create a service for web", "web", &MAKES, &|_| true));
+        assert!(!is_object("create a pod in demo", "demo", &MAKES, &|_| true));
     }
 }

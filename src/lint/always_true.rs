@@ -9,10 +9,12 @@ use crate::{
     bash::{
         Word as Plain,
         ast::{self, Part, Word},
+        fields,
         program::{Kind, Program, Statement},
         tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
+    effects::asked::{Demand, Form},
     hir::PhaseKind,
     rule,
     source::Span,
@@ -31,6 +33,24 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = &script.content;
         content.program.walk(&mut |s| found.extend(test(s, content).or_else(|| command(s, content))));
         arithmetic(&content.program, content, &mut found);
+    }
+    for question in view.asked(PhaseKind::Verify) {
+        let program = question.runs.first().map_or("", |run| run.statement.tool());
+        let is_number = match &question.form {
+            Form::Field(path) => path.rsplit('.').next().is_some_and(|field| fields::is_number(program, field)),
+            Form::Count | Form::Status => true,
+            _ => false,
+        };
+        if matches!(&question.demand, Demand::Compared { operator, with } if operator == "-ge" && with == "0")
+            && is_number
+            && !found.iter().any(|(span, ..)| *span == question.span)
+        {
+            found.push((
+                question.span,
+                "this number is never less than 0".to_owned(),
+                "ask for one at least: `-gt 0`, or for the number that is expected",
+            ));
+        }
     }
     for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {
         let content = &followed.view.content;

@@ -142,6 +142,11 @@ pub fn stream(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// Whether a command's errors are what is looked for.
 fn says_errors(command: &Statement, wanted: &str) -> bool {
     let wanted = wanted.to_lowercase();
+    let pattern = wanted.split(['\'', '"']).nth(1).unwrap_or_default().trim_start_matches('^');
+    let begins = |line: &String| pattern.starts_with(&line.to_lowercase());
+    if speaks(command, |lines| lines.is_empty() || lines.iter().any(begins)) {
+        return true;
+    }
     let has = |words: &[&str]| words.iter().any(|word| wanted.contains(word));
     let refused = has(&["forbidden", "not found", "notfound", "refused", "unauthorized", "denied"]);
     let verb = command.words().iter().skip(1).find(|word| !word.text.starts_with('-')).map(|word| word.text.as_str());
@@ -164,6 +169,17 @@ fn says_errors(command: &Statement, wanted: &str) -> bool {
     }
 }
 
+/// Whether a program, or one that it runs, says things on standard error: lines that begin so, or whatever it says.
+fn speaks(command: &Statement, asked: impl Fn(&[String]) -> bool) -> bool {
+    let words: Vec<&str> = command.words().iter().map(|word| word.text.as_str()).collect();
+    !words.contains(&"--stderr")
+        && words.iter().enumerate().any(|(at, name)| {
+            let errors =
+                tools::tool(name).into_iter().flat_map(|tool| tool.errors.iter().map(move |error| (tool, error)));
+            errors.into_iter().any(|(tool, (option, lines))| tool.has(&words[at + 1..], option) && asked(lines))
+        })
+}
+
 /// Whether a program that reports on standard error is silenced.
 fn is_silenced(command: &Statement, text: &str, between: &str) -> bool {
     let thrown = text.contains("2>/dev/null")
@@ -174,15 +190,10 @@ fn is_silenced(command: &Statement, text: &str, between: &str) -> bool {
     let reports = words.windows(2).any(|pair| {
         matches!(
             pair,
-            ["docker" | "podman", "logs"]
-                | ["nginx", "-t" | "-T"]
-                | ["java" | "javac", "-version"]
-                | ["git", "push" | "switch" | "checkout" | "clone"]
+            ["docker" | "podman", "logs"] | ["javac", "-version"] | ["git", "push" | "switch" | "checkout" | "clone"]
         )
     });
-    let verbose =
-        command.name() == "curl" && words.iter().any(|word| matches!(*word, "-v" | "--verbose" | "-sv" | "-vs"));
-    thrown && (reports || verbose)
+    thrown && (reports || speaks(command, |_| true))
 }
 
 /// Where curl stands among the words of a command: first, or behind a program that runs it.

@@ -267,7 +267,9 @@ fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
             && !made
             && !gone
             && !told.contains(&name)
-            && already_true::is_object(&said, &name, &already_true::MAKES)
+            && already_true::is_object(&said, &name, &already_true::MAKES, &|before| {
+                super::texts::speaks_of(view, before, kind)
+            })
         {
             let mut finding = Diagnostic::new(
                 &released::RESOURCE_NOT_RELEASED,

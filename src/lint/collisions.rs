@@ -12,7 +12,7 @@ use super::{
 use crate::{
     builtin,
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{self, Act, Verb},
+    effects::{self, Act, Verb, value::Piece},
     hir::{OperationKind, PhaseKind},
     rule,
     source::Span,
@@ -240,11 +240,12 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
         && name.literal().is_none_or(|name| name.ends_with('*'))
     {
         let begins = match name.pieces().first() {
-            Some(effects::value::Piece::Text(text)) => text.trim_end_matches('*').to_owned(),
+            Some(Piece::Text(text)) => text.trim_end_matches('*').to_owned(),
             _ => return,
         };
         // A name that ends in what is not known is a pattern, or may be one.
-        let open = matches!(name.pieces().last(), Some(effects::value::Piece::Unknown)) || name.shown().ends_with('*');
+        let open =
+            matches!(name.pieces().last(), Some(Piece::Printed(_) | Piece::Unknown)) || name.shown().ends_with('*');
         let what = format!("the files `{}`", name.shown());
         let key = format!("{what} {:?}", act.step);
         let is_glob = open && act.verb == Verb::Deletes;

@@ -11,7 +11,10 @@ use crate::{
         program::{Kind, Statement},
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    effects::value::Value,
+    effects::{
+        asked::{self, Demand, Form},
+        value::Value,
+    },
     hir::PhaseKind,
     rule,
     source::Span,
@@ -27,6 +30,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     values(view, out);
     types(view, out);
     phases(view, out);
+    numbers(view, out);
+    headers(view, out);
     partial(view, out);
     for script in view.scripts.iter().filter(|script| script.reader != super::script::Reader::Foreign) {
         let content = &script.content;
@@ -145,7 +150,20 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
     let given = super::facts::given(view);
     for question in asked {
         let mut same = given.iter().filter(|fact| fact.key == question.key).peekable();
-        let Some(first) = same.peek().copied() else { continue };
+        let Some(first) = same.peek().copied() else {
+            let number = question.value.as_str().is_some_and(|text| text.parse::<u64>().is_ok());
+            if number && fields::is_number("jq", &question.key) {
+                out.push(
+                    Diagnostic::new(
+                        &COMPARES_OTHERWISE,
+                        question.span,
+                        format!("`{}` is a number, and \"{}\" is a text", question.key, question.text()),
+                    )
+                    .help("values of JSON are equal only where their types are"),
+                );
+            }
+            continue;
+        };
         let kind = |value: &serde_json::Value| (value.is_number(), value.is_string(), value.is_boolean());
         let scalar = |value: &serde_json::Value| value.is_number() || value.is_string() || value.is_boolean();
         if scalar(&question.value) && same.all(|fact| scalar(&fact.value) && kind(&fact.value) != kind(&question.value))
@@ -235,14 +253,59 @@ fn digits(content: &Content, found: &mut Vec<Fault>) {
         if let Some(pattern) = pattern.filter(|word| {
             !whole && word.literal && (1..4).contains(&word.text.len()) && word.text.bytes().all(|b| b.is_ascii_digit())
         }) {
-            found.push((
-                content.span(s.range.clone()),
-                format!("any number that has `{0}` in it will do: 1{0}, {0}0", pattern.text),
-                "look for the number as a whole: `grep -w`",
-            ));
+            found.push((content.span(s.range.clone()), any_number(&pattern.text), AS_A_WHOLE));
         }
     });
 }
+
+/// `kubectl get deployment web -o jsonpath='{.spec.replicas}' | grep -q 3`: 13 and 30 have the digit, too. Needs: a number or a list is printed.
+fn numbers(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for question in view.asked(PhaseKind::Verify) {
+        let Demand::Matches { pattern, options } = &question.demand else { continue };
+        let program = question.runs.first().map_or("", |run| run.statement.tool());
+        let counts = match &question.form {
+            Form::Rows | Form::Count => true,
+            Form::Field(path) => path.rsplit('.').next().is_some_and(|field| fields::is_number(program, field)),
+            _ => false,
+        };
+        let bare = pattern.len() < 4 && !pattern.is_empty() && pattern.bytes().all(|b| b.is_ascii_digit());
+        if counts && bare && !options.contains(['w', 'x', 'o', 'v']) {
+            out.push(Diagnostic::new(&COMPARES_OTHERWISE, question.span, any_number(pattern)).help(AS_A_WHOLE));
+        }
+    }
+}
+
+/// `[ $(kubectl get pods | wc -l) -eq 3 ]`: the first line says what stands in the columns. Needs: the prompt names this very number.
+fn headers(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let said = view.effects.prompt.shown().to_lowercase();
+    const WORDS: [&str; 9] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    for question in view.asked(PhaseKind::Verify) {
+        let ([first, last], Form::Count, Demand::Compared { operator, with }) =
+            (question.runs.as_slice(), &question.form, &question.demand)
+        else {
+            continue;
+        };
+        let equal = matches!(operator.as_str(), "=" | "==" | "!=" | "-eq" | "-ne");
+        let word = with.parse::<usize>().ok().and_then(|number| WORDS.get(number.checked_sub(1)?));
+        let named = super::texts::has_word(&said, with) || word.is_some_and(|word| super::texts::has_word(&said, word));
+        if equal && named && last.statement.name() == "wc" && asked::is_headed(first) {
+            out.push(
+                Diagnostic::new(
+                    &COMPARES_OTHERWISE,
+                    question.span,
+                    "the line with the names of the columns is counted, too",
+                )
+                .help("leave it out: `--no-headers`, `-o name`"),
+            );
+        }
+    }
+}
+
+fn any_number(digits: &str) -> String {
+    format!("any number that has `{digits}` in it will do: 1{digits}, {digits}0")
+}
+
+const AS_A_WHOLE: &str = "look for the number as a whole: `grep -w`";
 
 /// `running` where the phase is `Running`: phases have one spelling.
 fn phases(view: &TaskView<'_>, out: &mut Diagnostics) {

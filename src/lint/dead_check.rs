@@ -10,6 +10,7 @@ use crate::{
         tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
+    effects::{Followed, value::Value},
     hir::PhaseKind,
     rule,
     source::Span,
@@ -93,7 +94,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let ways = flow::both_ways(program, &sources, found.iter().take(CHECKS).map(|(statement, _)| &statement.range));
         for (at, ((statement, fault), (succeeded, failed))) in found.into_iter().zip(ways).enumerate() {
             // What is looked at where the script fails anyway is for who reads why.
-            if !succeeded.zero && !failed.zero || is_looked_at_again(view, content, statement) {
+            if !succeeded.zero && !failed.zero
+                || is_looked_at_again(view, content, statement)
+                || followed.is_some_and(|followed| asks_nothing(followed, statement))
+            {
                 continue;
             }
             let same = succeeded == failed;
@@ -194,6 +198,16 @@ fn is_looked_at_again(view: &TaskView<'_>, content: &Content, statement: &Statem
         }
     });
     decided
+}
+
+/// Whether a test asks nothing of the world: `[ "${DEBUG:-}" ]` is for who starts the script.
+fn asks_nothing(followed: &Followed<'_>, statement: &Statement) -> bool {
+    let mut tests = followed.trace.tests.iter().filter(|test| std::ptr::eq(test.statement, statement)).peekable();
+    let is_file = |word: &Value| {
+        word.literal()
+            .is_some_and(|word| word.len() == 2 && word.starts_with('-') && !matches!(word, "-n" | "-z" | "-a" | "-o"))
+    };
+    tests.peek().is_some() && tests.all(|test| test.words.iter().all(|word| word.is_known() && !is_file(word)))
 }
 
 /// The variable of `[ -z "$x" ]` and `[[ -n "${x}" ]]`.
@@ -337,6 +351,16 @@ impl<'p> Search<'p> {
                     self.statement(last, true);
                     self.around.resize(known, 0..0);
                     self.around.resize(self.found.len(), statement.range.clone());
+                } else {
+                    for last in branches.iter().filter_map(|branch| branch.condition.last()) {
+                        let last = match &last.kind {
+                            Kind::Pipeline(parts) => parts.last().unwrap_or(last),
+                            _ => last,
+                        };
+                        if matches!(last.name(), "jq" | "yq") && always(last, true) {
+                            self.found.push((last, Fault::Always));
+                        }
+                    }
                 }
                 for list in lists {
                     self.list(list);
@@ -361,7 +385,7 @@ impl<'p> Search<'p> {
         };
         let leaves = |s: &Statement| s.name() == "exit" && s.words().get(1).is_some_and(|word| word.text != "0");
         // A function that ends in `exit` leaves as well.
-        let by_function = |s: &Statement| self.functions.get(s.name()).and_then(|body| body.last()).is_some_and(leaves);
+        let by_function = |s: &Statement| self.functions.get(s.name()).and_then(|body| last(body)).is_some_and(leaves);
         let mut exits = false;
         for part in parts {
             part.walk(&mut |s| exits |= leaves(s) || by_function(s));
@@ -467,6 +491,14 @@ fn sleeps(list: &[Statement]) -> bool {
     let mut sleeps = false;
     list.iter().for_each(|s| s.walk(&mut |s| sleeps |= s.name() == "sleep"));
     sleeps
+}
+
+/// The statement that a list ends with, braces left out.
+fn last(list: &[Statement]) -> Option<&Statement> {
+    match list.last()? {
+        Statement { kind: Kind::Group(list), .. } => last(list),
+        last => Some(last),
+    }
 }
 
 /// The command of a function that has only one.

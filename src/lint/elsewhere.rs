@@ -23,6 +23,7 @@ rule! {
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     names(view, out);
     filled(view, out);
+    called_otherwise(view, out);
     places(view, out);
     urls(view, out);
     accounts(view, out);
@@ -113,7 +114,7 @@ fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
                 }
             })
         });
-        let lost = script.trace.runs.iter().find_map(|run| {
+        let lost = script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl").find_map(|run| {
             run.words.iter().filter(|word| spelt(word).contains("serviceaccount:")).find_map(|word| {
                 let parts = word.split(':');
                 let [.., _, space, name] = parts.as_slice() else { return None };
@@ -122,7 +123,24 @@ fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
                         && act.thing.kind == "serviceaccount"
                         && act.thing.name.as_ref().is_none_or(|made| made.may_be(name))
                 });
-                let first = accounts.clone().next()?;
+                let Some(first) = accounts.clone().next() else {
+                    let all = || {
+                        view.effects
+                            .acts
+                            .iter()
+                            .filter(|act| act.verb == Verb::Creates && act.thing.kind == "serviceaccount")
+                    };
+                    let said = spelt(&view.effects.prompt);
+                    let is_told = has_word(&said, &spelt(name))
+                        && (super::already_true::MAKES.is_match(&said)
+                            || is_called(view, &said, &spelt(name), "serviceaccount"));
+                    let nobody = name.is_known() && spelt(name) != "default" && !is_told;
+                    let sees = view.task.prompt.is_some() && view.effects.sees(PhaseKind::Setup);
+                    return all()
+                        .next()
+                        .filter(|_| nobody && sees)
+                        .map(|first| (run, first, name.shown(), space.shown()));
+                };
                 let apart = accounts.all(|act| {
                     act.thing
                         .space
@@ -139,8 +157,8 @@ fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
                     run.content.span(run.statement.range.clone()),
                     format!("there is no service account `{name}` in the namespace `{space}`"),
                 )
-                .label(made.span, "made here, in another")
-                .help("who is not there has no rights: name the namespace in which it is made"),
+                .label(made.span, "this one is made")
+                .help("who is not there has no rights: name the one that is made, and its namespace"),
             );
         }
         if let Some(run) = swapped {
@@ -237,6 +255,49 @@ fn filled(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .help("tell the agent the whole name: `{env.NAME}` in the prompt is what the variable holds"),
             );
             told.push(name.shown());
+        }
+    }
+}
+
+/// The prompt says `the deployment \`front\``, and set-up makes a deployment `web`, at which verify looks. Needs: nothing else in the task is
+/// called as the prompt says, and the prompt does not name what is made.
+fn called_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = spelt(&model.prompt);
+    let other = super::facts::elsewhere(view);
+    for made in
+        model.in_phase(PhaseKind::Setup).filter(|act| act.verb == Verb::Creates && act.thing.system == "kubernetes")
+    {
+        let Some(name) = made.thing.name.as_ref().and_then(Value::literal).filter(|name| name.len() > 1) else {
+            continue;
+        };
+        let looked = || model.in_phase(PhaseKind::Verify).any(|act| act.thing.is(&made.thing));
+        if made.thing.kind == "namespace" || said.contains(name) && has_word(&said, name) || !looked() {
+            continue;
+        }
+        let quoted =
+            said.match_indices('`').step_by(2).filter_map(|(at, _)| Some((at, said[at + 1..].split('`').next()?)));
+        let mut others = quoted.filter(|(at, word)| {
+            word.len() > 2
+                && !word.contains([' ', '.', '/', ':', '='])
+                && is_called(view, &said[..*at + 1 + word.len()], word, &made.thing.kind)
+                && !has_word(&other.verify, word)
+                && !has_word(&other.rest, word)
+                && !model.acts.iter().any(|act| act.thing.name.as_ref().and_then(Value::literal) == Some(word))
+                && !super::already_true::is_object(&said, word, &super::already_true::MAKES, &|_| true)
+        });
+        if let Some((_, word)) = others.next() {
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    prompt.text.span,
+                    format!("the prompt says `{word}`, and the {} that set-up makes is `{name}`", made.thing.kind),
+                )
+                .label(made.span, "made here")
+                .help("tell the agent the name that the thing has"),
+            );
+            return;
         }
     }
 }
@@ -432,7 +493,16 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                     });
                 let shown = act.thing.shown();
                 let by_name = model.acts.iter().any(|other| other.verb == Verb::Creates && other.thing.is(&act.thing));
-                if alone && !by_name && act.thing.name.is_some() && !told.contains(&shown) {
+                // `kubectl get pods -l app=web`, and not in all of them.
+                let listed = || {
+                    let source = view.sources.get(act.span.file);
+                    let text = source.text();
+                    let text = text.get(act.span.start as usize..act.span.end as usize).unwrap_or_default();
+                    !act_is_step(act)
+                        && (text.contains(" -l ") || text.contains("--selector"))
+                        && !(text.contains(" -A") || text.contains("--all-namespaces"))
+                };
+                if alone && !by_name && (act.thing.name.is_some() || listed()) && !told.contains(&shown) {
                     out.push(
                         Diagnostic::new(
                             &UNKNOWN_RESOURCE,
@@ -537,14 +607,19 @@ fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let open = |text: &str| text.contains(['$', '{', '\u{2026}']);
             let is_own =
                 ["kubernetes.io", "job-name", "pod-template", "controller-"].iter().any(|word| key.contains(word));
-            let told = has_word(said, value) && has_word(said, key) || said.contains(&written);
+            // `label its pods tier=web`, `the label tier with the value web`.
+            let beside = |at: usize| said.get(at..at + key.len() + 40).unwrap_or(&said[at..]);
+            let told = said.contains(&written)
+                || has_word(said, key) && said.match_indices(key).any(|(at, _)| has_word(beside(at), value));
             let known_labels = labels.as_deref().unwrap_or_default();
             let of_key: Vec<&(String, String)> = known_labels.iter().filter(|(known, _)| known == key).collect();
             let has = of_key.iter().any(|(_, known)| known == value || open(known));
             let moved = of_key.is_empty().then(|| known_labels.iter().find(|(_, known)| known == value)).flatten();
             let known = match (of_key.first(), moved) {
                 _ if labels.is_none() || told || is_own || has => None,
-                (Some((_, known)), _) if !has_word(said, value) => Some(format!("{key}={known}")),
+                (Some((_, known)), _) if !has_word(said, value) || !super::already_true::MAKES.is_match(said) => {
+                    Some(format!("{key}={known}"))
+                }
                 (None, Some((other, value))) => Some(format!("{other}={value}")),
                 _ => None,
             };
@@ -648,7 +723,7 @@ fn spelt(value: &Value) -> Cow<'_, str> {
     let piece = |piece: &Piece| match piece {
         Piece::Text(text) => text.clone(),
         Piece::Name(name) => format!("\u{1}{name}\u{1}"),
-        Piece::Unknown => "\u{2}".to_owned(),
+        Piece::Printed(_) | Piece::Unknown => "\u{2}".to_owned(),
     };
     match value.literal() {
         Some(text) => Cow::Borrowed(text),
@@ -663,26 +738,13 @@ fn has_word(text: &str, name: &str) -> bool {
 
 /// Whether a text names a thing of this kind so: of `a route \`site\`` no release has the name.
 fn is_named(view: &TaskView<'_>, text: &str, name: &str, kind: &str) -> bool {
-    // Short names of kinds are words of English, too: of a deployment that `is web` no image stream is told.
-    let known = |word: &str| {
-        matches!(
-            word,
-            "release" | "chart" | "container" | "network" | "volume" | "image" | "branch" | "tag" | "table" | "route"
-        ) || word.len() > 2 && view.tools.tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
-    };
-    let same = |word: &str| {
-        word == kind
-            || view.tools.tool("kubectl").and_then(|tool| tool.kind(word)).is_some_and(|(known, _)| known == kind)
-    };
     let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
     text.match_indices(name).any(|(at, _)| {
         let (before, behind) = (&text[..at], &text[at + name.len()..]);
         if before.chars().next_back().is_some_and(part) || behind.chars().next().is_some_and(part) {
             return false;
         }
-        let before = before.trim_end_matches(['`', '"', '\'', ' ']);
-        let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
-        kind.is_empty() || !known(&word) || same(&word) || written_apart(before, kind)
+        kind.is_empty() || super::texts::speaks_of(view, before, kind)
     })
 }
 
@@ -693,15 +755,9 @@ pub(super) fn is_called(view: &TaskView<'_>, text: &str, name: &str, kind: &str)
     text.match_indices(name).any(|(at, _)| {
         let before = text[..at].trim_end_matches(['`', '"', '\'', ' ', '/', ':']);
         let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
-        written_apart(before, kind) || tool.and_then(|tool| tool.kind(&word)).is_some_and(|(known, _)| known == kind)
+        super::texts::written_apart(before, kind)
+            || tool.and_then(|tool| tool.kind(&word)).is_some_and(|(known, _)| known == kind)
     })
-}
-
-/// Whether a text ends in the name of a kind: `a cron job`, `the virtual service`.
-fn written_apart(text: &str, kind: &str) -> bool {
-    let letters = text.chars().rev().filter(|c| !matches!(c, ' ' | '-')).flat_map(char::to_lowercase);
-    let ends = |skipped: usize| kind.chars().rev().eq(letters.clone().skip(skipped).take(kind.chars().count()));
-    ends(0) || text.ends_with('s') && ends(1)
 }
 
 /// What a text calls a thing of this kind: `fines` of `a table fines`.

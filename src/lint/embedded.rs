@@ -1,6 +1,6 @@
 //! Programs inside scripts, in a language of their own: filters of jq, patterns, awk, Python. They are read as texts, as far as a rule needs it.
 
-use super::{TaskView, script::Content};
+use super::{TaskView, python, script::Content};
 use crate::{
     bash::{
         ast,
@@ -382,7 +382,7 @@ fn is_silent(text: &str) -> bool {
         })
     });
     let fails = ["raise", "assert", "abort", "unittest", "pytest", "subprocess", "SystemExit", "exec("];
-    asks && text.contains("print") && !exits && !fails.iter().any(|word| text.contains(word))
+    asks && text.contains("print") && !exits && !fails.iter().any(|word| text.contains(word)) || python::swallows(text)
 }
 
 /// The same of JavaScript for `mongosh` or `node`, that ends by `quit()` or `process.exit()` after what it has to say.

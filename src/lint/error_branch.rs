@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use super::TaskView;
 use crate::{
-    bash::program::{Kind, Statement},
+    bash::{
+        flow,
+        program::{Kind, Statement},
+    },
     diagnostic::{Diagnostic, Diagnostics},
     hir::PhaseKind,
     rule,
@@ -45,6 +48,41 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                         .help("write `exit 1` behind it"),
                     );
                 }
+            }
+        });
+        program.walk(&mut |statement| {
+            let text = &script.content.text;
+            let (asked, fails, body) = match &statement.kind {
+                Kind::Or(pair) => (&pair[0], true, &pair[1..]),
+                Kind::If { branches, .. } => match branches[0].condition.last() {
+                    Some(asked) if denies(text, asked) => (asked, false, branches[0].body.as_slice()),
+                    _ => return,
+                },
+                _ => return,
+            };
+            let body = match body {
+                [Statement { kind: Kind::Group(list), .. }] => list.as_slice(),
+                body => body,
+            };
+            let [said @ .., last] = body else { return };
+            let tells = |s: &Statement| {
+                says(s) && text[s.range.clone()].contains(">&2") && !text[s.range.clone()].contains("skip")
+            };
+            let ends = last.name() == "exit" && last.words().get(1).is_some_and(|word| word.text == "0");
+            if !ends || said.is_empty() || !said.iter().all(tells) {
+                return;
+            }
+            // Where nothing else ends well, this is what is wanted.
+            let (succeeded, failed) = flow::outcomes(program, &asked.range);
+            if if fails { succeeded.zero } else { failed.zero } {
+                out.push(
+                    Diagnostic::new(
+                        &ERROR_BRANCH_CONTINUES,
+                        script.content.span(last.range.clone()),
+                        "this says that something is wrong, and ends with success",
+                    )
+                    .help("write `exit 1`"),
+                );
             }
         });
     }

@@ -153,7 +153,7 @@ fn place_of(space: &Value) -> Option<String> {
     let same = |piece: &Piece| match piece {
         Piece::Text(_) => true,
         Piece::Name(name) => name == "$HOME",
-        Piece::Unknown => false,
+        Piece::Printed(_) | Piece::Unknown => false,
     };
     space.pieces().iter().all(same).then(|| space.shown())
 }

@@ -3,12 +3,17 @@
 use std::{cell::RefCell, sync::OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde_json::Value;
+use serde_json::Value as Json;
 
 use super::TaskView;
 use crate::{
     bash::tools::{self, Tool},
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
+    effects::{
+        asked::{self, Demand, Form},
+        shell::Run,
+        value::Value,
+    },
     hir::{Def, OperationKind, PhaseKind, Step},
     kubernetes::operation::is_known_group,
     rule,
@@ -30,6 +35,205 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     commands(view, out);
     quoted_keys(view, out);
     paths(view, out);
+    states(view, out);
+    places(view, out);
+    words(view, out);
+}
+
+/// `grep -q Elcetions`, where the prompt says `Elections`: two letters have changed places, or one is not doubled. Needs: nothing else in the
+/// task has the word as verify writes it.
+fn words(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut asked: Vec<(Span, String)> = Vec::new();
+    for question in view.asked(PhaseKind::Verify) {
+        match question.demand {
+            Demand::Matches { pattern, .. } => asked.push((question.span, pattern)),
+            Demand::Compared { with, .. } => asked.push((question.span, with)),
+            Demand::There => {}
+        }
+    }
+    asked.extend(super::facts::asked(view).iter().map(|fact| (fact.span, fact.text())));
+    if asked.is_empty() {
+        return;
+    }
+    let elsewhere = super::facts::elsewhere(view);
+    let said = view.effects.prompt.shown();
+    let parts = |text: &str| -> Vec<String> {
+        let parts = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 5);
+        parts.map(str::to_owned).collect()
+    };
+    let known: FxHashSet<String> = parts(&said).into_iter().chain(parts(&elsewhere.rest)).collect();
+    let mut told: FxHashSet<String> = FxHashSet::default();
+    for (span, text) in asked {
+        for word in parts(&text) {
+            // The text of a script is also that of its step.
+            let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+            let count: usize = scripts.map(|script| script.content.text.matches(word.as_str()).count()).sum();
+            let again = count > 1 || count == 0 && elsewhere.verify.matches(word.as_str()).count() > 1;
+            if again || known.iter().any(|known| known.eq_ignore_ascii_case(&word)) {
+                continue;
+            }
+            let near = known.iter().filter(|known| is_swapped(&word, known) || is_doubled(&word, known)).min();
+            if let Some(near) = near.filter(|_| told.insert(word.clone())) {
+                out.push(
+                    Diagnostic::new(&MISSPELT_VALUE, span, format!("nothing else in the task says `{word}`"))
+                        .here(format!("did you mean `{near}`?"))
+                        .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                        .strength(Strength::Warning),
+                );
+            }
+        }
+    }
+}
+
+/// Whether one of two words has a letter twice that stands once in the other.
+fn is_doubled(word: &str, known: &str) -> bool {
+    let (short, long) = if word.len() < known.len() { (word, known) } else { (known, word) };
+    let at = short.bytes().zip(long.bytes()).take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
+    long.len() == short.len() + 1
+        && at > 0
+        && long.as_bytes()[at].eq_ignore_ascii_case(&long.as_bytes()[at - 1])
+        && long[at + 1..].eq_ignore_ascii_case(&short[at..])
+}
+
+/// `.status.phase` of a deployment, `.spec.port[0]` of a service: what may stand there is known, and this is none of it.
+fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut found: Vec<(Span, String, String)> = Vec::new();
+    let programs = ["kubectl", "helm", "docker"];
+    for followed in &view.effects.scripts {
+        let mut look = |run: &Run<'_>, path: &str| {
+            if let Some(act) = view.effects.read_by(run) {
+                found.push((run.content.span(run.statement.range.clone()), act.thing.kind.clone(), path.to_owned()));
+            }
+        };
+        for run in followed.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+            let words = run.words.iter().filter_map(Value::literal).filter(|word| word.contains("{."));
+            let braced = words.flat_map(|word| word.split('{').skip(1).filter_map(|part| part.split_once('}')));
+            braced.for_each(|(path, _)| look(run, path));
+        }
+        for (run, form) in asked::printed(followed) {
+            if let Form::Field(path) = form {
+                look(run, &format!(".{path}"));
+            }
+        }
+    }
+    view.task.walk(&mut |_, step| {
+        let path = step.arg("jsonpath").filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
+        let resource =
+            step.arg("resource").or_else(|| step.arg("kind")).and_then(|arg| arg.as_literal().map(str::to_owned));
+        let resource = resource.or_else(|| step.arg("resource").and_then(super::texts::script_text));
+        if let (Some(path), Some(resource)) = (path, resource)
+            && let Some(text) = path.as_literal()
+        {
+            let kind = resource.split('/').next().unwrap_or_default().to_owned();
+            found.push((path.span, kind, text.trim_matches(['{', '}']).to_owned()));
+        }
+    });
+    let mut told: Vec<(Span, String)> = Vec::new();
+    for (span, kind, path) in found {
+        let tools = || programs.iter().filter_map(|program| view.tools.tool(program));
+        let kind = tools().find_map(|tool| tool.kind(&kind)).map_or(kind.as_str(), |(kind, _)| kind);
+        // `.data.queu` of a config map, where set-up gives it a key `queue`.
+        if let ("configmap" | "secret", Some(key)) = (kind, path.strip_prefix(".data.")) {
+            let given = super::facts::given(view);
+            let plural = |known: &str| key.trim_end_matches('s') == known.trim_end_matches('s');
+            let slips = |known: &&str| known.len() > 4 && strsim::osa_distance(key, known) == 1 && !plural(known);
+            let near = given.iter().map(|fact| fact.key.as_str()).find(slips);
+            let known = given.iter().any(|fact| fact.key == key) || view.effects.prompt.shown().contains(key);
+            if let Some(near) = near.filter(|_| !known && key.len() > 3 && key.bytes().all(|b| b.is_ascii_alphabetic()))
+            {
+                let message = format!("set-up gives the {kind} no key `{key}`, and nearly that");
+                let finding = Diagnostic::new(&MISSPELT_VALUE, span, message).here(format!("did you mean `{near}`?"));
+                out.push(
+                    finding
+                        .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                        .strength(Strength::Warning),
+                );
+                told.push((span, key.to_owned()));
+            }
+            continue;
+        }
+        let Some(places) = tools().find_map(|tool| tool.places.get(kind)) else { continue };
+        let path = ["[0]", "[*]"].iter().find_map(|list| path.strip_prefix(&format!(".items{list}"))).unwrap_or(&path);
+        let mut names = path.split('.').skip(1).map(|name| name.split('[').next().unwrap_or_default());
+        let (Some(outer), Some(name)) = (names.next(), names.next()) else { continue };
+        let Some(known) = places.get(outer) else { continue };
+        let field = format!("{outer}.{name}");
+        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
+        if !plain || known.iter().any(|known| known == name) || told.contains(&(span, field.clone())) {
+            continue;
+        }
+        let near = nearest(name, known.iter().map(String::as_str));
+        let help = near.map_or_else(
+            || format!("under `{outer}` it has {}", known.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        );
+        let message = format!("a {kind} has no field `{field}`: nothing is printed for it");
+        out.push(Diagnostic::new(&MISSPELT_VALUE, span, message).help(help).strength(Strength::Warning));
+        told.push((span, field));
+    }
+}
+
+/// `grep -c Runing` in what `kubectl get pods` prints, `.status.phase` compared with `Runing`: nearly a state that is known.
+fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut found: Vec<(Span, String, &Tool)> = Vec::new();
+    // Things of other kinds, and what happened to them, have words of their own.
+    let tool_of = |run: &Run<'_>| {
+        let tool = view.tools.tool(run.statement.tool())?;
+        let kind = view.effects.read_by(run).map_or("", |act| act.thing.kind.as_str());
+        (tool.kinds.is_empty() || tool.kind(kind).is_some() && kind != "event").then_some(tool)
+    };
+    let span = |run: &Run<'_>| run.content.span(run.statement.range.clone());
+    for question in view.asked(PhaseKind::Verify) {
+        if let (Some(run), Form::Field(path), Demand::Compared { with, .. }) =
+            (question.runs.first(), &question.form, &question.demand)
+            && matches!(path.rsplit('.').next(), Some("phase" | "printableStatus" | "Status"))
+        {
+            found.extend(tool_of(run).map(|tool| (question.span, with.clone(), tool)));
+        }
+    }
+    for (first, others) in view.effects.scripts.iter().flat_map(asked::lists) {
+        let Some(tool) = tool_of(first) else { continue };
+        for run in others {
+            let Some(text) = asked::operand(run) else { continue };
+            match run.statement.name() {
+                "grep" | "egrep" | "fgrep" if !asked::options(run).contains('i') => found.push((span(run), text, tool)),
+                // `$3 == "Runing"`
+                "awk" => {
+                    found.extend(text.split('"').skip(1).step_by(2).map(|word| (span(run), word.to_owned(), tool)))
+                }
+                _ => {}
+            }
+        }
+    }
+    for run in view.effects.scripts.iter().flat_map(|script| &script.trace.runs) {
+        let Some(tool) = view.tools.tool(run.statement.tool()) else { continue };
+        let phase = run.words.iter().filter_map(Value::literal).find_map(|word| {
+            let word = word.strip_prefix("--field-selector=").unwrap_or(word);
+            word.strip_prefix("status.phase")?.strip_prefix(['!', '=']).map(|rest| rest.trim_start_matches('='))
+        });
+        found.extend(phase.map(|phase| (span(run), phase.to_owned(), tool)));
+    }
+    let others = &super::facts::elsewhere(view).rest;
+    for (span, word, tool) in found {
+        let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let plain = word.len() > 4 && word.bytes().all(|b| b.is_ascii_alphabetic());
+        if !plain
+            || tool.states.iter().any(|state| state == word)
+            || view.effects.prompt.shown().contains(word)
+            || others.contains(word)
+        {
+            continue;
+        }
+        if let Some(near) = tool.states.iter().find(|state| state.len() > 4 && is_slip(word, state)) {
+            let finding =
+                Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is no state that is known, and nearly one"));
+            out.push(
+                finding
+                    .here(format!("did you mean `{near}`?"))
+                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`"),
+            );
+        }
+    }
 }
 
 /// `.spec.hard["request.cpu"]` in a filter.
@@ -314,7 +518,7 @@ fn arguments(step: &Step<Def>, out: &mut Diagnostics) {
     for (name, arg) in &step.args {
         let Some(text) = arg.as_literal() else { continue };
         let examples = schema.json()["properties"][&name.value]["examples"].as_array();
-        let examples: Vec<&str> = examples.into_iter().flatten().filter_map(Value::as_str).collect();
+        let examples: Vec<&str> = examples.into_iter().flatten().filter_map(Json::as_str).collect();
         // `pod/NAME` is an example of what stands before the slash.
         let named: Vec<&str> = examples.iter().filter_map(|example| example.strip_suffix("/NAME")).collect();
         let known = if named.is_empty() { examples } else { named };

@@ -1,5 +1,6 @@
 //! What rules look at in the texts of a task.
 
+use super::TaskView;
 use crate::hir::{Def, Hole, Part, PhaseKind, Step, Target, Task, Template};
 
 /// The shell text of a step, with its holes as written.
@@ -48,4 +49,30 @@ pub fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         !text[..at].chars().next_back().is_some_and(part) && !text[at + word.len()..].chars().next().is_some_and(part)
     })
+}
+
+/// Whether a name behind this text may be that of a thing of a kind: the word before says no other kind.
+pub(super) fn speaks_of(view: &TaskView<'_>, before: &str, kind: &str) -> bool {
+    // Short names of kinds are words of English, too: of a deployment that `is web` no image stream is told.
+    let known = |word: &str| {
+        matches!(
+            word,
+            "release" | "chart" | "container" | "network" | "volume" | "image" | "branch" | "tag" | "table" | "route"
+        ) || word.len() > 2 && view.tools.tool("kubectl").is_some_and(|tool| tool.kind(word).is_some())
+    };
+    let same = |word: &str| {
+        word == kind
+            || view.tools.tool("kubectl").and_then(|tool| tool.kind(word)).is_some_and(|(known, _)| known == kind)
+    };
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let before = before.trim_end_matches(['`', '"', '\'', ' ']);
+    let word = before.rsplit(|c: char| !part(c)).next().unwrap_or_default().to_lowercase();
+    !known(&word) || same(&word) || written_apart(before, kind)
+}
+
+/// Whether a text ends in the name of a kind: `a cron job`, `the virtual service`.
+pub(super) fn written_apart(text: &str, kind: &str) -> bool {
+    let letters = text.chars().rev().filter(|c| !matches!(c, ' ' | '-')).flat_map(char::to_lowercase);
+    let ends = |skipped: usize| kind.chars().rev().eq(letters.clone().skip(skipped).take(kind.chars().count()));
+    ends(0) || text.ends_with('s') && ends(1)
 }

@@ -8,7 +8,10 @@ use crate::{
         tools,
     },
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    effects::value::Value,
+    effects::{
+        asked::{Demand, Form},
+        value::Value,
+    },
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
     rule,
     source::{Span, resolve},
@@ -69,11 +72,48 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     });
+    statuses(view, out);
     let mut told: Vec<Span> = Vec::new();
     for Compared { field, value, span, given } in found {
         if let Some((message, help)) = fault(view, &field, &value, given).filter(|_| !told.contains(&span)) {
             out.push(Diagnostic::new(&IMPOSSIBLE_VALUE, span, message).help(help));
             told.push(span);
+        }
+    }
+}
+
+/// `%{http_code}` compared with `200 OK`: it prints three digits.
+fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for question in view.asked(PhaseKind::Verify).iter().filter(|question| question.form == Form::Status) {
+        let (value, whole) = match &question.demand {
+            // As a number `000`, where nobody answers, is 0.
+            Demand::Compared { operator, with }
+                if matches!(operator.as_str(), "=" | "==" | "!=")
+                    || matches!(operator.as_str(), "-eq" | "-ne") && with.trim_start_matches('0') != "" =>
+            {
+                (with.as_str(), true)
+            }
+            Demand::Matches { pattern, options } if !options.contains('v') => (pattern.as_str(), false),
+            _ => continue,
+        };
+        let digits = value.bytes().all(|b| b.is_ascii_digit());
+        let never = match whole {
+            true => !value.is_empty() && !(digits && value.len() == 3),
+            // A pattern of plain letters.
+            false => {
+                value.bytes().any(|b| b.is_ascii_alphabetic() || b == b' ')
+                    && !value.contains(['\\', '[', '|', '?', '*'])
+            }
+        };
+        if never {
+            out.push(
+                Diagnostic::new(
+                    &IMPOSSIBLE_VALUE,
+                    question.span,
+                    format!("the status of an answer is printed in three digits, never as `{value}`"),
+                )
+                .help("compare with the number alone: `200`"),
+            );
         }
     }
 }

@@ -2,13 +2,17 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{TaskView, already_true};
+use super::{TaskView, already_true, texts};
 use crate::{
     ascii::{Ascii, ascii},
     bash::flow,
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Act, Verb, value::Value},
-    hir::{OperationKind, PhaseKind},
+    effects::{
+        Act, Followed, Verb,
+        asked::{Demand, Form},
+        value::Value,
+    },
+    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
     rule,
     source::Span,
 };
@@ -39,6 +43,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     waits(view, &said, &mut found);
     early(view, &said, &mut found);
     presence(view, &said, &mut found);
+    before(view, &said, &mut found);
+    reversed(view, &said, &mut found);
+    kept(view, out);
     for (span, message) in found {
         out.push(
             Diagnostic::new(&WRONG_STATE, span, message)
@@ -143,6 +150,183 @@ fn is_good(condition: &str) -> bool {
     GOOD.iter().any(|good| good.eq_ignore_ascii_case(condition))
 }
 
+/// What programs print where all is well.
+const WELL: [&str; 14] = [
+    "200",
+    "201",
+    "204",
+    "Running",
+    "running",
+    "deployed",
+    "True",
+    "Bound",
+    "Complete",
+    "Succeeded",
+    "Active",
+    "Ready",
+    "healthy",
+    "active",
+];
+
+/// `if [ "$code" = 200 ]; then exit 1; fi`: verify fails where all is well, or as the prompt asks. Needs: set-up has no such value.
+fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
+    for question in view.asked(PhaseKind::Verify) {
+        let Demand::Compared { operator, with } = &question.demand else { continue };
+        if !matches!(operator.as_str(), "=" | "==" | "-eq")
+            || with.len() < 2 && !with.starts_with(|c: char| c.is_ascii_digit())
+        {
+            continue;
+        }
+        let ends = STOPS.is_match(said) || already_true::DELETES.is_match(said) || FORBIDS.is_match(said);
+        let is_well = WELL.contains(&with.as_str()) && !ends;
+        let named = || {
+            let mut places = said.match_indices(with.as_str()).map(|(at, _)| &said[already_true::sentence(said, at)]);
+            texts::has_word(said, with)
+                && !texts::has_word(&super::facts::elsewhere(view).rest, with)
+                && !super::facts::given(view).iter().any(|fact| fact.text() == *with)
+                && !places.any(|sentence| NEGATES.is_match(sentence) || FORBIDS.is_match(sentence))
+        };
+        if (is_well || named()) && question.is_wanted() == Some(false) {
+            found.push((question.span, format!("verify fails where this is `{with}`")));
+        }
+    }
+}
+
+/// What a manifest says of a field, and the state that it keeps the thing from.
+const KEPT: [(&str, &str, &str); 6] = [
+    ("runStrategy", "Always", "Stopped"),
+    ("runStrategy", "Halted", "Running"),
+    ("runStrategy", "Halted", "Ready"),
+    ("running", "true", "Stopped"),
+    ("running", "false", "Running"),
+    ("running", "false", "Ready"),
+];
+
+/// Set-up waits until a machine is stopped that its manifest keeps running. Needs: nothing in set-up changes what it has made.
+fn kept(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    let starts = |script: &Followed<'_>| script.trace.runs.iter().any(|run| run.statement.tool() == "virtctl");
+    let changes = model.in_phase(PhaseKind::Setup).any(|act| act.verb == Verb::Changes);
+    let mut scripts = model.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup);
+    if changes || !model.sees(PhaseKind::Setup) || scripts.any(starts) {
+        return;
+    }
+    let mut awaited: Vec<(Span, String)> = Vec::new();
+    for script in model.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
+            let wanted = run.words.iter().filter_map(Value::literal).find_map(|word| {
+                let word = word.strip_prefix("--for=").unwrap_or(word);
+                word.strip_prefix("condition=")
+                    .or_else(|| word.strip_prefix("jsonpath=")?.rsplit_once('=').map(|(_, value)| value))
+            });
+            awaited.extend(wanted.map(|wanted| (run.content.span(run.statement.range.clone()), wanted.to_owned())));
+        }
+    }
+    view.task.setup.steps.iter().for_each(|step| {
+        step.walk(&mut |step| {
+            let waits =
+                matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation.contains("wait"));
+            let wanted = step.arg("value").or_else(|| step.arg("condition")).filter(|_| waits);
+            awaited.extend(wanted.and_then(|arg| Some((arg.span, arg.as_literal()?.to_owned()))));
+        });
+    });
+    if awaited.is_empty() {
+        return;
+    }
+    let given = super::facts::given(view);
+    for (span, wanted) in awaited {
+        let wanted = wanted.split('=').next().unwrap_or_default().trim_matches(['"', '\'']);
+        let keeps = |(field, value, state): &&(&str, &str, &str)| {
+            let mut same = given.iter().filter(|fact| fact.key == *field).peekable();
+            *state == wanted && same.peek().is_some() && same.all(|fact| fact.text() == *value)
+        };
+        if let Some((field, value, _)) = KEPT.iter().find(keeps) {
+            let made = given.iter().find(|fact| fact.key == *field).map_or(span, |fact| fact.span);
+            out.push(
+                Diagnostic::new(&WRONG_STATE, span, format!("`{field}: {value}` keeps it from ever being `{wanted}`"))
+                    .label(made, "set-up makes it so")
+                    .help("wait for the state that the manifest leads to"),
+            );
+        }
+    }
+}
+
+/// What a prompt tells to do, and the states of before.
+const BEFORE: [(&str, &[&str]); 23] = [
+    ("close", &["open", "opened"]),
+    ("reopen", &["closed"]),
+    ("resolve", &["open", "unresolved", "triggered"]),
+    ("merge", &["open", "opened"]),
+    ("stop", &["running", "started", "active"]),
+    ("start", &["stopped", "exited", "halted"]),
+    ("pause", &["running", "active"]),
+    ("suspend", &["running", "active"]),
+    ("resume", &["paused", "suspended"]),
+    ("unpause", &["paused"]),
+    ("archive", &["active"]),
+    ("publish", &["draft", "unpublished"]),
+    ("unpublish", &["published"]),
+    ("approve", &["pending"]),
+    ("reject", &["pending"]),
+    ("complete", &["todo", "open", "pending", "in_progress"]),
+    ("cancel", &["active", "scheduled", "confirmed"]),
+    ("activate", &["inactive"]),
+    ("deactivate", &["active"]),
+    ("enable", &["disabled"]),
+    ("disable", &["enabled"]),
+    ("lock", &["unlocked"]),
+    ("unlock", &["locked"]),
+];
+
+/// `state: open`, where the prompt says `close the ticket`. Needs: no other state is asked for, and the prompt does not name this one.
+fn before(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
+    let is_state = |key: &str| matches!(key.to_lowercase().as_str(), "state" | "status" | "phase" | "printablestatus");
+    let mut asked: Vec<(Span, String)> = Vec::new();
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| step.expect.iter().for_each(|(_, expect)| states(expect, &is_state, &mut asked)));
+    });
+    for question in view.asked(PhaseKind::Verify) {
+        if let (Form::Field(path), Demand::Compared { operator, with }) = (&question.form, &question.demand)
+            && is_state(path.rsplit('.').next().unwrap_or_default())
+        {
+            let equal = matches!(operator.as_str(), "=" | "==");
+            if question.is_wanted() == Some(equal) && (equal || operator == "!=") {
+                asked.push((question.span, with.clone()));
+            } else {
+                return;
+            }
+        }
+    }
+    let Some((span, state)) = asked.first().filter(|(_, first)| asked.iter().all(|(_, other)| other == first)) else {
+        return;
+    };
+    let lower = said.to_lowercase();
+    if texts::has_word(&lower, &state.to_lowercase()) || NEGATES.is_match(said) {
+        return;
+    }
+    let verb = BEFORE.iter().find(|(verb, states)| {
+        states.iter().any(|known| known.eq_ignore_ascii_case(state)) && texts::has_word(&lower, verb)
+    });
+    if let Some((verb, _)) = verb {
+        found.push((*span, format!("the prompt says `{verb}`, and `{state}` is the state before that")));
+    }
+}
+
+/// The values of states in an expectation: `{path: $.state, equals: open}`.
+fn states(arg: &Arg<Def>, is_state: &dyn Fn(&str) -> bool, found: &mut Vec<(Span, String)>) {
+    match &arg.kind {
+        ArgKind::Record(fields) => {
+            let path = arg.get("path").and_then(|path| path.as_literal()).and_then(super::facts::last_name);
+            if let Some(value) = arg.get("equals").filter(|_| path.is_some_and(|path| is_state(&path))) {
+                found.extend(value.as_literal().map(|text| (value.span, text.to_owned())));
+            }
+            fields.iter().for_each(|(_, arg)| states(arg, is_state, found));
+        }
+        ArgKind::List(items) => items.iter().for_each(|arg| states(arg, is_state, found)),
+        _ => {}
+    }
+}
+
 /// `if kubectl get pod web; then exit 1; fi` where the prompt says `create a pod web`.
 fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     let (makes, deletes) = (already_true::MAKES.is_match(said), already_true::DELETES.is_match(said));
@@ -158,8 +342,8 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
         .collect();
     let asked = |name: &String| {
         let (made, gone) = (
-            makes && already_true::is_object(said, name, &already_true::MAKES),
-            deletes && already_true::is_object(said, name, &already_true::DELETES),
+            makes && already_true::is_object(said, name, &already_true::MAKES, &|_| true),
+            deletes && already_true::is_object(said, name, &already_true::DELETES, &|_| true),
         );
         (made != gone).then_some(made)
     };
@@ -201,6 +385,12 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
         }
     }
 }
+
+static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|without|unless|again)\b");
+
+static FORBIDS: Ascii = ascii(
+    r"(?i)\b(?:forbid|deny|block|restrict|revoke|prevent|refuse|instead|no longer|until|away|reject|unreachable)",
+);
 
 static STOPS: Ascii =
     ascii(r"(?i)\b(?:stop|halt|pause|suspend|unready|shut|cordon|drain|to 0|to zero|isolate|disable)");
