@@ -81,6 +81,8 @@ fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surro
     folders.extend(above(&plan.path));
     // Programs of extensions are run outside.
     folders.extend(Cache::new(plan.extensions.cache.as_deref()).ok().map(|cache| cache.path().to_owned()));
+    // So is what checks have printed: it quotes the files of projects.
+    folders.extend(Cache::new(None).ok().map(|cache| cache.path().to_owned()));
     folders.push(options.output_dir.join(".gevals"));
     folders.extend(options.journal.iter().map(|journal| journal.dir().to_owned()));
     let mut files = vec![plan.path.clone()];
