@@ -69,7 +69,7 @@ impl Trail {
                 Err(_) => self.is_doubtful.store(true, Ordering::Relaxed),
             }
         }
-        // What is known of others by now is older than the answer, too. Whoever finds this name need not look any further.
+        // What is known of others by now is older than the answer, too. A thread that finds this name need not look any further.
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let known = names.entry(path.as_os_str().to_owned()).or_insert(state);
         if whole && !known.is_whole() {
@@ -228,5 +228,31 @@ impl Files for Noted<'_> {
 
     fn note(&self, path: &Path) {
         self.trail.note(path);
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::thread::sleep;
+
+    use super::{super::stamps::SETTLED, *};
+
+    #[test]
+    fn what_may_have_changed_once_more_at_the_same_time_is_in_doubt() {
+        let file = std::env::temp_dir().join(format!("gevals-trail-{}", crate::random::word()));
+        let is_clear = || {
+            let trail = Trail::default();
+            trail.note(&file);
+            trail.write(&mut Vec::new())
+        };
+        // A busy machine may take longer than a moment.
+        let is_seen = |_| {
+            fs::write(&file, "").unwrap();
+            !is_clear()
+        };
+        assert!((0..50).any(is_seen));
+        sleep(SETTLED * 2);
+        assert!(is_clear());
+        fs::remove_file(&file).unwrap();
     }
 }
