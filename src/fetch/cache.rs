@@ -28,11 +28,16 @@ impl Cache {
         &self.0
     }
 
+    /// The folder of programs that were downloaded.
+    pub fn programs(&self) -> PathBuf {
+        self.0.join("extensions")
+    }
+
     /// The folder of a release on a platform.
     pub(super) fn release(&self, owner: &str, repo: &str, tag: &str) -> PathBuf {
         // A tag may have slashes.
         let tag: String = tag.chars().map(|c| if c == '/' || c == '\\' { '+' } else { c }).collect();
-        self.0.join("extensions").join(owner).join(repo).join(tag)
+        self.programs().join(owner).join(repo).join(tag)
     }
 
     /// Fills a folder of the cache: all of it is there, or nothing.

@@ -1,5 +1,8 @@
 //! The folder of this user for what can be made, or fetched, again.
-#![expect(clippy::disallowed_methods, reason = "the user's folders are in the environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the door to the cache; the user's folders are in the environment"
+)]
 
 use std::path::PathBuf;
 
@@ -18,4 +21,16 @@ pub fn folder() -> Option<PathBuf> {
             .map(|dir| dir.join("gevals")),
     };
     variable(VARIABLE).or_else(own)
+}
+
+/// What checks have printed is kept here; it need not be there.
+pub fn checks() -> Option<PathBuf> {
+    Some(std::path::absolute(folder()?).ok()?.join("checks"))
+}
+
+/// Removes what checks have printed: it can be printed again.
+pub fn forget_checks() {
+    if let Some(folder) = checks() {
+        let _ = std::fs::remove_dir_all(folder);
+    }
 }
