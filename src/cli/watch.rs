@@ -78,7 +78,7 @@ impl Watch {
         if let Some(coming) = self.coming.take() {
             self.adopt(coming);
         }
-        let paths = self.new(stamps);
+        let paths = self.unfollowed(stamps);
         self.watch(paths);
     }
 
@@ -88,8 +88,8 @@ impl Watch {
         if self.coming.is_some() {
             return;
         }
-        let paths = self.new(stamps);
-        if paths.len() <= FEW {
+        let paths = self.unfollowed(stamps);
+        if paths.len() <= FEW || self.watcher.is_none() {
             self.watch(paths);
             return;
         }
@@ -110,7 +110,7 @@ impl Watch {
     }
 
     /// What nobody has followed so far.
-    fn new(&mut self, stamps: &Stamps) -> Vec<PathBuf> {
+    fn unfollowed(&mut self, stamps: &Stamps) -> Vec<PathBuf> {
         let paths = stamps.take_new();
         match std::mem::take(&mut self.is_old) {
             true => {
