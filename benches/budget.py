@@ -75,9 +75,9 @@ def converse(process: subprocess.Popen) -> None:
 
 CASES = {
     "start": ["--version"],
-    "check of one file": ["check", "suite/tasks/group-0/task-0/task.yaml"],
-    "check of 40 tasks": ["check", "suite"],
-    "check --affected of one": ["check", "--affected", "suite/tasks/group-1/task-1/task.yaml", "suite"],
+    "check of one file": ["check", "--no-cache", "suite/tasks/group-0/task-0/task.yaml"],
+    "check of 40 tasks": ["check", "--no-cache", "suite"],
+    "check --affected of one": ["check", "--no-cache", "--affected", "suite/tasks/group-1/task-1/task.yaml", "suite"],
     "plan of 40 tasks": ["plan", "suite/eval.yaml"],
     "convert of one task": ["convert", "suite/tasks/group-1/task-1/task.yaml", "--target", "builtin", "--no-verify"],
     "run of 20 tasks": ["run", "run/eval.yaml", "--output-dir", "out"],

@@ -3,6 +3,7 @@
 //! What runs asks a [`Host`] and nothing else, so a test can put a [`fake::FakeHost`] in its place. The compiler needs
 //! only [`disk`], which is there without the feature `run` as well.
 
+pub mod cache;
 #[cfg(feature = "run")]
 mod capability;
 #[cfg(all(feature = "run", target_os = "linux"))]
@@ -22,6 +23,7 @@ pub mod listen;
 mod real;
 #[cfg(feature = "run")]
 mod snapshot;
+pub mod trail;
 #[cfg(feature = "run")]
 mod tree;
 pub mod stamps;

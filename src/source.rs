@@ -287,6 +287,12 @@ pub trait Files: Sync {
         self.list(dir).into_iter().filter_map(kind).collect()
     }
 
+    /// The same; `link` hears of each link in the folder before it is followed.
+    fn entries_and(&self, dir: &Path, link: &dyn Fn(&Path)) -> Arc<[(String, bool)]> {
+        let _ = link;
+        self.entries(dir)
+    }
+
     /// Records that something depends on this path although it is not asked for again: the answer was kept from an earlier question.
     fn note(&self, _: &Path) {}
 }

@@ -217,6 +217,39 @@ fn edited(text: &str, edits: &Value) -> String {
 }
 
 #[test]
+fn of_hundreds_of_files_that_change_at_once_the_open_one_comes_first_and_none_is_left_out() {
+    let wrong = TASK.replace("verify:", "verfy:");
+    let names: Vec<String> = (0..300).map(|nth| format!("suite/many/{nth}.yaml")).collect();
+    let mut files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), wrong.as_str())).collect();
+    files.push(("suite/many/z.yaml", &wrong));
+    let world = World::new(&files);
+    let mut editor = Editor::start(&world, &json!({}));
+    editor.open("many/z.yaml", &wrong);
+    let all = |editor: &mut Editor, found: bool| {
+        let uri = editor.uri("many/z.yaml");
+        let mut first = None;
+        let is_so = |shown: &Value| shown["diagnostics"].as_array().unwrap().is_empty() != found;
+        while editor.shown.len() <= names.len()
+            || !editor.shown.values().all(is_so)
+            || editor.shown[&uri]["version"] != 1
+        {
+            let message = editor.messages.recv_timeout(LIMIT).unwrap();
+            if message["method"] == "textDocument/publishDiagnostics" {
+                first.get_or_insert(message["params"]["uri"] == uri);
+            }
+            editor.note(message);
+        }
+        first
+    };
+    all(&mut editor, true);
+    world.write("suite/gevals.toml", "exclude = [\"many/*\"]\n");
+    let change = json!({ "uri": editor.uri("gevals.toml"), "type": 1 });
+    editor.tell("workspace/didChangeWatchedFiles", json!({ "changes": [change] }));
+    assert_eq!(all(&mut editor, false), Some(true));
+    assert!(editor.end().success());
+}
+
+#[test]
 fn findings_come_as_one_types_and_are_mended() {
     let world = world();
     let mut editor = Editor::start(&world, &json!({}));

@@ -46,6 +46,7 @@ fn settings_say_where_they_come_from_and_show_no_secret() {
         (&setting("downloads")["value"], &setting("downloads")["origin"]),
         (&"/var/tmp/g".into(), &"GEVALS_CACHE_DIR".into())
     );
+    assert_eq!(setting("checks")["value"], "/var/tmp/g/checks");
     assert_eq!(
         (&setting("rules.prompt-disagrees")["value"], &setting("exclude")["value"]),
         (&"error".into(), &"old/**".into())

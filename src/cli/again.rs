@@ -62,9 +62,9 @@ impl Again {
         self.memory.compile(paths, options, &Stamped { files, stamps: &self.stamps }, &changed)
     }
 
-    /// Has the system watch what was asked for.
+    /// Has the system watch what was asked for; nobody waits for that.
     pub fn follow(&self) {
-        self.watch.borrow_mut().follow(&self.stamps);
+        self.watch.borrow_mut().follow_beside(&self.stamps);
     }
 
     /// Returns when something that was asked for is not as it was when it was asked for. An editor may write several files, or one in

@@ -1,5 +1,6 @@
 //! `gevals check`: every finding, located, and nothing else done.
 
+mod kept;
 mod scope;
 
 use std::{
@@ -8,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use kept::folder as kept_in;
+use kept::{Answer, Kept};
 use scope::{Looked, look};
 
 use super::{
@@ -46,6 +49,9 @@ Examples:
   gevals check --format github        annotations in a pull request
   gevals check -D unused-requirement  one warning is an error here
   gevals check --write-baseline known.json && gevals check --baseline known.json
+
+What is printed is kept in the user's cache (`gevals config checks` says where), and printed again
+for as long as no file that decides it has changed.
 
 A comment `# gevals: allow(RULE)` silences a rule on its line and the next (with the block scalar it
 opens); gevals.toml sets levels for all files.
@@ -127,6 +133,9 @@ pub struct Args {
     /// List files that were left alone.
     #[arg(short, long)]
     verbose: bool,
+    /// Neither keep what is printed for the next check, nor print what an earlier one has kept.
+    #[arg(long)]
+    no_cache: bool,
 }
 
 impl Args {
@@ -183,6 +192,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
 
 type Fault = (u8, String);
 
+/// The format whose lines are commands to a runner.
+const ANNOTATIONS: &str = "github";
+
 fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> Result<u8, Fault> {
     let options = options(args)?;
     if args.dry_run && !args.mends() {
@@ -204,12 +216,19 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
         }
     }
     let fixed = mended.texts.len();
+    let kept = Kept::of(args, files, global);
+    if let Some(Answer { text, code }) = kept.as_ref().and_then(Kept::answer) {
+        put(&text, args.format == ANNOTATIONS);
+        return Ok(code);
+    }
+    let noted = kept.as_ref().map(|kept| kept.noting(files));
+    let seen = noted.as_ref().map_or(files as &dyn Files, |noted| noted);
     let own = Sources::default();
     let sources = again.map_or(&own, Again::sources);
     let looked = match again {
         // What is known from the last time is whole.
         Some(again) => look(args, files, &|paths, _| again.compile(paths, &options, files), sources),
-        None => look(args, files, &fresh(&options, files, sources), sources),
+        None => look(args, seen, &fresh(&options, seen, sources), sources),
     };
     let Looked { compiled, mut found, files, may_be_empty } = looked?;
     let unreadable = unreadable(&compiled);
@@ -224,6 +243,7 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     }
     let mut known = (Vec::new(), Vec::new());
     if let Some(path) = &args.baseline {
+        seen.note(path);
         known = Baseline::read(path)?.take(&mut found, sources, &|p| place(p, path, &compiled.project));
     }
     if files == 0 && found.is_empty() && !may_be_empty {
@@ -262,8 +282,14 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
         text += &diagnostic::summary(&found, files);
         text.push('\n');
     }
-    put(&clear(&compiled.project).mask(&text), writer.name == "github");
+    let text = clear(&compiled.project).mask(&text);
+    let text = Secrets::default().mask(&text);
+    put(&text, args.format == ANNOTATIONS);
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
+    // Why a file cannot be read is not asked of `seen`.
+    if let Some(kept) = kept.filter(|_| !unreadable) {
+        kept.keep(&text, if failed { status::NO } else { status::OK });
+    }
     if !args.watch {
         // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.
         std::mem::forget((compiled, own));

@@ -136,10 +136,18 @@ fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: 
     let exclude = (!policy.exclude.is_empty()).then(|| policy.exclude.join(", "));
     let origin = if exclude.is_some() { FILE_NAME } else { "not set" };
     all.push(setting("exclude", exclude, origin, "patterns of paths that are left out when a folder is searched"));
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let by = ["GEVALS_CACHE_DIR", "XDG_CACHE_HOME"].into_iter().find(|name| set(name)).unwrap_or("HOME");
+    let folder = super::check::kept_in().map(|folder| folder.display().to_string());
+    let origin = if folder.is_some() { by } else { "nothing is kept" };
+    all.push(setting(
+        "checks",
+        folder,
+        origin,
+        "where `gevals check` keeps what it printed; it may be removed at any time",
+    ));
     #[cfg(feature = "run")]
     {
-        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let by = ["GEVALS_CACHE_DIR", "XDG_CACHE_HOME"].into_iter().find(|name| set(name)).unwrap_or("HOME");
         let folder = crate::fetch::Cache::new(None);
         let (value, origin) = match &folder {
             Ok(cache) => (Some(cache.path().display().to_string()), by.to_owned()),

@@ -23,7 +23,7 @@ mod wire;
 
 use std::{
     cell::{OnceCell, RefCell},
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ffi::{OsStr, OsString},
     hash::{Hash as _, Hasher as _},
     io::BufReader,
@@ -55,6 +55,8 @@ use crate::{
 const PAUSE: Duration = Duration::from_millis(15);
 /// How long to wait for a message before files are looked at that the system has named.
 const IDLE: Duration = Duration::from_millis(250);
+/// Of how many files that are not open the findings are told at once. A suite may have thousands, and the editor reads them one by one.
+const PART: usize = 100;
 /// Errors of JSON-RPC and of the protocol.
 const INVALID_REQUEST: i64 = -32600;
 const NO_SUCH_METHOD: i64 = -32601;
@@ -159,6 +161,8 @@ struct Server {
     readings: RefCell<BTreeMap<PathBuf, Rc<Reading>>>,
     /// What the editor shows of each file by now: the mark of the findings, and the version they are of.
     published: FxHashMap<OsString, (u64, Option<Value>)>,
+    /// The files of which it shows something else than was found last.
+    untold: VecDeque<OsString>,
 }
 
 /// The code and message of an error.
@@ -167,21 +171,21 @@ type Refusal = (i64, String);
 impl Server {
     fn serve(&mut self, messages: &Receiver<Result<Value, String>>) -> Result<u8, String> {
         loop {
-            let message = match self.stale {
-                true => match messages.recv_timeout(PAUSE) {
-                    Err(RecvTimeoutError::Timeout) => {
-                        self.refresh();
-                        continue;
+            let patience = match (self.stale, self.untold.is_empty()) {
+                (true, _) => PAUSE,
+                (false, false) => Duration::ZERO,
+                (false, true) => IDLE,
+            };
+            let message = match messages.recv_timeout(patience) {
+                Err(RecvTimeoutError::Timeout) => {
+                    match (self.stale, self.untold.is_empty()) {
+                        (true, _) => self.refresh(),
+                        (false, false) => self.tell(PART),
+                        (false, true) => self.stale = self.initialized && self.again.is_told(),
                     }
-                    received => received.ok(),
-                },
-                false => match messages.recv_timeout(IDLE) {
-                    Err(RecvTimeoutError::Timeout) => {
-                        self.stale = self.initialized && self.again.is_told();
-                        continue;
-                    }
-                    received => received.ok(),
-                },
+                    continue;
+                }
+                received => received.ok(),
             };
             // An editor that dies sends no `exit`.
             let Some(message) = message.transpose()? else { return Ok(status::NO) };
@@ -394,14 +398,32 @@ impl Server {
         let open: FxHashMap<&OsStr, &Value> =
             self.open.iter().map(|(path, document)| (path.as_os_str(), &document.version)).collect();
         let known = self.found.keys().chain(self.published.keys()).map(OsString::as_os_str);
-        let differs = |path: &OsStr| {
-            let mark = self.found.get(path).map_or(0, |found| found.mark);
-            let version = open.get(path).map(|version| (*version).clone());
-            let now = (mark, version);
-            (self.published.get(path) != Some(&now)).then(|| (path.to_owned(), now))
+        let differs = |path: &&OsStr| {
+            let is_told = |(mark, version): &(u64, Option<Value>)| {
+                *mark == self.mark_of(path) && version.as_ref() == open.get(*path).copied()
+            };
+            !self.published.get(*path).is_some_and(is_told)
         };
-        let differ: BTreeMap<_, _> = known.chain(open.keys().copied()).filter_map(differs).collect();
-        for (path, now) in differ {
+        let differ = known.chain(open.keys().copied()).filter(differs);
+        // What is typed in comes first.
+        let mut differ: Vec<_> = differ.map(|path| (!open.contains_key(path), path.to_owned())).collect();
+        differ.sort_unstable();
+        differ.dedup();
+        let most = PART + open.len();
+        self.untold = differ.into_iter().map(|(_, path)| path).collect();
+        self.tell(most);
+        self.again.follow();
+    }
+
+    fn mark_of(&self, path: &OsStr) -> u64 {
+        self.found.get(path).map_or(0, |found| found.mark)
+    }
+
+    /// Tells the editor what is found in the next of the files of which it shows something else.
+    fn tell(&mut self, most: usize) {
+        for path in self.untold.drain(..most.min(self.untold.len())).collect::<Vec<_>>() {
+            let version = self.open.get(Path::new(&path)).map(|document| document.version.clone());
+            let now = (self.mark_of(&path), version);
             let found = self.found.get(&path);
             let shown = found.map(|found| found.shown.as_slice()).unwrap_or_default();
             let diagnostics: Vec<&Value> = shown.iter().map(|shown| &shown.diagnostic).collect();
@@ -415,7 +437,6 @@ impl Server {
                 false => drop(self.published.remove(&path)),
             }
         }
-        self.again.follow();
     }
 
     /// What is found by now, by file, and the project that was read; nothing where nothing is opened.

@@ -46,6 +46,10 @@ impl Files for Edited<'_> {
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         self.under.entries(dir)
     }
+
+    fn entries_and(&self, dir: &Path, link: &dyn Fn(&Path)) -> Arc<[(String, bool)]> {
+        self.under.entries_and(dir, link)
+    }
 }
 
 /// The files of projects, with other texts in the place of some.
@@ -114,5 +118,9 @@ impl Files for Overlay {
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         self.edited().entries(dir)
+    }
+
+    fn entries_and(&self, dir: &Path, link: &dyn Fn(&Path)) -> Arc<[(String, bool)]> {
+        self.edited().entries_and(dir, link)
     }
 }

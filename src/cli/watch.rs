@@ -4,6 +4,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, channel},
+    thread::{JoinHandle, spawn},
     time::{Duration, Instant},
 };
 
@@ -12,6 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::host::stamps::Stamps;
 
+/// More paths than these are followed beside what else is done: to have thousands of folders watched takes most of a second.
+const FEW: usize = 1000;
 /// How often to look at everything although the system would say.
 const DOUBT: Duration = Duration::from_secs(5);
 
@@ -20,8 +23,9 @@ const DOUBT: Duration = Duration::from_secs(5);
 pub struct Watch {
     watcher: Option<RecommendedWatcher>,
     told: Receiver<notify::Result<Event>>,
-    /// The folders that are watched: as the system calls them, and as they were asked for.
-    folders: FxHashMap<PathBuf, PathBuf>,
+    folders: Folders,
+    /// A thread has them, and the watcher, until more of them are watched.
+    coming: Option<JoinHandle<(Option<RecommendedWatcher>, Folders)>>,
     here: PathBuf,
     /// What is to be looked at.
     named: FxHashSet<PathBuf>,
@@ -38,6 +42,9 @@ pub struct Watch {
     is_old: bool,
 }
 
+/// The folders that are watched: as the system calls them, and as they were asked for.
+type Folders = FxHashMap<PathBuf, PathBuf>;
+
 impl Default for Watch {
     fn default() -> Self {
         let (sender, told) = channel();
@@ -50,7 +57,8 @@ impl Default for Watch {
         Self {
             watcher: recommended_watcher(tell).ok(),
             told,
-            folders: FxHashMap::default(),
+            folders: Folders::default(),
+            coming: None,
             here: std::env::current_dir().unwrap_or_default(),
             named: FxHashSet::default(),
             looked: None,
@@ -67,30 +75,56 @@ impl Watch {
     /// Watches the folders of everything that was asked for. What has changed in a new one before that is found by looking at everything
     /// once more.
     pub fn follow(&mut self, stamps: &Stamps) {
-        let mut paths = stamps.take_new();
-        if self.is_old {
-            *self = Self::default();
-            paths = stamps.paths();
+        if let Some(coming) = self.coming.take() {
+            self.adopt(coming);
         }
-        for path in paths {
-            // A folder that is not there appears in the nearest one that is.
-            let mut folder = if path.is_dir() { Some(path.as_path()) } else { path.parent() };
-            while let Some(path) = folder.filter(|path| !path.as_os_str().is_empty() && !path.is_dir()) {
-                folder = path.parent();
-            }
-            let folder = folder.unwrap_or(Path::new(""));
-            let system = self.here.join(folder);
-            if self.folders.contains_key(&system) {
-                continue;
-            }
-            let Some(watcher) = &mut self.watcher else { return };
-            if watcher.watch(&system, RecursiveMode::NonRecursive).is_err() {
-                self.watcher = None;
-                return;
-            }
+        let paths = self.unfollowed(stamps);
+        self.watch(paths);
+    }
+
+    /// The same, where nobody waits until thousands of folders are watched.
+    pub fn follow_beside(&mut self, stamps: &Stamps) {
+        self.take();
+        if self.coming.is_some() {
+            return;
+        }
+        let paths = self.unfollowed(stamps);
+        if paths.len() <= FEW || self.watcher.is_none() {
+            self.watch(paths);
+            return;
+        }
+        let (mut watcher, mut folders) = (self.watcher.take(), std::mem::take(&mut self.folders));
+        let here = self.here.clone();
+        self.coming = Some(spawn(move || {
+            watch(&mut watcher, &mut folders, &here, paths);
+            (watcher, folders)
+        }));
+    }
+
+    fn watch(&mut self, paths: Vec<PathBuf>) {
+        let known = self.folders.len();
+        watch(&mut self.watcher, &mut self.folders, &self.here, paths);
+        if self.folders.len() > known {
             (self.looked, self.begun) = (None, None);
-            self.folders.insert(system, folder.to_owned());
         }
+    }
+
+    /// What nobody has followed so far.
+    fn unfollowed(&mut self, stamps: &Stamps) -> Vec<PathBuf> {
+        let paths = stamps.take_new();
+        match std::mem::take(&mut self.is_old) {
+            true => {
+                *self = Self::default();
+                stamps.paths()
+            }
+            false => paths,
+        }
+    }
+
+    fn adopt(&mut self, coming: JoinHandle<(Option<RecommendedWatcher>, Folders)>) {
+        (self.watcher, self.folders) = coming.join().unwrap_or_default();
+        (self.looked, self.begun) = (None, None);
+        self.has_heard = true;
     }
 
     /// Whether the system says what changes.
@@ -143,7 +177,7 @@ impl Watch {
 
     /// Whether the system says all that changes.
     fn is_clear(&self, stamps: &Stamps) -> bool {
-        self.is_told() && !stamps.has_links() && self.is_sure
+        (self.is_told() || self.coming.is_some()) && !stamps.has_links() && self.is_sure
     }
 
     /// Somebody else names a file that was made, changed or removed.
@@ -177,6 +211,12 @@ impl Watch {
     }
 
     fn take(&mut self) {
+        if let Some(coming) = self.coming.take_if(|coming| coming.is_finished()) {
+            self.adopt(coming);
+        }
+        if self.coming.is_some() {
+            return;
+        }
         while let Ok(event) = self.told.try_recv() {
             self.hear(event);
         }
@@ -203,6 +243,27 @@ impl Watch {
             self.named.extend([Path::new(".").join(name), PathBuf::from(".")]);
         }
         true
+    }
+}
+
+fn watch(watcher: &mut Option<RecommendedWatcher>, folders: &mut Folders, here: &Path, paths: Vec<PathBuf>) {
+    for path in paths {
+        // A folder that is not there appears in the nearest one that is.
+        let mut folder = if path.is_dir() { Some(path.as_path()) } else { path.parent() };
+        while let Some(path) = folder.filter(|path| !path.as_os_str().is_empty() && !path.is_dir()) {
+            folder = path.parent();
+        }
+        let folder = folder.unwrap_or(Path::new(""));
+        let system = here.join(folder);
+        if folders.contains_key(&system) {
+            continue;
+        }
+        let Some(known) = watcher else { return };
+        if known.watch(&system, RecursiveMode::NonRecursive).is_err() {
+            *watcher = None;
+            return;
+        }
+        folders.insert(system, folder.to_owned());
     }
 }
 
@@ -251,6 +312,27 @@ mod tests {
         assert_eq!(watch.named_and_some(&stamps, 3).map(FxHashSet::len), Some(3), "in a compilation");
         watch.doubt();
         assert_eq!(watch.named_and_some(&stamps, 3), None, "everything");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn nobody_waits_until_the_folders_of_thousands_of_files_are_watched() {
+        let dir = std::env::temp_dir().join(format!("gevals-watch-{}", crate::random::word()));
+        let (stamps, mut watch) = watched(&dir);
+        for nth in 0..=FEW {
+            Stamped { files: &Disk, stamps: &stamps }.stat(&dir.join(format!("none-{nth}")));
+        }
+        watch.follow_beside(&stamps);
+        assert!(watch.coming.is_some());
+        fs::write(dir.join("4"), "another").unwrap();
+        let mut asks = 0;
+        // What the system says meanwhile is heard as soon as it can be understood.
+        while !watch.named_and_some(&stamps, 0).expect("not everything").contains(&dir.join("4")) {
+            sleep(SETTLED);
+            asks += 1;
+            assert!(asks < 500, "the change is never named");
+        }
+        assert!(watch.coming.is_none() && watch.has_heard());
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -5,8 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Names the folder; the user's own cache where it is not set.
-const VARIABLE: &str = "GEVALS_CACHE_DIR";
+use crate::host::cache::{self, VARIABLE};
 
 /// Where downloads are kept.
 #[derive(Clone, Debug)]
@@ -17,18 +16,9 @@ impl Cache {
     ///
     /// # Errors
     /// There is none of these.
-    #[expect(clippy::disallowed_methods, reason = "the user's folders are in the environment")]
+    #[expect(clippy::disallowed_methods, reason = "this is the door to the cache")]
     pub fn new(named: Option<&Path>) -> Result<Self, String> {
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let home = || std::env::home_dir().filter(|home| home.is_absolute());
-        let own = || match cfg!(target_os = "macos") {
-            true => home().map(|home| home.join("Library/Caches/gevals")),
-            false => variable("XDG_CACHE_HOME")
-                .filter(|dir| dir.is_absolute())
-                .or_else(|| home().map(|home| home.join(".cache")))
-                .map(|dir| dir.join("gevals")),
-        };
-        let dir = named.map(Path::to_owned).or_else(|| variable(VARIABLE)).or_else(own);
+        let dir = named.map(Path::to_owned).or_else(cache::folder);
         let dir = dir.ok_or_else(|| format!("there is no folder for downloads: set {VARIABLE}"))?;
         std::path::absolute(&dir).map(Self).map_err(|e| format!("`{}` is no folder for downloads: {e}", dir.display()))
     }
@@ -38,11 +28,16 @@ impl Cache {
         &self.0
     }
 
+    /// The folder of programs that were downloaded.
+    pub fn programs(&self) -> PathBuf {
+        self.0.join("extensions")
+    }
+
     /// The folder of a release on a platform.
     pub(super) fn release(&self, owner: &str, repo: &str, tag: &str) -> PathBuf {
         // A tag may have slashes.
         let tag: String = tag.chars().map(|c| if c == '/' || c == '\\' { '+' } else { c }).collect();
-        self.0.join("extensions").join(owner).join(repo).join(tag)
+        self.programs().join(owner).join(repo).join(tag)
     }
 
     /// Fills a folder of the cache: all of it is there, or nothing.

@@ -52,6 +52,10 @@ impl Files for Disk {
     }
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
+        self.entries_and(dir, &|_| {})
+    }
+
+    fn entries_and(&self, dir: &Path, link: &dyn Fn(&Path)) -> Arc<[(String, bool)]> {
         let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         if not_entered(here).is_some() {
             return Arc::new([]);
@@ -62,7 +66,11 @@ impl Files for Disk {
                 Ok(kind) if kind.is_dir() => true,
                 Ok(kind) if kind.is_file() => false,
                 // A link is what it leads to; what it leads to may be no file, and reading it says so.
-                _ => self.stat(&dir.join(&name)) == Some(Stat::Dir),
+                _ => {
+                    let path = dir.join(&name);
+                    link(&path);
+                    self.stat(&path) == Some(Stat::Dir)
+                }
             };
             Some((name, is_dir))
         };
@@ -164,7 +172,7 @@ fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
     let mut options = OpenOptions::new();
     options.read(true);
     // Another may have put a pipe there in the meantime.
-    #[cfg(all(unix, feature = "run"))]
+    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, NONBLOCK);
     let file = options.open(path).map_err(fault)?;
     let meta = file.metadata().map_err(fault)?;
@@ -172,7 +180,7 @@ fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
     Ok((file, meta))
 }
 
-#[cfg(all(unix, feature = "run"))]
+#[cfg(unix)]
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
 /// Replaces or makes the file whole or not at all: readers see the old content or the new, and an error leaves the old.

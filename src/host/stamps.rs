@@ -62,6 +62,16 @@ fn is_symlink(path: &Path) -> bool {
 /// After this time another change of a file has another time, but on coarse file systems.
 pub const SETTLED: Duration = Duration::from_millis(20);
 
+/// Whether something that was changed last at this time, in nanoseconds, can change once more at the same time.
+pub(super) fn is_young(last: i128) -> bool {
+    /// Times of most file systems are exact to some milliseconds, and those of a few to two seconds.
+    const FINE: i128 = SETTLED.as_nanos() as i128;
+    const COARSE: i128 = 2_000_000_000;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
+    // A time yet to come is no time of a change.
+    (0..if last % 1_000_000_000 == 0 { COARSE } else { FINE }).contains(&(now - last))
+}
+
 /// What tells that a path leads to the same content as before; nothing where it leads nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
@@ -176,16 +186,11 @@ impl Stamps {
         if let Some(known) = folders().get(dir.as_os_str()) {
             return Arc::clone(known);
         }
-        let entries = files.entries(dir);
         // Where a link leads can change although the folder does not.
-        let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-        for entry in fs::read_dir(here).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-                let link = dir.join(entry.file_name());
-                self.note(&link);
-                self.places().entries.insert(link.into_os_string());
-            }
-        }
+        let entries = files.entries_and(dir, &|link| {
+            self.note(link);
+            self.places().entries.insert(link.as_os_str().to_owned());
+        });
         folders().insert(dir.as_os_str().to_owned(), Arc::clone(&entries));
         entries
     }
@@ -206,17 +211,9 @@ impl Stamp {
     }
 
     fn of(path: &Path) -> Self {
-        /// Times of most file systems are exact to some milliseconds, and those of a few to two seconds.
-        const FINE: i128 = SETTLED.as_nanos() as i128;
-        const COARSE: i128 = 2_000_000_000;
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let file = fs::metadata(path).ok().map(|meta| File::of(&meta));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
-        let young = file.is_some_and(|file| {
-            let last = file.times.0.max(file.times.1);
-            // A time yet to come is no time of a change.
-            (0..if last % 1_000_000_000 == 0 { COARSE } else { FINE }).contains(&(now - last))
-        });
+        let young = file.is_some_and(|file| is_young(file.times.0.max(file.times.1)));
         Self { file, young }
     }
 }

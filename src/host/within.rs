@@ -163,8 +163,12 @@ impl Files for Within {
     }
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
+        self.entries_and(dir, &|_| {})
+    }
+
+    fn entries_and(&self, dir: &Path, link: &dyn Fn(&Path)) -> Arc<[(String, bool)]> {
         match self.find(dir) {
-            Ok(_) => Disk.entries(dir),
+            Ok(_) => Disk.entries_and(dir, link),
             Err(_) => Arc::new([]),
         }
     }

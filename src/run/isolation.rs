@@ -7,7 +7,7 @@ use crate::{
     event::EventKind,
     fetch::Cache,
     hir::Isolation,
-    host::Host,
+    host::{Host, cache},
     plan::{ActionKind, EvalPlan},
     sandbox::agent::{Jail, Surroundings},
     source::Files,
@@ -40,7 +40,13 @@ pub(super) fn isolation(
     if level == Isolation::None {
         return Ok((None, Some(told(level, None, None))));
     }
-    match Jail::new(level, surroundings(plan, options, host)) {
+    let jail = || Jail::new(level, surroundings(plan, options, host));
+    // What checks have printed may lie where nothing can be hidden.
+    let jail = jail().or_else(|_| {
+        cache::forget_checks();
+        jail()
+    });
+    match jail {
         Ok(jail) => {
             let by = jail.by();
             Ok((Some(jail), Some(told(level, Some(by), None))))
@@ -80,7 +86,9 @@ fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surro
     let mut folders: Vec<PathBuf> = plan.tasks.iter().map(|task| task.task.folder().to_owned()).collect();
     folders.extend(above(&plan.path));
     // Programs of extensions are run outside.
-    folders.extend(Cache::new(plan.extensions.cache.as_deref()).ok().map(|cache| cache.path().to_owned()));
+    folders.extend(Cache::new(plan.extensions.cache.as_deref()).ok().map(|cache| cache.programs()));
+    // It quotes the files of projects.
+    folders.extend(cache::checks());
     folders.push(options.output_dir.join(".gevals"));
     folders.extend(options.journal.iter().map(|journal| journal.dir().to_owned()));
     let mut files = vec![plan.path.clone()];

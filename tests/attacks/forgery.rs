@@ -351,6 +351,7 @@ commands:
     [ -n \"$(ls -A WORLD/project)\" ] && echo reads the folder of the eval
     [ -n \"$(cat WORLD/.gevals/runs/*/journal.jsonl)\" ] && echo reads the journal
     grep -q . WORLD/gevals-old-out.json && echo reads results
+    grep -q . \"$HOME/.cache/gevals/checks/answer\" && echo reads what a check printed
     grep -qa 'demo-[s]erver' /proc/[0-9]*/cmdline && echo sees the server
     [ \"$(ls -d /proc/[0-9]* | wc -l)\" -gt 20 ] && echo sees other processes
     kill -0 $(cat WORLD/pid) && echo signals gevals
@@ -381,6 +382,8 @@ fn curious_world(isolation: &str) -> World {
         ("agents/agent.yaml", CURIOUS),
         ("gevals-old-out.json", "{}"),
         ("home/file", ""),
+        ("home/.cache/gevals/checks/answer", "x"),
+        (".cache/gevals/checks/answer", "x"),
     ])
 }
 
@@ -442,6 +445,10 @@ fn without_bubblewrap_landlock_hides_what_does_not_lie_at_home() {
     let said: Vec<&str> = said.iter().map(String::as_str).filter(|line| !visible.contains(line)).collect();
     assert_eq!(said, GOOD, "{results:#}");
     assert!(world.path("home/of-the-agent").exists(), "home is another one");
+    assert!(
+        !world.path("home/.cache/gevals/checks").exists(),
+        "what cannot be hidden and can be made again is removed"
+    );
     assert_eq!(
         (&results["summary"]["isolation"], &results["summary"]["isolationBy"]),
         (&"auto".into(), &"landlock".into())

@@ -37,7 +37,11 @@ pub type Compile<'a> = &'a dyn Fn(&[PathBuf], Option<Changed<'_>>) -> Compiled;
 /// Has compiled what the arguments name, into `sources`.
 pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sources) -> Result<Looked, Fault> {
     let keys = Keys::default();
-    let key = |path: &Path| keys.of(path);
+    let key = |path: &Path| {
+        // Where it leads is asked of the disk.
+        files.note(path);
+        keys.of(path)
+    };
     if let Some(rev) = &args.changed_since {
         let (root, changed) = changed_since(rev).map_err(|e| (status::USAGE, e))?;
         let paths = if args.paths.is_empty() { vec![from_here(&root)] } else { args.paths.clone() };
@@ -175,7 +179,7 @@ impl Keys {
 }
 
 /// The repositories that files stand in, as seen from here; without one, the current folder.
-fn roots<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
+pub fn roots<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
     let mut roots: Vec<PathBuf> = Vec::new();
     let here = key(Path::new("."));
     for path in paths {
