@@ -219,8 +219,12 @@ impl Pack {
         let give_up = |why: String| self.so_far.borrow_mut().given_up.push(GivenUp { unit: attempt.unit, why });
         let again = |attempt: Try| self.so_far.borrow_mut().again.push_back(attempt);
         if let Some(timeout) = why.as_timeout() {
-            let carried = timeout.last_heartbeat_details::<Option<Carried>>().ok().flatten().flatten();
-            if let Some(carried) = carried
+            let Ok(carried) = timeout.last_heartbeat_details::<Option<Carried>>() else {
+                return give_up(
+                    "what a lost attempt left pending cannot be read: its worker is of another version".to_owned(),
+                );
+            };
+            if let Some(carried) = carried.flatten()
                 && let Err(why) = self.clean_up(ctx, attempt.unit, number, carried).await
             {
                 return give_up(why);

@@ -144,8 +144,12 @@ impl Follower {
             | EventKind::RunFinished { .. }
             | EventKind::TaskStarted { .. }
             | EventKind::ActionStarted { .. }
-            | EventKind::AgentSpoke { .. }
             | EventKind::TaskFinished { .. }) => kind,
+            // A cleanup may ask what the agent said.
+            kind @ EventKind::AgentSpoke { .. } => {
+                matters = self.has_pending();
+                kind
+            }
             _ => return None,
         };
         Some((Event { seq, at, task, kind }, matters))

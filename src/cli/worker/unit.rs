@@ -80,6 +80,8 @@ impl Site {
         let whole = |path: &Path| std::path::absolute(path).map_err(|error| format!("`{}`: {error}", shown(path)));
         let work = whole(&args.work)?;
         std::fs::create_dir_all(&work).map_err(|error| format!("`{}` cannot be made: {error}", shown(&work)))?;
+        // It is nobody's to commit.
+        std::fs::write(work.join(".gitignore"), "*\n").map_err(|error| format!("`{}`: {error}", shown(&work)))?;
         Ok(Self {
             ids: manifest.units().into_iter().map(|unit| unit.id).collect(),
             manifest,
@@ -247,6 +249,7 @@ impl Site {
         let is_open = runs(out).iter().any(|run| !crate::journal::is_closed(run));
         if passed && !is_open {
             let _ = std::fs::remove_dir_all(out);
+            let _ = std::fs::remove_file(log_of(out));
         }
     }
 
@@ -402,6 +405,8 @@ impl Attending<'_> {
     async fn to_the_end(mut self, child: &mut Child, stop: &CancellationToken) -> io::Result<Ended> {
         let mut asked: Option<Ended> = None;
         let mut arrived = Instant::now();
+        // Something that a cleanup needs has not arrived yet.
+        let mut untold = false;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -416,13 +421,14 @@ impl Attending<'_> {
                 }
                 _ = tick.tick() => {}
             }
-            let news = self.follower.follow().unwrap_or_default();
+            // Of what cannot be read nothing can be carried: others go on from what has arrived.
+            let Ok(news) = self.follower.follow() else { return self.abandon(child).await };
             if news.any {
-                self.carried = self.follower.carried()?;
+                let Ok(carried) = self.follower.carried() else { return self.abandon(child).await };
+                self.carried = carried;
             }
-            let matters = news.matters && (self.carried.is_some() || self.follower.has_pending());
-            let done = news.matters && self.carried.is_none();
-            if matters || done || arrived.elapsed() >= self.silence / 4 {
+            untold |= news.matters;
+            if untold || arrived.elapsed() >= self.silence / 4 {
                 let sent = Instant::now();
                 let heartbeat = self.site.service.heartbeat(self.token, &self.carried);
                 match tokio::time::timeout(self.silence / 8, heartbeat).await {
@@ -446,6 +452,7 @@ impl Attending<'_> {
                     Ok(Err(_)) | Err(_) => {}
                 }
                 if arrived == sent {
+                    untold = false;
                     self.tell().await;
                 }
             }
