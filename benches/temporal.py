@@ -87,8 +87,9 @@ def worker(nth):
 def client(silence):
     log = (folder / "client.log").open("w")
     return subprocess.Popen(
-        [gevals, "run", "s.gevals", "--engine", "temporal", "--address", address, "-p", "4", "-o", "results"]
-        + ["--silence", silence],
+        [gevals, "run", "s.gevals", "--engine", "temporal", "--address", address, "-o", "results"]
+        # As many wait as run: the next one is there when a worker has a place.
+        + ["-p", "8", "--silence", silence],
         cwd=folder, env=environment, stdout=log, stderr=log,
     )
 

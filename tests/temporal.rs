@@ -66,18 +66,23 @@ struct Server {
     program: PathBuf,
     port: u16,
     folder: PathBuf,
+    settings: &'static [&'static str],
     process: Option<Child>,
 }
 
 impl Server {
     /// None where there is no program.
     fn start(world: &World) -> Option<Self> {
+        Self::start_with(world, &[])
+    }
+
+    fn start_with(world: &World, settings: &'static [&'static str]) -> Option<Self> {
         let Some(program) = std::env::var_os("GEVALS_TEST_TEMPORAL") else {
             eprintln!("NOT RUN: the test of Temporal, for want of GEVALS_TEST_TEMPORAL");
             return None;
         };
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Self { program: program.into(), port, folder: world.path("."), process: None };
+        let mut server = Self { program: program.into(), port, folder: world.path("."), settings, process: None };
         server.again();
         Some(server)
     }
@@ -87,6 +92,7 @@ impl Server {
         let mut command = Command::new(&self.program);
         command.args(["server", "start-dev", "--ip", "127.0.0.1", "--headless", "--log-level", "error"]);
         command.arg("--port").arg(self.port.to_string()).arg("--db-filename").arg(self.folder.join("temporal.db"));
+        self.settings.iter().for_each(|setting| drop(command.args(["--dynamic-config-value", setting])));
         command.env("HOME", &self.folder).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.process = Some(command.spawn().unwrap());
         let started = Instant::now();
@@ -331,6 +337,25 @@ fn a_server_that_dies_is_waited_for() {
     server.again();
     client.end_within(LIMIT).expect(0, &["16 of 16 units in"]);
     assert_eq!(told(&results(&world, "results")).len(), 16);
+}
+
+/// The client follows it there, and what was given up or spent is not forgotten.
+#[test]
+fn a_long_history_goes_on_in_a_new_workflow() {
+    let world = suite(&[("a", task("one", "echo begun >> WORLD/begun", ""))], &["-n", "12"]);
+    let Some(server) = Server::start_with(&world, &["limit.historyCount.suggestContinueAsNew=30"]) else { return };
+    let _worker = server.worker(&world, "one", "2");
+    world.start(server.client(&world, &["-p", "3"])).end_within(LIMIT).expect(0, &["run 12/12", "12 of 12 units in"]);
+    assert_eq!((told(&results(&world, "results")).len(), lines(&world, "begun")), (12, 12));
+    let started = Instant::now();
+    loop {
+        let (_, listed) = server.tool(&["workflow", "list", "--query", "ExecutionStatus='ContinuedAsNew'"]);
+        if listed.contains("RunPack") {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "it was all one workflow");
+        sleep(Duration::from_millis(200));
+    }
 }
 
 /// The one that is started with the same words sees all of it, and doubles nothing.
