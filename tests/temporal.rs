@@ -92,7 +92,9 @@ impl Server {
         let mut command = Command::new(&self.program);
         command.args(["server", "start-dev", "--ip", "127.0.0.1", "--headless", "--log-level", "error"]);
         command.arg("--port").arg(self.port.to_string()).arg("--db-filename").arg(self.folder.join("temporal.db"));
-        self.settings.iter().for_each(|setting| drop(command.args(["--dynamic-config-value", setting])));
+        for setting in self.settings {
+            command.args(["--dynamic-config-value", setting]);
+        }
         command.env("HOME", &self.folder).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.process = Some(command.spawn().unwrap());
         let started = Instant::now();
@@ -255,7 +257,13 @@ fn units_over_two_workers_are_the_units_of_a_run() {
         assert_eq!(there["summary"][key], here["summary"][key], "{key}");
     }
     // Both had a share, and leave nothing of what passed.
-    assert!(!world.path("results/.gevals/parts").join("x").exists());
+    let left = ["work-one", "work-two"].map(|work| fs::read_dir(world.path(work)).unwrap().count());
+    assert_eq!(
+        left.iter().sum::<usize>(),
+        2 + 3 * 2,
+        "a folder and a log of each that failed, and who may not commit them"
+    );
+    assert_eq!(fs::read_dir(world.path("results")).unwrap().count(), 1);
     assert_eq!((one.stop(), two.stop()), (Some(143), Some(143)));
     assert!(world.survivors().is_empty());
 }
@@ -271,6 +279,23 @@ fn what_is_broken_is_run_again_as_often_as_is_said() {
     fs::remove_file(world.path("tried")).unwrap();
     world.start(server.client(&world, &["--retries", "4"])).end_within(LIMIT).expect(0, &["passed     shaky"]);
     assert_eq!(lines(&world, "tried"), 3);
+}
+
+/// It has a verdict, and what is left is told where it is.
+#[test]
+fn a_cleanup_that_fails_is_named() {
+    let world = suite(
+        &[("a", task("one", "echo begun >> WORLD/begun", "  cleanup: [{command: {run: \"test -e WORLD/open\"}}]\n"))],
+        &[],
+    );
+    let Some(server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "1");
+    let ran = world.start(server.client(&world, &[])).end_within(LIMIT);
+    let ran = ran.expect(4, &["passed     one", "warning: one: a cleanup failed: `gevals recover "]);
+    assert_eq!(lines(&world, "begun"), 1, "it is not run again");
+    let out = ran.err.split("gevals recover ").nth(1).unwrap().split('`').next().unwrap().to_owned();
+    world.write("open", "");
+    world.run(&["recover", out.split_whitespace().next().unwrap()]).expect(0, &["cleanup/0 is done"]);
 }
 
 /// Its process ends with the worker, and cleans up nothing; another worker does, once, and then runs the unit.

@@ -234,8 +234,8 @@ impl Site {
         }
         if exit == crate::cli::status::PENDING {
             end.note = Some(format!(
-                "a cleanup failed: `gevals recover {}` of worker {} runs it again",
-                shown(&out),
+                "a cleanup failed: `gevals recover {}` runs it again, on the machine of worker {}",
+                crate::cli::quoted(&out),
                 self.identity
             ));
         }

@@ -245,6 +245,10 @@ impl Parts {
 impl Drop for Parts {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
+        // And the folders around it, where nothing else is in them.
+        for folder in self.folder.ancestors().skip(1).take(2) {
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 
