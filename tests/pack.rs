@@ -321,6 +321,23 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     world.run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"]).expect(0, &["1 results of 1 files"]);
 }
 
+/// The options are there, so that what the documents say can be asked for; and a build without an engine says how to get one with it.
+#[cfg(not(feature = "temporal"))]
+#[test]
+fn a_build_without_an_engine_says_so() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
+    let said = ["this gevals was built without Temporal: `cargo install gevals -F temporal` builds one with it"];
+    world.run(&["run", "s.gevals", "--engine", "temporal"]).expect(2, &said);
+    world.run(&["worker", "--pack", "s.gevals"]).expect(2, &said);
+    world.run(&["run", "s.gevals", "--retries", "2"]).expect(2, &["--engine"]);
+    world
+        .run(&["run", "s.gevals", "--engine", "temporal", "--silence", "1s"])
+        .expect(2, &["write a time from 5 s to 1 h"]);
+    world.run(&["run", "s.gevals", "--engine", "temporal", "--rate", "openai"]).expect(2, &["such as `openai=30`"]);
+    world.run(&["worker", "--pack", "s.gevals", "--queue", "a b"]).expect(2, &["at most 100 letters"]);
+}
+
 /// A signal is not a kill: the unit cleans up itself.
 #[test]
 fn an_interrupted_unit_cleans_up_itself() {
