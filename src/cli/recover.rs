@@ -43,8 +43,8 @@ A journal that a disk has damaged is recovered as far as it can be read. It stay
 knows what it does not tell any more, until `--forget` says that somebody has looked.
 
 Exit status: 0 no cleanup is pending any more, 2 there is no such run, or it is under way, 3 a
-journal cannot be used, 4 a cleanup is still pending, or was run on another machine than its run, or
-a journal is damaged, 129, 130 or 143 interrupted";
+journal cannot be used, 4 a cleanup is still pending, or a journal is damaged, 129, 130 or 143
+interrupted";
 
 /// Clean up after runs that were killed: end what they left running, run their pending cleanups, write their results.
 #[derive(clap::Args, Debug)]

@@ -26,6 +26,11 @@ pub fn attend() {
     GATE.get_or_init(|| Gate { kept: watch::Sender::new(Some(0)), runs: Mutex::default() });
 }
 
+/// Whether somebody attends to this process: then its journal may be that of another machine.
+pub fn is_attended() -> bool {
+    GATE.get().is_some()
+}
+
 /// So many bytes of the journal are kept elsewhere.
 pub fn kept(bytes: u64) {
     if let Some(gate) = GATE.get() {

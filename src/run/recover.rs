@@ -26,7 +26,7 @@ use crate::{
     extension::Extensions,
     hir::{BlockRole, Bounds, OperationKind, Transport},
     host::Host,
-    journal::{Journal, Past, TaskPast},
+    journal::{Journal, Past, TaskPast, gate},
     package::Package,
     plan::{ActionKind, EvalPlan, Plan, PlanPhase, StepAction, planned_id},
     prices::Prices,
@@ -59,7 +59,7 @@ pub struct Recovered {
     pub done: Vec<(TaskRun, String)>,
     /// Cleanups that are still pending, with the reason.
     pub left: Vec<(TaskRun, String, String)>,
-    /// Cleanups that are done here, and act on the machine they are run on, where the run was on another one.
+    /// Cleanups that are done here, and act on the machine they are run on, where the journal was carried here from another one.
     pub away: Vec<(TaskRun, String)>,
     /// Tasks that get the result `cancelled`.
     pub cancelled: usize,
@@ -136,7 +136,10 @@ pub async fn clean_up(
                 if let Some(own) = own {
                     own.close().await;
                 }
-                if past.writers.first().is_some_and(|writer| writer.place != crate::host::place()) {
+                // A disk that others see, or a machine that was started again, is no other machine.
+                if gate::is_attended()
+                    && past.writers.first().is_some_and(|writer| writer.place != crate::host::place())
+                {
                     let done = recovered.done[before..].iter();
                     let away = done.filter(|(_, cleanup)| acts_here(planned, plan, cleanup)).cloned();
                     recovered.away.extend(away.collect::<Vec<_>>());
