@@ -51,6 +51,8 @@ mod recover;
 mod run;
 mod schema;
 mod watch;
+#[cfg(feature = "run")]
+mod worker;
 
 use std::{
     io::{ErrorKind, IsTerminal, Write},
@@ -166,6 +168,8 @@ enum Command {
     #[cfg(feature = "run")]
     Emit(emit::Args),
     #[cfg(feature = "run")]
+    Worker(worker::Args),
+    #[cfg(feature = "run")]
     Recover(recover::Args),
     #[cfg(feature = "run")]
     New(new::Args),
@@ -223,7 +227,16 @@ pub fn main() -> ExitCode {
     if let Some(code) = not_in_this_build() {
         return ExitCode::from(code);
     }
-    let cli = match Cli::try_parse() {
+    let args = std::env::args_os();
+    #[cfg(feature = "run")]
+    let args = {
+        let is_attended = std::env::args_os().nth(1).is_some_and(|first| first == crate::run::attended::ARGUMENT);
+        if is_attended {
+            crate::run::attended::begin();
+        }
+        args.enumerate().filter(move |(nth, _)| *nth != 1 || !is_attended).map(|(_, arg)| arg)
+    };
+    let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         // Help is asked for, and printed; else the arguments are wrong.
         Err(told) => {
@@ -268,6 +281,8 @@ pub fn main() -> ExitCode {
         Command::ExecUnit(args) => run::unit::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Emit(args) => emit::main(&args),
+        #[cfg(feature = "run")]
+        Command::Worker(args) => worker::main(&args, cli.global),
         #[cfg(feature = "run")]
         Command::Recover(args) => recover::main(&args, cli.global),
         #[cfg(feature = "run")]
@@ -349,6 +364,7 @@ fn not_in_this_build() -> Option<u8> {
                 | "units"
                 | "exec-unit"
                 | "emit"
+                | "worker"
                 | "new"
                 | "lock"
                 | "ext"
@@ -486,6 +502,12 @@ fn print(text: &str) {
 
 fn shown(path: &std::path::Path) -> String {
     path.display().to_string()
+}
+
+/// What this machine calls itself.
+#[cfg(feature = "temporal")]
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// A path as a word of a shell.

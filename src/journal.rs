@@ -8,11 +8,14 @@
 //! as if nothing were pending.
 #![expect(clippy::disallowed_methods, reason = "the journal is a file of its own kind: appended to and synced")]
 
+mod carried;
+pub mod gate;
 mod line;
 mod past;
 mod snapshot;
 mod spool;
 
+pub use carried::{Carried, Follower, News};
 pub use past::{Damage, End, Ends, Past, TaskPast};
 pub use snapshot::{Snapshot, Watched};
 pub use spool::{Spool, publish, replace, results};
@@ -336,6 +339,7 @@ impl Journal {
         (written, next): (u64, u64),
         pending: HashSet<(TaskRun, String)>,
     ) -> Self {
+        gate::open(&dir);
         let state = State { file: Arc::new(file), written, next, urgent: 0, pending };
         Self {
             dir,
@@ -434,6 +438,7 @@ impl Journal {
             let journal = Arc::clone(self);
             let _ = tokio::task::spawn_blocking(move || journal.sync_to(wanted)).await;
         }
+        gate::pass(wanted, self.has_pending()).await;
     }
 
     fn sync_now(&self) {

@@ -64,6 +64,8 @@ pub mod judge;
 pub mod step;
 #[cfg(feature = "run")]
 pub mod journal;
+#[cfg(feature = "temporal")]
+pub mod engine;
 #[cfg(feature = "run")]
 pub mod run;
 #[cfg(feature = "run")]

@@ -5,6 +5,7 @@
 
 mod agent;
 pub mod assert;
+pub mod attended;
 pub mod clusters;
 mod emit;
 mod expectation;

@@ -321,6 +321,23 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     world.run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"]).expect(0, &["1 results of 1 files"]);
 }
 
+/// The options are there, so that what the documents say can be asked for; and a build without an engine says how to get one with it.
+#[cfg(not(feature = "temporal"))]
+#[test]
+fn a_build_without_an_engine_says_so() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
+    let said = ["this gevals was built without Temporal: `cargo install gevals -F temporal` builds one with it"];
+    world.run(&["run", "s.gevals", "--engine", "temporal"]).expect(2, &said);
+    world.run(&["worker", "--pack", "s.gevals"]).expect(2, &said);
+    world.run(&["run", "s.gevals", "--retries", "2"]).expect(2, &["--engine"]);
+    world
+        .run(&["run", "s.gevals", "--engine", "temporal", "--silence", "1s"])
+        .expect(2, &["write a time from 5 s to 1 h"]);
+    world.run(&["run", "s.gevals", "--engine", "temporal", "--rate", "openai"]).expect(2, &["such as `openai=30`"]);
+    world.run(&["worker", "--pack", "s.gevals", "--queue", "a b"]).expect(2, &["at most 100 letters"]);
+}
+
 /// A signal is not a kill: the unit cleans up itself.
 #[test]
 fn an_interrupted_unit_cleans_up_itself() {
@@ -341,6 +358,54 @@ fn an_interrupted_unit_cleans_up_itself() {
     world
         .run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"])
         .expect(1, &[&format!("unit `{id}` (`slow`, run 1) was cut short")]);
+}
+
+/// The process that attends to a unit has what is pending before the unit does it; and when it is gone, the unit does nothing more, cleanups
+/// included, since others may have begun with them.
+#[test]
+fn an_attended_unit_waits_until_what_is_pending_is_kept() {
+    use std::io::Write;
+    let world = World::new(&[
+        ("p/gevals.toml", ""),
+        ("p/eval.yaml", EVAL),
+        ("p/tasks/a/task.yaml", SLOW),
+        ("p/tasks/a/clean.sh", "echo cleaned >> WORLD/log; rm $1\n"),
+    ]);
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
+    let id = ids(&units(&world, "s.gevals")).remove(0);
+    let mut command = world.command(&["__attended", "exec-unit", "s.gevals", "--unit", &id, "--out", "out"]);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut unit = command.spawn().unwrap();
+    let mut attending = unit.stdin.take().unwrap();
+    let journal = || {
+        let runs = fs::read_dir(world.path("out/.gevals/runs")).into_iter().flatten().flatten();
+        runs.map(|run| fs::read_to_string(run.path().join("journal.jsonl")).unwrap_or_default()).collect::<String>()
+    };
+    let started = std::time::Instant::now();
+    while !journal().contains("\"type\":\"cleanupPending\"") {
+        assert!(started.elapsed() < Duration::from_secs(20), "{}", journal());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let made = || {
+        let entries = fs::read_dir(world.path(".")).unwrap().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("made-")).count()
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(made(), 0, "nobody has what is pending, and it was done");
+    // As far as it goes now, and as far as it will go.
+    for bytes in [1, 1_000_000] {
+        assert_eq!(made(), 0);
+        writeln!(attending, "{bytes}").unwrap();
+        std::thread::sleep(Duration::from_millis(if bytes == 1 { 300 } else { 0 }));
+    }
+    world.wait_for("here");
+    assert_eq!(made(), 1);
+    drop(attending);
+    assert_eq!(unit.wait().unwrap().code(), Some(3));
+    assert!(world.survivors().is_empty());
+    assert_eq!((made(), world.read("log").as_str()), (1, ""), "it is another one's to clean up");
+    world.run(&["recover", "out"]).expect(0, &["cleanup/0 is done"]);
+    assert_eq!((made(), world.read("log").as_str()), (0, "cleaned\n"));
 }
 
 #[test]

@@ -335,12 +335,18 @@ fn report(past: &Past, recovered: &Recovered, say: &mut dyn FnMut(&str)) -> u8 {
     for (task, cleanup, why) in &recovered.left {
         say(&format!("  {}: {cleanup} is still pending: {why}", of_run(past, task)));
     }
+    for (task, cleanup) in &recovered.away {
+        say(&format!(
+            "  {}: {cleanup} was run here, and the run was on another machine: what is to be removed there is still there",
+            of_run(past, task)
+        ));
+    }
     if recovered.cancelled > 0 {
         say(&format!("  {} cancelled", count(recovered.cancelled, "task run was", "task runs were")));
     }
     match recovered.interrupted {
         Some(signal) => signal.exit(),
-        None if recovered.left.is_empty() => status::OK,
+        None if recovered.left.is_empty() && recovered.away.is_empty() => status::OK,
         None => status::PENDING,
     }
 }

@@ -498,18 +498,42 @@ fn below(named: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
     Ok(files)
 }
 
-/// Puts the results of a pack's units together. Each file is read once to see what is in it, and once more, as far as a result is taken
-/// from it, when that is written.
+/// Puts the results of a pack's units together.
 #[cfg(feature = "run")]
 fn put_units_together(args: &Merge, pack: &Path, files: &[PathBuf]) -> Result<u8, Fault> {
     use super::packed;
     let (manifest, _) = packed::read(pack)?;
-    let expected = packed::expected(&manifest);
-    let several = expected.len() > 1;
+    let several = manifest.combinations.len() > 1;
     if several && args.output.is_none() {
         let why = "the pack has several agents or models: name a folder for their results, `--output DIR`";
         return Err((status::USAGE, why.to_owned()));
     }
+    let to = |nth: usize| match &args.output {
+        Some(path) if several => Some(packed::results_of(&manifest, nth, path)),
+        path => path.clone(),
+    };
+    let (count, faults) = units_together(&manifest, files, &to)?;
+    if let Some(path) = &args.output {
+        print(&format!("{count} results of {} files in {}\n", files.len(), path.display()));
+    }
+    for fault in &faults {
+        complain(fault);
+    }
+    Ok(if faults.is_empty() || args.allow_missing { status::OK } else { status::NO })
+}
+
+/// Puts the results in these files together, each combination's where `to` says. Each file is read once to see what is in it, and once more,
+/// as far as a result is taken from it, when that is written. Gives back how many results there are, and what is wrong with them.
+///
+/// # Errors
+/// A file is no results file, they are not of one run, or the results cannot be written.
+#[cfg(feature = "run")]
+pub fn units_together(
+    manifest: &crate::pack::Manifest,
+    files: &[PathBuf],
+    to: &dyn Fn(usize) -> Option<PathBuf>,
+) -> Result<(usize, Vec<String>), Fault> {
+    let expected = super::packed::expected(manifest);
     let mut units = merge::Units::new(&expected);
     for path in files {
         let (file, text) = read_with_text(path)?;
@@ -521,11 +545,8 @@ fn put_units_together(args: &Merge, pack: &Path, files: &[PathBuf]) -> Result<u8
         count += run.results.len();
         // Of a combination without results there is nothing to write.
         if !run.results.is_empty() {
-            let path = match &args.output {
-                Some(path) if several => Some(packed::results_of(&manifest, nth, path)),
-                path => path.clone(),
-            };
-            if let Some(folder) = path.as_deref().and_then(Path::parent).filter(|_| several) {
+            let path = to(nth);
+            if let Some(folder) = path.as_deref().and_then(Path::parent).filter(|_| expected.len() > 1) {
                 std::fs::create_dir_all(folder)
                     .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", folder.display())))?;
             }
@@ -533,13 +554,7 @@ fn put_units_together(args: &Merge, pack: &Path, files: &[PathBuf]) -> Result<u8
         }
         faults.extend(run.faults);
     }
-    if let Some(path) = &args.output {
-        print(&format!("{count} results of {} files in {}\n", files.len(), path.display()));
-    }
-    for fault in &faults {
-        complain(fault);
-    }
-    Ok(if faults.is_empty() || args.allow_missing { status::OK } else { status::NO })
+    Ok((count, faults))
 }
 
 /// Writes a run whose results are in these files.

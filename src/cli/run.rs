@@ -1,6 +1,7 @@
 //! `gevals run`: does what the plan says.
 
 mod args;
+mod engine;
 mod journals;
 mod matrix;
 pub mod pack;
@@ -42,6 +43,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
     if let Err(why) = args::gate(args) {
         complain(&why);
         return status::USAGE;
+    }
+    if args.engine.engine.is_some() {
+        return engine::main(args, global);
     }
     if packed::is_pack(&args.eval) {
         return unit::packed(args, |args| each(args, global));

@@ -24,10 +24,11 @@ use super::{
 use crate::{
     event::{Event, EventKind, Limited, TaskRun, Verdict},
     extension::Extensions,
-    hir::{BlockRole, Bounds},
+    hir::{BlockRole, Bounds, OperationKind, Transport},
     host::Host,
-    journal::{Journal, Past, TaskPast},
-    plan::{EvalPlan, Plan, PlanPhase, planned_id},
+    journal::{Journal, Past, TaskPast, gate},
+    package::Package,
+    plan::{ActionKind, EvalPlan, Plan, PlanPhase, StepAction, planned_id},
     prices::Prices,
     secrets::is_secret_name,
     step::TaskState,
@@ -58,6 +59,8 @@ pub struct Recovered {
     pub done: Vec<(TaskRun, String)>,
     /// Cleanups that are still pending, with the reason.
     pub left: Vec<(TaskRun, String, String)>,
+    /// Cleanups that are done here, and act on the machine they are run on, where the journal was carried here from another one.
+    pub away: Vec<(TaskRun, String)>,
     /// Tasks that get the result `cancelled`.
     pub cancelled: usize,
     pub interrupted: Option<Interrupt>,
@@ -128,9 +131,18 @@ pub async fn clean_up(
                 });
                 let servers = own.as_ref().unwrap_or(&servers);
                 let extensions = Extensions::new(host, &plan.extensions, options.executable.clone());
+                let before = recovered.done.len();
                 clean_up_task(planned, task, of, &emitter, servers, extensions, host, &stop, &mut recovered).await;
                 if let Some(own) = own {
                     own.close().await;
+                }
+                // A disk that others see, or a machine that was started again, is no other machine.
+                if gate::is_attended()
+                    && past.writers.first().is_some_and(|writer| writer.place != crate::host::place())
+                {
+                    let done = recovered.done[before..].iter();
+                    let away = done.filter(|(_, cleanup)| acts_here(planned, plan, cleanup)).cloned();
+                    recovered.away.extend(away.collect::<Vec<_>>());
                 }
             }
         };
@@ -165,6 +177,35 @@ pub async fn clean_up(
         emitter.emit(None, EventKind::RunFinished { duration, exit, limits });
     }
     recovered
+}
+
+/// Whether a cleanup acts on the machine it is run on, as far as anybody can tell: what has a URL, and what is in a cluster, is the same
+/// from anywhere.
+fn acts_here(plan: &Plan, eval: &EvalPlan, cleanup: &str) -> bool {
+    let step_acts = |step: &StepAction| match &step.op.kind {
+        OperationKind::Builtin(name) => matches!(*name, "command" | "script" | "file"),
+        OperationKind::Tool { server, .. } => {
+            let server = eval.servers.iter().find(|known| known.name.value == *server);
+            server.is_none_or(|server| matches!(server.transport, Transport::Stdio { .. }))
+        }
+        OperationKind::Extension { package, .. } => {
+            let known = crate::package::package(eval.extensions.reference(package), eval.extensions.substitute);
+            !matches!(known, Ok(Package::Bundled(_)))
+        }
+    };
+    let planned = planned_id(cleanup);
+    let mut acts = true;
+    plan.walk(&mut |_, ix, action| {
+        if action.id == planned {
+            let mut inside = vec![ix];
+            acts = false;
+            while let Some(ix) = inside.pop() {
+                inside.extend(plan.nested(ix));
+                acts |= matches!(&plan.action(ix).kind, ActionKind::Step(step) if step_acts(step));
+            }
+        }
+    });
+    acts
 }
 
 /// A result for every run of a task that has none.

@@ -38,6 +38,7 @@ Examples:
   gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   both, compared
   gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` joins results
   gevals run suite.gevals                   all of a pack, as `gevals pack` wrote it
+  gevals run suite.gevals --engine temporal -p 20     by each `gevals worker` on any machine
   gevals run eval.yaml --max-cost 5 --prices prices.yaml   stop when that much is spent
   gevals run eval.yaml --format json        events as JSON lines, for other programs
   gevals run eval.yaml --otlp http://localhost:4318   traces for a collector of OpenTelemetry
@@ -210,6 +211,8 @@ pub struct Args {
     /// Finish a run that was interrupted – the latest of this eval, or the one with this id: tasks with results are kept.
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "gate", "until_decided", "label_selector", "tag", "shard", "shuffle"])]
     pub resume: Option<String>,
+    #[command(flatten)]
+    pub engine: super::engine::options::Options,
     /// Look whether commands, servers, agents and extensions are there, without running a task.
     #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "How")]
     pub preflight: bool,

@@ -70,6 +70,9 @@ pub struct Args {
     /// Exit with 0 where it would be 1 or 4: a verdict is no failure of the job.
     #[arg(long)]
     exit_zero: bool,
+    /// What models cost: a file.
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
     /// What is printed; `text` by default, and `github` in GitHub Actions.
     #[arg(long, value_parser = PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)))]
     format: Option<String>,
@@ -127,6 +130,9 @@ fn exec(args: &Args, global: Global) -> Result<u8, Fault> {
         );
         return Err((status::USAGE, format!("the pack has no unit `{}`: {hint}", visible(&args.unit))));
     };
+    // It is read in another folder.
+    let prices = args.prices.as_ref().map(std::path::absolute).transpose();
+    let prices = prices.map_err(|error| (status::BROKEN, error.to_string()))?;
     let place = Place::new(&args.out)?;
     // A verdict in a world that nobody cleaned up would be none.
     if let Some((exit, run)) = place.recover()? {
@@ -148,7 +154,7 @@ fn exec(args: &Args, global: Global) -> Result<u8, Fault> {
             &place.out,
         );
         let words = words.map_err(|why| (status::USAGE, why))?;
-        let words = RunArgs { exit_zero: args.exit_zero, format: args.format.clone(), ..words };
+        let words = RunArgs { exit_zero: args.exit_zero, format: args.format.clone(), prices: prices.clone(), ..words };
         let mut ready = prepare(&words, global).map_err(|exit| (exit, String::new()))?;
         same_plan(&manifest, &combination.plan_digest, &wire::eval_digest(&ready.plan))?;
         let is_it =
@@ -278,6 +284,32 @@ pub fn run_args(
     })
 }
 
+/// Puts the files of a pack where no others are.
+///
+/// # Errors
+/// They cannot be written.
+pub fn put_files(files: &Contents, folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => fs::create_dir_all(folder)?,
+    }
+    let mut last = PathBuf::new();
+    for (path, (bytes, executable)) in files {
+        let target = folder.join(path);
+        let dir = target.parent().unwrap_or(folder);
+        if dir != last {
+            fs::create_dir_all(dir)?;
+            dir.clone_into(&mut last);
+        }
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, if *executable { 0o755 } else { 0o644 });
+        options.open(&target)?.write_all(bytes)?;
+    }
+    Ok(())
+}
+
 /// Where a pack is unpacked and run.
 struct Place {
     /// The output directory.
@@ -343,24 +375,7 @@ impl Place {
     fn unpack(&self, files: &Contents) -> Result<(), Fault> {
         let folder = self.folder();
         let put = || -> io::Result<()> {
-            match fs::remove_dir_all(&folder) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => fs::create_dir_all(&folder)?,
-            }
-            let mut last = PathBuf::new();
-            for (path, (bytes, executable)) in files {
-                let target = folder.join(path);
-                let dir = target.parent().unwrap_or(&folder);
-                if dir != last {
-                    fs::create_dir_all(dir)?;
-                    dir.clone_into(&mut last);
-                }
-                let mut options = fs::OpenOptions::new();
-                options.write(true).create_new(true);
-                #[cfg(unix)]
-                std::os::unix::fs::OpenOptionsExt::mode(&mut options, if *executable { 0o755 } else { 0o644 });
-                options.open(&target)?.write_all(bytes)?;
-            }
+            put_files(files, &folder)?;
             std::env::set_current_dir(&folder)
         };
         put().map_err(|error| (status::BROKEN, format!("cannot unpack to `{}`: {error}", shown(&folder))))?;

@@ -1,0 +1,54 @@
+//! The options of `gevals run` for an engine.
+
+use std::time::Duration;
+
+use crate::{cli::worker, ty::duration};
+
+/// Who starts the units of a pack, and how.
+#[derive(clap::Args, Clone, Debug)]
+#[group(skip)]
+#[command(next_help_heading = "With an engine")]
+pub struct Options {
+    /// Who starts the units of a pack on other machines; `--parallel` says how many at a time, on all of them together.
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    pub engine: Option<Engine>,
+    #[command(flatten)]
+    pub server: worker::Server,
+    /// A name of this run: with the same name and pack no other one is ever made, and the results of an ended one are written again.
+    #[arg(long, value_name = "NAME", requires = "engine", value_parser = worker::name)]
+    pub name: Option<String>,
+    /// How often a unit is run again that is broken. What is lost with a worker is run again anyhow, and a verdict never.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "engine", value_parser = clap::value_parser!(u32).range(..=10))]
+    pub retries: u32,
+    /// How many units with models of a provider may begin in a minute: `openai=30`.
+    #[arg(long, value_name = "PROVIDER=N", requires = "engine", value_parser = rate)]
+    pub rate: Vec<(String, f64)>,
+    /// How long a worker may be silent before its units are cleaned up after by others, and run again.
+    #[arg(long, value_name = "DURATION", default_value = "30s", requires = "engine", value_parser = silence)]
+    pub silence: Duration,
+}
+
+/// Engines that a client drives; for others `gevals emit` writes a file.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    Temporal,
+}
+
+fn rate(text: &str) -> Result<(String, f64), String> {
+    let wrong = || "write a provider and a number, such as `openai=30`".to_owned();
+    let (provider, number) = text.split_once('=').ok_or_else(wrong)?;
+    match number.parse() {
+        Ok(number) if f64::is_finite(number) && number > 0.0 && !provider.is_empty() => {
+            Ok((provider.to_owned(), number))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn silence(text: &str) -> Result<Duration, String> {
+    match duration::parse(text) {
+        Ok(silence) if silence >= Duration::from_secs(5) && silence <= Duration::from_secs(3600) => Ok(silence),
+        Ok(_) => Err("write a time from 5 s to 1 h".to_owned()),
+        Err(fault) => Err(format!("{fault}; write a duration such as `30s` or `1m30s`")),
+    }
+}

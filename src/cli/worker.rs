@@ -1,0 +1,201 @@
+//! `gevals worker`: runs units of a pack for an engine.
+
+use std::path::PathBuf;
+
+use super::Global;
+
+const EXAMPLES: &str = "\
+Examples:
+  temporal server start-dev                                   a Temporal to try it with
+  gevals worker --pack suite.gevals                           on each machine, as often as wanted
+  gevals run suite.gevals --engine temporal -p 20 -o results  starts them, and waits for the results
+
+Each worker needs the same pack, and what the pack needs. A unit is a process of its own, which ends
+with the worker. A signal (INT, TERM) ends the worker: its units clean up, and are run by others.
+Where a worker is killed, another one cleans up after its units, as far as that can be done from
+elsewhere, before they are run again.
+
+Exit status: 2 the pack cannot be used, 3 no server answers, or it does not any more,
+             129, 130 or 143 ended by a signal (cleanups were run)";
+
+/// Run units of a pack for Temporal, until it is stopped.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub server: Server,
+    /// What `gevals pack` has written.
+    #[arg(long, value_name = "SUITE")]
+    pub pack: PathBuf,
+    /// How many units run side by side in this worker.
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub parallel: u16,
+    /// Where units run; what did not pass leaves its journal and its recording there.
+    #[arg(long, value_name = "DIR", default_value = ".gevals/worker")]
+    pub work: PathBuf,
+    /// What models cost: a file.
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
+}
+
+/// Where a Temporal server is, and what of it is used.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Server {
+    /// The Temporal server.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7233")]
+    pub address: String,
+    /// The name under which clients and workers find each other.
+    #[arg(long, value_name = "NAME", default_value = "gevals", value_parser = name)]
+    pub queue: String,
+    /// The namespace at the server.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+}
+
+/// A word that may be part of the name of a queue, or of an id.
+///
+/// # Errors
+/// It is none.
+pub fn name(text: &str) -> Result<String, String> {
+    let fit = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    match !text.is_empty() && text.len() <= 100 && text.chars().all(fit) {
+        true => Ok(text.to_owned()),
+        false => Err("write at most 100 letters, digits, `-`, `_` and `.`".to_owned()),
+    }
+}
+
+#[cfg(not(feature = "temporal"))]
+pub fn main(_: &Args, _: Global) -> u8 {
+    super::complain(NOT_HERE);
+    super::status::USAGE
+}
+
+/// Of a build without it.
+#[cfg(not(feature = "temporal"))]
+pub const NOT_HERE: &str =
+    "this gevals was built without Temporal: `cargo install gevals -F temporal` builds one with it";
+
+#[cfg(feature = "temporal")]
+mod unit;
+
+#[cfg(feature = "temporal")]
+pub use at_work::main;
+
+#[cfg(feature = "temporal")]
+mod at_work {
+    use std::{sync::Arc, time::Duration};
+
+    use temporalio_sdk::{Runtime, Worker, WorkerOptions};
+    use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+    use super::{Args, Global, unit::Site};
+    use crate::{
+        cli::{complain, note, packed, status},
+        engine::{queue, service::Service, workflow::RunPack},
+        run::{Interrupt, interrupts},
+    };
+
+    /// After a poll that failed.
+    const PAUSE: Duration = Duration::from_secs(1);
+    /// How long workflow tasks wait for the worker that has seen the workflow before.
+    const STICKY: Duration = Duration::from_secs(3);
+
+    pub fn main(args: &Args, _: Global) -> u8 {
+        let (manifest, files) = match packed::read(&args.pack) {
+            Ok(read) => read,
+            Err((exit, why)) => {
+                complain(&why);
+                return exit;
+            }
+        };
+        let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                complain(&format!("cannot start: {error}"));
+                return status::BROKEN;
+            }
+        };
+        let done = runtime.block_on(work(args, manifest, files));
+        runtime.shutdown_timeout(Duration::from_millis(200));
+        match done {
+            Ok(signal) => signal.exit(),
+            Err(why) => {
+                complain(&why);
+                status::BROKEN
+            }
+        }
+    }
+
+    async fn work(
+        args: &Args,
+        manifest: crate::pack::Manifest,
+        files: crate::pack::Contents,
+    ) -> Result<Interrupt, String> {
+        let mut signals = interrupts().map_err(|error| format!("cannot listen for signals: {error}"))?;
+        let identity = format!("{}@{}", std::process::id(), super::super::host_name());
+        let address = &args.server.address;
+        let unreachable = |why: String| format!("no Temporal server answers at `{address}`: {why}");
+        let service = Service::connect(address, &args.server.namespace, &identity).await.map_err(unreachable)?;
+        let queue = queue(&args.server.queue, &manifest.digest);
+        let site = Arc::new(Site::new(args, manifest, files, service.clone(), &identity)?);
+        note(&format!(
+            "worker {identity}: {} of `{}` from {address}, queue `{queue}`",
+            crate::builtin::count(site.units(), "unit", "units"),
+            site.eval(),
+        ));
+        let runtime = Runtime::from_current_tokio(Default::default()).map_err(|error| error.to_string())?;
+        let options = WorkerOptions::new(queue.as_str())
+            .register_workflow::<RunPack>()
+            .map_err(|error| error.to_string())?
+            .sticky_queue_schedule_to_start_timeout(STICKY)
+            .build();
+        let mut worker = Worker::new(&runtime, service.client().clone(), options).map_err(|error| error.to_string())?;
+        let shut_down = worker.shutdown_handle();
+        let stop = CancellationToken::new();
+        let tracker = TaskTracker::new();
+        for _ in 0..args.parallel {
+            tracker.spawn(poll(service.clone(), queue.clone(), Arc::clone(&site), stop.clone()));
+        }
+        tracker.close();
+        let workflows = worker.run();
+        tokio::pin!(workflows);
+        let signal = tokio::select! {
+            signal = signals.recv() => signal.unwrap_or(Interrupt::Term),
+            ended = &mut workflows => {
+                stop.cancel();
+                tracker.wait().await;
+                return Err(match ended {
+                    Ok(()) => "the worker ended by itself".to_owned(),
+                    Err(error) => format!("the worker cannot go on: {error}"),
+                });
+            }
+        };
+        note("stopping: units under way clean up, and are run by other workers");
+        stop.cancel();
+        tracker.wait().await;
+        shut_down();
+        // What the server still holds for it is given to others in time.
+        let _ = tokio::time::timeout(Duration::from_secs(5), workflows).await;
+        Ok(signal)
+    }
+
+    /// One unit, or one cleanup, after another.
+    async fn poll(service: Service, queue: String, site: Arc<Site>, stop: CancellationToken) {
+        loop {
+            let polled = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                polled = service.poll(&queue) => polled,
+            };
+            match polled {
+                Ok(Some(task)) => site.perform(task, &stop).await,
+                Ok(None) => {}
+                // A server that is away comes back.
+                Err(_) => tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(PAUSE) => {}
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What of a journal a cleanup on another machine needs, in few bytes: it travels with the heartbeats of a worker.
+//!
+//! Property: *of what was carried a journal is made in which the same cleanups are pending, with the same values.* Files are left out: they
+//! are in the pack. So is what agents did: no cleanup asks for it.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use indexmap::IndexSet;
+use serde::{Deserialize, Serialize};
+
+use super::{Entries, Entry, FILE, Snapshot, folder, line, private, results, runs};
+use crate::event::{ActionReport, Event, EventKind, TaskRun};
+
+/// How many bytes may travel, compressed.
+const MOST: usize = 1 << 20;
+/// How many bytes of an archive are believed to be a journal.
+const MOST_UNPACKED: u64 = 64 << 20;
+
+/// A journal, or that of a recovery, while another process appends to it.
+#[derive(Debug)]
+pub struct Follower {
+    /// The output directory.
+    out: PathBuf,
+    /// The run's folder, once there is one.
+    run: Option<PathBuf>,
+    /// How far it was read.
+    bytes: u64,
+    entries: Vec<Entry>,
+    pending: IndexSet<(TaskRun, String)>,
+}
+
+/// What a follower found that was new.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct News {
+    /// Something was appended.
+    pub any: bool,
+    /// Cleanups became pending or done, or something that they need became known.
+    pub matters: bool,
+}
+
+/// Cleanups that are pending, and the journal in short.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Carried {
+    /// For people: the task, and the cleanup.
+    pub pending: Vec<(String, String)>,
+    /// The boot and the container in which its processes are.
+    pub place: String,
+    /// Compressed lines, in base64; none where it is too large to travel.
+    pub journal: Option<String>,
+}
+
+impl Follower {
+    /// Of the one run in this output directory.
+    pub fn new(out: &Path) -> Self {
+        Self { out: out.to_owned(), run: None, bytes: 0, entries: Vec::new(), pending: IndexSet::new() }
+    }
+
+    /// Reads what was appended.
+    ///
+    /// # Errors
+    /// The journal cannot be read, or is damaged.
+    pub fn follow(&mut self) -> io::Result<News> {
+        if self.run.is_none() {
+            self.run = runs(&self.out).pop();
+        }
+        let Some(run) = &self.run else { return Ok(News::default()) };
+        let mut file = File::open(run.join(FILE))?;
+        if file.metadata()?.len() <= self.bytes {
+            return Ok(News::default());
+        }
+        file.seek(SeekFrom::Start(self.bytes))?;
+        let entries = Entries { file: BufReader::with_capacity(64 << 10, file), at: self.bytes, plain: false };
+        let mut news = News::default();
+        for read in entries {
+            // The rest of the line comes later.
+            if !read.whole {
+                break;
+            }
+            self.bytes = read.end;
+            news.any = true;
+            let line::Line::Entry(entry, _) = read.line else {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the journal is damaged"));
+            };
+            news.matters |= self.take(*entry);
+        }
+        Ok(news)
+    }
+
+    /// Bytes that were read.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether a cleanup is pending.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Takes up what a cleanup needs, and says whether it changes what there is to clean up.
+    fn take(&mut self, entry: Entry) -> bool {
+        let (kept, matters) = match entry {
+            Entry::Run(header) => {
+                (Entry::Run(Box::new(super::Header { files: Snapshot::default(), ..*header })), false)
+            }
+            Entry::Event(event) => match self.event(event) {
+                Some((event, matters)) => (Entry::Event(event), matters),
+                None => return false,
+            },
+            other => (other, false),
+        };
+        self.entries.push(kept);
+        matters
+    }
+
+    fn event(&mut self, event: Event) -> Option<(Event, bool)> {
+        let Event { seq, at, task, kind } = event;
+        let mut matters = false;
+        let kind = match kind {
+            EventKind::CleanupPending { action, cleanups } => {
+                let of = task.clone()?;
+                self.pending.extend(cleanups.iter().map(|cleanup| (of.clone(), cleanup.clone())));
+                matters = true;
+                EventKind::CleanupPending { action, cleanups }
+            }
+            EventKind::CleanupDone { cleanup } => {
+                self.pending.shift_remove(&(task.clone()?, cleanup.clone()));
+                matters = true;
+                EventKind::CleanupDone { cleanup }
+            }
+            EventKind::ActionFinished { action, report } => {
+                matters = !report.outputs.is_empty() && self.has_pending();
+                let report = ActionReport {
+                    outputs: report.outputs,
+                    retried: report.retried,
+                    ..ActionReport::new(report.outcome, report.message)
+                };
+                EventKind::ActionFinished { action, report }
+            }
+            kind @ (EventKind::RunStarted { .. }
+            | EventKind::RunFinished { .. }
+            | EventKind::TaskStarted { .. }
+            | EventKind::ActionStarted { .. }
+            | EventKind::TaskFinished { .. }) => kind,
+            // A cleanup may ask what the agent said.
+            kind @ EventKind::AgentSpoke { .. } => {
+                matters = self.has_pending();
+                kind
+            }
+            _ => return None,
+        };
+        Some((Event { seq, at, task, kind }, matters))
+    }
+
+    /// What there is to carry; nothing where nothing is pending.
+    ///
+    /// # Errors
+    /// It cannot be compressed.
+    pub fn carried(&self) -> io::Result<Option<Carried>> {
+        use base64::Engine as _;
+        const LEVEL: i32 = 3;
+        if self.pending.is_empty() {
+            return Ok(None);
+        }
+        let mut packed = zstd::Encoder::new(Vec::new(), LEVEL)?;
+        for entry in &self.entries {
+            serde_json::to_writer(&mut packed, entry)?;
+            packed.write_all(b"\n")?;
+        }
+        let packed = packed.finish()?;
+        let place = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Process(writer) => Some(writer.place.clone()),
+            _ => None,
+        });
+        Ok(Some(Carried {
+            pending: self.pending.iter().map(|(task, id)| (task.name.clone(), id.clone())).collect(),
+            place: place.unwrap_or_default(),
+            journal: (packed.len() <= MOST).then(|| base64::engine::general_purpose::STANDARD.encode(packed)),
+        }))
+    }
+}
+
+impl Carried {
+    /// Makes a journal of it in this output directory, of a run in that folder. Gives back the folder of the run.
+    ///
+    /// # Errors
+    /// It is none, or the journal cannot be written.
+    pub fn rebuild(&self, out: &Path, cwd: &Path) -> io::Result<PathBuf> {
+        use base64::Engine as _;
+        let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+        let packed = self.journal.as_ref().ok_or_else(|| bad("it was too large to travel"))?;
+        let packed = base64::engine::general_purpose::STANDARD.decode(packed).map_err(io::Error::other)?;
+        let mut text = Vec::new();
+        zstd::Decoder::new(packed.as_slice())?.take(MOST_UNPACKED).read_to_end(&mut text)?;
+        let mut lines = Vec::new();
+        let mut dir = None;
+        for (nth, text) in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate() {
+            let entry = match serde_json::from_slice(text)? {
+                Entry::Run(mut header) => {
+                    // It becomes the name of a folder.
+                    if header.run.is_empty() || !header.run.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+                        return Err(bad("its run has no name"));
+                    }
+                    let run = folder(out, &header.run);
+                    cwd.clone_into(&mut header.cwd);
+                    header.results = results(&run);
+                    dir = Some(run);
+                    Entry::Run(header)
+                }
+                entry => entry,
+            };
+            lines.extend(line::seal(&serde_json::to_vec(&entry)?, nth as u64 + 1));
+        }
+        let dir = dir.ok_or_else(|| bad("it does not begin as a journal does"))?;
+        fs::create_dir_all(dir.parent().unwrap_or(out))?;
+        private(&dir)?;
+        super::open(&dir.join(FILE), true)?.write_all(&lines)?;
+        Ok(dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        event::Outcome,
+        journal::{Header, Journal, Overrides, Past, Settings, Values, Writer},
+    };
+
+    fn journal(out: &Path) -> Journal {
+        let settings = json!({
+            "runs": null, "parallel": 1, "allowUnchecked": false, "exitZero": false, "overrides": Overrides {
+                limits: [None, None, None, Some(Duration::from_secs(7))], ..Overrides::default()
+            }
+        });
+        let settings: Settings = serde_json::from_value(settings).unwrap();
+        let header = Header {
+            version: super::super::VERSION,
+            run: "r1".to_owned(),
+            gevals: "0.1.0".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            eval: "eval.yaml".into(),
+            name: "e".to_owned(),
+            cwd: "/elsewhere".into(),
+            results: "/elsewhere/results.json".into(),
+            plan_digest: "sha256:0".to_owned(),
+            settings,
+            files: Snapshot::default(),
+        };
+        let writer = Writer {
+            pid: 1,
+            start: 1,
+            mark: "m".to_owned(),
+            what: "a run".to_owned(),
+            place: "boot pid:1".to_owned(),
+            group: None,
+        };
+        Journal::create(out, header, writer).unwrap()
+    }
+
+    fn task() -> TaskRun {
+        TaskRun { index: 0, name: "t".to_owned(), run: 0 }
+    }
+
+    fn event(seq: u64, kind: EventKind) -> Event {
+        Event { seq, at: Timestamp::UNIX_EPOCH, task: Some(task()), kind }
+    }
+
+    /// What a recovery works from is the same here and there; what was printed stays behind.
+    #[test]
+    fn what_was_carried_is_pending_elsewhere() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let journal = journal(here.path());
+        let mut follower = Follower::new(here.path());
+        assert_eq!(follower.follow().unwrap(), News { any: true, matters: false });
+        assert_eq!(follower.carried().unwrap(), None, "nothing is pending");
+        journal.append(&Entry::Values { task: task(), values: Values { id: "k7".to_owned(), ..Values::default() } });
+        journal.event(&event(0, EventKind::TaskStarted { plan_digest: "d".to_owned() }));
+        let cleanups = vec!["cleanup/0".to_owned(), "cleanup/1".to_owned()];
+        journal.event(&event(1, EventKind::CleanupPending { action: "setup/0".to_owned(), cleanups }));
+        let mut report = ActionReport::new(Outcome::Passed, "");
+        report.outputs.insert("pod".to_owned(), "web-1".into());
+        report.stdout = "x".repeat(100_000);
+        journal.event(&event(2, EventKind::ActionFinished { action: "setup/0".to_owned(), report }));
+        journal.event(&event(3, EventKind::CleanupDone { cleanup: "cleanup/1".to_owned() }));
+        assert_eq!(follower.follow().unwrap(), News { any: true, matters: true });
+        let carried = follower.carried().unwrap().unwrap();
+        assert_eq!(carried.pending, [("t".to_owned(), "cleanup/0".to_owned())]);
+        assert_eq!(carried.place, "boot pid:1");
+        assert!(carried.journal.as_ref().unwrap().len() < 2_000, "{}", carried.journal.unwrap().len());
+
+        let run = carried.rebuild(there.path(), Path::new("/project")).unwrap();
+        assert_eq!(run, folder(there.path(), "r1"));
+        let (past, was) = (Past::read(&run).unwrap().0, Past::read(journal.dir()).unwrap().0);
+        assert!(!past.is_damaged() && past.interrupted());
+        assert_eq!((past.header.cwd.as_path(), &past.header.results), (Path::new("/project"), &results(&run)));
+        assert_eq!((&past.writers, past.next), (&was.writers, was.next));
+        let (past, was) = (&past.tasks[&task()], &was.tasks[&task()]);
+        assert_eq!((&past.pending, &past.done, &past.ended), (&was.pending, &was.done, &was.ended));
+        assert_eq!(past.ended["setup/0"].outputs["pod"], "web-1");
+    }
+
+    #[test]
+    fn what_is_no_journal_is_refused() {
+        let there = tempfile::tempdir().unwrap();
+        let packed = |text: &str| {
+            use base64::Engine as _;
+            let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+            Some(base64::engine::general_purpose::STANDARD.encode(packed))
+        };
+        for (journal, why) in [
+            (None, "too large"),
+            (Some("%".to_owned()), "symbol"),
+            (packed(""), "does not begin"),
+            (packed("{\"reported\":null}\n"), ""),
+        ] {
+            let carried = Carried { pending: Vec::new(), place: String::new(), journal };
+            let told = carried.rebuild(there.path(), Path::new("/project")).unwrap_err().to_string();
+            assert!(told.contains(why), "`{told}` does not say `{why}`");
+        }
+        assert!(!folder(there.path(), "r1").exists());
+    }
+}

