@@ -89,7 +89,7 @@ fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
             // As a number `000`, where nobody answers, is 0.
             Demand::Compared { operator, with }
                 if matches!(operator.as_str(), "=" | "==" | "!=")
-                    || matches!(operator.as_str(), "-eq" | "-ne") && with.trim_start_matches('0') != "" =>
+                    || matches!(operator.as_str(), "-eq" | "-ne") && !with.trim_start_matches('0').is_empty() =>
             {
                 (with.as_str(), true)
             }
@@ -98,7 +98,7 @@ fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         let digits = value.bytes().all(|b| b.is_ascii_digit());
         let never = match whole {
-            true => !value.is_empty() && !(digits && value.len() == 3),
+            true => !(value.is_empty() || digits && value.len() == 3),
             // A pattern of plain letters.
             false => {
                 value.bytes().any(|b| b.is_ascii_alphabetic() || b == b' ')

@@ -182,7 +182,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         }
         if reads {
             let hostile = HOSTILE.iter().map(|text| text.replace("VALUE", best.agent.as_deref().unwrap_or_default()));
-            let answers = std::iter::once(String::new()).chain(best.words.iter().cloned().take(WORDS)).chain(hostile);
+            let answers = std::iter::once(String::new()).chain(best.words.iter().take(WORDS).cloned()).chain(hostile);
             proof.near.extend(answers.map(|answer| World { agent: Some(answer), ..best.clone() }));
         }
     }
@@ -267,7 +267,7 @@ fn reads_agent(plan: &Plan) -> bool {
 
 /// Variables that scripts have a default for and set nowhere else, with the default: `${NS:-shop}`.
 fn overridable(scripts: &[String]) -> BTreeMap<String, String> {
-    const OWN: [&str; 8] = ["PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "KUBECONFIG", "BASH_SOURCE"];
+    const OWN: [&str; 7] = ["PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "KUBECONFIG"];
     let mut found = BTreeMap::new();
     for script in scripts {
         for (at, _) in script.match_indices("${") {

@@ -69,6 +69,11 @@ fn foreign(args: &RunArgs) -> Option<&'static str> {
         ("--strict", args.strict),
         ("--allow-unchecked", args.allow_unchecked),
         ("--format", args.format.is_some()),
+        ("--report", args.report.is_some()),
+        ("--max-results", args.max_results != 256),
+        ("--keep-runs", args.keep_runs != 50),
+        #[cfg(feature = "otlp")]
+        ("--otlp", args.otlp.is_some()),
     ];
     given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
 }
