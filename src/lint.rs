@@ -118,13 +118,13 @@ pub enum Found {
     /// In a task, whatever selects it.
     InTask(fn(&TaskView<'_>, &mut Diagnostics)),
     /// In a task under each eval that selects it, or under none.
-    UnderEval(fn(&UnderView<'_>, &mut Diagnostics)),
+    UnderEval(fn(&UnderView<'_, '_>, &mut Diagnostics)),
     /// In an eval.
     InEval(fn(&EvalView<'_>, &mut Diagnostics)),
     /// In a task, and in an eval.
     InBoth(fn(&TaskView<'_>, &mut Diagnostics), fn(&EvalView<'_>, &mut Diagnostics)),
     /// In a task under each eval, and in an eval.
-    UnderAndInEval(fn(&UnderView<'_>, &mut Diagnostics), fn(&EvalView<'_>, &mut Diagnostics)),
+    UnderAndInEval(fn(&UnderView<'_, '_>, &mut Diagnostics), fn(&EvalView<'_>, &mut Diagnostics)),
     /// Among all files.
     InProject(fn(&ProjectView<'_>, &mut Diagnostics)),
 }
@@ -141,7 +141,7 @@ pub struct TaskView<'a> {
     /// What is known of programs.
     pub tools: &'a Tools,
     /// What several rules look for in it.
-    pub facts: &'a Facts,
+    pub facts: &'a Facts<'a>,
     /// Whether an eval selects it.
     pub selected: bool,
     /// Whether each eval that selects it has assertions that apply to it.
@@ -164,10 +164,12 @@ impl<'a> TaskView<'a> {
         self.facts.script_of(self.scripts, step)
     }
 
-    /// What the scripts of a phase ask of the world.
-    pub fn asked(&self, phase: PhaseKind) -> Vec<Question<'a>> {
-        let scripts = self.effects.scripts.iter().filter(|script| script.view.phase == phase);
-        scripts.flat_map(asked::questions).collect()
+    /// What the scripts of verify ask of the world.
+    pub fn asked(&self) -> &'a [Question<'a>] {
+        self.facts.questions(|| {
+            let scripts = self.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify);
+            scripts.flat_map(asked::questions).collect()
+        })
     }
 
     /// What was seen in a script.
@@ -189,8 +191,8 @@ impl<'a> TaskView<'a> {
 
 /// A task under an eval, or under none.
 #[derive(Clone, Copy)]
-pub struct UnderView<'a> {
-    view: &'a TaskView<'a>,
+pub struct UnderView<'a, 't> {
+    view: &'a TaskView<'t>,
     pub eval: Option<Selecting<'a>>,
     /// Whether an assertion set of the eval applies to the task.
     pub asserted: bool,
@@ -205,15 +207,15 @@ pub struct Selecting<'a> {
     pub sets: &'a [usize],
 }
 
-impl<'a> UnderView<'a> {
+impl<'a, 't> UnderView<'a, 't> {
     /// A task under an eval. `asserted`: whether an assertion set of the eval applies to the task.
-    pub fn new(view: &'a TaskView<'a>, eval: Option<Selecting<'a>>, asserted: bool) -> Self {
+    pub fn new(view: &'a TaskView<'t>, eval: Option<Selecting<'a>>, asserted: bool) -> Self {
         Self { view, eval, asserted }
     }
 }
 
-impl<'a> Deref for UnderView<'a> {
-    type Target = TaskView<'a>;
+impl<'t> Deref for UnderView<'_, 't> {
+    type Target = TaskView<'t>;
 
     fn deref(&self) -> &Self::Target {
         self.view
@@ -479,7 +481,7 @@ pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
 }
 
 /// Runs every rule about a task under an eval. `soft` as for [`in_task`].
-pub fn under_eval(view: &UnderView<'_>, soft: bool, out: &mut Diagnostics) {
+pub fn under_eval(view: &UnderView<'_, '_>, soft: bool, out: &mut Diagnostics) {
     for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
         if let Found::UnderEval(check) | Found::UnderAndInEval(check, _) = lint.found {
             check(view, out);

@@ -131,7 +131,7 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             told.push(span);
         }
     };
-    for question in view.asked(PhaseKind::Verify) {
+    for question in view.asked() {
         let Some(run) = question.runs.first() else { continue };
         // `if [ "$n" -lt 1 ]; then exit 1; fi` asks for the opposite.
         let met = |number: f64| question.demand.is_met_by(number).is_some_and(|met| question.is_wanted() == Some(met));
@@ -415,7 +415,7 @@ fn cut(view: &TaskView<'_>, said: &str, written: &[(Span, String)], found: &mut 
             asked.extend(contains.filter(|_| of_file).and_then(|arg| Some((arg.span, arg.as_literal()?.to_owned()))));
         });
     });
-    for question in view.asked(PhaseKind::Verify) {
+    for question in view.asked() {
         if let (true, Demand::Matches { pattern, options }) = (question.runs.is_empty(), &question.demand)
             && !options.contains(['v', 'x', 'w', 'c'])
         {

@@ -34,7 +34,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         content.program.walk(&mut |s| found.extend(test(s, content).or_else(|| command(s, content))));
         arithmetic(&content.program, content, &mut found);
     }
-    for question in view.asked(PhaseKind::Verify) {
+    for question in view.asked() {
         let program = question.runs.first().map_or("", |run| run.statement.tool());
         let is_number = match &question.form {
             Form::Field(path) => path.rsplit('.').next().is_some_and(|field| fields::is_number(program, field)),

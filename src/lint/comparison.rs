@@ -260,7 +260,7 @@ fn digits(content: &Content, found: &mut Vec<Fault>) {
 
 /// `kubectl get deployment web -o jsonpath='{.spec.replicas}' | grep -q 3`: 13 and 30 have the digit, too. Needs: a number or a list is printed.
 fn numbers(view: &TaskView<'_>, out: &mut Diagnostics) {
-    for question in view.asked(PhaseKind::Verify) {
+    for question in view.asked() {
         let Demand::Matches { pattern, options } = &question.demand else { continue };
         let program = question.runs.first().map_or("", |run| run.statement.tool());
         let counts = match &question.form {
@@ -279,7 +279,7 @@ fn numbers(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn headers(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown().to_lowercase();
     const WORDS: [&str; 9] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
-    for question in view.asked(PhaseKind::Verify) {
+    for question in view.asked() {
         let ([first, last], Form::Count, Demand::Compared { operator, with }) =
             (question.runs.as_slice(), &question.form, &question.demand)
         else {

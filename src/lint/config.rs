@@ -40,7 +40,7 @@ pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
 }
 
 /// An extension that a task requires and its eval does not declare.
-pub fn unknown_extension(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn unknown_extension(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval.map(|e| e.eval) else { return };
     for requirement in &view.task.requires {
         let RequirementKind::Extension(name) = &requirement.kind else { continue };

@@ -99,7 +99,7 @@ pub(super) fn read_by_programs(name: &str) -> bool {
 }
 
 /// Entries of `spec.env` that neither a hole nor a script's text names.
-pub fn unused(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn unused(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let task = view.task;
     if task.env.is_empty() {
         return;

@@ -14,6 +14,7 @@ use crate::{
     },
     effects::{
         Followed,
+        asked::Question,
         script::{Content, ScriptView},
         shell::Run,
         value::Value,
@@ -24,7 +25,8 @@ use crate::{
 
 /// What was found of a task, when a rule first asked for it.
 #[derive(Debug, Default)]
-pub struct Facts {
+pub struct Facts<'a> {
+    questions: OnceCell<Vec<Question<'a>>>,
     given: OnceCell<Vec<Fact>>,
     asked: OnceCell<Vec<Fact>>,
     elsewhere: OnceCell<Elsewhere>,
@@ -46,13 +48,18 @@ fn places<T>(of: impl Iterator<Item = *const T>) -> Places {
     places
 }
 
-impl Facts {
-    pub(super) fn script_of<'a>(&self, scripts: &'a [ScriptView<'a>], step: &Step<Def>) -> Option<&'a ScriptView<'a>> {
+impl<'a> Facts<'a> {
+    /// What verify asks of the world, found where nobody has asked before.
+    pub(super) fn questions(&self, find: impl FnOnce() -> Vec<Question<'a>>) -> &[Question<'a>] {
+        self.questions.get_or_init(find)
+    }
+
+    pub(super) fn script_of<'s>(&self, scripts: &'s [ScriptView<'s>], step: &Step<Def>) -> Option<&'s ScriptView<'s>> {
         let places = self.scripts.get_or_init(|| places(scripts.iter().map(|s| std::ptr::from_ref(s.step))));
         places.get(&std::ptr::from_ref(step).addr()).and_then(|place| scripts.get(*place))
     }
 
-    pub(super) fn followed<'a>(&self, all: &'a [Followed<'a>], script: &ScriptView<'_>) -> Option<&'a Followed<'a>> {
+    pub(super) fn followed<'s>(&self, all: &'s [Followed<'s>], script: &ScriptView<'_>) -> Option<&'s Followed<'s>> {
         let places = self.followed.get_or_init(|| places(all.iter().map(|f| std::ptr::from_ref(f.view).cast::<()>())));
         places.get(&std::ptr::from_ref(script).addr()).and_then(|place| all.get(*place))
     }

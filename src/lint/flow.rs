@@ -17,7 +17,7 @@ rule! {
 }
 
 /// Outputs that a step lists and no hole names.
-pub fn unused(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn unused(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let task = view.task;
     if task.dialect != Dialect::Portable {
         return;

@@ -15,7 +15,7 @@ rule! {
 }
 
 /// Upstream installs a judge that passes everything (`tests/coverage.md` B11).
-pub fn check(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     if view.eval.is_some_and(|e| e.eval.judge.is_some()) {
         return;
     }

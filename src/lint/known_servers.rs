@@ -60,7 +60,7 @@ fn known(server: &Server) -> Option<&'static Known> {
 }
 
 /// A step that calls a tool which its server is not known to have, or gives it an argument that the tool is not known to take.
-pub fn steps(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
     view.task.walk(&mut |_, step| {
         let OperationKind::Tool { server, tool } = &step.op.kind else { return };
@@ -163,7 +163,7 @@ fn unknown(known: &Known, name: &Name, out: &mut Diagnostics) {
 }
 
 /// A file that set-up makes and the prompt names, in a folder that the server of files must not enter.
-pub fn roots(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn roots(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     read_only(view, out);
     let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
     let Some(mcp) = &eval.unit.mcp else { return };
@@ -207,7 +207,7 @@ pub fn roots(view: &UnderView<'_>, out: &mut Diagnostics) {
 }
 
 /// A server that was told to change nothing, the only one of its eval, and a prompt that asks for a change.
-fn read_only(view: &UnderView<'_>, out: &mut Diagnostics) {
+fn read_only(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     const CHANGES: [&str; 20] = [
         "create", "delete", "scale", "update", "install", "upgrade", "rename", "write", "add", "remove", "patch",
         "deploy", "restart", "label", "move", "insert", "make", "set", "merge", "change",
@@ -247,7 +247,7 @@ fn read_only(view: &UnderView<'_>, out: &mut Diagnostics) {
 }
 
 /// `toolsNotUsed: helm_rollback`, where the prompt asks to roll back.
-pub fn forbidden(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn forbidden(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
     if !view.asserted {
         return;
@@ -292,7 +292,7 @@ pub fn forbidden(view: &UnderView<'_>, out: &mut Diagnostics) {
 }
 
 /// What verify wants and set-up does not make, where the only server has no tool but a forbidden one that makes it. `tool`: a name or a pattern.
-fn only_writer(view: &UnderView<'_>, eval: Selecting<'_>, matcher: &CallMatcher, tool: &str) -> Option<String> {
+fn only_writer(view: &UnderView<'_, '_>, eval: Selecting<'_>, matcher: &CallMatcher, tool: &str) -> Option<String> {
     let mut servers = eval.unit.mcp.as_ref()?.servers.iter().filter(|server| !server.disabled);
     let (server, None) = (servers.next()?, servers.next()) else { return None };
     let known = known(server).filter(|_| server.name.value == matcher.server.value)?;

@@ -1,6 +1,9 @@
 //! Arguments that are nearly a word that their operation knows.
 
-use std::{cell::RefCell, sync::OnceLock};
+use std::{
+    cell::{LazyCell, RefCell},
+    sync::OnceLock,
+};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
@@ -44,10 +47,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// task has the word as verify writes it.
 fn words(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut asked: Vec<(Span, String)> = Vec::new();
-    for question in view.asked(PhaseKind::Verify) {
-        match question.demand {
-            Demand::Matches { pattern, .. } => asked.push((question.span, pattern)),
-            Demand::Compared { with, .. } => asked.push((question.span, with)),
+    for question in view.asked() {
+        match &question.demand {
+            Demand::Matches { pattern, .. } => asked.push((question.span, pattern.clone())),
+            Demand::Compared { with, .. } => asked.push((question.span, with.clone())),
             Demand::There => {}
         }
     }
@@ -61,10 +64,15 @@ fn words(view: &TaskView<'_>, out: &mut Diagnostics) {
         let parts = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 5);
         parts.map(str::to_owned).collect()
     };
-    let known: FxHashSet<String> = parts(&said).into_iter().chain(parts(&elsewhere.rest)).collect();
+    let known: LazyCell<FxHashSet<String>, _> =
+        LazyCell::new(|| parts(&said).into_iter().chain(parts(&elsewhere.rest)).collect());
     let mut told: FxHashSet<String> = FxHashSet::default();
     for (span, text) in asked {
         for word in parts(&text) {
+            // Most are said as they are.
+            if said.contains(&word) || elsewhere.rest.contains(&word) {
+                continue;
+            }
             // The text of a script is also that of its step.
             let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
             let count: usize = scripts.map(|script| script.content.text.matches(word.as_str()).count()).sum();
@@ -183,7 +191,7 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
         (tool.kinds.is_empty() || tool.kind(kind).is_some() && kind != "event").then_some(tool)
     };
     let span = |run: &Run<'_>| run.content.span(run.statement.range.clone());
-    for question in view.asked(PhaseKind::Verify) {
+    for question in view.asked() {
         if let (Some(run), Form::Field(path), Demand::Compared { with, .. }) =
             (question.runs.first(), &question.form, &question.demand)
             && matches!(path.rsplit('.').next(), Some("phase" | "printableStatus" | "Status"))

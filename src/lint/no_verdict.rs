@@ -15,7 +15,7 @@ rule! {
 }
 
 /// Neither a verify step nor an assertion: upstream passes such a task whenever the agent exits (`tests/coverage.md` A4).
-pub fn check(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     if !view.task.verify.steps.is_empty() {
         return;
     }
@@ -48,7 +48,7 @@ pub fn check(view: &UnderView<'_>, out: &mut Diagnostics) {
 }
 
 /// Where the verify of a task is written, or, without one, the keys that may have been meant for it.
-fn verify_of(view: &UnderView<'_>) -> Option<Span> {
+fn verify_of(view: &UnderView<'_, '_>) -> Option<Span> {
     let phases = find(view.unit.tree.root(), &["spec", "steps"])?.value;
     match find(phases, &["verify"]) {
         Some(verify) => Some(verify.value.span()),

@@ -16,7 +16,7 @@ rule! {
 }
 
 /// The task would be broken (`decisions.md` §8).
-pub fn missing(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn missing(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
     let name = &view.task.name;
     let agent = eval.eval.agent.as_ref().map_or(eval.eval.config, |a| a.span);

@@ -33,7 +33,7 @@ pub fn eval_paths(view: &EvalView<'_>, out: &mut Diagnostics) {
 }
 
 /// Scripts that a task names.
-pub fn task_paths(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn task_paths(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let dir = &view.task.dir;
     view.task.walk(&mut |_, step| {
         let Some(arg) =
@@ -61,7 +61,7 @@ pub fn task_paths(view: &UnderView<'_>, out: &mut Diagnostics) {
 
 /// A file outside of what is copied with the eval, the repository or the folder of `gevals.toml`: who has the one need not
 /// have the other. Nothing follows from a path that stays inside.
-fn leaves(view: &UnderView<'_>, path: &Path, text: &str, span: Span) -> Option<Diagnostic> {
+fn leaves(view: &UnderView<'_, '_>, path: &Path, text: &str, span: Span) -> Option<Diagnostic> {
     /// Nobody nests folders deeper than this.
     const CLIMBS: usize = 64;
     let mut dir = view.eval?.eval.dir.clone();

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A note only: the agent or its servers may need the program.
-pub fn check(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let commands = view.task.requires.iter().filter_map(|r| match &r.kind {
         RequirementKind::Command(name) => Some(name),
         _ => None,
@@ -27,7 +27,7 @@ pub fn check(view: &UnderView<'_>, out: &mut Diagnostics) {
 }
 
 /// Whether any text of the task, or a server of the eval, names the program.
-fn mentioned(view: &UnderView<'_>, name: &str) -> bool {
+fn mentioned(view: &UnderView<'_, '_>, name: &str) -> bool {
     let mut found = view.scripts.iter().any(|s| texts::has_word(&s.content.text, name));
     found |= view.task.prompt.as_ref().is_some_and(|p| texts::has_word(&texts::written(&p.text), name));
     view.task.walk(&mut |_, step| step.templates(&mut |t| found |= texts::has_word(&texts::written(t), name)));
@@ -42,7 +42,7 @@ fn mentioned(view: &UnderView<'_>, name: &str) -> bool {
 }
 
 /// Whether something is run that nobody can read here: other files, other programs' own scripts, extensions.
-fn opaque(view: &UnderView<'_>) -> bool {
+fn opaque(view: &UnderView<'_, '_>) -> bool {
     const RUNNERS: [&str; 22] = [
         "source", ".", "eval", "exec", "bash", "sh", "zsh", "python", "python3", "node", "npm", "npx", "make", "just",
         "task", "go", "cargo", "uv", "uvx", "docker", "podman", "xargs",

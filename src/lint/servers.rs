@@ -16,7 +16,7 @@ rule! {
 }
 
 /// Servers that a task requires, under the eval that selects it.
-pub fn required(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn required(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
     let config = eval.eval.mcp_config.as_ref().map_or(eval.eval.config, |name| name.span);
     for requirement in &view.task.requires {

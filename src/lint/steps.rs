@@ -97,7 +97,7 @@ struct Limit {
 const SILENT: Duration = Duration::from_secs(300);
 
 /// A step that may take longer than what it stands in never gets that time.
-pub fn timeouts(view: &UnderView<'_>, out: &mut Diagnostics) {
+pub fn timeouts(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let meta = &view.task.meta;
     let default = view.eval.map(|e| &e.eval.default_limits);
     let limit = |phase| {
@@ -119,7 +119,7 @@ pub fn timeouts(view: &UnderView<'_>, out: &mut Diagnostics) {
 }
 
 /// `timeout 10 kubectl wait … --timeout=90s`.
-fn inner_waits(view: &UnderView<'_>, out: &mut Diagnostics) {
+fn inner_waits(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     for script in &view.effects.scripts {
         for run in script.trace.runs.iter().filter(|run| run.statement.name() == "timeout") {
             let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
@@ -154,7 +154,7 @@ fn inner_waits(view: &UnderView<'_>, out: &mut Diagnostics) {
 }
 
 fn within(
-    view: &UnderView<'_>,
+    view: &UnderView<'_, '_>,
     step: &Step<Def>,
     limit: Option<&Limit>,
     cleanup: Option<&Limit>,
@@ -201,7 +201,7 @@ fn within(
     }
 }
 
-fn never_gets(view: &UnderView<'_>, span: Span, what: &str, time: Duration, limit: &Limit) -> Diagnostic {
+fn never_gets(view: &UnderView<'_, '_>, span: Span, what: &str, time: Duration, limit: &Limit) -> Diagnostic {
     let (time, end) = (duration::format(time), duration::format(limit.time));
     let diagnostic = Diagnostic::new(
         &TIMEOUT_BEYOND_TASK,
@@ -219,7 +219,7 @@ fn never_gets(view: &UnderView<'_>, span: Span, what: &str, time: Duration, limi
 }
 
 /// `kubectl wait --timeout=300s` in a step that ends before.
-fn commands_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+fn commands_within(view: &UnderView<'_, '_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
     programs_within(view, script, limit, out);
     if !script.content.text.contains("--timeout") {
         return;
@@ -245,7 +245,7 @@ fn commands_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit,
 }
 
 /// `timeout 300 …`, `curl --max-time 120` in a step that ends before.
-fn programs_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+fn programs_within(view: &UnderView<'_, '_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
     let text = &script.content.text;
     if !text.contains("timeout ") && !text.contains("curl") {
         return;
@@ -269,7 +269,7 @@ fn programs_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit,
 }
 
 /// A loop of 30 rounds with 5 seconds between them in a step that ends before.
-fn loops_within(view: &UnderView<'_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
+fn loops_within(view: &UnderView<'_, '_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
     let content = &script.content;
     for (statement, time) in super::polls::longest(content).into_iter().filter(|(_, time)| *time > limit.time) {
         let head = &content.text[statement.range.clone()];

@@ -84,7 +84,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// `%{http_code}` compared with `200 OK`: it prints three digits.
 fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
-    for question in view.asked(PhaseKind::Verify).iter().filter(|question| question.form == Form::Status) {
+    for question in view.asked().iter().filter(|question| question.form == Form::Status) {
         let (value, whole) = match &question.demand {
             // As a number `000`, where nobody answers, is 0.
             Demand::Compared { operator, with }

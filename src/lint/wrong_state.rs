@@ -170,7 +170,7 @@ const WELL: [&str; 14] = [
 
 /// `if [ "$code" = 200 ]; then exit 1; fi`: verify fails where all is well, or as the prompt asks. Needs: set-up has no such value.
 fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
-    for question in view.asked(PhaseKind::Verify) {
+    for question in view.asked() {
         let Demand::Compared { operator, with } = &question.demand else { continue };
         if !matches!(operator.as_str(), "=" | "==" | "-eq")
             || with.len() < 2 && !with.starts_with(|c: char| c.is_ascii_digit())
@@ -285,7 +285,7 @@ fn before(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     view.task.verify.steps.iter().for_each(|step| {
         step.walk(&mut |step| step.expect.iter().for_each(|(_, expect)| states(expect, &is_state, &mut asked)));
     });
-    for question in view.asked(PhaseKind::Verify) {
+    for question in view.asked() {
         if let (Form::Field(path), Demand::Compared { operator, with }) = (&question.form, &question.demand)
             && is_state(path.rsplit('.').next().unwrap_or_default())
         {
