@@ -575,8 +575,13 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
     fn test(&mut self, content: &'s Content, s: &'s Statement) {
         let text = self.text(content, s.range.clone());
         if text.starts_with("((") {
+            let plain = !text.contains(['`', '"', '[', '{']) && !text.contains("$(");
             for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| ast::is_name(word))
             {
+                if plain && !is_changed(text, word) && !self.variables.contains_key(word) {
+                    self.unset(content, word, &s.range, false);
+                    continue;
+                }
                 self.set(word, Value::unknown());
             }
             return;
@@ -1011,4 +1016,17 @@ fn leaves(statement: &Statement) -> bool {
 /// Whether a text has a command in backticks.
 fn unescaped(text: &str) -> bool {
     text.match_indices('`').any(|(at, _)| !text[..at].ends_with('\\'))
+}
+
+/// Whether an arithmetic expression may change a variable: `n++`, `--n`, `n = 1`, `n += 2`.
+fn is_changed(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let (before, behind) = (text[..at].trim_end(), text[at + name.len()..].trim_start());
+        let sets = behind.strip_prefix(['+', '-', '*', '/', '%', '&', '|', '^']).unwrap_or(behind);
+        let assigns = sets.starts_with('=') && !behind.starts_with("==");
+        let counts = |text: &str| {
+            text.starts_with("++") || text.starts_with("--") || text.starts_with("<<=") || text.starts_with(">>=")
+        };
+        assigns || counts(behind) || before.ends_with("++") || before.ends_with("--")
+    })
 }

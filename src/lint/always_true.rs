@@ -13,7 +13,7 @@ use crate::{
         program::{Kind, Program, Statement},
         tools,
     },
-    diagnostic::{Diagnostic, Diagnostics},
+    diagnostic::{Diagnostic, Diagnostics, Strength},
     effects::asked::{Demand, Form},
     hir::PhaseKind,
     rule,
@@ -52,6 +52,22 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             ));
         }
     }
+    view.task.walk(&mut |phase, step| {
+        if phase != PhaseKind::Verify {
+            return;
+        }
+        let texts = step.expect.iter().flat_map(|(_, expect)| ["stdout", "text", "body"].map(|key| expect.get(key)));
+        for pattern in texts.flatten().filter_map(|text| text.get("matches")) {
+            if pattern.as_literal().is_some_and(may_be_empty) {
+                let message = format!("`{}` matches an empty text, too", pattern.as_literal().unwrap_or_default());
+                out.push(
+                    Diagnostic::new(&ALWAYS_TRUE, pattern.span, message)
+                        .help("write what has to be there at least once: `+` for `*`")
+                        .strength(Strength::Warning),
+                );
+            }
+        }
+    });
     for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {
         let content = &followed.view.content;
         content.program.walk(&mut |s| {
@@ -138,6 +154,25 @@ fn is_count(word: &Word, content: &Content) -> bool {
 fn is_everything(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "[]-.*^$ ".contains(c);
     text.contains('*') && text.chars().all(plain) && pattern::matches_all(text, pattern::Texts::Names)
+}
+
+/// Whether each part of a pattern for a whole text may be missing: `^[0-9.]*$`. What says so by `?` or `|` means it.
+fn may_be_empty(pattern: &str) -> bool {
+    let Some(mut rest) = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')) else { return false };
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let end = match rest.as_bytes() {
+            [b'[', ..] => rest.find(']').map_or(rest.len(), |at| at + 1),
+            [b'\\', ..] => rest.char_indices().nth(2).map_or(rest.len(), |(at, _)| at),
+            [b'(' | b')' | b'|' | b'.', ..] => return false,
+            _ => rest.char_indices().nth(1).map_or(rest.len(), |(at, _)| at),
+        };
+        let blank = rest.starts_with("\\s");
+        let Some(behind) = rest[end..].strip_prefix('*') else { return false };
+        parts += usize::from(!blank);
+        rest = behind;
+    }
+    parts > 0
 }
 
 /// `jq -e '.replicas = 3'`, `awk '{ if ($4 = 3) … }'`, `grep -q '[0-9]*'`.

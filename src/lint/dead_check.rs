@@ -682,10 +682,27 @@ fn always(statement: &Statement, tested: bool) -> bool {
         let filter = tools::operands("jq", &words[1..]).next();
         return !strict
             && filter.is_some_and(|filter| {
-                asks(&filter.text) && !filter.text.contains("select(") && !filter.text.contains("error(")
+                // What is selected may be printed for others; the answer to a question is not.
+                let answers = !filter.text.contains("select(") || asks(&outermost(&filter.text));
+                asks(&filter.text) && answers && !filter.text.contains("error(")
             });
     }
     tested && matches!(statement.tool(), "helm" | "kubectl" | "docker") && flow::succeeds(statement.name(), statement)
+}
+
+/// What of a filter is in no brackets, behind its last pipe: `sort == [` of `[.[] | .name] | sort == ["a"]`.
+fn outermost(filter: &str) -> String {
+    let (mut depth, mut found) = (0_usize, String::new());
+    for c in filter.chars() {
+        match c {
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            '|' if depth == 0 => found.clear(),
+            c if depth == 0 => found.push(c),
+            _ => {}
+        }
+        depth += usize::from(matches!(c, '(' | '[' | '{'));
+    }
+    found
 }
 
 /// Whether the status of a command is what it was asked for; `tested`: somebody asks for it.

@@ -41,6 +41,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     states(view, out);
     places(view, out);
     words(view, out);
+    capitals(view, out);
 }
 
 /// `grep -q Elcetions`, where the prompt says `Elections`: two letters have changed places, or one is not doubled. Needs: nothing else in the
@@ -89,6 +90,58 @@ fn words(view: &TaskView<'_>, out: &mut Diagnostics) {
                         .strength(Strength::Warning),
                 );
             }
+        }
+    }
+}
+
+/// `contains: Bike Repair Miller`, where set-up writes `Bike repair Miller`. Needs: the text of several words stands nowhere as verify has it.
+fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut asked: Vec<(Span, String)> = Vec::new();
+    for question in view.asked() {
+        match &question.demand {
+            Demand::Matches { pattern, options } if !options.contains(['i', 'v']) => {
+                asked.push((question.span, pattern.clone()))
+            }
+            Demand::Compared { with, .. } => asked.push((question.span, with.clone())),
+            _ => {}
+        }
+    }
+    view.task.walk(&mut |phase, step| {
+        let texts = step.expect.iter().filter(|_| phase == PhaseKind::Verify);
+        let texts = texts.flat_map(|(_, expect)| ["stdout", "text", "body"].map(|key| expect.get(key))).flatten();
+        for text in texts {
+            let demands = ["equals", "contains", "matches"].map(|key| text.get(key));
+            for demand in demands.into_iter().flatten().chain([text]) {
+                asked.extend(
+                    demand
+                        .as_literal()
+                        .filter(|text| !text.starts_with("(?"))
+                        .map(|text| (demand.span, text.to_owned())),
+                );
+            }
+        }
+    });
+    if asked.is_empty() {
+        return;
+    }
+    let elsewhere = super::facts::elsewhere(view);
+    let said = view.effects.prompt.shown();
+    let plain: LazyCell<String, _> = LazyCell::new(|| format!("{said}\n{}", elsewhere.rest).to_lowercase());
+    for (span, text) in asked {
+        let text = text.replace("\\s", "\n");
+        for run in text.split(|c: char| !(c.is_ascii_alphabetic() || c == ' ')).map(str::trim) {
+            let is_phrase = run.contains(' ') && run.len() > 9;
+            if !is_phrase || said.contains(run) || elsewhere.rest.contains(run) || !plain.contains(&run.to_lowercase())
+            {
+                continue;
+            }
+            let message = format!("nothing else in the task says `{run}` with these capitals");
+            out.push(
+                Diagnostic::new(&MISSPELT_VALUE, span, message)
+                    .here("set-up or prompt write it with others")
+                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                    .strength(Strength::Warning),
+            );
         }
     }
 }
@@ -199,6 +252,25 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
             found.extend(tool_of(run).map(|tool| (question.span, with.clone(), tool)));
         }
     }
+    let asked = found.len();
+    // `value: Bounded` of an operation that reads the phase.
+    let compares =
+        |path: &str| matches!(path.trim_end_matches('}').rsplit('.').next(), Some("phase" | "printableStatus"));
+    if let Some(tool) = view.tools.tool("kubectl") {
+        view.task.walk(&mut |phase, step| {
+            if phase != PhaseKind::Verify {
+                return;
+            }
+            let path = step.arg("jsonpath").and_then(|path| path.as_literal());
+            if let (Some(value), OperationKind::Extension { .. }) = (step.arg("value"), &step.op.kind)
+                && let (Some(text), true) = (value.as_literal(), path.is_some_and(compares))
+            {
+                found.push((value.span, text.to_owned(), tool));
+            }
+        });
+    }
+    // Who compares writes the whole word; who searches a list may leave out its end.
+    let whole = found.len();
     for (first, others) in view.effects.scripts.iter().flat_map(asked::lists) {
         let Some(tool) = tool_of(first) else { continue };
         for run in others {
@@ -222,17 +294,23 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
         found.extend(phase.map(|phase| (span(run), phase.to_owned(), tool)));
     }
     let others = &super::facts::elsewhere(view).rest;
-    for (span, word, tool) in found {
+    for (at, (span, word, tool)) in found.into_iter().enumerate() {
         let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let longer = |state: &str| {
+            at < whole && word.len().abs_diff(state.len()) < 4 && (word.starts_with(state) || state.starts_with(word))
+        };
         let plain = word.len() > 4 && word.bytes().all(|b| b.is_ascii_alphabetic());
         if !plain
             || tool.states.iter().any(|state| state == word)
+            // Another case in an operation is the rule of comparisons.
+            || (asked..whole).contains(&at) && tool.states.iter().any(|state| state.eq_ignore_ascii_case(word))
             || view.effects.prompt.shown().contains(word)
             || others.contains(word)
         {
             continue;
         }
-        if let Some(near) = tool.states.iter().find(|state| state.len() > 4 && is_slip(word, state)) {
+        if let Some(near) = tool.states.iter().find(|state| state.len() > 4 && (is_slip(word, state) || longer(state)))
+        {
             let finding =
                 Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is no state that is known, and nearly one"));
             out.push(
