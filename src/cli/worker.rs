@@ -141,7 +141,7 @@ mod at_work {
         note(&format!(
             "worker {identity}: {} of `{}` from {address}, queue `{queue}`",
             crate::builtin::count(site.units(), "unit", "units"),
-            site.eval(),
+            site.eval_name(),
         ));
         let runtime = Runtime::from_current_tokio(Default::default()).map_err(|error| error.to_string())?;
         let options = WorkerOptions::new(queue.as_str())

@@ -101,7 +101,7 @@ impl Site {
     }
 
     /// The name of the eval.
-    pub fn eval(&self) -> &str {
+    pub fn eval_name(&self) -> &str {
         &self.manifest.name
     }
 
@@ -305,7 +305,7 @@ impl Site {
             carried: None,
             input,
         };
-        let ended = attending.to_the_end(&mut child, stop).await;
+        let ended = attending.until_it_ends(&mut child, stop).await;
         if child.id().is_some() {
             let _ = child.wait().await;
         }
@@ -402,7 +402,7 @@ struct Attending<'s> {
 }
 
 impl Attending<'_> {
-    async fn to_the_end(mut self, child: &mut Child, stop: &CancellationToken) -> io::Result<Ended> {
+    async fn until_it_ends(mut self, child: &mut Child, stop: &CancellationToken) -> io::Result<Ended> {
         let mut asked: Option<Ended> = None;
         let mut arrived = Instant::now();
         // Something that a cleanup needs has not arrived yet.
