@@ -157,9 +157,10 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &COMPARES_OTHERWISE,
                         question.span,
-                        format!("`{}` is a number, and \"{}\" is a text", question.key, question.text()),
+                        format!("`{}` is likely a number, and \"{}\" is a text", question.key, question.text()),
                     )
-                    .help("values of JSON are equal only where their types are"),
+                    .help("values of JSON are equal only where their types are")
+                    .strength(Strength::Warning),
                 );
             }
             continue;
