@@ -896,25 +896,11 @@ fn what_no_world_decides_stays_in_its_script() {
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn programs_may_be_missing() {
-    let (bwrap, exe) = (bwrap(), exe());
     let script =
         "set -e\nfor tool in kubectl jq; do\n  command -v \"$tool\" >/dev/null 2>&1 || exit 2\ndone\nkubectl get pod a";
-    let world = World::new(&[("tools.yaml", &task_of("verify", script))]);
-    let path = world.path("tools.yaml");
-    let sources = Sources::default();
-    let compiled = compile(std::slice::from_ref(&path), &sources, &Disk);
-    let cx = context(&sources, &Disk, &compiled, Dialect::Portable, Target::Builtin);
-    let right = convert::task(&compiled.project.tasks[0], cx).unwrap();
-    let mut prover = prove::Prover::new((&bwrap, &exe), &path, 6);
-    let proof = prover.prove(&right, None, None).unwrap();
-    assert!(proof.is_full(), "{proof:?}\n{}", right.text);
-    for (from, to) in [("- jq\n", ""), ("run: command -v \"$TOOL\"", "run: command -v sh"), ("- jq\n", "- helm\n")] {
-        assert!(right.text.contains(from), "{from}: {}", right.text);
-        let lines = right.text.split_inclusive('\n').filter(|line| !(to.is_empty() && line.trim_start() == from));
-        let wrong = Converted { text: lines.collect::<String>().replace(from, to), ..right.clone() };
-        let found = prover.prove(&wrong, None, None).unwrap();
-        assert!(found.counter_example.is_some(), "{from} as {to}: {found:?}\n{}", wrong.text);
-    }
+    let look = "run: command -v \"$TOOL\"";
+    let proof = proof_of(script, &[("- jq\n", "- kubectl\n"), (look, "run: command -v sh"), ("- jq\n", "- helm\n")]);
+    assert!(proof.is_full(), "{proof:?}");
 }
 
 /// A conversion of a verify script, and what the proof says of it.

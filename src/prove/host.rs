@@ -188,9 +188,14 @@ impl Stage {
         lock(&self.looks).look()
     }
 
-    /// Forgets what processes did.
-    pub fn forget(&self) {
-        *lock(&self.memory) = Memory::default();
+    /// Forgets what processes did, and gives it back.
+    pub fn forget(&self) -> Memory {
+        std::mem::take(&mut *lock(&self.memory))
+    }
+
+    /// Knows what processes did.
+    pub fn remember(&self, memory: Memory) {
+        *lock(&self.memory) = memory;
     }
 
     /// Puts all files as they were in the beginning.
