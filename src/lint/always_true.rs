@@ -56,7 +56,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         if phase != PhaseKind::Verify {
             return;
         }
-        let texts = step.expect.iter().flat_map(|(_, expect)| ["stdout", "text", "body"].map(|key| expect.get(key)));
+        let texts = step.expect.iter().flat_map(|(_, expect)| super::texts::PRINTED.map(|key| expect.get(key)));
         for pattern in texts.flatten().filter_map(|text| text.get("matches")) {
             if pattern.as_literal().is_some_and(may_be_empty) {
                 let message = format!("`{}` matches an empty text, too", pattern.as_literal().unwrap_or_default());

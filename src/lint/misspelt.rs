@@ -108,7 +108,7 @@ fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     view.task.walk(&mut |phase, step| {
         let texts = step.expect.iter().filter(|_| phase == PhaseKind::Verify);
-        let texts = texts.flat_map(|(_, expect)| ["stdout", "text", "body"].map(|key| expect.get(key))).flatten();
+        let texts = texts.flat_map(|(_, expect)| super::texts::PRINTED.map(|key| expect.get(key))).flatten();
         for text in texts {
             let demands = ["equals", "contains", "matches"].map(|key| text.get(key));
             for demand in demands.into_iter().flatten().chain([text]) {

@@ -3,6 +3,9 @@
 use super::TaskView;
 use crate::hir::{Def, Hole, Part, PhaseKind, Step, Target, Task, Template};
 
+/// Where an `expect` speaks of a text that a command, a request, an operation or a tool has given.
+pub(super) const PRINTED: [&str; 4] = ["stdout", "text", "body", "content"];
+
 /// The shell text of a step, with its holes as written.
 pub fn script(step: &Step<Def>) -> Option<String> {
     script_text(step.arg("run").or_else(|| step.arg("inline"))?)
