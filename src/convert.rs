@@ -13,7 +13,7 @@ mod shell;
 mod step;
 mod wrap;
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 pub use self::lift::test_words;
 pub use crate::bash::tools::looks;
@@ -157,6 +157,8 @@ pub struct Converted {
     pub lines_after: usize,
     /// Files the new text refers to, or the old one did.
     pub files: Vec<PathBuf>,
+    /// The packages of extensions, by the name that the task's eval gives them.
+    pub packages: BTreeMap<String, String>,
     /// Commands of kubectl in steps: how many became operations, and how many did not.
     pub kubectl: (usize, usize),
     /// The scripts of the original.
@@ -180,7 +182,7 @@ impl Converted {
 
     /// Labels as worlds have shown them: by which actions the conversion fails where the original passes.
     pub fn relabel(&mut self, stronger: &[(String, String)]) {
-        let mut shown = std::collections::BTreeMap::new();
+        let mut shown = BTreeMap::new();
         for (action, world) in stronger {
             let piece = self.origins.iter().find(|(id, _)| id == action).map(|(_, piece)| *piece);
             piece.map(|piece| shown.entry(piece).or_insert(world));

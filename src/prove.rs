@@ -24,7 +24,7 @@ mod wishes;
 mod world;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
@@ -57,6 +57,8 @@ pub struct Job {
     guide: Option<String>,
     /// The world that shows most of the original, where an earlier proof has found it.
     start: Option<Value>,
+    /// The packages of extensions, by the name that the task's eval gives them.
+    packages: BTreeMap<String, String>,
     seeds: u64,
     allow: Allowance,
 }
@@ -124,7 +126,9 @@ impl Certificate {
             lacks.push("both fail in none of the worlds".to_owned());
         }
         lacks.extend(self.unreached.iter().map(|command| format!("no world came to `{command}`")));
-        lacks.extend(self.undecided.iter().map(|demand| format!("in no world all rests on {demand}")));
+        // Where nothing passes nothing decides.
+        let undecided = self.undecided.iter().filter(|_| self.passed > 0);
+        lacks.extend(undecided.map(|demand| format!("in no world all rests on {demand}")));
         lacks
     }
 }
@@ -298,7 +302,8 @@ impl<'a> Prover<'a> {
         let (root, task) = root(self.task, new);
         let commands = commands(&root, new);
         let (converted, seeds, allow) = (new.text.clone(), self.seeds, Allowance::of(new));
-        let job = Job { task, converted, guide, start, seeds, allow };
+        let packages = new.packages.clone();
+        let job = Job { task, converted, guide, start, packages, seeds, allow };
         let fits = |jail: &Running| jail.root == root && jail.commands.is_superset(&commands);
         let jail = match self.jail.take().filter(fits) {
             Some(jail) => self.jail.insert(jail),

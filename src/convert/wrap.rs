@@ -5,7 +5,7 @@ mod portable;
 mod steps;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
 };
 
@@ -78,6 +78,7 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         notes: converter.notes,
         files: referenced(task),
         kubectl: converter.kubectl,
+        packages: converter.packages,
         scripts: texts,
         places,
     })
@@ -88,10 +89,10 @@ fn refusal(span: Span, message: impl Into<String>) -> Refusal {
 }
 
 /// The packages of extensions, by the name the eval gives them.
-fn packages(unit: &TaskUnit, cx: Context<'_>) -> HashMap<String, String> {
+fn packages(unit: &TaskUnit, cx: Context<'_>) -> BTreeMap<String, String> {
     let index = cx.project.tasks.iter().position(|t| t.file == unit.file);
     let evals = cx.project.evals.iter().filter(|e| e.selected.iter().any(|s| Some(s.task) == index));
-    let mut found = HashMap::new();
+    let mut found = BTreeMap::new();
     for extension in evals.filter_map(|e| e.eval.as_ref()).flat_map(|e| &e.extensions) {
         if let Some(package) = &extension.package {
             found.insert(extension.alias.value.clone(), package.value.clone());
@@ -125,7 +126,7 @@ struct Converter<'a> {
     tally: Tally,
     /// The id that stands for a type of step, where the steps dialect refers to types.
     ids: HashMap<String, String>,
-    packages: HashMap<String, String>,
+    packages: BTreeMap<String, String>,
     /// The last script goes on behind whatever is wrong.
     apart: bool,
     /// Commands that became operations, and those that did not.
@@ -147,6 +148,7 @@ impl Converter<'_> {
             files: referenced(self.task),
             scripts: Vec::new(),
             kubectl: (0, 0),
+            packages: BTreeMap::new(),
             places: 0,
         }
     }

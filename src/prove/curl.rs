@@ -6,7 +6,7 @@ use std::{fs, io::Write};
 
 use super::{
     trace::record,
-    world::{Answer, Call, Dice, Given, Mood, World, hang},
+    world::{Answer, Call, Dice, Given, Mood, Time, World, hang},
 };
 
 /// How a request is called in the trace.
@@ -27,15 +27,15 @@ pub fn ask(
     answered(world, &call, record(&call))
 }
 
-/// What the `n`th request like this one gets.
-pub fn answered(world: &World, call: &Call, n: usize) -> (Option<u16>, String) {
-    let Answer { status, stdout, .. } = world.answer(call, n);
+/// What a request gets.
+pub fn answered(world: &World, call: &Call, time: Time) -> (Option<u16>, String) {
+    let Answer { status, stdout, .. } = world.answer(call, time);
     // Of the codes that scripts ask for, and some that nobody does.
     let known = world.words.iter().filter_map(|w| w.parse::<u16>().ok()).filter(|c| (100..600).contains(c));
     let codes: Vec<u16> = known.chain([200, 200, 201, 400, 404, 500]).collect();
     let mut dice = Dice::new(world.seed, &call.key());
     let chance = if world.mood == Mood::Good { 100 } else { 60 };
-    let silent = world.mood == Mood::Silent || world.gives(call).is_some();
+    let silent = world.mood == Mood::Silent || world.gives(call, time.half).is_some();
     if let Some(web) = call.argv.get(2).and_then(|url| world.web(url))
         && status == 0
         && !silent
@@ -48,7 +48,7 @@ pub fn answered(world: &World, call: &Call, n: usize) -> (Option<u16>, String) {
     }
     match status {
         // Where a body is waited for there mostly is one.
-        0 if world.hints(call).is_some() && dice.below(5) > 0 => (Some(200), stdout),
+        0 if world.hints(call, time.half).is_some() && dice.below(5) > 0 => (Some(200), stdout),
         0 => (Some(codes[dice.below(codes.len())]), stdout),
         1 => (Some(503), stdout),
         _ => (None, String::new()),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     OUTSIDE, REAL, invert, kubectl,
     side::traced,
-    world::{Call, Web, fits},
+    world::{Call, Half, Web, fits},
 };
 use crate::{
     bash,
@@ -20,10 +20,10 @@ use crate::{
 #[derive(Clone)]
 pub struct Hints {
     /// Answers, by command.
-    pub answers: BTreeMap<String, Vec<String>>,
+    pub answers: Answers,
     /// By URL.
     pub web: BTreeMap<String, Web>,
-    /// Commands that are to fail.
+    /// Commands that are to fail, by keys as worlds have them.
     pub denied: BTreeSet<String>,
     /// Commands whose output is compared or handed on.
     pub captured: BTreeSet<String>,
@@ -39,10 +39,35 @@ pub struct Hints {
     pub texts: Vec<String>,
 }
 
+/// Answers that are waited for, by command, before and after the agent's work.
+#[derive(Clone, Default)]
+pub struct Answers(BTreeMap<(String, Half), Vec<String>>);
+
+impl Answers {
+    /// Adds what is not known yet.
+    pub fn add(&mut self, key: String, half: Half, texts: Vec<String>) {
+        let known = self.0.entry((key, half)).or_default();
+        for text in texts {
+            if !known.contains(&text) {
+                known.push(text);
+            }
+        }
+    }
+
+    /// By keys as worlds have them: those of one half where the same command is to answer another thing in each.
+    pub fn by_key(&self) -> BTreeMap<String, Vec<String>> {
+        let key = |(key, half): &(String, Half)| {
+            let other = if *half == Half::Before { Half::After } else { Half::Before };
+            if self.0.contains_key(&(key.clone(), other)) { half.key(key) } else { key.clone() }
+        };
+        self.0.iter().map(|(place, texts)| (key(place), texts.clone())).collect()
+    }
+}
+
 /// Reads a plan for it.
 pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut web: BTreeMap<String, Web> = BTreeMap::new();
-    let mut denied = BTreeSet::new();
+    let mut denied: BTreeSet<(String, Half)> = BTreeSet::new();
     let mut callers: Vec<(String, String)> = Vec::new();
     let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let env: BTreeMap<String, String> = plan
@@ -56,6 +81,8 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         .collect();
     // Commands with what is waited for; those that others read, by their ids; and the files they are read from.
     let mut commands: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    // When each of them is called.
+    let mut halves: Vec<Half> = Vec::new();
     let mut compared: BTreeSet<usize> = BTreeSet::new();
     let mut read_ids: BTreeSet<String> = BTreeSet::new();
     let mut waits: Vec<String> = Vec::new();
@@ -66,6 +93,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     plan.walk(&mut |_, _, action| {
         let ActionKind::Step(StepAction { op, args, expect, .. }) = &action.kind else { return };
+        let half = Half::of_phase(&action.id);
         if op.name == "eventually" {
             waits.push(format!("{}/", action.id));
         }
@@ -86,7 +114,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             let given = Value::Object(given);
             let Some(argv) = kubectl::said(operation, &given).map(|call| kubectl::normal(call).argv) else { return };
             if operation == "resource-absent" || given.get("allowed").is_some_and(|allowed| *allowed == false) {
-                denied.insert(argv.join("\u{1f}"));
+                denied.insert((argv.join("\u{1f}"), half));
             }
             let printed = expect.as_ref().and_then(|e| e.get("text").or_else(|| e.get("stdout")));
             let wanted = printed.map_or_else(Vec::new, |e| answers(e, words, &env));
@@ -100,6 +128,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
             callers.push((action.id.clone(), traced(&argv)));
             commands.push((argv, wanted));
+            halves.push(half);
             return;
         }
         let text = |name: &str| match args.iter().find(|(n, _)| n.value == name).map(|(_, a)| &a.kind) {
@@ -146,7 +175,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         let argv = if operations { kubectl::normal(Call { argv, stdin: None }).argv } else { argv };
         let expect = expect.as_ref();
         if expect.and_then(|e| e.get("exitCode")).and_then(Arg::as_value).is_some_and(|v| v == 1) {
-            denied.insert(argv.join("\u{1f}"));
+            denied.insert((argv.join("\u{1f}"), half));
         }
         if expect.is_some_and(|e| e.get("exitCode").is_some()) {
             free.insert(commands.len());
@@ -159,6 +188,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
         callers.push((action.id.clone(), traced(&argv)));
         commands.push((argv, wanted));
+            halves.push(half);
     });
     // From the end: what a filter is to print, the command before it must have printed something for.
     let mut read: BTreeMap<usize, Vec<Vec<String>>> = BTreeMap::new();
@@ -188,7 +218,6 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         }
     }
     let texts = made.values().flat_map(|inputs| invert::combined(inputs, &[])).collect();
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (argv, wanted) in commands.iter().filter(|(argv, _)| argv.first().is_some_and(|name| name == "curl")) {
         let Some(url) = argv.iter().find(|a| a.contains("://")) else { continue };
         let codes: Vec<u16> = wanted.iter().filter_map(|w| w.parse().ok()).collect();
@@ -198,8 +227,17 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             false => web.statuses.extend(codes),
         }
     }
-    for (argv, wanted) in commands.into_iter().filter(|(_, w)| !w.is_empty()) {
-        found.entry(argv.join("\u{1f}")).or_default().extend(wanted);
+    // What fails in one half and is called in the other as well fails there only.
+    let called: BTreeSet<(String, Half)> =
+        commands.iter().zip(&halves).map(|((argv, _), half)| (argv.join("\u{1f}"), *half)).collect();
+    let is_both = |key: &String| {
+        let is = |half| called.contains(&(key.clone(), half)) && !denied.contains(&(key.clone(), half));
+        is(Half::Before) || is(Half::After)
+    };
+    let denied = denied.iter().map(|(key, half)| if is_both(key) { half.key(key) } else { key.clone() }).collect();
+    let mut found = Answers::default();
+    for ((argv, wanted), half) in commands.into_iter().zip(halves).filter(|((_, wanted), _)| !wanted.is_empty()) {
+        found.add(argv.join("\u{1f}"), half, wanted);
     }
     Hints { answers: found, web, denied, captured, refused, waited, asked, callers, texts }
 }

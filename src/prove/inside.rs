@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use serde_json::json;
 
 use super::{
     Certificate, Job, REAL,
@@ -21,12 +22,12 @@ use super::{
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
     wishes::wishes,
-    world::{Call, Dice, Given, HOSTILE, Mood, World, lines_of},
+    world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of},
 };
 use crate::{
     compile,
     convert::looks,
-    hir::{Arg, OperationKind, Part},
+    hir::{Arg, Part, PhaseKind},
     host::disk::Disk,
     plan::{ActionKind, AgentAction, AgentKind, Plan, StepAction},
     source::Sources,
@@ -64,7 +65,8 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         None => {
             let source = tree(Path::new("/source"));
             place(&source)?;
-            let mut scripts = planned(&job.task)?.scripts;
+            let Scripts { before, after } = planned(&job.task, &job.packages)?.scripts;
+            let mut scripts = [before, after].concat();
             // Helpers that they source, too.
             let is_script = |path: &Path, text: &str| {
                 text.starts_with("#!") || path.extension().is_some_and(|end| end == "sh" || end == "bash")
@@ -78,24 +80,23 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     let stem = job.task.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let converted = job.task.with_file_name(format!("{stem}.converted.yaml"));
     place(&[(converted.clone(), job.converted.clone().into_bytes(), 0o644)])?;
-    let Planned { plan: mut old, words, named, scripts } = planned(&job.task)?;
-    let new = planned(&converted)?.plan;
-    import(&mut old, &new);
+    let Planned { plan: old, words, named, scripts } = planned(&job.task, &job.packages)?;
+    let new = planned(&converted, &BTreeMap::new())?.plan;
     let operations = has_operations(&new);
     let own = hints(&new, &words, operations);
     let guide = job.guide.as_ref().map(|text| guided(&converted, text, &words, operations)).transpose()?;
-    let Hints { answers: hints, web, denied, texts, .. } = guide.as_ref().unwrap_or(&own).clone();
+    let Hints { answers, web, denied, texts, .. } = guide.as_ref().unwrap_or(&own).clone();
     let Hints { captured, refused, waited, asked, callers, .. } = own;
-    let mut hints = hints;
-    for (command, texts) in wishes(&scripts) {
-        let command = if operations { normal(&command) } else { command };
-        let known: &mut Vec<String> = hints.entry(command).or_default();
-        let new: Vec<String> = texts.into_iter().filter(|text| !known.contains(text)).collect();
-        known.extend(new);
+    let mut answers = answers;
+    for (half, scripts) in [(Half::Before, &scripts.before), (Half::After, &scripts.after)] {
+        for (command, texts) in wishes(scripts) {
+            answers.add(if operations { normal(&command) } else { command }, half, texts);
+        }
     }
+    let hints = answers.by_key();
     let reads = reads_agent(&new);
     let hints_agent = words.join("\n");
-    let defaults = overridable(&scripts);
+    let defaults = overridable([&scripts.before, &scripts.after].into_iter().flatten());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
         // An agent that does its work leaves files, and another does not.
@@ -212,35 +213,12 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     Ok(proof.end())
 }
 
-/// Gives extensions that an eval knows by a name the packages that the conversion has for them.
-fn import(old: &mut Plan, new: &Plan) {
-    let mut packages = BTreeMap::new();
-    new.walk(&mut |_, _, action| {
-        if let ActionKind::Step(StepAction { op, .. }) = &action.kind
-            && let OperationKind::Extension { package, .. } = &op.kind
-            && let Some((alias, _)) = op.name.split_once('.')
-        {
-            packages.insert(alias.to_owned(), package.clone());
-        }
-    });
-    let mut places = Vec::new();
-    old.walk(&mut |_, ix, _| places.push(ix));
-    for ix in places {
-        if let ActionKind::Step(StepAction { op, .. }) = &mut old.action_mut(ix).kind
-            && let Some(known) = op.name.split_once('.').and_then(|(alias, _)| packages.get(alias))
-            && let OperationKind::Extension { package, .. } = &mut op.kind
-        {
-            package.clone_from(known);
-        }
-    }
-}
-
 /// What the scripts look for that a conversion has kept, read from one that has not.
 fn guided(converted: &Path, guide: &str, words: &[String], operations: bool) -> Result<Hints, String> {
     let task = converted.with_extension("guide.yaml");
     let path = Path::new(TASK).join(&task);
     fs::write(&path, guide).map_err(|e| e.to_string())?;
-    let plan = planned(&task)?.plan;
+    let plan = planned(&task, &BTreeMap::new())?.plan;
     fs::remove_file(&path).map_err(|e| e.to_string())?;
     Ok(hints(&plan, words, operations))
 }
@@ -266,7 +244,7 @@ fn reads_agent(plan: &Plan) -> bool {
 }
 
 /// Variables that scripts have a default for and set nowhere else, with the default: `${NS:-shop}`.
-fn overridable(scripts: &[String]) -> BTreeMap<String, String> {
+fn overridable<'s>(scripts: impl IntoIterator<Item = &'s String>) -> BTreeMap<String, String> {
     const OWN: [&str; 7] = ["PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "KUBECONFIG"];
     let mut found = BTreeMap::new();
     for script in scripts {
@@ -348,7 +326,7 @@ struct Proof<'a> {
     /// Worlds to try.
     near: VecDeque<World>,
     /// Worlds in which both pass, with what the original called there.
-    passing: Vec<(World, Vec<Call>)>,
+    passing: Vec<(World, Vec<(Call, Half)>)>,
     /// In how many only the original passes.
     lost: u64,
     /// Whether the original does other things each time.
@@ -382,17 +360,18 @@ impl Proof<'_> {
 
     /// Worlds in which both pass, each with one thing more that is otherwise.
     fn pairs(&self) -> impl Iterator<Item = World> + use<> {
-        let more = |(world, calls): &(World, Vec<Call>)| {
+        let more = |(world, calls): &(World, Vec<(Call, Half)>)| {
             let mut found = Vec::new();
             // Each round of a wait takes its time, and what it asks for has been refused already.
             let is_free = |key: &String| !world.given.contains_key(key) && !self.polls.contains_key(key);
-            for (call, key) in calls.iter().map(|call| (call, call.key())).filter(|(_, key)| is_free(key)) {
+            let places = calls.iter().map(|(call, half)| (call, *half, world.key(call, *half)));
+            for (call, half, key) in places.filter(|(.., key)| is_free(key)) {
                 let mut with = |given| {
                     let mut other = world.clone();
                     other.given.insert(key.clone(), given);
                     found.push(other);
                 };
-                spoiled(&wanted(world, call)).into_iter().for_each(|text| with(Given::Says(lines_of(call, text))));
+                spoiled(&wanted(world, call, half)).into_iter().for_each(|text| with(Given::Says(lines_of(call, text))));
                 if !world.given.is_empty() {
                     with(Given::Fails);
                     with(Given::Silent);
@@ -400,7 +379,7 @@ impl Proof<'_> {
             }
             found
         };
-        let plain = |(world, _): &&(World, Vec<Call>)| !world.given.values().any(Given::is_odd);
+        let plain = |(world, _): &&(World, Vec<(Call, Half)>)| !world.given.values().any(Given::is_odd);
         self.passing.iter().filter(plain).flat_map(more).collect::<Vec<_>>().into_iter()
     }
 
@@ -436,8 +415,8 @@ impl Proof<'_> {
             certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
             // What fails there and not in the original, and what asks for an answer that is odd.
             let odd = |(_, pattern): &&(String, String)| {
-                let calls = || a.phases.values().chain(b.phases.values()).flatten();
-                calls().any(|call| world.gives(call).is_some() && asks(pattern, call))
+                let mut calls = a.timed().chain(b.timed());
+                calls.any(|(call, half)| world.gives(call, half).is_some() && asks(pattern, call))
             };
             let of = |ran: &Ran| ran.phases.values().flatten().cloned().collect::<BTreeSet<Call>>();
             let (said, own) = (of(&a), of(&b));
@@ -455,7 +434,9 @@ impl Proof<'_> {
         certificate.failed += u64::from(!a.passed && !b.passed);
         certificate.hostile += u64::from(world.given.values().any(|given| matches!(given, Given::Says(_))));
         if certificate.seeds == 1 && !a.passed {
-            certificate.hindered = a.why.lines().next().map(str::to_owned);
+            let last = a.before_cleanup().next_back().map(|(call, _)| format!("; it asked `{}` last", cut(&call.shown())));
+            let why = a.why.lines().next();
+            certificate.hindered = why.map(|why| format!("{why}{}", last.unwrap_or_default()));
         }
         for call in a.phases.values().flatten() {
             if !self.called.contains(call) {
@@ -546,9 +527,12 @@ impl Proof<'_> {
             self.seen.clear();
         }
         if a.passed && b.passed && self.passing.len() < PAIRS {
-            self.passing.push((world.clone(), a.before_cleanup().cloned().collect()));
+            let calls = a.before_cleanup().map(|(call, half)| (call.clone(), half)).collect();
+            self.passing.push((world.clone(), calls));
         }
-        for call in a.phases.values().flatten() {
+        let calls: Vec<(&Call, Half)> = a.timed().collect();
+        for (call, half) in &calls {
+            let (call, half) = (*call, *half);
             // Of several that are given different texts one alone may fail.
             let differs = |other: &Call| other.argv == call.argv && other.stdin != call.stdin;
             if call.stdin.is_some() && a.phases.values().flatten().any(differs) && self.seen.insert(call.whole()) {
@@ -556,7 +540,9 @@ impl Proof<'_> {
                 other.given.insert(call.whole(), Given::Fails);
                 self.near.push_back(other);
             }
-            let key = call.key();
+            // What is asked again behind the agent may be answered otherwise there.
+            let is_early = half == Half::After && calls.iter().any(|(c, half)| c.argv == call.argv && *half == Half::Before);
+            let key = if is_early { half.key(&call.key()) } else { world.key(call, half) };
             if !self.seen.insert(key.clone()) {
                 continue;
             }
@@ -579,7 +565,7 @@ impl Proof<'_> {
                 self.near.extend(texts.iter().map(|text| with(Given::Says(lines_of(call, text.clone())))));
             }
             if self.captured.iter().any(|pattern| asks(pattern, call)) {
-                let wanted = wanted(world, call);
+                let wanted = wanted(world, call, half);
                 let says = |text: &&str| {
                     let text = text.replace("VALUE", wanted.trim_end_matches('\n'));
                     with(Given::Says(lines_of(call, text)))
@@ -640,9 +626,15 @@ fn is_same(a: &Life, b: &Life) -> bool {
     (a.1, &a.2) == (b.1, &b.2) && x == y && moved.into_iter().all(|call| looks(&call.argv.join(" ")))
 }
 
+/// As much of a command as people read.
+fn cut(shown: &str) -> String {
+    let cut = shown.char_indices().nth(120).map(|(at, _)| format!("{}…", &shown[..at]));
+    cut.unwrap_or_else(|| shown.to_owned())
+}
+
 /// What a command is to answer in a world when it is asked first.
-fn wanted(world: &World, call: &Call) -> String {
-    world.said(call, 0)
+fn wanted(world: &World, call: &Call, half: Half) -> String {
+    world.said(call, Time { half, nth: 0 })
 }
 
 /// Whether an action holds another one.
@@ -708,14 +700,24 @@ pub async fn explore(
     }
     let mut tried = BTreeSet::new();
     while !most.passed && tried.len() < TRIES {
-        let keys: Vec<String> = most.before_cleanup().map(Call::key).collect();
-        let said = most.before_cleanup().map(|call| (call.key(), world.said(call, 0).trim_end().to_owned()));
+        let early = |(call, half): (&Call, Half)| (half == Half::Before).then(|| call.key());
+        let asked: BTreeSet<String> = most.before_cleanup().filter_map(early).collect();
+        // What is asked in both halves may be answered otherwise in each.
+        let place = |(call, half): (&Call, Half)| match half {
+            Half::After if asked.contains(&call.key()) => half.key(&call.key()),
+            _ => world.key(call, half),
+        };
+        let keys: Vec<String> = most.before_cleanup().map(place).collect();
+        let said = most
+            .before_cleanup()
+            .map(|(call, half)| (call.key(), wanted(world, call, half).trim_end().to_owned()));
         let said: BTreeSet<(String, String)> = said.filter(|(_, text)| !text.is_empty() && text.len() < 60).collect();
         let answers = |key: &str| {
-            let call = Call { argv: key.split('\u{1f}').map(str::to_owned).collect(), stdin: None };
+            let call = Call::of_key(key);
+            let half = if *key == Half::After.key(&call.key()) { Half::After } else { Half::Before };
             // What is compared with it before all other words, and what is printed elsewhere.
-            let wished = hinted.hints(&call).unwrap_or_default();
-            let printed = said.iter().filter(|(other, _)| other != key).map(|(_, text)| text.clone());
+            let wished = hinted.hints(&call, half).unwrap_or_default();
+            let printed = said.iter().filter(|(other, _)| *other != call.key()).map(|(_, text)| text.clone());
             // Of several columns the last one may be looked at.
             let columns = ["\" \"", "\"\\t\""].iter().any(|between| key.contains(between));
             let behind = words.iter().filter(|_| columns).map(|word| format!("x {word}"));
@@ -754,15 +756,41 @@ pub struct Planned {
     pub words: Vec<String>,
     /// Files that its scripts name.
     pub named: Vec<String>,
-    pub scripts: Vec<String>,
+    pub scripts: Scripts,
 }
 
-/// The plan of a task with an agent that does nothing, and what its scripts say.
-pub fn planned(task: &Path) -> Result<Planned, String> {
+/// Texts of scripts, by when they run: before the agent or behind it.
+#[derive(Default)]
+pub struct Scripts {
+    pub before: Vec<String>,
+    pub after: Vec<String>,
+}
+
+/// An eval that only says what a task calls the packages of its extensions.
+fn eval_with(task: &Path, packages: &BTreeMap<String, String>) -> String {
+    let extensions: BTreeMap<_, _> = packages.iter().map(|(name, package)| (name, json!({ "package": package }))).collect();
+    let task = task.file_name().unwrap_or_default().to_string_lossy();
+    let config = json!({ "agent": { "type": "builtin.noop" }, "extensions": extensions, "taskSets": [{ "path": task }] });
+    json!({ "kind": "Eval", "metadata": { "name": "proof" }, "config": config }).to_string()
+}
+
+/// The plan of a task with an agent that does nothing, and what its scripts say. `packages`: those of the extensions whose eval has a
+/// name for them.
+pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Planned, String> {
     let sources = Sources::default();
     let path = Path::new(TASK).join(task);
-    let compiled = compile(&[path], &sources, &Disk);
-    let plan = compiled.tasks.into_iter().next().flatten();
+    let compiled = match packages.is_empty() {
+        true => compile(&[path], &sources, &Disk),
+        false => {
+            let eval = path.with_extension("eval-of-proof.yaml");
+            fs::write(&eval, eval_with(&path, packages)).map_err(|e| e.to_string())?;
+            let compiled = compile(std::slice::from_ref(&eval), &sources, &Disk);
+            fs::remove_file(&eval).map_err(|e| e.to_string())?;
+            compiled
+        }
+    };
+    let of_eval = compiled.evals.into_iter().flatten().flat_map(|eval| eval.tasks).next();
+    let plan = of_eval.map(Box::new).or_else(|| compiled.tasks.into_iter().next().flatten());
     let mut plan = plan.ok_or_else(|| {
         let first = compiled.diagnostics.first().map_or("", |d| d.message.as_str());
         format!("`{}` has no plan: {first}", task.display())
@@ -773,14 +801,15 @@ pub fn planned(task: &Path) -> Result<Planned, String> {
     }
     let mut words = BTreeSet::new();
     let mut named = BTreeSet::new();
-    let mut scripts = Vec::new();
+    let mut scripts = Scripts::default();
     for source in sources.all() {
         mined(source.text(), &mut words);
         paths(source.text(), &mut named);
     }
     for unit in &compiled.project.tasks {
         let Some(task) = &unit.task else { continue };
-        task.walk(&mut |_, step| {
+        task.walk(&mut |phase, step| {
+            let scripts = if phase == PhaseKind::Setup { &mut scripts.before } else { &mut scripts.after };
             if let Some(file) = step.arg("file").and_then(Arg::as_literal) {
                 let text = fs::read_to_string(task.dir.join(file)).unwrap_or_default();
                 mined(&text, &mut words);

@@ -15,7 +15,7 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
     };
     let program = words.iter().rev().nth(1).cloned().unwrap_or_default();
     match name.as_str() {
-        "jq" => documents(&program, wanted).into_iter().map(|d| d.to_string()).collect(),
+        "jq" => documents(&with_arguments(&program, words), wanted).into_iter().map(|d| d.to_string()).collect(),
         "wc" => {
             let lines = |n: usize| (0..n.min(50)).map(|i| format!("thing-{i}\n")).collect();
             wanted.iter().filter_map(|n| n.parse().ok()).map(lines).collect()
@@ -153,10 +153,25 @@ fn merge(into: &mut Value, from: Value) {
 }
 
 /// One step of a path.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Segment {
     Key(String),
     Index(usize),
+}
+
+/// A program of jq, with what `--arg` and `--argjson` give it in the place of its variables.
+fn with_arguments(program: &str, words: &[String]) -> String {
+    let mut given: Vec<(String, String)> = Vec::new();
+    for window in words.windows(3) {
+        match window {
+            [flag, name, value] if flag == "--arg" => given.push((format!("${name}"), json!(value).to_string())),
+            [flag, name, value] if flag == "--argjson" => given.push((format!("${name}"), value.clone())),
+            _ => {}
+        }
+    }
+    // `$name` begins as `$namespace` does.
+    given.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+    given.iter().fold(program.to_owned(), |program, (name, value)| program.replace(name, value))
 }
 
 fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
@@ -217,9 +232,13 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
             let place = run(each, path.clone(), &Value::Null, doc);
             run(condition, place, &json!(true), doc);
         } else if let Some(inner) = call(part, "map") {
-            path.push(Segment::Index(0));
-            path = run(inner, path, last, doc);
-            path.pop();
+            let mut place = path.clone();
+            place.push(Segment::Index(0));
+            path = run(inner, place.clone(), last, doc);
+            // What is done to each needs one.
+            if path == place && at(doc, &place).is_none_or(Value::is_null) {
+                put(doc, &place, json!({}));
+            }
         } else if let Some(word) =
             ["index", "contains", "test", "startswith", "endswith"].iter().find_map(|f| call(part, f))
         {
@@ -416,6 +435,7 @@ mod tests {
             (".labels[\"a.b/c\"] == \"x\"", "", json!({"labels": {"a.b/c": "x"}})),
             (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),
             (".count // 1", "2", json!({"count": 2})),
+            (".a | map(if .b then .b |= sort else . end) | sort_by(.)", "", json!({"a": [{}]})),
             (".a and .b > 2", "", json!({"a": true, "b": 3})),
             (
                 r#".to | "to \(.kind)/\(.name)""#,
@@ -435,6 +455,8 @@ mod tests {
         assert_eq!(spoiled("a\nb\n"), ["b\n", "a\n"]);
         assert_eq!(spoiled("a"), ["not-a"]);
         assert_eq!(spoiled("5\n"), ["4\n", "6\n", "0\n"]);
+        let argv = ["jq", "--arg", "name", "web", ".[] | select(.name == $name) | .is", "-"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &["up".to_owned()]), [r#"[{"name":"web","is":"up"}]"#]);
         let argv = ["awk", "{print $2}", "/tmp/x"].map(str::to_owned);
         assert_eq!(inputs(&argv, &["Bound".to_owned()]), ["a Bound more"]);
     }

@@ -13,7 +13,7 @@ use super::{
     curl::{self, REQUEST},
     files::{self, Change, State},
     kubectl, trace,
-    world::{Answer, Call, Given, World},
+    world::{Answer, Call, Given, Time, World},
 };
 use crate::host::{Captured, Exec, Exit, Finished};
 
@@ -83,11 +83,11 @@ impl Past {
 /// All that a world says to a question: as a command, and as a request, which may also be told that it waits for ever.
 type Reply = (Answer, Option<(Option<u16>, String, bool)>);
 
-fn reply(world: &World, call: &Call, n: usize) -> Reply {
-    let answer = world.answer(call, n);
+fn reply(world: &World, call: &Call, time: Time) -> Reply {
+    let answer = world.answer(call, time);
     let answer = if world.operations { kubectl::consistent(call, answer) } else { answer };
     let request = (call.argv[0] == REQUEST).then(|| {
-        let (status, text) = curl::answered(world, call, n);
+        let (status, text) = curl::answered(world, call, time);
         (status, text, world.given.values().any(|given| *given == Given::Hangs))
     });
     (answer, request)
@@ -118,9 +118,9 @@ impl Memory {
             match nodes.get(at)? {
                 Node::Open => return None,
                 Node::Asks(own, call, ways) => {
-                    let n = trace::count(before, call) + trace::count(&lines, call);
+                    let time = trace::time(&format!("{before}{lines}"), call);
                     lines += own;
-                    at = *ways.get(&reply(world, call, n))?;
+                    at = *ways.get(&reply(world, call, time))?;
                 }
                 Node::Ends(own, past) => return Some((lines + own, Past::clone(past))),
             }
@@ -146,11 +146,11 @@ fn grown(nodes: &mut Vec<Node>, world: &World, before: &str, lines: &str, past: 
     for line in lines.split_inclusive('\n') {
         end += line.len();
         let Ok(call) = serde_json::from_str::<Call>(line) else { continue };
-        let n = trace::count(before, &call) + trace::count(&lines[..end - line.len()], &call);
+        let time = trace::time(&format!("{before}{}", &lines[..end - line.len()]), &call);
         let own = &lines[from..end];
         from = end;
         let new = nodes.len();
-        let answer = reply(world, &call, n);
+        let answer = reply(world, &call, time);
         match nodes.get_mut(at)? {
             node @ Node::Open => *node = Node::Asks(own.to_owned(), call, HashMap::from([(answer, new)])),
             Node::Asks(known, _, ways) if known == own => {
@@ -179,7 +179,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::prove::world::Mood;
+    use crate::prove::world::{Half, Mood};
 
     fn world(given: &[(&str, Given)]) -> World {
         World {
@@ -238,12 +238,17 @@ mod tests {
         assert_eq!(told(&memory, &good, ""), well);
         // Worlds may say another thing when they are asked again.
         let (mixed, mut memory) = (World { mood: Mood::Mixed, ..world(&[]) }, Memory::default());
-        let first = reply(&mixed, &Call { argv: vec!["a".into(), "x".into()], stdin: None }, 0);
         let call = Call { argv: vec!["a".into(), "x".into()], stdin: None };
-        let other = (1..50).find(|n| reply(&mixed, &call, *n) != first).unwrap();
+        let reply = |nth| reply(&mixed, &call, Time { half: Half::Before, nth });
+        let other = (1..50).find(|n| reply(*n) != reply(0)).unwrap();
         memory.learn(key.clone(), &mixed, "", &lines(&["a x"]), past(3));
         assert!(told(&memory, &mixed, "").is_some());
         assert_eq!(told(&memory, &mixed, &lines(&vec!["a x"; other])), None);
+        // So they may behind the agent.
+        let (later, mut memory) = (world(&[("later a x", Given::Fails)]), Memory::default());
+        memory.learn(key.clone(), &later, "#phase setup\n", &lines(&["a x"]), past(4));
+        assert_eq!(told(&memory, &later, "#phase setup\n"), Some((lines(&["a x"]), Exit::Exited(4))));
+        assert_eq!(told(&memory, &later, "#phase verify\n"), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{
     host::{Clock, ProofHost, Stage},
     shim::TASK,
     trace::{PAUSE, PHASE, TRACE},
-    world::{Call, Dice, Given, Mood, WORLD, World, fits},
+    world::{Call, Dice, Given, Half, Mood, WORLD, World, fits},
 };
 use crate::{
     convert::looks,
@@ -49,12 +49,24 @@ pub struct Ran {
 impl Ran {
     /// Whether it passed, or else how far it went, and with how few complaints: to ask the same again leads nowhere.
     pub fn shown(&self) -> (bool, usize, Reverse<usize>) {
-        let calls: BTreeSet<_> = self.before_cleanup().map(Call::key).collect();
+        let calls: BTreeSet<_> = self.before_cleanup().map(|(call, half)| (call.key(), half)).collect();
         (self.passed, calls.len(), Reverse(self.complaints))
     }
 
-    pub fn before_cleanup(&self) -> impl DoubleEndedIterator<Item = &Call> {
-        let calls = |phase: &str| self.phases.get(phase).map_or(&[][..], Vec::as_slice).iter();
+    /// All calls, and when they were made.
+    pub fn timed(&self) -> impl Iterator<Item = (&Call, Half)> {
+        self.phases.iter().flat_map(|(phase, calls)| {
+            let half = Half::of_phase(phase);
+            calls.iter().map(move |call| (call, half))
+        })
+    }
+
+    /// The same without those of the cleanup, in their order.
+    pub fn before_cleanup(&self) -> impl DoubleEndedIterator<Item = (&Call, Half)> {
+        let calls = |phase: &str| {
+            let half = Half::of_phase(phase);
+            self.phases.get(phase).map_or(&[][..], Vec::as_slice).iter().map(move |call| (call, half))
+        };
         calls("setup").chain(calls("agent")).chain(calls("verify"))
     }
 }

@@ -6,7 +6,7 @@ use std::{
     io::Write,
 };
 
-use super::world::Call;
+use super::world::{Call, Half, Time};
 
 /// Where it lies.
 pub const TRACE: &str = "/world/trace";
@@ -35,7 +35,7 @@ pub fn line(call: &Call) -> String {
 }
 
 /// How many calls are there with the words of this one.
-pub fn count(lines: &str, call: &Call) -> usize {
+fn count(lines: &str, call: &Call) -> usize {
     let words = Call { argv: call.argv.clone(), stdin: None };
     // Behind the words stands what it was given.
     let whole = line(&words);
@@ -43,10 +43,15 @@ pub fn count(lines: &str, call: &Call) -> usize {
     lines.lines().filter(|line| line.starts_with(start)).count()
 }
 
-/// Adds a call. Gives how many like it were there before.
-pub fn record(call: &Call) -> usize {
-    // Phases are counted by themselves.
+/// When a call is made behind these lines of its phase.
+pub fn time(lines: &str, call: &Call) -> Time {
+    let phase = lines.strip_prefix(PHASE).unwrap_or_default();
+    Time { half: Half::of_phase(phase), nth: count(lines, call) }
+}
+
+/// Adds a call. Gives when it was made; phases are counted by themselves.
+pub fn record(call: &Call) -> Time {
     let before = of_phase();
     append(&line(call));
-    count(&before, call)
+    time(&before, call)
 }

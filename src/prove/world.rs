@@ -16,7 +16,8 @@ pub const WORLD: &str = "/world/world.json";
 pub struct World {
     pub seed: u64,
     pub mood: Mood,
-    /// What commands answer whatever the mood, as they stand in the trace.
+    /// What commands answer whatever the mood, as they stand in the trace. Here and in what follows a key may be that of one
+    /// [`Half`] of the task.
     pub given: BTreeMap<String, Given>,
     /// Answers that some step waits for, by command.
     pub hints: BTreeMap<String, Vec<String>>,
@@ -40,6 +41,38 @@ pub struct World {
     pub operations: bool,
     /// Whether a script that waits for long is ended early: for worlds in which it is only asked whether it can pass.
     pub hasty: bool,
+}
+
+/// Whether something is asked before the agent has worked, or after it: an answer may be another one then.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Half {
+    Before,
+    After,
+}
+
+impl Half {
+    /// The half of a phase, which is called as in plans and traces.
+    pub fn of_phase(name: &str) -> Self {
+        if name.starts_with("verify") || name.starts_with("cleanup") { Self::After } else { Self::Before }
+    }
+
+    /// The key of what is answered in this half only.
+    pub fn key(self, key: &str) -> String {
+        let half = if self == Self::After { LATER } else { EARLIER };
+        format!("{half}\u{1f}{key}")
+    }
+}
+
+/// How keys of one half begin.
+const EARLIER: &str = "at first";
+const LATER: &str = "later";
+
+/// When something is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    pub half: Half,
+    /// How often the same was asked before in its phase.
+    pub nth: usize,
 }
 
 /// What is waited for of a URL.
@@ -123,6 +156,20 @@ pub enum Mood {
     Late,
 }
 
+impl Mood {
+    /// As people say it.
+    fn shown(self) -> &'static str {
+        match self {
+            Self::Good => "all is well",
+            Self::Bad => "everything fails",
+            Self::Silent => "nothing is said",
+            Self::Mixed => "some of it fails",
+            Self::Odd => "the answers are odd",
+            Self::Late => "what waits waits in vain",
+        }
+    }
+}
+
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Answer {
@@ -170,6 +217,12 @@ impl Call {
         self.argv.join("\u{1f}")
     }
 
+    /// The call of a key, of one half or of both.
+    pub fn of_key(key: &str) -> Self {
+        let words = key.split('\u{1f}').skip_while(|word| matches!(*word, EARLIER | LATER));
+        Self { argv: words.map(str::to_owned).collect(), stdin: None }
+    }
+
     /// The key, with the text that it is given.
     pub fn whole(&self) -> String {
         format!("{}\u{1e}{}", self.key(), self.stdin.as_deref().unwrap_or_default())
@@ -180,10 +233,17 @@ impl World {
     /// As people say it.
     pub fn shown(&self) -> String {
         let words = |key: &str| key.replace('\u{1f}', " ").replace('\u{1e}', " <<< ");
-        let given = self.given.iter().map(|(key, given)| format!(", `{}` {}", words(key), given.shown()));
+        let when = |key: &str| match key.split('\u{1f}').next() {
+            Some(half @ (EARLIER | LATER)) => format!("{half} "),
+            _ => String::new(),
+        };
+        let given = self.given.iter().map(|(key, given)| {
+            let call = words(&Call::of_key(key).key());
+            format!(", {}`{call}` {}", when(key), given.shown())
+        });
         let env = self.env.iter().map(|(name, value)| format!(", {name} is {value:?}")).collect::<String>();
         let judge = if self.refuses { ", the judge is not content" } else { "" };
-        format!("world {}, {:?}{}{env}{judge}", self.seed, self.mood, given.collect::<String>())
+        format!("world {}: {}{}{env}{judge}", self.seed, self.mood.shown(), given.collect::<String>())
     }
 
     /// The world of this jail.
@@ -191,34 +251,43 @@ impl World {
         serde_json::from_slice(&fs::read(WORLD).ok()?).ok()
     }
 
-    /// What is answered to a call whatever the mood.
-    pub fn gives(&self, call: &Call) -> Option<&Given> {
-        let of_text = || self.given.get(&call.whole()).filter(|_| call.stdin.is_some());
-        self.given.get(&call.key()).or_else(of_text)
+    /// The key under which this world has its answers to a call.
+    pub fn key(&self, call: &Call, half: Half) -> String {
+        let own = half.key(&call.key());
+        let is_own = self.given.contains_key(&own) || self.hints.contains_key(&own) || self.denied.contains(&own);
+        if is_own { own } else { call.key() }
     }
 
-    /// What the `n`th call like this one is told where all is well.
-    pub fn said(&self, call: &Call, n: usize) -> String {
-        let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{n}", call.key()));
+    /// What is answered to a call whatever the mood.
+    pub fn gives(&self, call: &Call, half: Half) -> Option<&Given> {
+        let of_text = || self.given.get(&call.whole()).filter(|_| call.stdin.is_some());
+        self.given.get(&self.key(call, half)).or_else(of_text)
+    }
+
+    /// What a call is told where all is well.
+    pub fn said(&self, call: &Call, time: Time) -> String {
+        let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{}", call.key(), time.nth));
         // Where it may be denied, chance has decided that before.
         dice.below(100);
-        self.wanted(call, &mut dice)
+        self.wanted(call, time.half, &mut dice)
     }
 
-    /// What the `n`th call like this one gets.
-    pub fn answer(&self, call: &Call, n: usize) -> Answer {
+    /// What a call gets.
+    pub fn answer(&self, call: &Call, time: Time) -> Answer {
+        let Time { half, nth } = time;
         // A program is there or not; what prints its place is the shell.
         if call.is_lookup() {
-            let missing = self.gives(call).map_or_else(|| self.is_denied(call), |given| *given == Given::Fails);
+            let missing =
+                self.gives(call, half).map_or_else(|| self.is_denied(call, half), |given| *given == Given::Fails);
             return Answer { status: i32::from(missing), ..Answer::default() };
         }
-        let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{n}", call.key()));
-        match self.gives(call) {
-            Some(Given::Fails) => return self.failure(call, &mut dice),
+        let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{nth}", call.key()));
+        match self.gives(call, half) {
+            Some(Given::Fails) => return self.failure(call, half, &mut dice),
             Some(Given::Silent) => return Answer::default(),
             Some(Given::Says(text)) => return Answer { stdout: text.clone(), ..Answer::default() },
             Some(Given::FailsSaying) => {
-                let stdout = self.said(call, n);
+                let stdout = self.said(call, time);
                 return Answer { status: 1, stdout, stderr: "Error: it did not work\n".to_owned() };
             }
             Some(Given::Missing) => {
@@ -228,12 +297,12 @@ impl World {
             None => {}
         }
         match self.mood {
-            Mood::Bad => self.failure(call, &mut dice),
+            Mood::Bad => self.failure(call, half, &mut dice),
             Mood::Silent => Answer::default(),
-            Mood::Good => self.success(call, &mut dice, 100),
+            Mood::Good => self.success(call, half, &mut dice, 100),
             Mood::Odd => {
                 let stdout =
-                    if dice.below(3) == 0 { self.wanted(call, &mut dice) } else { self.strange(call, &mut dice) };
+                    if dice.below(3) == 0 { self.wanted(call, half, &mut dice) } else { self.strange(call, &mut dice) };
                 Answer { stdout, ..Answer::default() }
             }
             Mood::Late if waits(call) => Answer {
@@ -241,43 +310,52 @@ impl World {
                 stderr: "error: timed out waiting for the condition\n".to_owned(),
                 ..Answer::default()
             },
-            Mood::Late => self.success(call, &mut dice, 90),
+            Mood::Late => self.success(call, half, &mut dice, 90),
             Mood::Mixed => {
                 // Waiting is tried again: the answers change.
-                if dice.below(100) < 18 { self.failure(call, &mut dice) } else { self.success(call, &mut dice, 72) }
+                if dice.below(100) < 18 {
+                    self.failure(call, half, &mut dice)
+                } else {
+                    self.success(call, half, &mut dice, 72)
+                }
             }
         }
     }
 
-    fn failure(&self, call: &Call, dice: &mut Dice) -> Answer {
+    fn failure(&self, call: &Call, half: Half, dice: &mut Dice) -> Answer {
         let status = if self.loud { [1, 1, 2, 3, 124, 127][dice.below(6)] } else { 1 };
-        let stdout = if self.loud && dice.below(2) == 0 { self.wanted(call, dice) } else { String::new() };
+        let stdout = if self.loud && dice.below(2) == 0 { self.wanted(call, half, dice) } else { String::new() };
         Answer { status, stdout, stderr: "Error: it did not work\n".to_owned() }
     }
 
-    fn success(&self, call: &Call, dice: &mut Dice, wanted: usize) -> Answer {
-        if self.is_denied(call) && dice.below(100) < wanted {
+    fn success(&self, call: &Call, half: Half, dice: &mut Dice, wanted: usize) -> Answer {
+        if self.is_denied(call, half) && dice.below(100) < wanted {
             return Answer { status: 1, stderr: "Error: no\n".to_owned(), ..Answer::default() };
         }
-        let stdout = if dice.below(100) < wanted { self.wanted(call, dice) } else { self.near(call, dice) };
+        let stdout =
+            if dice.below(100) < wanted { self.wanted(call, half, dice) } else { self.near(call, half, dice) };
         Answer { stdout, ..Answer::default() }
     }
 
     /// What is waited for.
-    pub fn wanted(&self, call: &Call, dice: &mut Dice) -> String {
-        match self.hints(call) {
+    fn wanted(&self, call: &Call, half: Half, dice: &mut Dice) -> String {
+        match self.hints(call, half) {
             Some(hints) if !hints.is_empty() => self.ended(call, hints[dice.below(hints.len())].clone()),
             _ => self.plain(call, dice),
         }
     }
 
     /// The answers that are waited for; holes of the steps stand for anything, in an answer for what they are in the call.
-    pub fn hints(&self, call: &Call) -> Option<Vec<String>> {
-        let key = call.key();
+    pub fn hints(&self, call: &Call, half: Half) -> Option<Vec<String>> {
+        let key = self.key(call, half);
         if let Some(hints) = self.hints.get(&key) {
             return Some(hints.clone());
         }
-        let (pattern, hints) = self.hints.iter().find(|(pattern, _)| pattern.contains('{') && fits(pattern, &key))?;
+        let find = |key: String| {
+            let found = self.hints.iter().find(|(pattern, _)| pattern.contains('{') && fits(pattern, &key));
+            found.map(|found| (key, found))
+        };
+        let (key, (pattern, hints)) = find(half.key(&call.key())).or_else(|| find(call.key()))?;
         let words = || pattern.split('\u{1f}').zip(key.split('\u{1f}')).filter_map(|(p, w)| hole(p, w));
         Some(
             hints
@@ -292,24 +370,27 @@ impl World {
         self.web.get(url).or_else(|| self.web.iter().find(|(pattern, _)| fits(pattern, url)).map(|(_, web)| web))
     }
 
-    fn is_denied(&self, call: &Call) -> bool {
-        let key = call.key();
-        self.denied.contains(&key) || self.denied.iter().any(|d| d.contains('{') && fits(d, &key))
+    fn is_denied(&self, call: &Call, half: Half) -> bool {
+        let is = |key: &String| {
+            self.denied.contains(key) || self.denied.iter().any(|d| d.contains('{') && fits(d, key))
+        };
+        [half.key(&call.key()), call.key()].iter().any(is)
     }
 
     /// Nearly what is waited for.
-    fn near(&self, call: &Call, dice: &mut Dice) -> String {
-        let base = self.wanted(call, dice);
+    fn near(&self, call: &Call, half: Half, dice: &mut Dice) -> String {
+        let base = self.wanted(call, half, dice);
+        let numeric = self.numeric(call, half);
         let base = base.trim_end_matches('\n');
         let text = match dice.below(7) {
             0 => String::new(),
             1 => format!("{base}0"),
             2 => base.chars().take(base.chars().count().saturating_sub(1)).collect(),
-            3 if self.numeric(call) => format!("1{base}"),
+            3 if numeric => format!("1{base}"),
             3 => base.to_uppercase(),
-            4 if !self.numeric(call) => format!("not-{base}"),
+            4 if !numeric => format!("not-{base}"),
             5 if base.parse::<u64>().is_ok() => (base.parse::<u64>().unwrap_or(0).saturating_sub(1)).to_string(),
-            _ if self.numeric(call) => dice.below(12).to_string(),
+            _ if numeric => dice.below(12).to_string(),
             _ if !self.words.is_empty() => self.words[dice.below(self.words.len())].clone(),
             _ => "other".to_owned(),
         };
@@ -317,8 +398,8 @@ impl World {
     }
 
     /// Whether numbers are waited for.
-    fn numeric(&self, call: &Call) -> bool {
-        self.hints(call).is_some_and(|h| h.iter().any(|t| t.parse::<u64>().is_ok()))
+    fn numeric(&self, call: &Call, half: Half) -> bool {
+        self.hints(call, half).is_some_and(|h| h.iter().any(|t| t.parse::<u64>().is_ok()))
     }
 
     fn plain(&self, call: &Call, dice: &mut Dice) -> String {
