@@ -153,6 +153,9 @@ fn system(add: &mut dyn FnMut(&[&dyn AsRef<std::ffi::OsStr>])) {
     }
 }
 
+/// Folders that each system has, empty in a jail: scripts write there.
+const FOLDERS: [&str; 9] = ["/root", "/home", "/opt", "/srv", "/mnt", "/etc", "/var/lib", "/var/log", "/var/tmp"];
+
 impl Jail {
     /// bubblewrap's arguments, up to the program.
     pub fn arguments(&self) -> Vec<OsString> {
@@ -164,6 +167,9 @@ impl Jail {
         add(&[&"--ro-bind-try", &"/etc/alternatives", &"/etc/alternatives"]);
         // Where programs were added by hand, none is there but ours.
         add(&[&"--proc", &"/proc", &"--dev", &"/dev", &"--tmpfs", &"/tmp", &"--tmpfs", &"/usr/local"]);
+        for path in FOLDERS {
+            add(&[&"--dir", &path]);
+        }
         for path in &self.writable {
             add(&[&"--tmpfs", path]);
         }

@@ -242,8 +242,21 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     Hints { answers: found, web, denied, captured, refused, waited, asked, callers, texts }
 }
 
-/// Files that a script names: in its own folder, or in `/tmp`.
+/// Files that a script names: in its own folder, in `/tmp`, and those that it looks at where people leave something.
 pub fn paths(text: &str, named: &mut BTreeSet<String>) {
+    const PLACES: [&str; 7] = ["/tmp/", "/root/", "/home/", "/opt/", "/srv/", "/mnt/", "/var/"];
+    const LOOKS: [&str; 8] = ["-f", "-s", "-e", "-r", "cat", "grep", "jq", "head"];
+    for line in text.lines().filter(|line| !line.contains(" exec ")) {
+        let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || "\"'`;|()[]<>=".contains(c)).collect();
+        if words.iter().any(|word| LOOKS.contains(word)) || is_constant(line) {
+            let is_file = |word: &&&str| {
+                PLACES.iter().any(|place| word.starts_with(place) && word.len() > place.len())
+                    && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+                    && !word.ends_with('/')
+            };
+            named.extend(words.iter().filter(is_file).map(|word| (*word).to_owned()));
+        }
+    }
     const ENDINGS: [&str; 10] = ["txt", "json", "log", "pid", "csv", "yaml", "yml", "md", "out", "html"];
     for word in text.split(|c: char| c.is_whitespace() || "\"'`;|()<>,=:".contains(c)) {
         let (dir, name) = word.rsplit_once('/').unwrap_or(("", word));
@@ -255,15 +268,17 @@ pub fn paths(text: &str, named: &mut BTreeSet<String>) {
     }
 }
 
+/// `NAME=…`
+fn is_constant(line: &str) -> bool {
+    line.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+    })
+}
+
 /// Words that a script compares with.
 pub fn mined(text: &str, words: &mut BTreeSet<String>) {
     const SIGNS: [&str; 6] = ["[", "grep", "case", ";;", "==", "||"];
     // A constant may be what a later line compares with.
-    let is_constant = |line: &str| {
-        line.split_once('=').is_some_and(|(name, _)| {
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
-        })
-    };
     for line in text
         .lines()
         .map(str::trim_start)

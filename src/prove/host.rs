@@ -366,7 +366,9 @@ impl ProofHost {
                 trace::append(&format!("{}{phase}\n", trace::PHASE));
                 if phase == "agent" {
                     for (path, text) in &self.world.files {
-                        let _ = self.real().write(&Path::new(shim::TASK).join(path), text.as_bytes(), None);
+                        let path = Path::new(shim::TASK).join(path);
+                        let _ = path.parent().map(|folder| self.real().create_dir_all(folder));
+                        let _ = self.real().write(&path, text.as_bytes(), None);
                     }
                 }
                 if phase == "verify" {

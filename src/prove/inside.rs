@@ -25,9 +25,10 @@ use super::{
     world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of},
 };
 use crate::{
+    bash::{self, ast::names_in},
     compile,
     convert::looks,
-    hir::{Arg, Part, PhaseKind},
+    hir::{Arg, OperationKind, Part, PhaseKind},
     host::disk::Disk,
     plan::{ActionKind, AgentAction, AgentKind, Plan, StepAction},
     source::Sources,
@@ -97,6 +98,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     let reads = reads_agent(&new);
     let hints_agent = words.join("\n");
     let defaults = overridable([&scripts.before, &scripts.after].into_iter().flatten());
+    let required = required([&scripts.before, &scripts.after].into_iter().flatten());
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
         // An agent that does its work leaves files, and another does not.
@@ -117,9 +119,9 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
             web,
             denied,
             words,
-            env: BTreeMap::new(),
+            env: required.clone(),
             agent: reads.then(|| hints_agent.clone()),
-            refuses: false,
+            refuses: None,
             files,
             loud: false,
             operations,
@@ -145,7 +147,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     {
         explore(world, most, &old, &stage, (&named, &texts)).await?;
     }
-    let judged = new.judgements() > 0;
+    let judged = new.judgements();
     let conditions = condition::conditions(&new);
     let mut proof = Proof {
         job,
@@ -157,6 +159,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         captured,
         refused,
         waited,
+        required: required.clone(),
         callers,
         open: conditions.iter().map(|condition| condition.id.clone()).collect(),
         conditions,
@@ -173,13 +176,19 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         },
         near: best.into_iter().map(|(world, _)| world).collect(),
     };
-    if judged && let Some(best) = proof.near.front().cloned() {
-        proof.near.push_back(World { refuses: true, ..best });
+    if let Some(best) = proof.near.front().cloned() {
+        proof.near.extend((0..judged).map(|n| World { refuses: Some(n), ..best.clone() }));
     }
     if let Some(best) = proof.near.front().cloned() {
         for (name, default) in &defaults {
-            let env = BTreeMap::from([(name.clone(), other(default))]);
-            proof.near.push_back(World { env, ..best.clone() });
+            let mut other = World { env: best.env.clone(), ..best.clone() };
+            other.env.insert(name.clone(), another(default));
+            proof.near.push_back(other);
+        }
+        for name in best.env.keys() {
+            let mut other = best.clone();
+            other.env.remove(name);
+            proof.near.push_back(other);
         }
         if reads {
             let hostile = HOSTILE.iter().map(|text| text.replace("VALUE", best.agent.as_deref().unwrap_or_default()));
@@ -245,7 +254,6 @@ fn reads_agent(plan: &Plan) -> bool {
 
 /// Variables that scripts have a default for and set nowhere else, with the default: `${NS:-shop}`.
 fn overridable<'s>(scripts: impl IntoIterator<Item = &'s String>) -> BTreeMap<String, String> {
-    const OWN: [&str; 7] = ["PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "KUBECONFIG"];
     let mut found = BTreeMap::new();
     for script in scripts {
         for (at, _) in script.match_indices("${") {
@@ -273,8 +281,29 @@ fn overridable<'s>(scripts: impl IntoIterator<Item = &'s String>) -> BTreeMap<St
     found
 }
 
+/// Variables of the environment without which scripts end, each with some value.
+fn required<'s>(scripts: impl IntoIterator<Item = &'s String>) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for script in scripts {
+        let is_asked = |name: &str| [":?", "?"].iter().any(|sign| script.contains(&format!("${{{name}{sign}")));
+        let strict = bash::program(script).is_some_and(|program| program.sets('u', "nounset"));
+        for name in names_in(script) {
+            let is_name = name.len() > 1 && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+            let is_read = ["read", "read -r", "for", "declare", "local", "mapfile -t"].iter().any(|word| script.contains(&format!("{word} {name}")));
+            let is_set = is_read || script.contains(&format!("{name}=")) || script.contains(&format!("${{{name}:-"));
+            if is_name && (is_asked(&name) || strict && !is_set && !OWN.contains(&name.as_str())) {
+                found.insert(name.clone(), format!("some-{}", name.to_ascii_lowercase()));
+            }
+        }
+    }
+    found
+}
+
+/// Variables that each shell has.
+const OWN: [&str; 12] = ["PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "KUBECONFIG", "RANDOM", "SECONDS", "BASH_SOURCE", "OSTYPE", "LINENO"];
+
 /// Another value of the kind of a default.
-fn other(default: &str) -> String {
+fn another(default: &str) -> String {
     if let Ok(number) = default.parse::<u32>() {
         return number.saturating_add(1).to_string();
     }
@@ -316,6 +345,8 @@ struct Proof<'a> {
     captured: BTreeSet<String>,
     refused: BTreeMap<String, Vec<String>>,
     waited: BTreeSet<String>,
+    /// Variables that are set in all worlds but those that are about them.
+    required: BTreeMap<String, String>,
     callers: Vec<(String, String)>,
     unreached: BTreeSet<String>,
     /// Actions whose demands have not decided yet.
@@ -516,10 +547,10 @@ impl Proof<'_> {
     /// for; what is captured there says what fools a shell.
     fn extend(&mut self, a: &Ran, b: &Ran, world: &World) {
         let plain = matches!(world.mood, Mood::Good)
-            && world.env.is_empty()
+            && world.env == self.required
             && !world.loud
             && !world.given.values().any(Given::is_odd);
-        if !plain || world.refuses {
+        if !plain || world.refuses.is_some() {
             return;
         }
         if a.passed && b.passed && self.passing.is_empty() {
@@ -798,6 +829,17 @@ pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Plann
     let agent = plan.agent;
     if let ActionKind::Agent(AgentAction { kind, .. }) = &mut plan.action_mut(agent).kind {
         *kind = AgentKind::Noop;
+    }
+    // Older dialects leave it to the eval of a run what a name stands for.
+    let mut places = Vec::new();
+    plan.walk(&mut |_, ix, _| places.push(ix));
+    for ix in places {
+        if let ActionKind::Step(StepAction { op, .. }) = &mut plan.action_mut(ix).kind
+            && let OperationKind::Extension { package, .. } = &mut op.kind
+            && let Some(known) = packages.get(package)
+        {
+            package.clone_from(known);
+        }
     }
     let mut words = BTreeSet::new();
     let mut named = BTreeSet::new();

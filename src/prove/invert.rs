@@ -25,7 +25,11 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
             let lines = |n: usize| (0..n.min(50)).map(|i| format!("some {part} {i}\n")).collect();
             wanted.iter().filter_map(|n| n.parse().ok()).map(lines).collect()
         }
-        "grep" => vec![format!("some {} more", program.replace(['^', '$', '\\'], "").replace(".*", "-"))],
+        "grep" => {
+            let (before, behind) = (if program.starts_with('^') { "" } else { "some " }, if program.ends_with('$') { "" } else { " more" });
+            vec![format!("{before}{}{behind}", program.replace(['^', '$', '\\'], "").replace(".*", "-"))]
+        }
+        "&&" => Vec::new(),
         "base64" => wanted.iter().map(|w| STANDARD.encode(w)).collect(),
         "awk" | "cut" => {
             let field = match name.as_str() {
@@ -457,6 +461,8 @@ mod tests {
         assert_eq!(spoiled("5\n"), ["4\n", "6\n", "0\n"]);
         let argv = ["jq", "--arg", "name", "web", ".[] | select(.name == $name) | .is", "-"].map(str::to_owned);
         assert_eq!(inputs(&argv, &["up".to_owned()]), [r#"[{"name":"web","is":"up"}]"#]);
+        let argv = ["grep", "-q", "^USER nobody", "/tmp/x"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &[]), ["USER nobody more"]);
         let argv = ["awk", "{print $2}", "/tmp/x"].map(str::to_owned);
         assert_eq!(inputs(&argv, &["Bound".to_owned()]), ["a Bound more"]);
     }

@@ -192,7 +192,7 @@ mod tests {
             words: Vec::new(),
             env: BTreeMap::new(),
             agent: None,
-            refuses: false,
+            refuses: None,
             files: Vec::new(),
             loud: false,
             operations: false,

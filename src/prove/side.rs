@@ -19,7 +19,8 @@ use super::{
 use crate::{
     convert::looks,
     event::{EventKind, Outcome, Verdict},
-    hir::{AgentRef, Template},
+    builtin::builtin,
+    hir::{AgentRef, Arg, Dialect, Operation, OperationKind, Template},
     judge::scripted,
     plan::{ActionKind, AgentAction, AgentKind, Judge, Plan, planned_id},
     run::{RunOptions, run_eval},
@@ -145,12 +146,14 @@ fn judged(plan: &mut Plan, world: &World) -> Option<Judge> {
     if !judges && world.agent.is_none() {
         return None;
     }
-    let content = !world.refuses
-        && match world.mood {
-            Mood::Good | Mood::Late => true,
-            Mood::Bad => false,
-            Mood::Silent | Mood::Mixed | Mood::Odd => Dice::new(world.seed, "judge").below(2) > 0,
-        };
+    let content = match world.mood {
+        Mood::Good | Mood::Late => true,
+        Mood::Bad => false,
+        Mood::Silent | Mood::Mixed | Mood::Odd => Dice::new(world.seed, "judge").below(2) > 0,
+    };
+    if let Some(nth) = world.refuses {
+        refuse(plan, nth);
+    }
     let agent = plan.agent;
     let action = plan.action_mut(agent);
     let span = action.span;
@@ -164,6 +167,23 @@ fn judged(plan: &mut Plan, world: &World) -> Option<Judge> {
     let name = "the judge of this world".to_owned();
     let agent = AgentRef { kind: Spanned::new(name.clone(), span), path: None, model: None, span };
     Some(Judge { name, agent, kind: scripted(content, span), env: None })
+}
+
+/// Puts a command that fails in the place of a question to the judge.
+fn refuse(plan: &mut Plan, nth: usize) {
+    let mut places = Vec::new();
+    plan.walk(&mut |_, ix, action| {
+        places.extend(matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges).then_some(ix));
+    });
+    let (Some(ix), Some(command)) = (places.get(nth), builtin("command", Dialect::Portable)) else { return };
+    let action = plan.action_mut(*ix);
+    let span = action.span;
+    if let ActionKind::Step(step) = &mut action.kind {
+        let (name, signature) = (command.name.to_owned(), Arc::new((command.signature)()));
+        step.op = Operation { name, kind: OperationKind::Builtin(command.name), signature };
+        step.args = vec![(Spanned::new("run".to_owned(), span), Arg::text("false", span))];
+        step.expect = None;
+    }
 }
 
 /// A command as the shims write it down.

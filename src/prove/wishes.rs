@@ -20,6 +20,7 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
         list.iter().for_each(|stmt| script.constants(stmt));
         list.iter().for_each(|stmt| script.sources(stmt));
         list.iter().for_each(|stmt| script.tests(stmt));
+        script.arguments();
         for (argv, texts) in script.solved() {
             let known = found.entry(traced(&argv)).or_default();
             for text in texts {
@@ -79,7 +80,9 @@ impl Script {
     fn tests(&mut self, stmt: &Stmt) {
         walk(stmt, &mut |stmt| match &stmt.kind {
             Kind::Test(inner, _) => {
-                for comparison in test_words(inner).unwrap_or_default().windows(3) {
+                // In a pattern they group as well.
+                let apart = if inner.contains("=~") { inner.clone() } else { inner.replace(['(', ')'], " ") };
+                for comparison in test_words(&apart).unwrap_or_default().windows(3) {
                     let [a, operator, b] = comparison else { continue };
                     self.compared(a, &operator.source, b);
                     self.compared(b, &operator.source, a);
@@ -105,6 +108,30 @@ impl Script {
             }
             _ => {}
         });
+    }
+
+    /// What one filter is given that another one prints (`jq --arg name "$NAME"`): some value, the same for both.
+    fn arguments(&mut self) {
+        let mut wanted = Vec::new();
+        let given = |filters: &mut Vec<Vec<String>>, wanted: &mut Vec<String>| {
+            for word in filters.iter_mut().filter(|filter| filter[0] == "jq").flatten() {
+                if let Some(name) = word.strip_prefix('{').and_then(|word| word.strip_suffix('}'))
+                    && self.sources.contains_key(name)
+                {
+                    wanted.push(name.to_owned());
+                    *word = some(name);
+                }
+            }
+        };
+        let (mut whole, mut parts) = (self.whole.clone(), self.parts.clone());
+        whole.iter_mut().chain(&mut parts).for_each(|(_, filters, _)| given(filters, &mut wanted));
+        // What prints it may be given something itself.
+        let mut sources = self.sources.clone();
+        sources.values_mut().for_each(|(_, filters)| given(filters, &mut wanted));
+        wanted.sort();
+        wanted.dedup();
+        whole.extend(wanted.into_iter().map(|name| (Source::Variable(name.clone()), Vec::new(), some(&name))));
+        (self.whole, self.parts, self.sources) = (whole, parts, sources);
     }
 
     fn compared(&mut self, word: &Word, operator: &str, other: &Word) {
@@ -143,7 +170,8 @@ impl Script {
         if !matches!(name.as_str(), "grep" | "egrep" | "fgrep") {
             return;
         }
-        if let Some(pattern) = rest.iter().find(|word| !word.starts_with('-')) {
+        let behind = rest.iter().position(|word| word == "--" || word == "-e").and_then(|at| rest.get(at + 1));
+        if let Some(pattern) = behind.or_else(|| rest.iter().find(|word| !word.starts_with('-'))) {
             let fragment = pattern.replace(".*", "-").replace(['^', '$', '\\'], "");
             let fragment = fragment.split('|').next().unwrap_or_default().to_owned();
             self.parts.push((source, filters, fragment));
@@ -165,6 +193,11 @@ impl Script {
             Kind::Pipeline(list) => self.pipeline(list),
             // `|| echo ""`
             Kind::Or(pair) => self.printed(&pair[0]),
+            // `… && echo yes`: it succeeds, whatever it prints.
+            Kind::And(pair) => {
+                let (source, filters) = self.printed(&pair[0])?;
+                Some((source, [filters, vec![vec!["&&".to_owned()]]].concat()))
+            }
             _ => None,
         }
     }
@@ -264,6 +297,7 @@ impl Script {
                 // Several parts stand in one text.
                 Some((_, texts)) if is_part && !texts.is_empty() => {
                     let all = format!("{} {text}", texts[0]);
+                    texts.push(format!("{}\n{text}", texts[0]));
                     texts.insert(0, all);
                     texts.push(text.to_owned());
                 }
@@ -306,6 +340,11 @@ impl Script {
         }
         None
     }
+}
+
+/// Some value of a variable.
+fn some(name: &str) -> String {
+    format!("some-{}", name.to_ascii_lowercase())
 }
 
 /// So many texts are tried of one command at most.

@@ -31,8 +31,8 @@ pub struct World {
     pub env: BTreeMap<String, String>,
     /// What the agent answers, where the task reads it.
     pub agent: Option<String>,
-    /// Whether the judge is not content, whatever the mood.
-    pub refuses: bool,
+    /// With which of its questions the judge is not content, whatever the mood.
+    pub refuses: Option<usize>,
     /// What the agent leaves behind.
     pub files: Vec<(String, String)>,
     /// Whether what fails prints something first, and exits with whatever status.
@@ -242,7 +242,7 @@ impl World {
             format!(", {}`{call}` {}", when(key), given.shown())
         });
         let env = self.env.iter().map(|(name, value)| format!(", {name} is {value:?}")).collect::<String>();
-        let judge = if self.refuses { ", the judge is not content" } else { "" };
+        let judge = self.refuses.map(|n| format!(", the judge is not content (question {})", n + 1)).unwrap_or_default();
         format!("world {}: {}{}{env}{judge}", self.seed, self.mood.shown(), given.collect::<String>())
     }
 
