@@ -188,7 +188,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         ids.insert(action.id.rsplit('/').next().unwrap_or_default().to_owned(), commands.len());
         callers.push((action.id.clone(), traced(&argv)));
         commands.push((argv, wanted));
-            halves.push(half);
+        halves.push(half);
     });
     // From the end: what a filter is to print, the command before it must have printed something for.
     let mut read: BTreeMap<usize, Vec<Vec<String>>> = BTreeMap::new();

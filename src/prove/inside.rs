@@ -288,8 +288,11 @@ fn required<'s>(scripts: impl IntoIterator<Item = &'s String>) -> BTreeMap<Strin
         let is_asked = |name: &str| [":?", "?"].iter().any(|sign| script.contains(&format!("${{{name}{sign}")));
         let strict = bash::program(script).is_some_and(|program| program.sets('u', "nounset"));
         for name in names_in(script) {
-            let is_name = name.len() > 1 && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-            let is_read = ["read", "read -r", "for", "declare", "local", "mapfile -t"].iter().any(|word| script.contains(&format!("{word} {name}")));
+            let is_name =
+                name.len() > 1 && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+            let is_read = ["read", "read -r", "for", "declare", "local", "mapfile -t"]
+                .iter()
+                .any(|word| script.contains(&format!("{word} {name}")));
             let is_set = is_read || script.contains(&format!("{name}=")) || script.contains(&format!("${{{name}:-"));
             if is_name && (is_asked(&name) || strict && !is_set && !OWN.contains(&name.as_str())) {
                 found.insert(name.clone(), format!("some-{}", name.to_ascii_lowercase()));
@@ -300,7 +303,20 @@ fn required<'s>(scripts: impl IntoIterator<Item = &'s String>) -> BTreeMap<Strin
 }
 
 /// Variables that each shell has.
-const OWN: [&str; 12] = ["PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "KUBECONFIG", "RANDOM", "SECONDS", "BASH_SOURCE", "OSTYPE", "LINENO"];
+const OWN: [&str; 12] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "SHELL",
+    "PWD",
+    "TMPDIR",
+    "KUBECONFIG",
+    "RANDOM",
+    "SECONDS",
+    "BASH_SOURCE",
+    "OSTYPE",
+    "LINENO",
+];
 
 /// Another value of the kind of a default.
 fn another(default: &str) -> String {
@@ -402,7 +418,9 @@ impl Proof<'_> {
                     other.given.insert(key.clone(), given);
                     found.push(other);
                 };
-                spoiled(&wanted(world, call, half)).into_iter().for_each(|text| with(Given::Says(lines_of(call, text))));
+                spoiled(&wanted(world, call, half))
+                    .into_iter()
+                    .for_each(|text| with(Given::Says(lines_of(call, text))));
                 if !world.given.is_empty() {
                     with(Given::Fails);
                     with(Given::Silent);
@@ -465,7 +483,8 @@ impl Proof<'_> {
         certificate.failed += u64::from(!a.passed && !b.passed);
         certificate.hostile += u64::from(world.given.values().any(|given| matches!(given, Given::Says(_))));
         if certificate.seeds == 1 && !a.passed {
-            let last = a.before_cleanup().next_back().map(|(call, _)| format!("; it asked `{}` last", cut(&call.shown())));
+            let last =
+                a.before_cleanup().next_back().map(|(call, _)| format!("; it asked `{}` last", cut(&call.shown())));
             let why = a.why.lines().next();
             certificate.hindered = why.map(|why| format!("{why}{}", last.unwrap_or_default()));
         }
@@ -572,7 +591,8 @@ impl Proof<'_> {
                 self.near.push_back(other);
             }
             // What is asked again behind the agent may be answered otherwise there.
-            let is_early = half == Half::After && calls.iter().any(|(c, half)| c.argv == call.argv && *half == Half::Before);
+            let is_early =
+                half == Half::After && calls.iter().any(|(c, half)| c.argv == call.argv && *half == Half::Before);
             let key = if is_early { half.key(&call.key()) } else { world.key(call, half) };
             if !self.seen.insert(key.clone()) {
                 continue;
@@ -739,9 +759,8 @@ pub async fn explore(
             _ => world.key(call, half),
         };
         let keys: Vec<String> = most.before_cleanup().map(place).collect();
-        let said = most
-            .before_cleanup()
-            .map(|(call, half)| (call.key(), wanted(world, call, half).trim_end().to_owned()));
+        let said =
+            most.before_cleanup().map(|(call, half)| (call.key(), wanted(world, call, half).trim_end().to_owned()));
         let said: BTreeSet<(String, String)> = said.filter(|(_, text)| !text.is_empty() && text.len() < 60).collect();
         let answers = |key: &str| {
             let call = Call::of_key(key);
@@ -799,9 +818,11 @@ pub struct Scripts {
 
 /// An eval that only says what a task calls the packages of its extensions.
 fn eval_with(task: &Path, packages: &BTreeMap<String, String>) -> String {
-    let extensions: BTreeMap<_, _> = packages.iter().map(|(name, package)| (name, json!({ "package": package }))).collect();
+    let extensions: BTreeMap<_, _> =
+        packages.iter().map(|(name, package)| (name, json!({ "package": package }))).collect();
     let task = task.file_name().unwrap_or_default().to_string_lossy();
-    let config = json!({ "agent": { "type": "builtin.noop" }, "extensions": extensions, "taskSets": [{ "path": task }] });
+    let config =
+        json!({ "agent": { "type": "builtin.noop" }, "extensions": extensions, "taskSets": [{ "path": task }] });
     json!({ "kind": "Eval", "metadata": { "name": "proof" }, "config": config }).to_string()
 }
 

@@ -26,7 +26,10 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
             wanted.iter().filter_map(|n| n.parse().ok()).map(lines).collect()
         }
         "grep" => {
-            let (before, behind) = (if program.starts_with('^') { "" } else { "some " }, if program.ends_with('$') { "" } else { " more" });
+            let (before, behind) = (
+                if program.starts_with('^') { "" } else { "some " },
+                if program.ends_with('$') { "" } else { " more" },
+            );
             vec![format!("{before}{}{behind}", program.replace(['^', '$', '\\'], "").replace(".*", "-"))]
         }
         "&&" => Vec::new(),

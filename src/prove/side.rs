@@ -17,9 +17,9 @@ use super::{
     world::{Call, Dice, Given, Half, Mood, WORLD, World, fits},
 };
 use crate::{
+    builtin::builtin,
     convert::looks,
     event::{EventKind, Outcome, Verdict},
-    builtin::builtin,
     hir::{AgentRef, Arg, Dialect, Operation, OperationKind, Template},
     judge::scripted,
     plan::{ActionKind, AgentAction, AgentKind, Judge, Plan, planned_id},

@@ -15,7 +15,8 @@ use crate::{
 pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for text in scripts {
-        let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else { continue };
+        let read = |text: &str| bash::parse(text).and_then(|script| ast::read(&script));
+        let Some(list) = read(text).or_else(|| read(&ungrouped(text))) else { continue };
         let mut script = Script::default();
         list.iter().for_each(|stmt| script.constants(stmt));
         list.iter().for_each(|stmt| script.sources(stmt));
@@ -31,6 +32,20 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
         }
     }
     found
+}
+
+/// A script without the groups in its tests, which the parser does not always know.
+fn ungrouped(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("[[ ")
+        && let Some((inner, behind)) = behind.split_once(" ]]")
+    {
+        let inner = if inner.contains("=~") { inner.to_owned() } else { inner.replace(['(', ')'], " ") };
+        out += &format!("{before}[[ {inner} ]]");
+        rest = behind;
+    }
+    out + rest
 }
 
 /// Where a variable's value comes from.
@@ -80,7 +95,7 @@ impl Script {
     fn tests(&mut self, stmt: &Stmt) {
         walk(stmt, &mut |stmt| match &stmt.kind {
             Kind::Test(inner, _) => {
-                // In a pattern they group as well.
+                // In a pattern they are no groups of the test.
                 let apart = if inner.contains("=~") { inner.clone() } else { inner.replace(['(', ')'], " ") };
                 for comparison in test_words(&apart).unwrap_or_default().windows(3) {
                     let [a, operator, b] = comparison else { continue };
@@ -362,4 +377,38 @@ fn variable(word: &Word) -> Option<String> {
 fn walk(stmt: &Stmt, visit: &mut dyn FnMut(&Stmt)) {
     visit(stmt);
     stmt.lists().into_iter().flatten().for_each(|inner| walk(inner, visit));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first text that is wanted of each command.
+    fn first(script: &str) -> Vec<String> {
+        wishes(&[script.to_owned()]).into_values().map(|texts| texts[0].clone()).collect()
+    }
+
+    #[test]
+    fn what_a_script_asks_for_is_found() {
+        let cases: [(&str, &[&str]); 6] = [
+            ("A=$(kubectl get x)\n[ \"$A\" = up ] || exit 1", &["up"]),
+            (
+                "A=$(kubectl get x)\nB=$(kubectl get y)\nif [[ (\"$A\" == *\"a\"* && \"$A\" == *\"b c\"*) || (\"$B\" == *d*) ]]; then\n  exit 0\nfi\nexit 1",
+                &["a b c", "d"],
+            ),
+            (
+                "A=$(kubectl get x -o json | jq -e '.a == 1' >/dev/null && echo yes || echo no)\n[ $A = yes ]",
+                &[r#"{"a":1}"#],
+            ),
+            (
+                "J=$(kubectl get x -o json)\nN=$(echo \"$J\" | jq -r '.a')\nV=$(echo \"$J\" | jq -r --arg n \"$N\" '.b[] | select(.n == $n) | .v')\n[ \"$V\" = up ]",
+                &[r#"{"b":[{"n":"some-n","v":"up"}],"a":"some-n"}"#],
+            ),
+            ("kubectl get x | grep -q -- --port", &["--port"]),
+            ("[ $(kubectl get x | wc -l) -ge 2 ]", &["thing-0\nthing-1\n"]),
+        ];
+        for (script, wanted) in cases {
+            assert_eq!(first(script), wanted, "{script}");
+        }
+    }
 }

@@ -242,7 +242,8 @@ impl World {
             format!(", {}`{call}` {}", when(key), given.shown())
         });
         let env = self.env.iter().map(|(name, value)| format!(", {name} is {value:?}")).collect::<String>();
-        let judge = self.refuses.map(|n| format!(", the judge is not content (question {})", n + 1)).unwrap_or_default();
+        let judge =
+            self.refuses.map(|n| format!(", the judge is not content (question {})", n + 1)).unwrap_or_default();
         format!("world {}: {}{}{env}{judge}", self.seed, self.mood.shown(), given.collect::<String>())
     }
 
@@ -332,8 +333,7 @@ impl World {
         if self.is_denied(call, half) && dice.below(100) < wanted {
             return Answer { status: 1, stderr: "Error: no\n".to_owned(), ..Answer::default() };
         }
-        let stdout =
-            if dice.below(100) < wanted { self.wanted(call, half, dice) } else { self.near(call, half, dice) };
+        let stdout = if dice.below(100) < wanted { self.wanted(call, half, dice) } else { self.near(call, half, dice) };
         Answer { stdout, ..Answer::default() }
     }
 
@@ -371,9 +371,8 @@ impl World {
     }
 
     fn is_denied(&self, call: &Call, half: Half) -> bool {
-        let is = |key: &String| {
-            self.denied.contains(key) || self.denied.iter().any(|d| d.contains('{') && fits(d, key))
-        };
+        let is =
+            |key: &String| self.denied.contains(key) || self.denied.iter().any(|d| d.contains('{') && fits(d, key));
         [half.key(&call.key()), call.key()].iter().any(is)
     }
 
