@@ -288,8 +288,9 @@ fn counted(view: &TaskView<'_>, asked: &Thing, said: &str) -> Option<(f64, Span)
 fn is_changed(said: &str, key: &str) -> bool {
     let words = if alike("replicas", key) { vec!["replica".to_owned()] } else { crate::effects::words(key) };
     let Some(word) = words.last().filter(|word| word.len() > 3) else { return false };
-    said.to_lowercase().match_indices(word.as_str()).any(|(at, _)| {
-        let whole = said.get(sentence(said, at)).unwrap_or_default();
+    // As long as the text itself: `İ` has more bytes in small letters.
+    said.to_ascii_lowercase().match_indices(word.as_str()).any(|(at, _)| {
+        let whole = &said[sentence(said, at)];
         CHANGES.is_match(whole) && !KEEPS.is_match(whole)
     })
 }
