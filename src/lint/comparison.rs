@@ -9,6 +9,7 @@ use crate::{
         ast::{self, Part},
         fields,
         program::{Kind, Statement},
+        tools,
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
     effects::{
@@ -250,7 +251,7 @@ fn digits(content: &Content, found: &mut Vec<Fault>) {
             let letters = word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
             letters.is_some_and(|rest| rest.contains(['w', 'x', 'o', 'v'])) || word.text.starts_with("--")
         });
-        let pattern = words.iter().skip(1).find(|word| !word.text.starts_with('-'));
+        let pattern = tools::searched(&words[1..]);
         if let Some(pattern) = pattern.filter(|word| {
             !whole && word.literal && (1..4).contains(&word.text.len()) && word.text.bytes().all(|b| b.is_ascii_digit())
         }) {
@@ -488,7 +489,7 @@ fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, 
             words.iter().any(|w| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(letter))
         };
         let fixed = command.name() == "fgrep" || short('F') || words.iter().any(|word| word.text == "--fixed-strings");
-        let Some(pattern) = words.iter().skip(1).find(|word| !word.text.starts_with('-')) else { continue };
+        let Some(pattern) = tools::searched(&words[1..]) else { continue };
         let text = pattern.text.as_str();
         let letters = |text: &str| text.ends_with(|c: char| c.is_ascii_alphabetic());
         let either = short('i')
