@@ -6,7 +6,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
         Act, Thing, Verb,
-        asked::{self, Demand, Form},
+        asked::{self, Demand, Form, Question},
         shell::Run,
         value::Value,
     },
@@ -167,7 +167,16 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             {
                 let key = path.rsplit('.').next().unwrap_or(path);
                 let Some(value) = given_number(view, key, &act.thing.kind) else { continue };
-                if let (true, true, Some(made)) = (is_changed(said, key), met(value), made()) {
+                // Beside a check that does not hold yet it may ask for less.
+                let fails = |other: &Question<'_>| {
+                    let same =
+                        matches!(&other.form, Form::Field(path) if alike(path.rsplit('.').next().unwrap_or(path), key));
+                    let met = other.demand.is_met_by(value);
+                    same && met.is_some_and(|met| other.is_wanted() == Some(!met))
+                };
+                if let (true, true, Some(made)) = (is_changed(said, key), met(value), made())
+                    && !view.asked().iter().any(fails)
+                {
                     tell(
                         question.span,
                         made.span,
