@@ -930,12 +930,17 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
             " and ", ",", " at ", " under ", ":", " within ", " above ", " below ", " before ", " after ", " behind ",
             " off ", " with ",
         ];
-        // `make the service web reach its pods again` makes no service.
-        let restores = verb.as_str().eq_ignore_ascii_case("make") && said[at..sentence.end].contains(" again");
+        // `make the service web reach its pods again`, `make the pod web run` make no service and no pod.
+        let behind = &said[at..sentence.end];
+        let restores = verb.as_str().eq_ignore_ascii_case("make")
+            && (behind.contains(" again") || between.starts_with(" the ") && WORKS.is_match(behind));
         !restores && !away.iter().any(|word| between.contains(word)) && !KEEPS.is_match(&said[sentence])
     })
 }
 
+static WORKS: Ascii = ascii(
+    r"(?i)\s(?:run|work|start|stop|answer|respond|reach|listen|succeed|pass|use|ready|healthy|available|reachable|accessible)\b",
+);
 static WRITES: Ascii = ascii(r"(?i)\b(?:create|write|save)\b");
 static TO: Ascii = ascii(r"(?i)\b(?:to|to be|as)\s+$");
 static GIVES: Ascii = ascii(r"(?i)\bgive (?:it|them)\s+$");
