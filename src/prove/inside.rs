@@ -20,13 +20,13 @@ use super::{
     kubectl,
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
-    wishes::wishes,
+    wishes::{overridable, wishes},
     world::{Call, Dice, Given, HOSTILE, Mood, World, lines_of},
 };
 use crate::{
     compile,
     convert::looks,
-    hir::{Arg, OperationKind, Part},
+    hir::{Arg, OperationKind, Target},
     host::disk::Disk,
     plan::{ActionKind, AgentAction, AgentKind, Plan, StepAction},
     source::Sources,
@@ -93,8 +93,8 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         let new: Vec<String> = texts.into_iter().filter(|text| !known.contains(text)).collect();
         known.extend(new);
     }
-    let reads = reads_agent(&new);
-    let hints_agent = words.join("\n");
+    // An agent that says all that the scripts look for.
+    let answer = reads_agent(&new).then(|| words.join("\n"));
     let defaults = overridable(&scripts);
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
@@ -117,7 +117,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
             denied,
             words,
             env: BTreeMap::new(),
-            agent: reads.then(|| hints_agent.clone()),
+            agent: answer.clone(),
             refuses: false,
             files,
             loud: false,
@@ -180,7 +180,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
             let env = BTreeMap::from([(name.clone(), other(default))]);
             proof.near.push_back(World { env, ..best.clone() });
         }
-        if reads {
+        if answer.is_some() {
             let hostile = HOSTILE.iter().map(|text| text.replace("VALUE", best.agent.as_deref().unwrap_or_default()));
             let answers = std::iter::once(String::new()).chain(best.words.iter().take(WORDS).cloned()).chain(hostile);
             proof.near.extend(answers.map(|answer| World { agent: Some(answer), ..best.clone() }));
@@ -254,44 +254,9 @@ fn reads_agent(plan: &Plan) -> bool {
     plan.walk(&mut |_, _, action| {
         let ActionKind::Step(StepAction { args, expect, .. }) = &action.kind else { return };
         for arg in args.iter().map(|(_, arg)| arg).chain(expect) {
-            arg.templates(&mut |template| {
-                found |= template
-                    .parts
-                    .iter()
-                    .any(|part| matches!(part, Part::Hole(hole) if hole.text.contains("agent.output")));
-            });
+            arg.templates(&mut |text| found |= text.holes().any(|hole| hole.reference.target == Target::AgentOutput));
         }
     });
-    found
-}
-
-/// Variables that scripts have a default for and set nowhere else, with the default: `${NS:-shop}`.
-fn overridable(scripts: &[String]) -> BTreeMap<String, String> {
-    const OWN: [&str; 7] = ["PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "KUBECONFIG"];
-    let mut found = BTreeMap::new();
-    for script in scripts {
-        for (at, _) in script.match_indices("${") {
-            let rest = &script[at + 2..];
-            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
-            let (name, rest) = rest.split_at(end);
-            let rest = ["-", "="].into_iter().find_map(|sign| rest.trim_start_matches(':').strip_prefix(sign));
-            let Some((default, _)) = rest.and_then(|rest| rest.split_once('}')) else { continue };
-            let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !OWN.contains(&name);
-            // What is set otherwise is no question to the environment.
-            let is_set = |line: &str| {
-                let line = ["local ", "export ", "readonly "]
-                    .iter()
-                    .fold(line.trim_start(), |line, word| line.trim_start_matches(word));
-                let value = line.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
-                value.is_some_and(|value| !value.trim_start_matches('"').starts_with(&format!("${{{name}")))
-            };
-            let is_read = |word: &str| script.contains(&format!("{word} {name}"));
-            let plain = !default.contains(['$', '`', '\'', '"', '\\']);
-            if is_name && plain && !script.lines().any(is_set) && !["read", "read -r", "for"].into_iter().any(is_read) {
-                found.insert(name.to_owned(), default.to_owned());
-            }
-        }
-    }
     found
 }
 
