@@ -295,6 +295,8 @@ fn parts(text: &str, mode: Mode) -> Vec<Part> {
                 }
                 None => return vec![Part::Other],
             },
+            // Of a default in quotes, which has quotes of its own: `"${NAME:-"a b"}"`.
+            '"' if mode == Mode::Quoted => {}
             '`' => out.push(Part::Other),
             '$' => {
                 let (part, len) = dollar(rest, quoted);

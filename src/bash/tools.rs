@@ -178,6 +178,7 @@ const TABLES: &[&str] = tables![
     "filters",
     "sed",
     "tr",
+    "grep",
     "createdb",
     "dropdb",
     "psql",
@@ -374,6 +375,20 @@ fn operands_of<'w, W: AsRef<str>>(tool: Option<&'w Tool>, words: &'w [W]) -> imp
     })
 }
 
+/// The pattern that a grep looks for, among the words behind its name: what `-e` names, else the first operand. `None`: it is not a word of
+/// its own.
+pub fn searched<W: AsRef<str>>(words: &[W]) -> Option<&W> {
+    let grep = tool("grep")?;
+    let is_pattern =
+        |word: &str| matches!(word, "-e" | "--regexp") || grep.last_of(word).is_some_and(|option| option == "-e");
+    let ends = words.iter().position(|word| word.as_ref() == "--").unwrap_or(words.len());
+    match words[..ends].iter().position(|word| is_pattern(word.as_ref())) {
+        Some(at) => words.get(at + 1),
+        None if words[..ends].iter().any(|word| word.as_ref().starts_with("--regexp=")) => None,
+        None => grep.operands(words).next(),
+    }
+}
+
 /// Whether a command, its words written apart by spaces, changes nothing.
 pub fn looks(run: &str) -> bool {
     let words: Vec<&str> = run.split_whitespace().collect();
@@ -497,7 +512,8 @@ mod tests {
         let mut names = Vec::new();
         for text in TABLES {
             let tool: Tool = toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-            assert!(!tool.commands.is_empty() || !tool.errors.is_empty(), "{:?}", tool.names);
+            let says = !tool.commands.is_empty() || !tool.errors.is_empty() || !tool.values.is_empty();
+            assert!(says, "{:?}", tool.names);
             assert!(
                 tool.names.iter().all(|name| super::tool(name).is_some_and(|t| t.names == tool.names)),
                 "{:?}",
@@ -520,6 +536,24 @@ mod tests {
         let words = ["-n", "shop", "delete", "pod", "web", "--timeout=3s", "--grace-period", "0"];
         assert_eq!(operands("oc", &words).collect::<Vec<_>>(), [&"delete", &"pod", &"web"]);
         assert_eq!(operands("unknown", &words).count(), 5);
+    }
+
+    #[test]
+    fn what_a_grep_looks_for() {
+        let of = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            searched(&words).map(|word| (*word).to_owned())
+        };
+        for (line, pattern) in [
+            ("-q web", Some("web")),
+            ("-A 3 -qm 1 web file", Some("web")),
+            ("-qe web file", Some("web")),
+            ("-q -- -e", Some("-e")),
+            ("--regexp=web file", None),
+            ("-c", None),
+        ] {
+            assert_eq!(of(line).as_deref(), pattern, "{line}");
+        }
     }
 
     #[test]

@@ -22,6 +22,19 @@ pub struct Question<'m> {
     pub runs: Vec<&'m Run<'m>>,
     pub form: Form,
     pub demand: Demand,
+    among: Among,
+}
+
+/// How a demand stands in its check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Among {
+    Alone,
+    /// `[[ A && B ]]`
+    All,
+    /// `[[ A || B ]]`
+    Any,
+    /// In brackets, or among both.
+    Mixed,
 }
 
 /// What is printed.
@@ -58,13 +71,19 @@ type Place<'m> = (&'m Content, &'m Statement);
 
 impl<'m> Question<'m> {
     fn new((content, statement): Place<'m>, form: Form, runs: Vec<&'m Run<'m>>, demand: Demand) -> Self {
-        Self { span: content.span(statement.range.clone()), content, statement, runs, form, demand }
+        let span = content.span(statement.range.clone());
+        Self { span, content, statement, runs, form, demand, among: Among::Alone }
     }
 
-    /// Whether the script goes well only where the check succeeds, or only where it fails. `None`: neither is certain.
+    /// Whether the script goes well only where the demand is met, or only where it is not. `None`: neither is certain.
     pub fn is_wanted(&self) -> Option<bool> {
         let (succeeded, failed) = flow::outcomes(&self.content.program, &self.statement.range);
-        (succeeded.zero != failed.zero).then_some(succeeded.zero)
+        (succeeded.zero != failed.zero).then_some(succeeded.zero).filter(|wanted| match self.among {
+            Among::Alone => true,
+            Among::All => *wanted,
+            Among::Any => !*wanted,
+            Among::Mixed => false,
+        })
     }
 }
 
@@ -82,6 +101,19 @@ impl Demand {
             "-lt" => number < with,
             _ => return None,
         })
+    }
+
+    /// What `!` makes of it. `None`: that asks for nothing to be there.
+    fn negated(self) -> Option<Self> {
+        const OPPOSITES: [(&str, &str); 5] =
+            [("=", "!="), ("==", "!="), ("-eq", "-ne"), ("-ge", "-lt"), ("-gt", "-le")];
+        let Self::Compared { operator, with } = self else { return None };
+        let other = OPPOSITES.iter().find_map(|(a, b)| match operator.as_str() {
+            known if known == *a => Some(*b),
+            known if known == *b => Some(*a),
+            _ => None,
+        })?;
+        Some(Self::Compared { operator: other.to_owned(), with })
     }
 }
 
@@ -104,9 +136,10 @@ impl<'a> Model<'a> {
 pub fn questions<'m>(followed: &'m Followed<'_>) -> Vec<Question<'m>> {
     let trace = &followed.trace;
     let mut found = Vec::new();
-    let tests = trace.tests.iter().map(|test| ((test.content, test.statement), &test.words));
+    let tests = trace.tests.iter().map(|test| ((test.content, test.statement), test.words.as_slice()));
     let commands = trace.runs.iter().filter(|run| run.statement.name() == "test");
-    for (place, words) in tests.chain(commands.map(|run| ((run.content, run.statement), &run.words))) {
+    let commands = commands.filter_map(|run| Some(((run.content, run.statement), run.words.get(1..)?)));
+    for (place, words) in tests.chain(commands) {
         test(trace, place, words, &mut found);
     }
     for (content, statement, chain) in &trace.pipelines {
@@ -115,10 +148,11 @@ pub fn questions<'m>(followed: &'m Followed<'_>) -> Vec<Question<'m>> {
         }
     }
     for run in trace.runs.iter().filter(|run| matches!(run.statement.name(), "grep" | "egrep" | "fgrep")) {
+        let spelt = spelt(run);
+        let named =
+            tools::searched(&spelt).is_some_and(|pattern| tools::operands("grep", &spelt).any(|w| w != pattern));
         // Of a file.
-        let operands =
-            run.words.iter().skip(1).filter(|word| !word.literal().is_some_and(|word| word.starts_with('-')));
-        if operands.count() > 1 {
+        if named {
             filter((run.content, run.statement), run, Vec::new(), &mut found);
         }
     }
@@ -170,11 +204,19 @@ fn whole<'m>(trace: &'m Trace<'_>, chain: usize, depth: usize) -> Option<Vec<&'m
 
 fn test<'m>(trace: &'m Trace<'_>, place: Place<'m>, words: &[Value], found: &mut Vec<Question<'m>>) {
     let literal = |word: &Value| word.literal().unwrap_or_default().to_owned();
+    let has = |signs: [&str; 2]| words.iter().any(|word| signs.contains(&literal(word).as_str()));
+    let among = match (has(["&&", "-a"]), has(["||", "-o"])) {
+        _ if has(["(", ")"]) => Among::Mixed,
+        (false, false) => Among::Alone,
+        (true, false) => Among::All,
+        (false, true) => Among::Any,
+        (true, true) => Among::Mixed,
+    };
     let is_between = |word: &Value| matches!(literal(word).as_str(), "&&" | "||" | "-a" | "-o");
     for part in words.split(is_between) {
-        let is_end = |word: &&Value| matches!(literal(word).as_str(), "test" | "!" | "(" | ")");
-        let part: Vec<&Value> = part.iter().filter(|word| !is_end(word)).collect();
-        let (printed, demand) = match part.as_slice() {
+        let part: Vec<&Value> = part.iter().filter(|word| !matches!(literal(word).as_str(), "(" | ")")).collect();
+        let negations = part.iter().take_while(|word| literal(word) == "!").count();
+        let (printed, demand) = match &part[negations..] {
             [left, operator, right] => {
                 let (printed, other, turned) = match (left.printed(), right.printed()) {
                     (Some(printed), None) => (printed, right, false),
@@ -195,8 +237,9 @@ fn test<'m>(trace: &'m Trace<'_>, place: Place<'m>, words: &[Value], found: &mut
             [word] => (word.printed().unwrap_or(usize::MAX), Demand::There),
             _ => continue,
         };
-        if let Some(runs) = whole(trace, printed, 8) {
-            found.push(Question::new(place, form(&runs), runs, demand));
+        let demand = if negations % 2 == 0 { Some(demand) } else { demand.negated() };
+        if let Some((runs, demand)) = whole(trace, printed, 8).zip(demand) {
+            found.push(Question { among, ..Question::new(place, form(&runs), runs, demand) });
         }
     }
 }
@@ -223,16 +266,27 @@ fn filter<'m>(place: Place<'m>, last: &Run<'_>, runs: Vec<&'m Run<'m>>, found: &
 
 /// The letters of the options of one letter.
 pub fn options(run: &Run<'_>) -> String {
-    let words = run.words.iter().skip(1).filter_map(Value::literal);
+    let words = run.words.iter().skip(1).filter_map(Value::literal).take_while(|word| *word != "--");
     words.filter(|word| !word.starts_with("--")).filter_map(|word| word.strip_prefix('-')).collect()
 }
 
-/// The first operand, where it is literal: a pattern, a filter.
+/// The pattern of a grep, or the first operand of another program, where it is literal.
 pub fn operand(run: &Run<'_>) -> Option<String> {
-    let spelt: Vec<&str> = run.words.get(1..)?.iter().map(|word| word.literal().unwrap_or("\u{1a}")).collect();
-    let name = if matches!(run.statement.name(), "jq" | "awk") { run.statement.name() } else { "" };
-    tools::operands(name, &spelt).next().filter(|word| !word.contains('\u{1a}')).map(|word| (*word).to_owned())
+    let (name, spelt) = (run.statement.name(), spelt(run));
+    let found = match name {
+        "grep" | "egrep" | "fgrep" => tools::searched(&spelt),
+        _ => tools::operands(name, &spelt).next(),
+    };
+    found.filter(|word| **word != UNKNOWN).map(|word| (*word).to_owned())
 }
+
+/// The words behind the name of a command.
+fn spelt<'r>(run: &'r Run<'_>) -> Vec<&'r str> {
+    run.words.iter().skip(1).map(|word| word.literal().unwrap_or(UNKNOWN)).collect()
+}
+
+/// In the place of a word that is not known.
+const UNKNOWN: &str = "\u{1a}";
 
 /// `spec.replicas` of `.spec.replicas`, of `{.spec.replicas}`, where it is a plain path.
 fn path(text: &str) -> Option<String> {
@@ -256,9 +310,7 @@ fn value_of<'r>(words: &[&'r str], short: &str, long: &str) -> Option<&'r str> {
 
 /// Whether the first line of a list says what stands in its columns.
 pub fn is_headed(run: &Run<'_>) -> bool {
-    let bare = |word: &Value| {
-        word.literal().is_some_and(|word| word.starts_with("--no-headers") || word == "--quiet" || word == "-q")
-    };
+    let bare = |word: &Value| word.literal().is_some_and(|word| word.starts_with("--no-headers"));
     read(run) == Form::Rows && !run.words.iter().any(bare)
 }
 
@@ -283,28 +335,35 @@ fn form(runs: &[&Run<'_>]) -> Form {
 
 /// In which form the first command prints.
 fn read(run: &Run<'_>) -> Form {
-    let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+    let (tool, words) = (run.statement.tool(), spelt(run));
     // A brace that a task writes as `\{` is one to the shell.
     let value_of = |short: &str, long: &str| value_of(&words, short, long).map(|value| value.replace("\\{", "{"));
-    let has = |word: &str| words.contains(&word);
-    match run.statement.tool() {
-        "kubectl" if has("get") => match value_of("-o", "--output").as_deref() {
+    let mut operands = tools::operands(tool, &words).copied().filter(|word| *word != UNKNOWN).peekable();
+    // `docker container ls`
+    operands.next_if(|word| tool == "docker" && matches!(*word, "container" | "image" | "volume" | "network"));
+    let asks = operands.next().unwrap_or_default();
+    // A name for each, and nothing else.
+    let brief = || options(run).contains('q') || words.iter().any(|word| matches!(*word, "--quiet" | "--short"));
+    match tool {
+        "kubectl" if asks == "get" => match value_of("-o", "--output").as_deref() {
             None | Some("wide") => Form::Rows,
             Some("name") => Form::Names,
             Some("json" | "yaml") => Form::Object,
             Some(other) => other.strip_prefix("jsonpath=").and_then(path).map_or(Form::Other, Form::Field),
         },
-        "docker" if has("ps") || has("ls") => match () {
+        "docker" if matches!(asks, "ps" | "ls") => match () {
             () if words.iter().any(|word| word.starts_with("--format")) => Form::Other,
-            () if has("-q") || has("-aq") || has("--quiet") => Form::Names,
+            () if brief() => Form::Names,
             () => Form::Rows,
         },
-        "helm" if has("list") || has("ls") || has("status") => match value_of("-o", "--output").as_deref() {
-            None if !has("status") => Form::Rows,
-            Some("json" | "yaml") if has("status") => Form::Object,
+        "helm" if matches!(asks, "list" | "ls" | "status") => match value_of("-o", "--output").as_deref() {
+            None if asks == "status" => Form::Other,
+            None if brief() => Form::Names,
+            None => Form::Rows,
+            Some("json" | "yaml") if asks == "status" => Form::Object,
             _ => Form::Other,
         },
-        "docker" if has("inspect") => {
+        "docker" if asks == "inspect" => {
             let format = value_of("-f", "--format").unwrap_or_default();
             let inner = format.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or_default();
             path(inner).map_or(Form::Other, Form::Field)

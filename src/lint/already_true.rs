@@ -6,7 +6,7 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
         Act, Thing, Verb,
-        asked::{self, Demand, Form},
+        asked::{self, Demand, Form, Question},
         shell::Run,
         value::Value,
     },
@@ -167,7 +167,16 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             {
                 let key = path.rsplit('.').next().unwrap_or(path);
                 let Some(value) = given_number(view, key, &act.thing.kind) else { continue };
-                if let (true, true, Some(made)) = (is_changed(said, key), met(value), made()) {
+                // Beside a check that does not hold yet it may ask for less.
+                let fails = |other: &Question<'_>| {
+                    let same =
+                        matches!(&other.form, Form::Field(path) if alike(path.rsplit('.').next().unwrap_or(path), key));
+                    let met = other.demand.is_met_by(value);
+                    same && met.is_some_and(|met| other.is_wanted() == Some(!met))
+                };
+                if let (true, true, Some(made)) = (is_changed(said, key), met(value), made())
+                    && !view.asked().iter().any(fails)
+                {
                     tell(
                         question.span,
                         made.span,
@@ -288,8 +297,9 @@ fn counted(view: &TaskView<'_>, asked: &Thing, said: &str) -> Option<(f64, Span)
 fn is_changed(said: &str, key: &str) -> bool {
     let words = if alike("replicas", key) { vec!["replica".to_owned()] } else { crate::effects::words(key) };
     let Some(word) = words.last().filter(|word| word.len() > 3) else { return false };
-    said.to_lowercase().match_indices(word.as_str()).any(|(at, _)| {
-        let whole = said.get(sentence(said, at)).unwrap_or_default();
+    // As long as the text itself: `İ` has more bytes in small letters.
+    said.to_ascii_lowercase().match_indices(word.as_str()).any(|(at, _)| {
+        let whole = &said[sentence(said, at)];
         CHANGES.is_match(whole) && !KEEPS.is_match(whole)
     })
 }
@@ -920,12 +930,17 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
             " and ", ",", " at ", " under ", ":", " within ", " above ", " below ", " before ", " after ", " behind ",
             " off ", " with ",
         ];
-        // `make the service web reach its pods again` makes no service.
-        let restores = verb.as_str().eq_ignore_ascii_case("make") && said[at..sentence.end].contains(" again");
+        // `make the service web reach its pods again`, `make the pod web run` make no service and no pod.
+        let behind = &said[at..sentence.end];
+        let restores = verb.as_str().eq_ignore_ascii_case("make")
+            && (behind.contains(" again") || between.starts_with(" the ") && WORKS.is_match(behind));
         !restores && !away.iter().any(|word| between.contains(word)) && !KEEPS.is_match(&said[sentence])
     })
 }
 
+static WORKS: Ascii = ascii(
+    r"(?i)\s(?:run|work|start|stop|answer|respond|reach|listen|succeed|pass|use|ready|healthy|available|reachable|accessible)\b",
+);
 static WRITES: Ascii = ascii(r"(?i)\b(?:create|write|save)\b");
 static TO: Ascii = ascii(r"(?i)\b(?:to|to be|as)\s+$");
 static GIVES: Ascii = ascii(r"(?i)\bgive (?:it|them)\s+$");

@@ -198,6 +198,10 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
             // A pattern may hold any sign.
             let program = tools::operands("awk", &words[1..]).next().filter(|program| !program.text.contains('/'))?;
             let at = assignment(&program.text, &["if", "while"], false)?;
+            // `if (n = split($0, a))` asks what a function says.
+            if CALL.is_match(&program.text[at + 1..]) {
+                return None;
+            }
             Some((
                 within(content, program, at),
                 "`=` sets the field in awk: this is true unless what is set is empty or 0".to_owned(),
@@ -205,11 +209,12 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
             ))
         }
         "grep" | "egrep" => {
-            let (options, operands): (Vec<&Plain>, Vec<&Plain>) =
-                words.iter().skip(1).partition(|word| word.text.starts_with('-'));
-            let plain = |word: &&Plain| word.text[1..].chars().all(|c| "qsEPi".contains(c));
-            let pattern = operands.first().filter(|pattern| pattern.literal && options.iter().all(plain))?;
-            is_everything(&pattern.text).then(|| {
+            let options = words.iter().skip(1).filter(|word| word.text.starts_with('-'));
+            let plain = options.clone().all(|word| word.text[1..].chars().all(|c| "qsEPi".contains(c)));
+            let pattern = tools::searched(words.get(1..)?).filter(|pattern| pattern.literal && plain)?;
+            // `.*` asks whether there is a line at all.
+            let meant = pattern.text.chars().all(|c| ".*^$".contains(c));
+            (!meant && is_everything(&pattern.text)).then(|| {
                 (
                     content.span(pattern.range.clone()),
                     format!("`{}` matches every line, also an empty one", pattern.text),
@@ -220,6 +225,8 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
         _ => None,
     }
 }
+
+static CALL: Ascii = ascii(r"^\s*[A-Za-z_]\w*\(");
 
 /// The place of a byte of a word, where the word stands in the script as it is read.
 fn within(content: &Content, word: &Plain, at: usize) -> Span {

@@ -220,7 +220,7 @@ fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
         for command in content.program.commands() {
-            let Some(words) = in_front(command).map(|at| &command.words()[at..]) else { continue };
+            let Some((before, words)) = in_front(command).map(|at| command.words().split_at(at)) else { continue };
             let has = |options: &[&str]| words.iter().any(|w| options.contains(&w.text.as_str()));
             let short = |letter: char| {
                 words
@@ -232,7 +232,10 @@ fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
             let thrown = text.contains("/dev/null")
                 && (short('o') || has(&["--output"]) || command.written || text.contains("&>"));
             // From within a pod, with a limit, it is asked whether there is a way at all.
-            let reaches = has(&["-m", "--max-time", "--connect-timeout"]) && command.name() != "curl";
+            let names = |known: &[&str]| before.iter().any(|word| known.contains(&word.text.as_str()));
+            let long = |option: &str| words.iter().any(|word| word.text.starts_with(option));
+            let limited = names(&["timeout"]) || short('m') || long("--max-time") || long("--connect-timeout");
+            let reaches = limited && names(&["kubectl", "oc", "docker", "podman", "ssh"]);
             let fails = reaches || short('f') || words.iter().any(|word| word.text.starts_with("--fail"));
             let shown = short('w') || has(&["--write-out"]) || short('I') && !text.contains("> /dev/null");
             if thrown && !fails && !shown && !waits.iter().any(|s| std::ptr::eq(*s, command)) {

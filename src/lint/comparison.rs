@@ -9,6 +9,7 @@ use crate::{
         ast::{self, Part},
         fields,
         program::{Kind, Statement},
+        tools,
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
     effects::{
@@ -250,7 +251,7 @@ fn digits(content: &Content, found: &mut Vec<Fault>) {
             let letters = word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
             letters.is_some_and(|rest| rest.contains(['w', 'x', 'o', 'v'])) || word.text.starts_with("--")
         });
-        let pattern = words.iter().skip(1).find(|word| !word.text.starts_with('-'));
+        let pattern = tools::searched(&words[1..]);
         if let Some(pattern) = pattern.filter(|word| {
             !whole && word.literal && (1..4).contains(&word.text.len()) && word.text.bytes().all(|b| b.is_ascii_digit())
         }) {
@@ -459,17 +460,17 @@ fn defaults(content: &Content, found: &mut Vec<Fault>) {
         let words = ast::split(content.text.get(s.range.clone()).unwrap_or_default(), s.range.start);
         for triple in words.windows(3) {
             let compares = matches!(triple[1].source.as_str(), "=" | "==" | "!=" | "-eq" | "-ne" | "-ge" | "-le");
-            let source = triple[0].source.trim_matches('"');
-            let given = source.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')?.split_once(":-"));
+            let given = match triple[0].parts.as_slice() {
+                [Part::Var { name, default: Some(default), .. }] => ast::literal(default).map(|value| (name, value)),
+                _ => None,
+            };
             let Some((name, value)) = given.filter(|_| compares) else { continue };
-            let wanted = triple[2].literal().filter(|wanted| wanted == value);
+            let wanted = triple[2].literal().filter(|wanted| *wanted == value);
             // A word such as `missing` tells that nothing was found.
             let counts = value.parse::<u64>().is_ok_and(|number| number > 0);
-            let holds =
-                counts || matches!(value, "true" | "True" | "running" | "Running" | "Ready" | "ok" | "OK" | "200");
-            let printed =
-                content.text.contains(&format!("{name}=$(")) || content.text.contains(&format!("{name}=\"$("));
-            if let Some(wanted) = wanted.filter(|_| holds && printed) {
+            let holds = counts
+                || matches!(value.as_str(), "true" | "True" | "running" | "Running" | "Ready" | "ok" | "OK" | "200");
+            if let Some(wanted) = wanted.filter(|_| holds && captured(content).contains(name)) {
                 found.push((
                     content.span(s.range.clone()),
                     format!("where `{name}` is empty, `{wanted}` stands in its place, and that is what is wanted"),
@@ -488,7 +489,7 @@ fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, 
             words.iter().any(|w| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(letter))
         };
         let fixed = command.name() == "fgrep" || short('F') || words.iter().any(|word| word.text == "--fixed-strings");
-        let Some(pattern) = words.iter().skip(1).find(|word| !word.text.starts_with('-')) else { continue };
+        let Some(pattern) = tools::searched(&words[1..]) else { continue };
         let text = pattern.text.as_str();
         let letters = |text: &str| text.ends_with(|c: char| c.is_ascii_alphabetic());
         let either = short('i')
@@ -586,14 +587,9 @@ fn is_quoted_regex(word: &ast::Word, content: &Content) -> bool {
 /// `if [ $x != ok ]; then exit 1; fi`: where `$x` is empty the test is an error, which counts as no, and verify passes.
 fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
     let program = &content.program;
-    let mut captured: Vec<String> = Vec::new();
+    let captured = captured(content);
     let mut fails: Vec<&str> = Vec::new();
     program.walk(&mut |s| match &s.kind {
-        Kind::Assignment | Kind::Declaration if !s.nested.iter().all(always_prints) => {
-            let text = content.text.get(s.range.clone()).unwrap_or_default();
-            captured
-                .extend(ast::split(text, 0).iter().filter_map(|word| Some(word.source.split_once('=')?.0.to_owned())));
-        }
         Kind::Function { name, body } if body.iter().any(ends_badly) => fails.push(name),
         _ => {}
     });
@@ -644,6 +640,18 @@ fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
             }
         }
     }
+}
+
+/// Variables that hold what a command has printed, which may be nothing.
+fn captured(content: &Content) -> Vec<String> {
+    let mut found = Vec::new();
+    content.program.walk(&mut |s| {
+        if matches!(s.kind, Kind::Assignment | Kind::Declaration) && !s.nested.iter().all(always_prints) {
+            let text = content.text.get(s.range.clone()).unwrap_or_default();
+            found.extend(ast::words(text, 0).filter_map(|word| Some(word.source.split_once('=')?.0.to_owned())));
+        }
+    });
+    found
 }
 
 /// `… | wc -l`: a number, whatever came before.

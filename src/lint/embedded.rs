@@ -32,7 +32,7 @@ pub(super) fn patterns(content: &Content, found: &mut Vec<Fault>) {
                         let letters = word.text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
                         word.text == "--extended-regexp" || letters.is_some_and(|rest| rest.contains(['E', 'P']))
                     });
-                let pattern = words.iter().skip(1).find(|word| !word.text.starts_with('-'));
+                let pattern = tools::searched(&words[1..]);
                 if let Some(pattern) = pattern.filter(|word| extended && word.literal && unclosed(&word.text).is_some())
                 {
                     found.push(no_pattern(content.span(pattern.range.clone()), &pattern.text));

@@ -74,7 +74,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             // Where nothing else ends well, this is what is wanted.
             let (succeeded, failed) = flow::outcomes(program, &asked.range);
-            if if fails { succeeded.zero } else { failed.zero } {
+            let well = if fails { succeeded.zero } else { failed.zero };
+            if well {
                 out.push(
                     Diagnostic::new(
                         &ERROR_BRANCH_CONTINUES,

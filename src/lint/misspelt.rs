@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::TaskView;
 use crate::{
+    ascii::{Ascii, Match, ascii},
     bash::tools::{self, Tool},
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     effects::{
@@ -61,28 +62,25 @@ fn words(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let elsewhere = super::facts::elsewhere(view);
     let said = view.effects.prompt.shown();
-    let parts = |text: &str| -> Vec<String> {
-        let parts = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 5);
-        parts.map(str::to_owned).collect()
-    };
-    let known: LazyCell<FxHashSet<String>, _> =
-        LazyCell::new(|| parts(&said).into_iter().chain(parts(&elsewhere.rest)).collect());
+    let known: LazyCell<FxHashSet<String>, _> = LazyCell::new(|| {
+        long_words(&said).chain(long_words(&elsewhere.rest)).map(|word| word.as_str().to_owned()).collect()
+    });
     let mut told: FxHashSet<String> = FxHashSet::default();
     for (span, text) in asked {
-        for word in parts(&text) {
+        for word in long_words(&text).filter(|word| !is_open(&text, *word)).map(|word| word.as_str()) {
             // Most are said as they are.
-            if said.contains(&word) || elsewhere.rest.contains(&word) {
+            if said.contains(word) || elsewhere.rest.contains(word) {
                 continue;
             }
             // The text of a script is also that of its step.
             let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
-            let count: usize = scripts.map(|script| script.content.text.matches(word.as_str()).count()).sum();
-            let again = count > 1 || count == 0 && elsewhere.verify.matches(word.as_str()).count() > 1;
-            if again || known.iter().any(|known| known.eq_ignore_ascii_case(&word)) {
+            let count: usize = scripts.map(|script| script.content.text.matches(word).count()).sum();
+            let again = count > 1 || count == 0 && elsewhere.verify.matches(word).count() > 1;
+            if again || known.iter().any(|known| known.eq_ignore_ascii_case(word)) {
                 continue;
             }
-            let near = known.iter().filter(|known| is_swapped(&word, known) || is_doubled(&word, known)).min();
-            if let Some(near) = near.filter(|_| told.insert(word.clone())) {
+            let near = known.iter().filter(|known| is_swapped(word, known) || is_doubled(word, known)).min();
+            if let Some(near) = near.filter(|_| told.insert(word.to_owned())) {
                 out.push(
                     Diagnostic::new(&MISSPELT_VALUE, span, format!("nothing else in the task says `{word}`"))
                         .here(format!("did you mean `{near}`?"))
@@ -94,10 +92,31 @@ fn words(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// The long words of a text; the letter of `\b` is none of them.
+fn long_words(text: &str) -> impl Iterator<Item = Match<'_>> {
+    PART.find_iter(text).filter(|part| !part.as_str().starts_with('\\'))
+}
+
+/// Whether a pattern leaves a letter of a word open: `cancell?ed`, `[Bb]ackend`.
+fn is_open(pattern: &str, word: Match<'_>) -> bool {
+    pattern[..word.start()].ends_with([']', ')', '?', '*', '+'])
+        || pattern[word.end()..].starts_with(['?', '*', '+', '{', '[', '('])
+}
+
+static PART: Ascii = ascii(r"\\[A-Za-z]|[A-Za-z]{6,}");
+
+/// Signs by which a script writes all letters small, or large, before it looks.
+const FOLDS: [&str; 9] =
+    ["[:lower:]", "[:upper:]", "a-z", "tolower", "toupper", "ascii_downcase", "ascii_upcase", "lower()", "\\L"];
+
 /// `contains: Bike Repair Miller`, where set-up writes `Bike repair Miller`. Needs: the text of several words stands nowhere as verify has it.
 fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut asked: Vec<(Span, String)> = Vec::new();
+    let folds = |text: &str| FOLDS.iter().any(|sign| text.contains(sign));
     for question in view.asked() {
+        if question.runs.iter().flat_map(|run| &run.words).any(|word| folds(&word.shown())) {
+            continue;
+        }
         match &question.demand {
             Demand::Matches { pattern, options } if !options.contains(['i', 'v']) => {
                 asked.push((question.span, pattern.clone()))
@@ -107,7 +126,8 @@ fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     }
     view.task.walk(&mut |phase, step| {
-        let texts = step.expect.iter().filter(|_| phase == PhaseKind::Verify);
+        let plain = || !super::texts::script(step).is_some_and(|text| folds(&text));
+        let texts = step.expect.iter().filter(|_| phase == PhaseKind::Verify && plain());
         let texts = texts.flat_map(|(_, expect)| super::texts::PRINTED.map(|key| expect.get(key))).flatten();
         for text in texts {
             let demands = ["equals", "contains", "matches"].map(|key| text.get(key));
@@ -128,7 +148,7 @@ fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown();
     let plain: LazyCell<String, _> = LazyCell::new(|| format!("{said}\n{}", elsewhere.rest).to_lowercase());
     for (span, text) in asked {
-        let text = text.replace("\\s", "\n");
+        let text = ESCAPE.replace_all(&text, |_| "\n".to_owned());
         for run in text.split(|c: char| !(c.is_ascii_alphabetic() || c == ' ')).map(str::trim) {
             let is_phrase = run.contains(' ') && run.len() > 9;
             if !is_phrase || said.contains(run) || elsewhere.rest.contains(run) || !plain.contains(&run.to_lowercase())
@@ -145,6 +165,8 @@ fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     }
 }
+
+static ESCAPE: Ascii = ascii(r"\\[A-Za-z]");
 
 /// Whether one of two words has a letter twice that stands once in the other.
 fn is_doubled(word: &str, known: &str) -> bool {

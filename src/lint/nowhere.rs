@@ -365,7 +365,9 @@ fn places(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut told = BTreeSet::new();
     for script in verified(view) {
         let content = &script.view.content;
-        for path in COMPARED.captures_iter(&content.text).filter_map(|found| found.get(1)) {
+        let paths = COMPARED.captures_iter(&content.text).filter_map(|found| found.get(1));
+        // Programs and devices lie where they do on every machine: `/bin/bash`.
+        for path in paths.filter(|path| !OF_SYSTEM.is_match(path.as_str())) {
             if !is_known(view, said, path.as_str()) && told.insert(path.as_str().to_owned()) {
                 out.push(finding(
                     content.span(path.range()),
@@ -376,6 +378,7 @@ fn places(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
+static OF_SYSTEM: Ascii = ascii(r"^/(?:usr/(?:local/)?)?(?:s?bin|dev|proc|sys)/");
 static PATH: Ascii = ascii(r"(?m)(?:^|[\s`(])/[a-z]");
 static COMPARED: Ascii = ascii(r#"==?\s*["'](/[\w.-]+(?:/[\w.-]+)*)["']"#);
 

@@ -537,13 +537,8 @@ fn path_words(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Sp
 
 /// Whole numbers that stand alone, each with its place.
 fn numbers_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut at = 0;
-    text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ':' | '=')))
-        .map(move |word| {
-            let start = at;
-            at += word.len() + 1;
-            (start, word.trim_end_matches(['.', ':']))
-        })
+    texts::words(text, |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ':' | '='))
+        .map(|(start, word)| (start, word.trim_end_matches(['.', ':'])))
         .map(|(start, word)| match word.rfind('=') {
             Some(equal) => (start + equal + 1, &word[equal + 1..]),
             None => (start, word),

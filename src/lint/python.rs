@@ -1,12 +1,14 @@
 //! Programs of Python, line by line: whether what would end one with a failure is caught, and nothing comes of it.
 
-use std::ops::Range;
+use std::{cell::RefCell, ops::Range};
+
+use rustc_hash::FxHashMap;
 
 /// A line with how far it is indented, without comments.
 type Line<'t> = (usize, &'t str);
 
 /// What ends a program with a failure.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Failure<'t> {
     Exit,
     /// An exception, by its name where that is told.
@@ -30,31 +32,46 @@ pub(super) fn swallows(text: &str) -> bool {
     let tries: Vec<Try<'_>> = (0..lines.len()).filter_map(|at| read(&lines, at)).collect();
     let failures: Vec<(usize, Failure<'_>)> =
         lines.iter().enumerate().filter_map(|(at, (_, line))| Some((at, failure(line)?))).collect();
-    let program = Program { lines: &lines, tries: &tries };
-    !failures.is_empty() && failures.iter().all(|(at, failure)| program.is_caught(*at, *failure, 4))
+    let program = Program { lines: &lines, tries: &tries, functions: RefCell::default() };
+    !failures.is_empty() && failures.iter().all(|(at, failure)| program.is_caught(*at, *failure, DEPTH))
 }
+
+/// So many functions may call each other.
+const DEPTH: usize = 16;
 
 struct Program<'p, 't> {
     lines: &'p [Line<'t>],
     tries: &'p [Try<'t>],
+    /// Functions, by the line of their `def`, and whether such a failure is passed over wherever they are called.
+    functions: RefCell<FxHashMap<(usize, Failure<'t>), bool>>,
 }
 
-impl Program<'_, '_> {
+impl<'t> Program<'_, 't> {
     /// Whether a failure in a line is passed over: there, or wherever the function is called that the line is in.
-    fn is_caught(&self, at: usize, failure: Failure<'_>, depth: usize) -> bool {
-        let here =
-            self.tries.iter().any(|t| t.body.contains(&at) && t.caught.iter().any(|names| catches(names, failure)));
-        if here || depth == 0 {
-            return here;
+    fn is_caught(&self, at: usize, failure: Failure<'t>, depth: usize) -> bool {
+        if self.tries.iter().any(|t| t.body.contains(&at) && t.caught.iter().any(|names| catches(names, failure))) {
+            return true;
         }
         let indent = self.lines[at].0;
-        let outer = |line: &&Line<'_>| line.0 < indent && line.1.starts_with("def ");
-        let Some((_, head)) = self.lines[..at].iter().rev().find(outer) else { return false };
-        let name = head[4..].split('(').next().unwrap_or_default();
+        let outer = |line: &Line<'_>| line.0 < indent && line.1.starts_with("def ");
+        let head = self.lines[..at].iter().rposition(outer).filter(|_| depth > 0);
+        head.is_some_and(|head| self.is_caught_behind(head, failure, depth - 1))
+    }
+
+    /// Whether a failure in a function is passed over wherever it is called.
+    fn is_caught_behind(&self, head: usize, failure: Failure<'t>, depth: usize) -> bool {
+        if let Some(known) = self.functions.borrow().get(&(head, failure)) {
+            return *known;
+        }
+        // Of a function that calls itself no more is known there.
+        self.functions.borrow_mut().insert((head, failure), false);
+        let name = self.lines[head].1[4..].split('(').next().unwrap_or_default();
         let call = format!("{name}(");
         let calls = |line: &str| !line.starts_with("def ") && line.contains(&call);
         let mut places = (0..self.lines.len()).filter(|at| calls(self.lines[*at].1)).peekable();
-        places.peek().is_some() && places.all(|place| self.is_caught(place, failure, depth - 1))
+        let caught = places.peek().is_some() && places.all(|place| self.is_caught(place, failure, depth));
+        self.functions.borrow_mut().insert((head, failure), caught);
+        caught
     }
 }
 
@@ -153,5 +170,19 @@ mod tests {
         ] {
             assert!(!swallows(text), "{text}");
         }
+    }
+
+    /// Each function is called by all lines of the one before: what is known of one is not asked again.
+    #[test]
+    fn functions_that_call_each_other_take_no_time() {
+        const LINES: usize = 400;
+        let body = |call: &str| format!("    {call}()\n").repeat(LINES);
+        let functions: Vec<String> = (0..5).map(|n| format!("def f{}():\n{}", n + 1, body(&format!("f{n}")))).collect();
+        let text =
+            format!("def f0():\n    assert a\n{}try:\n    f5()\nexcept Exception:\n    pass\n", functions.concat());
+        let started = std::time::Instant::now();
+        assert!(swallows(&text));
+        assert!(!swallows("def f():\n    assert a\n    f()\n"), "nobody catches it");
+        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
     }
 }

@@ -75,13 +75,9 @@ impl Quantity {
     /// All amounts of a text in small letters, each with its place.
     pub(super) fn all(lower: &str) -> Vec<(usize, Self)> {
         let mut found = Vec::new();
-        let mut at = 0;
         let mut every = false;
-        let words = lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));
         let mut number: Option<(usize, f64)> = None;
-        for word in words {
-            let start = at;
-            at += word.len() + 1;
+        for (start, word) in super::texts::words(lower, |c| c.is_ascii_alphanumeric() || c == '.') {
             let word = word.trim_end_matches('.');
             if word.is_empty() {
                 continue;
@@ -128,6 +124,10 @@ mod tests {
             [(60.0, "s"), (30.0, "s"), (268_435_456.0, "b"), (604_800.0, "s")]
         );
         assert_eq!(all("set 4 replicas and 10"), [(4.0, ""), (10.0, "")]);
+        // Each place is that of the number, also behind letters of several bytes.
+        let text = "für 1 → 3 replicas, 5 €";
+        let places = Quantity::all(text).into_iter().map(|(at, quantity)| text[at..].starts_with(&quantity.text));
+        assert_eq!(places.collect::<Vec<_>>(), [true; 3]);
         let is = |a: &str, b: &str| Quantity::of_value(a).zip(Quantity::of_value(b)).is_some_and(|(a, b)| a.is(&b));
         assert!(
             is("1m", "60s")

@@ -315,8 +315,7 @@ fn searched(parts: &[Statement], text: &str, place: Span) -> Option<Sweep> {
                     .map(|word| word.text.as_str())
                     .filter(|text| text.starts_with('-') && *text != "--")
                     .collect();
-                let behind = words.iter().skip_while(|word| word.text != "--").nth(1);
-                let pattern = behind.or_else(|| words[1..].iter().find(|word| !word.text.starts_with('-')))?;
+                let pattern = tools::searched(&words[1..])?;
                 let options: Vec<&str> = options.into_iter().filter(|option| *option != pattern.text).collect();
                 if options.iter().any(|option| !matches!(*option, "-E" | "-e" | "-w" | "-i" | "-o" | "--"))
                     || !pattern.literal

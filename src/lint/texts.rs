@@ -46,6 +46,16 @@ pub fn sees_answer(step: &Step<Def>) -> bool {
     sees
 }
 
+/// The words of a text, which other characters stand between, each with its place in bytes; between two of those is an empty word.
+pub(super) fn words(text: &str, is_part: fn(char) -> bool) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    text.split_inclusive(move |c| !is_part(c)).map(move |word| {
+        let start = at;
+        at += word.len();
+        (start, word.strip_suffix(|c| !is_part(c)).unwrap_or(word))
+    })
+}
+
 /// Whether `word` stands in `text` as a word.
 pub fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -278,7 +278,7 @@ fn looked_for(grep: &Statement, content: &Content) -> Option<(String, Span)> {
     let words = grep.words().get(1..)?;
     let whole = words.iter().any(|word| word.text.starts_with('-') && word.text.contains(['x', 'w']));
     let inverted = words.iter().any(|word| word.text.starts_with('-') && word.text.contains('v'));
-    let word = words.iter().find(|word| !word.text.starts_with('-'))?;
+    let word = tools::searched(words)?;
     let text = word.text.trim_matches(['"', '\'']);
     let bare = text.trim_start_matches('^').trim_end_matches('$');
     (!inverted && (whole || bare.len() + 2 == text.len() || bare.len() > 5))

@@ -182,6 +182,7 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
         let named = || {
             let mut places = said.match_indices(with.as_str()).map(|(at, _)| &said[already_true::sentence(said, at)]);
             texts::has_word(said, with)
+                && !REPAIRS.is_match(said)
                 && !texts::has_word(&super::facts::elsewhere(view).rest, with)
                 && !super::facts::given(view).iter().any(|fact| fact.text() == *with)
                 && !places.any(|sentence| NEGATES.is_match(sentence) || FORBIDS.is_match(sentence))
@@ -387,6 +388,11 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
 }
 
 static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|without|unless|again)\b");
+
+/// What is to be repaired is called by the state that it is to leave: `it is in CrashLoopBackOff`.
+static REPAIRS: Ascii = ascii(
+    r"(?i)\b(?:fix|repair|resolve|troubleshoot|investigate|diagnose|find out|debug|recover|heal|stuck|broken|fail(?:s|ed|ing)?|crash(?:es|ed|ing)?|hangs?)\b",
+);
 
 static FORBIDS: Ascii = ascii(
     r"(?i)\b(?:forbid|deny|block|restrict|revoke|prevent|refuse|instead|no longer|until|away|reject|unreachable)",

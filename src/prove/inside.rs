@@ -21,14 +21,13 @@ use super::{
     kubectl,
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
-    wishes::wishes,
+    wishes::{overridable, required, wishes},
     world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of},
 };
 use crate::{
-    bash::{self, ast::names_in},
     compile,
     convert::looks,
-    hir::{Arg, OperationKind, Part, PhaseKind},
+    hir::{Arg, OperationKind, PhaseKind, Target},
     host::disk::Disk,
     plan::{ActionKind, AgentAction, AgentKind, Plan, StepAction},
     source::Sources,
@@ -95,10 +94,10 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         }
     }
     let hints = answers.by_key();
-    let reads = reads_agent(&new);
-    let hints_agent = words.join("\n");
-    let defaults = overridable([&scripts.before, &scripts.after].into_iter().flatten());
-    let required = required([&scripts.before, &scripts.after].into_iter().flatten());
+    // An agent that says all that the scripts look for.
+    let answer = reads_agent(&new).then(|| words.join("\n"));
+    let texts_of_scripts = [scripts.before, scripts.after].concat();
+    let (defaults, required) = (overridable(&texts_of_scripts), required(&texts_of_scripts));
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
         // An agent that does its work leaves files, and another does not.
@@ -120,7 +119,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
             denied,
             words,
             env: required.clone(),
-            agent: reads.then(|| hints_agent.clone()),
+            agent: answer.clone(),
             refuses: None,
             files,
             loud: false,
@@ -190,7 +189,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
             other.env.remove(name);
             proof.near.push_back(other);
         }
-        if reads {
+        if answer.is_some() {
             let hostile = HOSTILE.iter().map(|text| text.replace("VALUE", best.agent.as_deref().unwrap_or_default()));
             let answers = std::iter::once(String::new()).chain(best.words.iter().take(WORDS).cloned()).chain(hostile);
             proof.near.extend(answers.map(|answer| World { agent: Some(answer), ..best.clone() }));
@@ -241,82 +240,11 @@ fn reads_agent(plan: &Plan) -> bool {
     plan.walk(&mut |_, _, action| {
         let ActionKind::Step(StepAction { args, expect, .. }) = &action.kind else { return };
         for arg in args.iter().map(|(_, arg)| arg).chain(expect) {
-            arg.templates(&mut |template| {
-                found |= template
-                    .parts
-                    .iter()
-                    .any(|part| matches!(part, Part::Hole(hole) if hole.text.contains("agent.output")));
-            });
+            arg.templates(&mut |text| found |= text.holes().any(|hole| hole.reference.target == Target::AgentOutput));
         }
     });
     found
 }
-
-/// Variables that scripts have a default for and set nowhere else, with the default: `${NS:-shop}`.
-fn overridable<'s>(scripts: impl IntoIterator<Item = &'s String>) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for script in scripts {
-        for (at, _) in script.match_indices("${") {
-            let rest = &script[at + 2..];
-            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
-            let (name, rest) = rest.split_at(end);
-            let rest = ["-", "="].into_iter().find_map(|sign| rest.trim_start_matches(':').strip_prefix(sign));
-            let Some((default, _)) = rest.and_then(|rest| rest.split_once('}')) else { continue };
-            let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !OWN.contains(&name);
-            // What is set otherwise is no question to the environment.
-            let is_set = |line: &str| {
-                let line = ["local ", "export ", "readonly "]
-                    .iter()
-                    .fold(line.trim_start(), |line, word| line.trim_start_matches(word));
-                let value = line.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
-                value.is_some_and(|value| !value.trim_start_matches('"').starts_with(&format!("${{{name}")))
-            };
-            let is_read = |word: &str| script.contains(&format!("{word} {name}"));
-            let plain = !default.contains(['$', '`', '\'', '"', '\\']);
-            if is_name && plain && !script.lines().any(is_set) && !["read", "read -r", "for"].into_iter().any(is_read) {
-                found.insert(name.to_owned(), default.to_owned());
-            }
-        }
-    }
-    found
-}
-
-/// Variables of the environment without which scripts end, each with some value.
-fn required<'s>(scripts: impl IntoIterator<Item = &'s String>) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for script in scripts {
-        let is_asked = |name: &str| [":?", "?"].iter().any(|sign| script.contains(&format!("${{{name}{sign}")));
-        let strict = bash::program(script).is_some_and(|program| program.sets('u', "nounset"));
-        for name in names_in(script) {
-            let is_name =
-                name.len() > 1 && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-            let is_read = ["read", "read -r", "for", "declare", "local", "mapfile -t"]
-                .iter()
-                .any(|word| script.contains(&format!("{word} {name}")));
-            let is_set = is_read || script.contains(&format!("{name}=")) || script.contains(&format!("${{{name}:-"));
-            if is_name && (is_asked(&name) || strict && !is_set && !OWN.contains(&name.as_str())) {
-                found.insert(name.clone(), format!("some-{}", name.to_ascii_lowercase()));
-            }
-        }
-    }
-    found
-}
-
-/// Variables that each shell has.
-const OWN: [&str; 12] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "SHELL",
-    "PWD",
-    "TMPDIR",
-    "KUBECONFIG",
-    "RANDOM",
-    "SECONDS",
-    "BASH_SOURCE",
-    "OSTYPE",
-    "LINENO",
-];
 
 /// Another value of the kind of a default.
 fn another(default: &str) -> String {

@@ -286,7 +286,7 @@ fn comparison(text: &str) -> Option<(&str, Value)> {
         if let [left, right] = split(text, sign).as_slice() {
             let right: Value = serde_json::from_str(right.trim()).ok()?;
             let right = match (&right, shift) {
-                (Value::Number(n), shift) => json!(n.as_i64().unwrap_or(0) + shift),
+                (Value::Number(n), shift) => json!(n.as_i64().unwrap_or(0).saturating_add(shift)),
                 (_, 1) => json!("other"),
                 _ => right,
             };
@@ -353,18 +353,21 @@ fn split<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
     parts
 }
 
-/// `.a.b["c"][0][]?`
+/// Lists are made no longer than this, whatever a program asks for.
+const FURTHEST: usize = 63;
+
+/// `.a.b["c"][0][]?`, up to what is no path.
 fn segments(path: &str) -> Vec<Segment> {
     let mut found = Vec::new();
     let mut rest = path;
     while let Some(c) = rest.chars().next() {
         let len = match c {
             '[' => {
-                let end = rest.find(']').unwrap_or(rest.len() - 1);
+                let Some(end) = rest.find(']') else { break };
                 let inner = &rest[1..end];
                 found.push(match inner.strip_prefix('"').and_then(|i| i.strip_suffix('"')) {
                     Some(key) => Segment::Key(key.to_owned()),
-                    None => Segment::Index(inner.parse().unwrap_or(0)),
+                    None => Segment::Index(inner.parse().unwrap_or(0).min(FURTHEST)),
                 });
                 end + 1
             }
@@ -466,6 +469,13 @@ mod tests {
         assert_eq!(inputs(&argv, &["up".to_owned()]), [r#"[{"name":"web","is":"up"}]"#]);
         let argv = ["grep", "-q", "^USER nobody", "/tmp/x"].map(str::to_owned);
         assert_eq!(inputs(&argv, &[]), ["USER nobody more"]);
+        // What no program can be, or nobody can make, ends no proof.
+        for program in
+            [".a[", ".a[é", ".a[18446744073709551615]", ".[] | select(.n > 9223372036854775807)", ".a[\"b", "\""]
+        {
+            let argv = ["jq", program, "/tmp/x"].map(str::to_owned);
+            assert!(inputs(&argv, &["1".to_owned()]).concat().len() < 1000, "{program}");
+        }
         let argv = ["awk", "{print $2}", "/tmp/x"].map(str::to_owned);
         assert_eq!(inputs(&argv, &["Bound".to_owned()]), ["a Bound more"]);
     }
