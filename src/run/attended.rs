@@ -1,5 +1,5 @@
 //! A process that runs units, or a recovery, for somebody who attends to it: who tells on its standard input how far its journal is kept
-//! elsewhere, and whose end is its end. One that serves is told of further units there as well, and says there how each order ended.
+//! elsewhere, and whose end is its end. One that serves gets further units there as well, and says there how each order ended.
 //!
 //! Property: *once the other end of standard input is closed, nothing with an effect begins, and what was started is ended.* No cleanup is
 //! run then: that is what the journal is kept elsewhere for.
