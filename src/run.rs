@@ -26,7 +26,7 @@ pub mod verdict;
 
 pub use inventory::Left;
 pub use isolation::{foreseen, machine, results_in};
-pub use select::{Chosen, Demand, Gate, Labels, Selection, Shard};
+pub use select::{Chosen, Demand, Enough, Gate, Labels, Selection, Shard};
 pub use servers::{Specs, specs};
 pub use stop::{Interrupt, interrupts};
 pub use task::{KeptWorld, TaskEnd};
@@ -332,15 +332,20 @@ pub async fn run_eval(
     };
     let run_id = options.journal.as_ref().map_or_else(|| host.random_id(), |journal| journal.run().to_owned());
     if past.is_none() {
-        let chosen = selected.iter().map(|&index| Selected {
+        let chosen = |index: usize, only: Option<u32>| Selected {
             index,
             name: plan.tasks[index].task.name.value.clone(),
             digest: digests[index].clone(),
             runs: runs(index),
             gate: gate_of(plan, options, index).map(|gate| (gate.passes, gate.of)),
-            only: options.selection.unit.as_ref().map(|unit| unit.run),
-        });
-        emitter.note(&Entry::Selected(chosen.collect()));
+            only,
+        };
+        let units = options.selection.units.iter().filter(|unit| unit.index < plan.tasks.len());
+        let units: Vec<_> = units.map(|unit| chosen(unit.index, Some(unit.run))).collect();
+        emitter.note(&Entry::Selected(match units.is_empty() {
+            true => selected.iter().map(|&index| chosen(index, None)).collect(),
+            false => units,
+        }));
         emitter.emit(
             None,
             EventKind::RunStarted {
@@ -349,9 +354,9 @@ pub async fn run_eval(
                 eval: plan.name.clone(),
                 plan_digest: plan_digest.clone(),
                 tasks: selected.len(),
-                runs: match options.selection.unit {
-                    Some(_) => 1,
-                    None => selected.iter().map(|&index| runs(index) as usize).sum(),
+                runs: match options.selection.units.len() {
+                    0 => selected.iter().map(|&index| runs(index) as usize).sum(),
+                    units => units,
                 },
             },
         );
@@ -407,6 +412,11 @@ pub async fn run_eval(
     let inventory = looks.then(|| inventory::Inventory::new(host, plan, &selected, &servers, folders));
     let inventory = tokio::sync::Mutex::new(inventory);
     let ends = Mutex::new(Vec::new());
+    let written = || options.journal.as_ref().map_or(0, |journal| journal.written());
+    let before = (host.elapsed(), written());
+    let is_enough =
+        |enough: Enough| host.elapsed().saturating_sub(before.0) >= enough.time || written() - before.1 >= enough.bytes;
+    let is_enough = &is_enough;
     let mut heard = stop::Heard::default();
     if let Some(why) = ledger.over() {
         world.exhaust(why);
@@ -444,7 +454,11 @@ pub async fn run_eval(
                     let mut in_control = true;
                     let decided =
                         |passes, runs| options.until_decided.as_ref().and_then(|gate| gate.decided(passes, runs));
-                    for run in (0..runs(index)).filter(|run| options.selection.has(*run)) {
+                    for run in (0..runs(index)).filter(|run| options.selection.has(index, *run)) {
+                        let is_first = ends.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+                        if !is_first && options.selection.enough.is_some_and(is_enough) {
+                            break;
+                        }
                         if trials.is_some_and(|trials| run >= trials.control.end) && !in_control {
                             break;
                         }
@@ -591,7 +605,10 @@ pub async fn run_eval(
                 Some(gate) => gate.decided(passes, all) == Some(true),
                 None => passes >= gate_of(plan, options, index).map_or(all, |gate| gate.passes),
             };
-            status(&tasks, options.allow_unchecked, &met, options.exit_zero)
+            let exit = status(&tasks, options.allow_unchecked, &met, options.exit_zero);
+            // What was not begun has not passed.
+            let all_begun = options.selection.enough.is_none() || tasks.len() >= options.selection.units.len();
+            if matches!(exit, 0 | 4) && !all_begun && !options.exit_zero { 1 } else { exit }
         }
     };
     emitter.emit(
@@ -701,7 +718,7 @@ pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, met: &dyn Fn(usize, u32,
 /// the command line says.
 pub fn gate_of(plan: &EvalPlan, options: &RunOptions, index: usize) -> Option<Gate> {
     // One run of several meets no gate; all together do, or do not.
-    if options.selection.unit.is_some() {
+    if !options.selection.units.is_empty() {
         return None;
     }
     let own = || plan.tasks.get(index)?.task.gate.filter(|_| options.runs.is_none());

@@ -7,6 +7,9 @@
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
+#[path = "support/packed.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod packed;
 #[path = "support/world.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
@@ -19,18 +22,13 @@ use std::{
 };
 
 use gevals::pack::{self, Manifest, Need};
+use packed::{EVAL, json, told};
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::Deserialize;
 use serde_json::Value;
 use world::World;
 
-const EVAL: &str = "kind: Eval
-metadata: {name: e}
-config:
-  agent: {type: builtin.noop}
-  taskSets: [{glob: tasks/*/task.yaml}]
-";
 const GOOD: &str = "kind: Task
 apiVersion: mcp-eval/v1
 metadata: {name: good}
@@ -65,25 +63,10 @@ fn suite() -> World {
     world
 }
 
-fn packed(world: &World, args: &[&str]) {
+fn pack_up(world: &World, args: &[&str]) {
     let mut packing = world.command(&[&["pack", "p"], args].concat());
     packing.env("SHOP_TOKEN", SECRET).env("NO", "no");
     world.start(packing).end().expect(0, &[]);
-}
-
-fn json(world: &World, path: &str) -> Value {
-    serde_json::from_str(&world.read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// What a run and its units together have in common.
-fn told(results: &Value) -> Vec<(String, u64, String)> {
-    let one = |r: &Value| {
-        let text = |key: &str| r[key].as_str().unwrap().to_owned();
-        (text("taskName"), r["runIndex"].as_u64().unwrap_or_default(), text("outcome"))
-    };
-    let mut told: Vec<_> = results["results"].as_array().unwrap().iter().map(one).collect();
-    told.sort();
-    told
 }
 
 /// `gevals` by its name, as jobs of engines call it.
@@ -263,7 +246,7 @@ fn containers(engine: &str, text: &str, values: &str) -> (Vec<Container>, Contai
 #[test]
 fn pods_run_all_units_and_one_merges_them() {
     let world = suite();
-    packed(&world, &["-o", "s.gevals", "-n", "2"]);
+    pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
     let mut whole = world.command(&["run", "s.gevals", "-o", "whole"]);
     whole.env("SHOP_TOKEN", SECRET).env("NO", "no");
     world.start(whole).end().expect(1, &[]);
@@ -319,7 +302,7 @@ spec:
 fn slow() -> World {
     let world = World::new(&[("p/gevals.toml", ""), ("p/eval.yaml", EVAL), ("p/tasks/a/task.yaml", SLOW)]);
     for_engines(&world);
-    packed(&world, &["-o", "s.gevals"]);
+    pack_up(&world, &["-o", "s.gevals"]);
     fs::create_dir(world.path("evals")).unwrap();
     fs::copy(world.path("s.gevals"), world.path("evals/s.gevals")).unwrap();
     world
@@ -421,7 +404,7 @@ fn described(schemas: &str, document: &Value) -> Result<(), String> {
 #[test]
 fn files_are_as_the_engines_describe_them_and_faults_are_found() {
     let world = suite();
-    packed(&world, &["-o", "s.gevals", "-n", "2"]);
+    pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
     let edits: &[(&str, &[(&str, &str)])] = &[
         #[cfg(feature = "kubernetes")]
         (
@@ -514,7 +497,7 @@ mod of_kubernetes {
     #[test]
     fn containers_of_workflows_are_of_kubernetes() {
         let world = suite();
-        packed(&world, &["-o", "s.gevals"]);
+        pack_up(&world, &["-o", "s.gevals"]);
         let workflow = documents(&emitted(&world, "argo", &[])).remove(0);
         let templates = workflow["spec"]["templates"].as_array().unwrap();
         let mut containers = templates.iter().map(|one| &one["container"]).filter(|one| !one.is_null());
@@ -544,7 +527,7 @@ mod of_kubernetes {
             return;
         }
         let world = suite();
-        packed(&world, &["-o", "s.gevals"]);
+        pack_up(&world, &["-o", "s.gevals"]);
         let text = emitted(&world, "kubernetes-job", &[]);
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = plane::up(folder.path()).unwrap();
@@ -586,7 +569,7 @@ mod of_kubernetes {
 #[test]
 fn pods_may_do_little() {
     let world = suite();
-    packed(&world, &["-o", "s.gevals"]);
+    pack_up(&world, &["-o", "s.gevals"]);
     for engine in PODS {
         let all = documents(&emitted(&world, engine, &[]));
         let (pods, containers): (Vec<Value>, Vec<Value>) = match engine {
@@ -634,7 +617,7 @@ fn pods_may_do_little() {
 #[test]
 fn pods_are_limited_by_the_time_of_their_units() {
     let world = suite();
-    packed(&world, &["-o", "s.gevals", "-n", "2"]);
+    pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
     let listed: Value = serde_json::from_str(&world.run(&["units", "s.gevals", "--json"]).expect(0, &[]).out).unwrap();
     let times: Vec<u64> =
         listed["units"].as_array().unwrap().iter().map(|unit| unit["atMostSeconds"].as_u64().unwrap()).collect();
@@ -672,7 +655,7 @@ fn names_are_fit_and_tell_packs_apart() {
     for name in ["e", long, &format!("{long}!"), "Überall: 1.2", "---"] {
         world.write("p/eval.yaml", &EVAL.replace("name: e", &format!("name: {}", Value::from(name))));
         for runs in ["1", "2"] {
-            packed(&world, &["-o", "s.gevals", "-n", runs]);
+            pack_up(&world, &["-o", "s.gevals", "-n", runs]);
             let mut own = BTreeSet::new();
             for engine in PODS {
                 let text = emitted(&world, engine, &[]);
@@ -696,7 +679,7 @@ fn hostile_names_stay_names() {
     let name =
         "x\u{2028}apiVersion: pwned\u{2029}a: &b [\u{feff}\"'`$(touch pwned) {{inputs}} $(params.shard) \u{1f980} # :";
     world.write("p/eval.yaml", &EVAL.replace("name: e", &format!("name: {}", Value::from(name))));
-    packed(&world, &["-o", "s.gevals"]);
+    pack_up(&world, &["-o", "s.gevals"]);
     let path = "$(HOME)$$a '; touch pwned; '\" \u{2028} x: y`touch pwned`";
     fs::create_dir(world.path("evals")).unwrap();
     world.run(&["emit", "argo", "s.gevals", "--image", "i", "--at", "{{workflow.name}}"]).expect(2, &["`{{`"]);
@@ -726,7 +709,7 @@ fn hostile_names_stay_names() {
 #[test]
 fn hostile_packs_are_refused_or_change_nothing() {
     let world = suite();
-    packed(&world, &["-o", "s.gevals"]);
+    pack_up(&world, &["-o", "s.gevals"]);
     let (manifest, files) = pack::read(&fs::read(world.path("s.gevals")).unwrap()).unwrap();
     let hostile = |change: &dyn Fn(&mut Manifest)| {
         let mut manifest = manifest.clone();
@@ -771,7 +754,7 @@ fn hostile_packs_are_refused_or_change_nothing() {
 #[test]
 fn what_pods_cannot_be_started_of_is_refused() {
     let world = suite();
-    packed(&world, &["-o", "s.gevals"]);
+    pack_up(&world, &["-o", "s.gevals"]);
     let emit = |args: &[&str], said: &[&str]| {
         world.run(&[&["emit"], args].concat()).expect(2, said);
     };
@@ -831,7 +814,7 @@ fn workflow(text: &str) -> (Value, impl Fn(&str, &str) -> String) {
 #[test]
 fn a_workflow_runs_all_units_in_its_jobs_and_merges_them() {
     let world = suite();
-    packed(&world, &["-o", "s.gevals", "-n", "2"]);
+    pack_up(&world, &["-o", "s.gevals", "-n", "2"]);
     let emitted = world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "3"]).expect(0, &[]).out;
     let (document, script) = workflow(&emitted);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -879,7 +862,7 @@ fn a_signal_for_a_job_lets_its_unit_clean_up() {
 #[test]
 fn what_an_engine_cannot_start_is_refused() {
     let world = suite();
-    packed(&world, &["-o", "s.gevals"]);
+    pack_up(&world, &["-o", "s.gevals"]);
     world.run(&["emit", "slurm", "s.gevals", "--jobs", "3"]).expect(2, &["there are 2 units, too few for 3 jobs"]);
     world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "257"]).expect(2, &["at most 256 jobs"]);
     world.run(&["emit", "github-matrix", "s.gevals", "--at", "${{ x }}"]).expect(2, &["`${{`"]);

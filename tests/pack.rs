@@ -2,22 +2,19 @@
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
+#[path = "support/packed.rs"]
+mod packed;
 #[path = "support/world.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
+use packed::{EVAL, SLOW, json, made, told};
 use rustix::process::Signal;
 use serde_json::Value;
 use world::World;
 
-const EVAL: &str = "kind: Eval
-metadata: {name: e}
-config:
-  agent: {type: builtin.noop}
-  taskSets: [{glob: tasks/*/task.yaml}]
-";
 /// Its script reads a file that only its text names.
 const SCRIPTED: &str = "kind: Task
 apiVersion: mcp-eval/v1
@@ -60,26 +57,6 @@ fn units(world: &World, pack: &str) -> Value {
 
 fn ids(units: &Value) -> Vec<String> {
     units["units"].as_array().unwrap().iter().map(|unit| unit["id"].as_str().unwrap().to_owned()).collect()
-}
-
-fn json(world: &World, path: &str) -> Value {
-    serde_json::from_str(&world.read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// What must not differ between a run and its units together: no times, no ids of runs, nothing of the machine.
-fn told(results: &Value) -> Vec<(String, u64, String, bool, Value)> {
-    let one = |r: &Value| {
-        (
-            r["taskName"].as_str().unwrap().to_owned(),
-            r["runIndex"].as_u64().unwrap_or_default(),
-            r["outcome"].as_str().unwrap().to_owned(),
-            r["taskPassed"].as_bool().unwrap(),
-            r["planDigest"].clone(),
-        )
-    };
-    let mut told: Vec<_> = results["results"].as_array().unwrap().iter().map(one).collect();
-    told.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-    told
 }
 
 #[test]
@@ -152,6 +129,40 @@ fn units_together_are_the_run_of_the_pack() {
     let known = world.run(&["units", "s.gevals", "--json", "--history", "all.json"]).expect(0, &[]).out;
     let known: Value = serde_json::from_str(&known).unwrap();
     assert!(known["units"].as_array().unwrap().iter().all(|unit| unit["expectedSeconds"].as_f64().is_some()));
+}
+
+/// One journal, one results file; and none is begun when the time is over.
+#[test]
+fn several_units_are_run_one_after_another() {
+    let world = suite();
+    world.run(&["pack", "p", "-o", "s.gevals", "-n", "3"]).expect(0, &[]);
+    let all = ids(&units(&world, "s.gevals"));
+    let unit = |nth: usize| ["--unit", all[nth].as_str()];
+    let run = |units: &[usize], more: &[&str]| {
+        let units: Vec<&str> = units.iter().flat_map(|nth| unit(*nth)).collect();
+        world.run(&[&["exec-unit", "s.gevals"], units.as_slice(), more].concat())
+    };
+    run(&[0, 2, 4], &["--out", "out/a"]).expect(1, &[]);
+    let part = json(&world, "out/a/gevals-e-out.json");
+    assert_eq!((part["results"].as_array().unwrap().len(), &part["summary"]["complete"]), (3, &Value::Bool(true)));
+    assert_eq!(part["summary"].get("unit"), None, "it is not one unit");
+    assert_eq!(fs::read_dir(world.path("out/a/.gevals/runs")).unwrap().count(), 1);
+    run(&[1, 3, 5], &["--out", "out/b", "--begin-within", "1h"]).expect(1, &[]);
+    world
+        .run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "all.json"])
+        .expect(0, &["6 results of 2 files in all.json"]);
+    world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &[]);
+    assert_eq!(told(&json(&world, "all.json")), told(&json(&world, "whole/gevals-e-out.json")));
+
+    run(&[0, 1, 2], &["--out", "late", "--begin-within", "0s"]).expect(1, &[]);
+    let part = json(&world, "late/gevals-e-out.json");
+    assert_eq!((part["results"].as_array().unwrap().len(), &part["summary"]["complete"]), (1, &Value::Bool(false)));
+    world
+        .run(&["result", "merge", "--pack", "s.gevals", "late", "-o", "late.json"])
+        .expect(1, &[&format!("unit `{}` (`", all[1])]);
+
+    run(&[0, 0], &["--out", "twice"]).expect(2, &["is named twice"]);
+    assert!(!world.path("twice").exists());
 }
 
 #[test]
@@ -249,6 +260,9 @@ fn agents_are_packed_side_by_side() {
         let ran = world.run(&["exec-unit", "s.gevals", "--unit", id, "--out", &format!("out/{id}")]);
         assert!(matches!(ran.code, Some(0 | 1)), "{}{}", ran.out, ran.err);
     }
+    world
+        .run(&["exec-unit", "s.gevals", "--unit", &all[0], "--unit", &all[2], "--out", "two"])
+        .expect(2, &["has another agent or model"]);
     let merge = ["result", "merge", "--pack", "s.gevals", "out"];
     world.run(&merge).expect(2, &["name a folder"]);
     let merge: Vec<_> = merge.into_iter().chain(["-o", "merged"]).collect();
@@ -257,20 +271,6 @@ fn agents_are_packed_side_by_side() {
     assert_eq!(told(&json(&world, merged)), told(&json(&world, whole)));
     world.run(&["pack", "p", "-o", "t.gevals", "--agent", "builtin.noop", "--agent", "builtin.noop:x"]).expect(2, &[]);
 }
-
-/// Makes a file, and waits until it is killed the first time.
-const SLOW: &str = r#"kind: Task
-apiVersion: mcp-eval/v1
-metadata: {name: slow}
-spec:
-  prompt: Do it.
-  env: {F: "WORLD/made-{random.id}"}
-  setup:
-    - command: {run: "touch $F"}
-    - command: {run: "ls WORLD > WORLD/seen; touch WORLD/here; test -e WORLD/quick || exec sleep 300"}
-  verify: [{command: {run: "test -f $F"}}]
-  cleanup: [{command: {run: "sh clean.sh $F"}}]
-"#;
 
 #[test]
 fn an_attempt_after_a_kill_cleans_up_first() {
@@ -295,13 +295,7 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     assert_eq!(second.end().code, Some(3));
     first.signal(Signal::KILL);
     first.end();
-    let made = || {
-        fs::read_dir(world.path("."))
-            .unwrap()
-            .flatten()
-            .filter(|e| e.file_name().to_string_lossy().starts_with("made-"))
-            .count()
-    };
+    let made = || made(&world);
     assert_eq!((made(), world.read("log").as_str()), (1, ""));
     assert!(world.path("out/.gevals/pack/tasks/a/clean.sh").is_file());
 
@@ -386,10 +380,7 @@ fn an_attended_unit_waits_until_what_is_pending_is_kept() {
         assert!(started.elapsed() < Duration::from_secs(20), "{}", journal());
         std::thread::sleep(Duration::from_millis(10));
     }
-    let made = || {
-        let entries = fs::read_dir(world.path(".")).unwrap().flatten();
-        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("made-")).count()
-    };
+    let made = || made(&world);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(made(), 0, "nobody has what is pending, and it was done");
     // As far as it goes now, and as far as it will go.

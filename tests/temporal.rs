@@ -6,6 +6,8 @@
 #[path = "support/model.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod model;
+#[path = "support/packed.rs"]
+mod packed;
 #[path = "support/world.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
@@ -24,20 +26,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use base64::Engine as _;
 use model::{Model, text};
+use packed::{EVAL, SLOW, json, made, told};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use world::World;
 
 /// Far more than anything here takes.
 const LIMIT: Duration = Duration::from_secs(120);
-
-const EVAL: &str = "kind: Eval
-metadata: {name: e}
-config:
-  agent: {type: builtin.noop}
-  taskSets: [{glob: tasks/*.yaml}]
-";
 
 /// A task that does this in its set-up, and passes if that does.
 fn task(name: &str, setup: &str, more: &str) -> String {
@@ -46,20 +43,6 @@ fn task(name: &str, setup: &str, more: &str) -> String {
          verify: [{{command: {{run: \"test -d WORLD\"}}}}]\n{more}"
     )
 }
-
-/// Makes a file, and waits until it is killed, unless `quick` is there.
-const SLOW: &str = r#"kind: Task
-apiVersion: mcp-eval/v1
-metadata: {name: slow}
-spec:
-  prompt: Do it.
-  env: {F: "WORLD/made-{random.id}"}
-  setup:
-    - command: {run: "touch $F"}
-    - command: {run: "echo begun >> WORLD/begun; touch WORLD/here; test -e WORLD/quick || exec sleep 300"}
-  verify: [{command: {run: "test -f $F"}}]
-  cleanup: [{command: {run: "sh clean.sh $F"}}]
-"#;
 
 /// A server in a world, with its database there.
 struct Server {
@@ -214,22 +197,7 @@ fn suite(tasks: &[(&str, String)], args: &[&str]) -> World {
 }
 
 fn results(world: &World, folder: &str) -> Value {
-    serde_json::from_str(&world.read(&format!("{folder}/gevals-e-out.json"))).unwrap()
-}
-
-fn told(results: &Value) -> Vec<(String, u64, String)> {
-    let one = |r: &Value| {
-        let text = |key: &str| r[key].as_str().unwrap().to_owned();
-        (text("taskName"), r["runIndex"].as_u64().unwrap_or_default(), text("outcome"))
-    };
-    let mut told: Vec<_> = results["results"].as_array().unwrap().iter().map(one).collect();
-    told.sort();
-    told
-}
-
-fn made(world: &World) -> usize {
-    let entries = fs::read_dir(world.path(".")).unwrap().flatten();
-    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("made-")).count()
+    json(world, &format!("{folder}/gevals-e-out.json"))
 }
 
 fn lines(world: &World, path: &str) -> usize {
@@ -319,6 +287,136 @@ fn after_a_worker_that_was_killed_another_one_cleans_up() {
     assert_eq!((made(&world), lines(&world, "log"), lines(&world, "begun")), (0, 2, 2));
 }
 
+/// What makes a file and removes it; the unit that begins as the 12th waits in its set-up until it is killed, unless `quick` is there.
+const STEADY: &str = r#"kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: steady}
+spec:
+  prompt: Do it.
+  env: {F: "WORLD/made-{random.id}"}
+  setup:
+    - command: {run: "touch $F; echo begun >> WORLD/begun; test $(wc -l < WORLD/begun) -ne 12 || test -e WORLD/quick || { touch WORLD/here; exec sleep 300; }"}
+  verify: [{command: {run: "test -f $F"}}]
+  cleanup: [{command: {run: "sh clean.sh $F"}}]
+"#;
+
+/// What had ended before and was not handed in is run again, and all of it is cleaned up once; results are there once.
+#[test]
+fn a_batch_whose_worker_is_killed_loses_and_doubles_nothing() {
+    let world = suite(&[("a", STEADY.to_owned())], &["-n", "30"]);
+    let Some(server) = Server::start(&world) else { return };
+    let one = server.worker(&world, "one", "1");
+    let client = world.start(server.client(&world, &["--silence", "5s", "--batch", "20s"]));
+    world.wait_for("here");
+    one.kill();
+    world.write("quick", "");
+    let _two = server.worker(&world, "two", "1");
+    let ran = client.end_within(LIMIT);
+    let ran = ran.expect(0, &["and 25 more in its batch  1 cleanup is run elsewhere", "30 of 30 units in"]);
+    assert_eq!(told(&results(&world, "results")).len(), 30, "{}", ran.out);
+    let (begun, cleaned) = (lines(&world, "begun"), lines(&world, "log"));
+    assert_eq!((made(&world), begun), (0, cleaned), "each is cleaned up once");
+    // Four alone, as nothing was known of them; eight of the batch, of which the last one was killed.
+    assert_eq!(begun, 30 + 8, "{}", ran.out);
+    assert_eq!(ran.out.matches("passed     steady").count(), 30);
+}
+
+/// The others of its batch have their verdicts, and it has another attempt by itself.
+#[test]
+fn a_broken_unit_of_a_batch_is_run_again_alone() {
+    let shaky = "echo tried >> WORLD/tried; test $(wc -l < WORLD/tried) -ne 12";
+    let world = suite(&[("a", task("shaky", shaky, ""))], &["-n", "30"]);
+    let Some(server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "1");
+    let ran = world.start(server.client(&world, &["--batch", "20s"])).end_within(LIMIT);
+    ran.expect(
+        0,
+        &["broken     shaky  run 12/30", "passed     shaky  run 12/30", "30 of 30 units in", ", 1 attempt more"],
+    );
+    assert_eq!(lines(&world, "tried"), 31);
+    let results = results(&world, "results");
+    assert!(told(&results).iter().all(|(_, _, outcome, ..)| outcome == "passed"));
+    assert_eq!(
+        (told(&results).len(), &results["summary"]["exit"], &results["summary"]["complete"]),
+        (30, &0.into(), &true.into())
+    );
+    // Four alone, a batch, and the other attempt: each left a folder only if it did not pass.
+    let left = fs::read_dir(world.path("work-one")).unwrap().flatten().map(|entry| entry.file_name());
+    let left: Vec<_> =
+        left.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.starts_with("shaky")).collect();
+    assert!(left.len() == 2 && left.iter().all(|name| name.contains("+25.")), "{left:?}");
+}
+
+/// One that takes longer than a batch is to take ends it: what was not begun goes to others.
+#[test]
+fn a_long_unit_keeps_no_others_waiting() {
+    let slow = "echo tried >> WORLD/tried; test $(wc -l < WORLD/tried) -ne 6 || sleep 2";
+    let world = suite(&[("a", task("mixed", slow, ""))], &["-n", "20"]);
+    let Some(server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "1");
+    let ran = world.start(server.client(&world, &["--batch", "1500ms"])).end_within(LIMIT);
+    let ran = ran.expect(0, &["20 of 20 units in"]);
+    assert!(!ran.out.contains("more"), "what was given back is no attempt: {}", ran.out);
+    assert_eq!(lines(&world, "tried"), 20);
+    let listed = server.tool(&["workflow", "list"]).1;
+    let id = listed.split_whitespace().find(|word| word.starts_with("gevals-")).unwrap().to_owned();
+    let history = server.tool(&["workflow", "show", "--workflow-id", &id, "--output", "json"]).1;
+    let history: Value = serde_json::from_str(&history).unwrap();
+    let size = |event: &Value| {
+        let input = event.pointer("/activityTaskScheduledEventAttributes/input/payloads/0/data")?.as_str()?;
+        let order = base64::engine::general_purpose::STANDARD.decode(input).unwrap();
+        Some(serde_json::from_slice::<Value>(&order).unwrap()["units"].as_array()?.len())
+    };
+    let batches: Vec<_> = history["events"].as_array().unwrap().iter().filter_map(size).collect();
+    // The fifth batch was to have all that were left. Of it two were begun.
+    assert_eq!((&batches[..5], batches[5..].iter().sum()), (&[1, 1, 1, 1, 16][..], 14), "{batches:?}");
+}
+
+/// The worker that started it cleans up; what had a verdict keeps it, and the others are run again, each by itself.
+#[test]
+fn a_process_that_dies_takes_no_verdicts_with_it() {
+    let world = suite(&[("a", STEADY.to_owned())], &["-n", "30"]);
+    let Some(server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "1");
+    let client = world.start(server.client(&world, &["--batch", "20s"]));
+    world.wait_for("here");
+    let mark = format!("GEVALS_TEST_WORLD={}", world.path("").to_str().unwrap().trim_end_matches('/'));
+    let has = |id: i32, file: &str, text: &str| {
+        let bytes = fs::read(format!("/proc/{id}/{file}")).unwrap_or_default();
+        bytes.split(|byte| *byte == 0).any(|word| word == text.as_bytes())
+    };
+    let ids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let serving: Vec<i32> = ids.filter(|id| has(*id, "environ", &mark) && has(*id, "cmdline", "__serving")).collect();
+    world.write("quick", "");
+    assert_eq!(serving.len(), 1, "a process a place");
+    kill_process(Pid::from_raw(serving[0]).unwrap(), Signal::KILL).unwrap();
+    let ran = client.end_within(LIMIT).expect(0, &["and 18 more in its batch  their process ended too soon"]);
+    assert_eq!(told(&results(&world, "results")).len(), 30, "{}", ran.out);
+    assert_eq!((made(&world), lines(&world, "log"), lines(&world, "begun")), (0, 31, 31), "{}", ran.out);
+}
+
+/// A worker that is stopped hands in what has a verdict, and only the rest goes to others.
+#[test]
+fn a_batch_whose_worker_is_stopped_keeps_its_verdicts() {
+    let world = suite(&[("a", STEADY.to_owned())], &["-n", "30"]);
+    let Some(server) = Server::start(&world) else { return };
+    let one = server.worker(&world, "one", "1");
+    let client = world.start(server.client(&world, &["--batch", "20s"]));
+    world.wait_for("here");
+    assert_eq!(one.stop(), Some(143));
+    assert_eq!((made(&world), lines(&world, "log")), (0, 12));
+    world.write("quick", "");
+    let _two = server.worker(&world, "two", "1");
+    client.end_within(LIMIT).expect(0, &["30 of 30 units in"]);
+    assert_eq!((made(&world), lines(&world, "log"), lines(&world, "begun")), (0, 31, 31));
+    let results = results(&world, "results");
+    assert_eq!(
+        (told(&results).len(), &results["summary"]["exit"], &results["summary"]["complete"]),
+        (30, &0.into(), &true.into())
+    );
+    assert_eq!(results["summary"].get("cancelled"), None);
+}
+
 /// Of what can be reached from one machine only, nobody says that it was cleaned up on another.
 #[test]
 fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
@@ -367,11 +465,12 @@ fn a_server_that_dies_is_waited_for() {
 /// The client follows it there, and what was given up or spent is not forgotten.
 #[test]
 fn a_long_history_goes_on_in_a_new_workflow() {
-    let world = suite(&[("a", task("one", "echo begun >> WORLD/begun", ""))], &["-n", "12"]);
-    let Some(server) = Server::start_with(&world, &["limit.historyCount.suggestContinueAsNew=30"]) else { return };
+    let world = suite(&[("a", task("one", "echo begun >> WORLD/begun", ""))], &["-n", "40"]);
+    let Some(server) = Server::start_with(&world, &["limit.historyCount.suggestContinueAsNew=5"]) else { return };
     let _worker = server.worker(&world, "one", "2");
-    world.start(server.client(&world, &["-p", "3"])).end_within(LIMIT).expect(0, &["run 12/12", "12 of 12 units in"]);
-    assert_eq!((told(&results(&world, "results")).len(), lines(&world, "begun")), (12, 12));
+    let ran = world.start(server.client(&world, &["-p", "3", "--batch", "0s"])).end_within(LIMIT);
+    ran.expect(0, &["run 40/40", "40 of 40 units in"]);
+    assert_eq!((told(&results(&world, "results")).len(), lines(&world, "begun")), (40, 40));
     let started = Instant::now();
     loop {
         let (_, listed) = server.tool(&["workflow", "list", "--query", "ExecutionStatus='ContinuedAsNew'"]);

@@ -203,7 +203,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     let in_actions = std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true");
     let format = args.format.as_deref().unwrap_or(if in_actions { "github" } else { "text" });
     let for_people = format != "json";
-    let mut input = ReportInput::new(Arc::new(plan), Arc::new(sources), shown(&args.eval), &options);
+    let mut input = ReportInput::new(Arc::new(plan), sources, shown(&args.eval), &options);
     input.colour = global.colour(&std::io::stdout());
     if let Some(journal) = options.journal.clone() {
         host.on_start(move |pid| journal.group(pid));

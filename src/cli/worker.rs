@@ -10,8 +10,9 @@ Examples:
   gevals worker --pack suite.gevals                           on each machine, as often as wanted
   gevals run suite.gevals --engine temporal -p 20 -o results  starts them, and waits for the results
 
-Each worker needs the same pack, and what the pack needs. A unit is a process of its own, which ends
-with the worker. A signal (INT, TERM) ends the worker: its units clean up, and are run by others.
+Each worker needs the same pack, and what the pack needs. Units are run by a process for each place,
+which ends with the worker. A signal (INT, TERM) ends the worker: its units clean up, and are run by
+others.
 Where a worker is killed, another one cleans up after its units, as far as that can be done from
 elsewhere, before they are run again.
 
@@ -80,6 +81,8 @@ mod unit;
 
 #[cfg(feature = "temporal")]
 pub use at_work::main;
+#[cfg(feature = "temporal")]
+pub(in crate::cli) use unit::worst;
 
 #[cfg(feature = "temporal")]
 mod at_work {
@@ -179,8 +182,9 @@ mod at_work {
         Ok(signal)
     }
 
-    /// One unit, or one cleanup, after another.
+    /// One batch, or one cleanup, after another.
     async fn poll(service: Service, queue: String, site: Arc<Site>, stop: CancellationToken) {
+        let mut process = None;
         loop {
             let polled = tokio::select! {
                 biased;
@@ -188,8 +192,9 @@ mod at_work {
                 polled = service.poll(&queue) => polled,
             };
             match polled {
-                Ok(Some(task)) => site.perform(task, &stop).await,
-                Ok(None) => {}
+                Ok(Some(task)) => site.perform(task, &mut process, &stop).await,
+                // There is nothing to do; what is idle costs memory.
+                Ok(None) => process = None,
                 // A server that is away comes back.
                 Err(_) => tokio::select! {
                     () = stop.cancelled() => return,

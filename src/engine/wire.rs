@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::Carried;
 
-/// Of what is told; a worker does not take up what is newer than it.
-pub const VERSION: u32 = 1;
+/// Of what is told. It is part of the name of the queue: workers and clients of another version have another one.
+pub const VERSION: u32 = 2;
 /// How often a unit is begun at most whose attempts are lost with their workers.
 pub const MOST_LOST: u32 = 5;
 
@@ -20,8 +20,12 @@ pub struct Order {
     pub pack: String,
     /// How many units it has; they are called by their places in it.
     pub units: u32,
-    /// How many are under way at a time, on all workers together.
+    /// How many batches of them are under way at a time, on all workers together; the units of a batch run one after another.
     pub parallel: u32,
+    /// How long the units of a batch may take together, in seconds; where it is 0, each is a batch by itself.
+    pub batch: f64,
+    /// The first places behind the units of each agent and model: a batch is of one of them.
+    pub ends: Vec<u32>,
     /// How often a unit is run again that is broken.
     pub retries: u32,
     /// How long the longest unit may take, in seconds.
@@ -64,6 +68,24 @@ pub struct SoFar {
     pub stopped: Option<String>,
     /// Units that were given up.
     pub given_up: Vec<GivenUp>,
+    /// How long those took that ended last, in seconds.
+    pub took: VecDeque<f64>,
+    /// How many bytes of history a batch had at most.
+    pub largest: u64,
+}
+
+impl SoFar {
+    /// The next unit that was never begun, which is begun now.
+    pub fn never_begun(&mut self) -> Try {
+        let next = self.never_begun_yet();
+        self.next += 1;
+        next
+    }
+
+    /// The same, which is not begun yet.
+    pub fn never_begun_yet(&self) -> Try {
+        Try { unit: self.next, broken: 0, lost: 0 }
+    }
 }
 
 /// A unit that is to be begun.
@@ -76,6 +98,18 @@ pub struct Try {
     pub lost: u32,
 }
 
+impl Try {
+    /// A first attempt. Others are batches by themselves: what went wrong may do so again, and with it what is in the same batch.
+    pub fn is_fresh(&self) -> bool {
+        (self.broken, self.lost) == (0, 0)
+    }
+
+    /// From 1.
+    pub fn number(&self) -> u32 {
+        self.broken + self.lost + 1
+    }
+}
+
 /// A unit without a verdict.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,19 +118,36 @@ pub struct GivenUp {
     pub why: String,
 }
 
-/// An attempt at a unit.
+/// An attempt at the units of a batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct UnitOrder {
+pub struct BatchOrder {
     pub pack: String,
-    pub unit: u32,
-    /// From 1.
+    /// In the order in which they are run; all of one agent and one model.
+    pub units: Vec<u32>,
+    /// From 1; of several units it is the first one of each.
     pub attempt: u32,
+    /// None but the first one is begun after so many seconds.
+    pub seconds: f64,
     /// As in [`Order`].
     pub silence: u64,
 }
 
-/// How an attempt ended.
+/// How it ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BatchEnd {
+    pub ends: Vec<UnitEnd>,
+    /// Units that were not begun, in their order.
+    pub left: Vec<u32>,
+    /// Units without a result, whose process ended otherwise than by their doing alone, as far as anybody knows.
+    pub lost: Vec<u32>,
+    /// The results file of those that have one, compressed, in base64.
+    pub results: Option<String>,
+    pub worker: String,
+}
+
+/// How an attempt at a unit ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnitEnd {
@@ -107,26 +158,25 @@ pub struct UnitEnd {
     pub outcome: Option<String>,
     pub seconds: f64,
     pub cost: Option<f64>,
-    /// The results file, compressed, in base64.
-    pub results: Option<String>,
-    /// Why there are none; what is left behind, and where.
+    /// Whether its result is among those that came back.
+    pub came_back: bool,
+    /// Why it is not; what is left behind, and where.
     pub note: Option<String>,
-    pub worker: String,
 }
 
 impl UnitEnd {
     /// Whether there is no answer, and another attempt may bring one.
     pub fn is_broken(&self) -> bool {
-        self.exit == 3 || self.results.is_none() || self.outcome.as_deref() == Some("broken")
+        self.exit == 3 || !self.came_back || self.outcome.as_deref() == Some("broken")
     }
 }
 
-/// A cleanup after an attempt that was lost.
+/// A cleanup after an attempt at a batch that was lost.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CleanupOrder {
     pub pack: String,
-    pub unit: u32,
+    pub units: Vec<u32>,
     pub attempt: u32,
     pub silence: u64,
     pub carried: Carried,
@@ -136,11 +186,10 @@ pub struct CleanupOrder {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CleanupEnd {
-    pub unit: u32,
     /// Cleanups that are done.
     pub done: u32,
-    /// Whether something is still pending: then the unit is not run again.
-    pub pending: bool,
+    /// Units of which something is still pending: they are not run again.
+    pub pending: Vec<u32>,
     /// What is left, for people.
     pub left: Vec<String>,
     pub worker: String,

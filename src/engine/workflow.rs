@@ -13,38 +13,51 @@ use temporalio_sdk::{
     WorkflowContext, WorkflowResult, WorkflowTermination, workflows,
 };
 
-use super::wire::{CleanupEnd, CleanupOrder, Done, GivenUp, MOST_LOST, Order, SoFar, Try, UnitEnd, UnitOrder};
+use super::wire::{
+    BatchEnd, BatchOrder, CleanupEnd, CleanupOrder, Done, GivenUp, MOST_LOST, Order, SoFar, Try, UnitEnd,
+};
 use crate::journal::Carried;
 
 /// The type of failures of a worker that was stopped: the unit was ended and cleaned up, and belongs to another worker.
 pub const STOPPED: &str = "stopped";
 /// The type of failures that no other attempt gets around.
 pub const REFUSED: &str = "refused";
-/// Events after which the workflow goes on in a new one.
-const LONG: u32 = 10_000;
+/// Events after which the workflow goes on in a new one: a server takes 51,200.
+const LONG: u32 = 40_000;
+/// The same, where the server suggests it sooner (after 4,096, unless its operator says otherwise): so many times as many. Before it can go on,
+/// all that is under way must end, and places are idle meanwhile.
+const LONGER: u32 = 8;
+/// The same in bytes, with what is still to come: a server takes 50 MB.
+const LARGE: u64 = 40_000_000;
+/// Of the history of a batch, besides its results.
+const EVENTS: u64 = 2_000;
 /// What a unit takes beyond its own time, with a queue of pollers and a slow disk.
 const SLACK: u64 = 600;
 /// A cleanup may take so long.
 const CLEANUP: Duration = Duration::from_secs(24 * 3600);
 
-/// Runs a unit.
-#[derive(Debug)]
-pub struct RunUnit;
+/// After so many units something is known of how long they take, and so many of the last ones count.
+const KNOWN: usize = 4;
+const REMEMBERED: usize = 16;
 
-impl RunUnit {
-    pub const NAME: &str = "gevals.unit";
+/// Runs the units of a batch.
+#[derive(Debug)]
+pub struct RunBatch;
+
+impl RunBatch {
+    pub const NAME: &str = "gevals.batch";
 }
 
-impl ActivityDefinition for RunUnit {
-    type Input = UnitOrder;
-    type Output = UnitEnd;
+impl ActivityDefinition for RunBatch {
+    type Input = BatchOrder;
+    type Output = BatchEnd;
 
     fn name(&self) -> &str {
         Self::NAME
     }
 }
 
-/// Cleans up after an attempt at a unit.
+/// Cleans up after an attempt at a batch.
 #[derive(Debug)]
 pub struct CleanUp;
 
@@ -78,7 +91,7 @@ impl RunPack {
         let mut so_far = order.so_far.clone();
         so_far.began = so_far.began.or(now(ctx));
         so_far.free.resize(order.rates.len(), 0.0);
-        let of = Pack { order: Rc::new(order), so_far: Rc::new(RefCell::new(so_far)) };
+        let of = Pack { order: Rc::new(order), so_far: Rc::new(RefCell::new(so_far)), history: Rc::default() };
         let lanes: Vec<_> = (0..of.order.parallel.max(1)).map(|_| of.lane(ctx.clone())).collect();
         workflows::join_all(lanes).await;
         let so_far = of.so_far.borrow().clone();
@@ -107,25 +120,46 @@ fn is_cancelled(ctx: &WorkflowContext<RunPack>) -> bool {
 struct Pack {
     order: Rc<Order>,
     so_far: Rc<RefCell<SoFar>>,
+    history: Rc<RefCell<History>>,
+}
+
+/// Of this workflow, as far as it knows.
+#[derive(Default)]
+struct History {
+    bytes: u64,
+    /// Batches that are under way.
+    under_way: u64,
+    /// How many events there were when the server suggested a new one.
+    suggested: Option<u32>,
+}
+
+impl History {
+    /// Whether it goes on in a new workflow; `largest` is the most that one batch had to say so far.
+    fn is_full(&self, events: u32, largest: u64) -> bool {
+        let is_long = events > LONG || self.suggested.is_some_and(|at| events >= at.saturating_mul(LONGER));
+        let to_come = (self.under_way + 1) * largest.max(EVENTS);
+        // One batch is always begun.
+        is_long || (self.under_way > 0 || self.bytes > 0) && self.bytes + to_come > LARGE
+    }
 }
 
 impl Pack {
-    /// One unit after another, as long as there are any.
+    /// One batch after another, as long as there are any.
     async fn lane(&self, ctx: WorkflowContext<RunPack>) {
-        while let Some(attempt) = self.next(&ctx) {
-            let wait = self.wait(&ctx, attempt.unit);
+        while let Some((first, others)) = self.next(&ctx) {
+            let wait = self.wait(&ctx, first.unit);
             if wait > 0.0 {
                 ctx.timer(Duration::from_secs_f64(wait)).await;
             }
             if is_cancelled(&ctx) {
                 break;
             }
-            self.attempt(&ctx, attempt).await;
+            self.attempt(&ctx, std::iter::once(first).chain(others).collect()).await;
         }
     }
 
-    /// What is begun next.
-    fn next(&self, ctx: &WorkflowContext<RunPack>) -> Option<Try> {
+    /// What is begun next: a unit, and those that go with it.
+    fn next(&self, ctx: &WorkflowContext<RunPack>) -> Option<(Try, Vec<Try>)> {
         let mut so_far = self.so_far.borrow_mut();
         let order = &self.order;
         let nothing_left = so_far.again.is_empty() && so_far.next >= order.units;
@@ -133,9 +167,14 @@ impl Pack {
             return None;
         }
         // What is left goes on in a new workflow.
-        if ctx.continue_as_new_suggested() || ctx.history_length() > LONG {
+        let mut history = self.history.borrow_mut();
+        if ctx.continue_as_new_suggested() {
+            history.suggested.get_or_insert(ctx.history_length());
+        }
+        if history.is_full(ctx.history_length(), so_far.largest) {
             return None;
         }
+        drop(history);
         let spent = order.max_cost.filter(|most| so_far.cost >= *most);
         let took = now(ctx).zip(so_far.began).map(|(now, began)| now - began);
         let late = order.max_seconds.filter(|most| took.is_some_and(|took| took >= *most));
@@ -147,51 +186,137 @@ impl Pack {
         if so_far.stopped.is_some() {
             return None;
         }
-        so_far.again.pop_front().or_else(|| {
-            let unit = so_far.next;
-            so_far.next += 1;
-            Some(Try { unit, broken: 0, lost: 0 })
-        })
+        drop(so_far);
+        Some(self.taken())
+    }
+
+    /// Takes the next unit of those that are left, and those that go with it.
+    fn taken(&self) -> (Try, Vec<Try>) {
+        let (order, mut so_far) = (&self.order, self.so_far.borrow_mut());
+        let first = so_far.again.pop_front().unwrap_or_else(|| so_far.never_begun());
+        let mut others = Vec::new();
+        if self.goes_with_others(first) {
+            let most = self.most(&so_far);
+            while others.len() + 1 < most {
+                let following =
+                    so_far.again.front().copied().or((so_far.next < order.units).then(|| so_far.never_begun_yet()));
+                let goes_along =
+                    |other: &Try| self.goes_with_others(*other) && self.of(other.unit) == self.of(first.unit);
+                let Some(other) = following.filter(goes_along) else { break };
+                if so_far.again.pop_front().is_none() {
+                    so_far.next += 1;
+                }
+                others.push(other);
+            }
+        }
+        (first, others)
+    }
+
+    /// Whether it may be run in a batch with others. Where something is counted when a unit begins, it begins by itself.
+    fn goes_with_others(&self, attempt: Try) -> bool {
+        attempt.is_fresh()
+            && self.order.batch > 0.0
+            && self.order.max_cost.is_none()
+            && self.rate(attempt.unit).is_none()
+    }
+
+    /// Which agent and model a unit has.
+    fn of(&self, unit: u32) -> usize {
+        self.order.ends.partition_point(|end| *end <= unit)
+    }
+
+    /// How many units may be in a batch: as many as fit into its time if each took as long as those that ended last, in the mean. No more
+    /// than leave as many for each of the others; but what takes half of the time keeps nobody waiting.
+    fn most(&self, so_far: &SoFar) -> usize {
+        if so_far.took.len() < KNOWN {
+            return 1;
+        }
+        let mean = so_far.took.iter().sum::<f64>() / so_far.took.len() as f64;
+        let fit = |seconds: f64| (seconds / mean.max(0.001)) as usize;
+        let waiting = self.order.units.saturating_sub(so_far.next) as usize + so_far.again.len() + 1;
+        let share = waiting / self.order.parallel.max(1) as usize;
+        fit(self.order.batch).min(share.max(fit(self.order.batch / 2.0))).max(1)
+    }
+
+    /// Its place, and the rate, of the provider that a unit asks.
+    fn rate(&self, unit: u32) -> Option<(usize, &super::wire::Rate)> {
+        let of = |rate: &super::wire::Rate| rate.units.iter().any(|(from, to)| (*from..*to).contains(&unit));
+        self.order.rates.iter().enumerate().find(|(_, rate)| of(rate))
     }
 
     /// How long the unit has to wait for its provider, in seconds; its place is taken.
     fn wait(&self, ctx: &WorkflowContext<RunPack>, unit: u32) -> f64 {
         let Some(now) = now(ctx) else { return 0.0 };
-        let of =
-            |rate: &&(usize, &super::wire::Rate)| rate.1.units.iter().any(|(from, to)| (*from..*to).contains(&unit));
-        let Some((nth, rate)) = self.order.rates.iter().enumerate().collect::<Vec<_>>().iter().find(of).copied() else {
-            return 0.0;
-        };
+        let Some((nth, rate)) = self.rate(unit) else { return 0.0 };
         let mut so_far = self.so_far.borrow_mut();
         let at = so_far.free[nth].max(now);
         so_far.free[nth] = at + rate.every;
         at - now
     }
 
-    async fn attempt(&self, ctx: &WorkflowContext<RunPack>, attempt: Try) {
+    async fn attempt(&self, ctx: &WorkflowContext<RunPack>, batch: Vec<Try>) {
         let order = &self.order;
-        let unit = UnitOrder {
+        let left = order
+            .max_seconds
+            .zip(self.so_far.borrow().began)
+            .zip(now(ctx))
+            .map(|((most, began), now)| most - (now - began));
+        let asked = BatchOrder {
             pack: order.pack.clone(),
-            unit: attempt.unit,
-            attempt: attempt.broken + attempt.lost + 1,
+            units: batch.iter().map(|attempt| attempt.unit).collect(),
+            attempt: batch.first().map_or(1, Try::number),
+            seconds: left.map_or(order.batch, |left| order.batch.min(left.max(0.0))),
             silence: order.silence,
         };
-        let number = unit.attempt;
-        let options = ActivityOptions::with_start_to_close_timeout(Duration::from_secs(order.longest * 2 + SLACK))
+        // One that begins just in time takes its own time.
+        let longest = Duration::from_secs(order.longest * 2 + SLACK)
+            + Duration::try_from_secs_f64(asked.seconds).unwrap_or_default();
+        let options = ActivityOptions::with_start_to_close_timeout(longest)
             .heartbeat_timeout(Duration::from_secs(order.silence))
             .cancellation_type(ActivityCancellationType::WaitCancellationCompleted)
             .retry_policy(RetryPolicy::builder().maximum_attempts(1).build())
             .build();
         // Where the workflow is cancelled, so is this, and it ends when the unit has cleaned up.
-        match ctx.execute_activity(RunUnit, unit, options).await {
-            Ok(end) => self.ended(attempt, &end),
-            Err(why) => self.without_result(ctx, attempt, number, &why).await,
+        self.history.borrow_mut().under_way += 1;
+        let ended = ctx.execute_activity(RunBatch, asked.clone(), options).await;
+        self.history.borrow_mut().under_way -= 1;
+        match ended {
+            Ok(end) => {
+                self.note_bytes(end.results.as_ref().map_or(0, String::len));
+                self.ended(&batch, end);
+            }
+            Err(why) => self.without_result(ctx, &asked, &batch, &why).await,
         }
     }
 
-    fn ended(&self, attempt: Try, end: &UnitEnd) {
+    fn note_bytes(&self, bytes: usize) {
+        let bytes = bytes as u64 + EVENTS;
+        self.history.borrow_mut().bytes += bytes;
+        let mut so_far = self.so_far.borrow_mut();
+        so_far.largest = so_far.largest.max(bytes);
+    }
+
+    fn ended(&self, batch: &[Try], end: BatchEnd) {
+        let of = |unit: u32| batch.iter().find(|attempt| attempt.unit == unit).copied();
+        for end in &end.ends {
+            if let Some(attempt) = of(end.unit) {
+                self.unit_ended(attempt, end);
+            }
+        }
+        for attempt in end.lost.iter().copied().filter_map(of) {
+            self.lost(attempt, "its process was lost");
+        }
+        let mut so_far = self.so_far.borrow_mut();
+        end.left.iter().rev().copied().filter_map(of).for_each(|attempt| so_far.again.push_front(attempt));
+    }
+
+    fn unit_ended(&self, attempt: Try, end: &UnitEnd) {
         let mut so_far = self.so_far.borrow_mut();
         so_far.cost += end.cost.unwrap_or_default();
+        so_far.took.push_back(end.seconds);
+        if so_far.took.len() > REMEMBERED {
+            so_far.took.pop_front();
+        }
         if self.order.max_cost.is_some() && end.cost.is_none() && !end.is_broken() && so_far.stopped.is_none() {
             let why = "there is a limit of cost, and nothing tells what a unit cost: start the workers with `--prices`";
             so_far.stopped = Some(why.to_owned());
@@ -200,67 +325,94 @@ impl Pack {
         let may_help = end.is_broken() && end.exit != 2 && end.exit < 128;
         if may_help && attempt.broken < self.order.retries {
             so_far.again.push_back(Try { broken: attempt.broken + 1, ..attempt });
-        } else if end.results.is_none() {
+        } else if !end.came_back {
             let why = end.note.clone().unwrap_or_else(|| "there is no result".to_owned());
             so_far.given_up.push(GivenUp { unit: attempt.unit, why });
+        }
+    }
+
+    /// It is run again, if that may help.
+    fn lost(&self, attempt: Try, what: &str) {
+        let mut so_far = self.so_far.borrow_mut();
+        match attempt.lost + 1 < MOST_LOST {
+            true => so_far.again.push_back(Try { lost: attempt.lost + 1, ..attempt }),
+            false => so_far.given_up.push(GivenUp { unit: attempt.unit, why: format!("{what} {MOST_LOST} times") }),
         }
     }
 
     async fn without_result(
         &self,
         ctx: &WorkflowContext<RunPack>,
-        attempt: Try,
-        number: u32,
+        asked: &BatchOrder,
+        batch: &[Try],
         why: &ActivityExecutionError,
     ) {
         if why.as_cancelled().is_some() {
             return;
         }
-        let give_up = |why: String| self.so_far.borrow_mut().given_up.push(GivenUp { unit: attempt.unit, why });
-        let again = |attempt: Try| self.so_far.borrow_mut().again.push_back(attempt);
+        let give_up = |attempt: &Try, why: &str| {
+            self.so_far.borrow_mut().given_up.push(GivenUp { unit: attempt.unit, why: why.to_owned() });
+        };
         if let Some(timeout) = why.as_timeout() {
             let Ok(carried) = timeout.last_heartbeat_details::<Option<Carried>>() else {
-                return give_up(
-                    "what a lost attempt left pending cannot be read: its worker is of another version".to_owned(),
-                );
+                let why = "what a lost attempt left pending cannot be read: its worker is of another version";
+                return batch.iter().for_each(|attempt| give_up(attempt, why));
             };
-            if let Some(carried) = carried.flatten()
-                && let Err(why) = self.clean_up(ctx, attempt.unit, number, carried).await
-            {
-                return give_up(why);
+            let pending = match carried.flatten() {
+                Some(carried) => {
+                    // In what was heard last, and in what is asked for.
+                    self.note_bytes(carried.journal.as_ref().map_or(0, String::len) * 2);
+                    self.clean_up(ctx, asked, carried).await
+                }
+                None => Ok(Vec::new()),
+            };
+            for attempt in batch {
+                match &pending {
+                    Err(why) => give_up(attempt, why),
+                    Ok(pending) if pending.contains(&attempt.unit) => {
+                        give_up(attempt, "a cleanup of a lost attempt is still pending");
+                    }
+                    Ok(_) => self.lost(*attempt, "its worker was lost"),
+                }
             }
-            return match attempt.lost + 1 < MOST_LOST {
-                true => again(Try { lost: attempt.lost + 1, ..attempt }),
-                false => give_up(format!("its worker was lost {MOST_LOST} times")),
-            };
+            return;
         }
         let failure = application(why);
         match failure.as_ref().and_then(|(kind, _)| kind.as_deref()) {
-            Some(STOPPED) => again(attempt),
+            Some(STOPPED) => {
+                let mut so_far = self.so_far.borrow_mut();
+                batch.iter().rev().for_each(|attempt| so_far.again.push_front(*attempt));
+            }
             Some(REFUSED) => {
                 let why = failure.map(|(_, why)| why).unwrap_or_default();
                 self.so_far.borrow_mut().stopped.get_or_insert(why);
             }
             _ => {
                 let why = failure.map_or_else(|| why.to_string(), |(_, why)| why);
-                match attempt.broken < self.order.retries {
-                    true => again(Try { broken: attempt.broken + 1, ..attempt }),
-                    false => give_up(why),
+                for attempt in batch {
+                    match attempt.broken < self.order.retries {
+                        true => {
+                            let again = Try { broken: attempt.broken + 1, ..*attempt };
+                            self.so_far.borrow_mut().again.push_back(again);
+                        }
+                        false => give_up(attempt, &why),
+                    }
                 }
             }
         }
     }
 
     /// Whatever happens to the workflow: a cleanup that was begun is brought to its end.
+    /// Gives back the units of which something is still pending.
     async fn clean_up(
         &self,
         ctx: &WorkflowContext<RunPack>,
-        unit: u32,
-        attempt: u32,
+        of: &BatchOrder,
         carried: Carried,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<u32>, String> {
         let silence = self.order.silence;
-        let order = CleanupOrder { pack: self.order.pack.clone(), unit, attempt, silence, carried };
+        let BatchOrder { pack, units, attempt, .. } = of.clone();
+        let order = CleanupOrder { pack, units, attempt, silence, carried };
         let retry = RetryPolicy::builder()
             .initial_interval(Duration::from_secs(1))
             .maximum_interval(Duration::from_secs(60))
@@ -271,8 +423,7 @@ impl Pack {
             .cancellation_token(WorkflowCancellationToken::new())
             .build();
         match ctx.execute_activity(CleanUp, order, options).await {
-            Ok(end) if end.pending => Err("a cleanup of a lost attempt is still pending".to_owned()),
-            Ok(_) => Ok(()),
+            Ok(end) => Ok(end.pending),
             Err(why) => Err(format!("a lost attempt could not be cleaned up after: {why}")),
         }
     }
@@ -282,4 +433,136 @@ impl Pack {
 fn application(why: &ActivityExecutionError) -> Option<(Option<String>, String)> {
     let Some(IncomingError::Application(failure)) = why.reason() else { return None };
     Some((failure.type_name().map(str::to_owned), failure.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::wire::{Rate, VERSION};
+
+    fn pack(units: u32, change: impl FnOnce(&mut Order)) -> Pack {
+        let mut order = Order {
+            version: VERSION,
+            pack: String::new(),
+            units,
+            parallel: 4,
+            batch: 2.0,
+            ends: vec![units],
+            retries: 1,
+            longest: 60,
+            silence: 30,
+            max_cost: None,
+            max_seconds: None,
+            rates: Vec::new(),
+            so_far: SoFar::default(),
+        };
+        change(&mut order);
+        let so_far = Rc::new(RefCell::new(order.so_far.clone()));
+        Pack { order: Rc::new(order), so_far, history: Rc::default() }
+    }
+
+    fn end(unit: u32, seconds: f64) -> UnitEnd {
+        let outcome = Some("passed".to_owned());
+        UnitEnd { unit, exit: 0, outcome, seconds, cost: Some(0.0), came_back: true, note: None }
+    }
+
+    /// The sizes of all batches, where each ends before the next one is taken, and each unit takes so long.
+    fn sizes(pack: &Pack, seconds: impl Fn(u32) -> f64) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        let mut seen = Vec::new();
+        while pack.so_far.borrow().next < pack.order.units || !pack.so_far.borrow().again.is_empty() {
+            let (first, others) = pack.taken();
+            let batch: Vec<_> = std::iter::once(first).chain(others).collect();
+            let ends = batch.iter().map(|attempt| end(attempt.unit, seconds(attempt.unit))).collect();
+            seen.extend(batch.iter().map(|attempt| attempt.unit));
+            sizes.push(batch.len());
+            pack.ended(
+                &batch,
+                BatchEnd { ends, left: Vec::new(), lost: Vec::new(), results: None, worker: String::new() },
+            );
+        }
+        assert_eq!(seen, (0..pack.order.units).collect::<Vec<_>>(), "each unit once, in order");
+        sizes
+    }
+
+    #[test]
+    fn short_units_go_together_and_long_ones_alone() {
+        let short = sizes(&pack(1000, |_| {}), |_| 0.01);
+        assert_eq!(short[..5], [1, 1, 1, 1, 200], "nothing is known at first, then two seconds are full");
+        // What takes half of the time keeps nobody waiting; else as many are left for each of the others.
+        assert!(short[5..].iter().all(|size| (1..=200).contains(size)) && short.len() < 20, "{short:?}");
+        assert!(sizes(&pack(100, |_| {}), |_| 1.5).iter().all(|size| *size == 1));
+        assert!(
+            sizes(&pack(100, |_| {}), |unit| if unit % 10 == 3 { 30.0 } else { 0.01 }).iter().all(|size| *size == 1)
+        );
+        // Four places, twelve units: nobody takes more than a share, unless it is short.
+        let few = sizes(&pack(16, |_| {}), |_| 0.4);
+        assert_eq!(few, [1, 1, 1, 1, 3, 2, 2, 2, 2, 1]);
+    }
+
+    #[test]
+    fn a_history_has_room_for_what_is_still_to_come() {
+        let full = |bytes, under_way, largest| History { bytes, under_way, suggested: None }.is_full(100, largest);
+        assert!(!full(30_000_000, 200, 20_000));
+        assert!(full(30_000_000, 5, 2_000_000));
+        assert!(full(0, 20, 2_000_000), "others wait until those have ended");
+        assert!(!full(0, 0, 60_000_000), "nothing at all would be begun");
+        let long = |suggested, events| History { suggested, ..History::default() }.is_full(events, 0);
+        assert!(!long(Some(4_096), 30_000) && long(Some(4_096), 33_000) && long(Some(5), 40) && long(None, 40_001));
+    }
+
+    #[test]
+    fn what_is_counted_when_it_begins_goes_alone() {
+        let alone = |change: fn(&mut Order)| sizes(&pack(60, change), |_| 0.01).iter().all(|size| *size == 1);
+        assert!(alone(|order| order.batch = 0.0));
+        assert!(alone(|order| order.max_cost = Some(1.0)));
+        assert!(alone(|order| order.rates = vec![Rate { units: vec![(0, 60)], every: 1.0 }]));
+        // Those of another provider do not wait for it.
+        let sizes = sizes(&pack(60, |order| order.rates = vec![Rate { units: vec![(0, 20)], every: 1.0 }]), |_| 0.01);
+        assert!(sizes[..20].iter().all(|size| *size == 1) && sizes[20] > 1, "{sizes:?}");
+    }
+
+    #[test]
+    fn a_batch_is_of_one_agent_and_model() {
+        let pack = pack(60, |order| {
+            order.ends = vec![20, 60];
+            order.so_far.took = [0.001; 4].into();
+        });
+        let (first, others) = pack.taken();
+        assert_eq!((first.unit, others.len()), (0, 19));
+        assert_eq!(pack.taken().0.unit, 20);
+    }
+
+    #[test]
+    fn what_went_wrong_is_run_again_alone_and_what_was_not_begun_first() {
+        let pack = pack(60, |order| {
+            order.batch = 0.2;
+            order.so_far.took = [0.01; 4].into();
+        });
+        let (first, others) = pack.taken();
+        let batch: Vec<_> = std::iter::once(first).chain(others).collect();
+        assert!(batch.len() >= 6, "{batch:?}");
+        let broken = UnitEnd { outcome: Some("broken".to_owned()), ..end(0, 0.01) };
+        let left = batch[4..].iter().map(|attempt| attempt.unit).collect();
+        pack.ended(
+            &batch,
+            BatchEnd {
+                ends: vec![broken, end(1, 0.01), end(2, 0.01)],
+                left,
+                lost: vec![3],
+                results: None,
+                worker: String::new(),
+            },
+        );
+        let (first, others) = pack.taken();
+        assert_eq!((first.unit, first.is_fresh()), (4, true));
+        let following = batch.last().unwrap().unit;
+        assert!(
+            others.iter().map(|attempt| attempt.unit).eq(5..=following),
+            "up to those that are run again: {others:?}"
+        );
+        assert_eq!(pack.taken(), (Try { unit: 0, broken: 1, lost: 0 }, Vec::new()));
+        assert_eq!(pack.taken(), (Try { unit: 3, broken: 0, lost: 1 }, Vec::new()));
+        assert_eq!(pack.taken().0.unit, following + 1);
+    }
 }

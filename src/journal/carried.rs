@@ -5,18 +5,20 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, Read, Seek, SeekFrom, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
 use indexmap::IndexSet;
 use serde::{Deserialize, Serialize};
 
-use super::{Entries, Entry, FILE, Snapshot, folder, line, private, results, runs};
+use super::{Entry, FILE, Snapshot, folder, line, private, results, runs};
 use crate::event::{ActionReport, Event, EventKind, TaskRun};
 
 /// How many bytes may travel, compressed.
 const MOST: usize = 1 << 20;
+/// How many bytes of lines wait to be looked into.
+const MOST_UNREAD: usize = 1 << 20;
 /// How many bytes of an archive are believed to be a journal.
 const MOST_UNPACKED: u64 = 64 << 20;
 
@@ -29,6 +31,8 @@ pub struct Follower {
     run: Option<PathBuf>,
     /// How far it was read.
     bytes: u64,
+    /// Lines that nobody has looked into yet: as long as nothing is pending, none of them matters.
+    lines: Vec<u8>,
     entries: Vec<Entry>,
     pending: IndexSet<(TaskRun, String)>,
 }
@@ -53,10 +57,28 @@ pub struct Carried {
     pub journal: Option<String>,
 }
 
+impl Entry {
+    /// The run of a task that it is about.
+    fn task(&self) -> Option<&TaskRun> {
+        match self {
+            Self::Event(event) => event.task.as_ref(),
+            Self::Values { task, .. } | Self::Vars { task, .. } | Self::Kept { task } => Some(task),
+            _ => None,
+        }
+    }
+}
+
 impl Follower {
     /// Of the one run in this output directory.
     pub fn new(out: &Path) -> Self {
-        Self { out: out.to_owned(), run: None, bytes: 0, entries: Vec::new(), pending: IndexSet::new() }
+        Self {
+            out: out.to_owned(),
+            run: None,
+            bytes: 0,
+            lines: Vec::new(),
+            entries: Vec::new(),
+            pending: IndexSet::new(),
+        }
     }
 
     /// Reads what was appended.
@@ -73,21 +95,31 @@ impl Follower {
             return Ok(News::default());
         }
         file.seek(SeekFrom::Start(self.bytes))?;
-        let entries = Entries { file: BufReader::with_capacity(64 << 10, file), at: self.bytes, plain: false };
-        let mut news = News::default();
-        for read in entries {
-            // The rest of the line comes later.
-            if !read.whole {
-                break;
-            }
-            self.bytes = read.end;
-            news.any = true;
-            let line::Line::Entry(entry, _) = read.line else {
+        let before = self.lines.len();
+        file.read_to_end(&mut self.lines)?;
+        // The rest of the last line comes later.
+        let whole = self.lines.iter().rposition(|byte| *byte == b'\n').map_or(before, |end| (end + 1).max(before));
+        self.lines.truncate(whole);
+        self.bytes += (whole - before) as u64;
+        let news = News { any: whole > before, matters: false };
+        let says_so = || String::from_utf8_lossy(&self.lines[before..]).contains("cleanupPending");
+        match news.any && (self.has_pending() || self.lines.len() > MOST_UNREAD || says_so()) {
+            true => Ok(News { matters: self.look()?, ..news }),
+            false => Ok(news),
+        }
+    }
+
+    /// Looks into the lines, and says whether any of them changes what there is to clean up.
+    fn look(&mut self) -> io::Result<bool> {
+        let lines = std::mem::take(&mut self.lines);
+        let mut matters = false;
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            let line::Line::Entry(entry, _) = line::read(line.to_vec(), false) else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "the journal is damaged"));
             };
-            news.matters |= self.take(*entry);
+            matters |= self.take(*entry);
         }
-        Ok(news)
+        Ok(matters)
     }
 
     /// Bytes that were read.
@@ -140,11 +172,17 @@ impl Follower {
                 };
                 EventKind::ActionFinished { action, report }
             }
+            kind @ EventKind::TaskFinished { .. } => {
+                // Of one that left nothing pending there is nothing to clean up.
+                if let Some(of) = task.as_ref().filter(|of| self.pending.iter().all(|(task, _)| task != *of)) {
+                    self.entries.retain(|entry| entry.task() != Some(of));
+                }
+                kind
+            }
             kind @ (EventKind::RunStarted { .. }
             | EventKind::RunFinished { .. }
             | EventKind::TaskStarted { .. }
-            | EventKind::ActionStarted { .. }
-            | EventKind::TaskFinished { .. }) => kind,
+            | EventKind::ActionStarted { .. }) => kind,
             // A cleanup may ask what the agent said.
             kind @ EventKind::AgentSpoke { .. } => {
                 matters = self.has_pending();
@@ -306,6 +344,48 @@ mod tests {
         let (past, was) = (&past.tasks[&task()], &was.tasks[&task()]);
         assert_eq!((&past.pending, &past.done, &past.ended), (&was.pending, &was.done, &was.ended));
         assert_eq!(past.ended["setup/0"].outputs["pod"], "web-1");
+    }
+
+    /// A batch of units is one run: what has ended well does not travel with what is under way.
+    #[test]
+    fn what_left_nothing_pending_is_not_carried() {
+        let here = tempfile::tempdir().unwrap();
+        let journal = journal(here.path());
+        let mut follower = Follower::new(here.path());
+        let of = |run: u32, seq: u64, kind: EventKind| {
+            journal.event(&Event { task: Some(TaskRun { run, ..task() }), ..event(seq, kind) });
+        };
+        let pending =
+            || EventKind::CleanupPending { action: "setup/0".to_owned(), cleanups: vec!["cleanup/0".to_owned()] };
+        let done = || EventKind::CleanupDone { cleanup: "cleanup/0".to_owned() };
+        let finished = EventKind::TaskFinished {
+            verdict: crate::event::Verdict::Passed,
+            reason: String::new(),
+            duration: Duration::ZERO,
+            cleanup_failed: false,
+        };
+        let mut sizes = Vec::new();
+        for run in 0..50_u32 {
+            let at = u64::from(run) * 10;
+            of(run, at, EventKind::TaskStarted { plan_digest: "d".to_owned() });
+            let values = Values { id: crate::random::word(), ..Values::default() };
+            journal.append(&Entry::Values { task: TaskRun { run, ..task() }, values });
+            of(run, at + 1, pending());
+            assert_eq!(follower.follow().unwrap(), News { any: true, matters: true });
+            let carried = follower.carried().unwrap().unwrap();
+            assert_eq!(carried.pending.len(), 1);
+            sizes.push(carried.journal.unwrap().len());
+            of(run, at + 2, done());
+            of(run, at + 3, finished.clone());
+        }
+        assert_eq!(follower.follow().unwrap(), News { any: true, matters: true });
+        assert!(sizes[49] < sizes[0] * 2, "{sizes:?}");
+        // Damage shows where it could hide what is pending, and where it does not.
+        let path = journal.dir().join(FILE);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("\"seq\":12,", "\"seq\":13,")).unwrap();
+        let mut follower = Follower::new(here.path());
+        assert!(follower.follow().unwrap_err().to_string().contains("damaged"));
     }
 
     #[test]

@@ -31,6 +31,14 @@ pub fn is_attended() -> bool {
     GATE.get().is_some()
 }
 
+/// Another run begins, of whose journal nothing is kept yet.
+pub fn renew() {
+    if let Some(gate) = GATE.get() {
+        gate.runs.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        gate.kept.send_modify(|kept| *kept = kept.map(|_| 0));
+    }
+}
+
 /// So many bytes of the journal are kept elsewhere.
 pub fn kept(bytes: u64) {
     if let Some(gate) = GATE.get() {

@@ -102,9 +102,9 @@ impl Results {
             findings: input.findings.clone(),
             currency: input.currency.clone(),
             runs: input.runs,
-            expected: match input.selection.unit {
-                Some(_) => 1,
-                None => input.selection.of(&plan).into_iter().map(|i| runs_of(input.runs, &plan, i) as usize).sum(),
+            expected: match input.selection.units.len() {
+                0 => input.selection.of(&plan).into_iter().map(|i| runs_of(input.runs, &plan, i) as usize).sum(),
+                units => units,
             },
             gated: input.own_gates(),
             sources: Arc::clone(&input.sources),
@@ -692,7 +692,7 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
     if let Some(shard) = input.selection.shard {
         out.insert("shard".to_owned(), json!({ "index": shard.index, "of": shard.of }));
     }
-    if let Some(unit) = &input.selection.unit {
+    if let [unit] = input.selection.units.as_slice() {
         out.insert("unit".to_owned(), json!({ "id": unit.id, "pack": unit.pack }));
     }
     if let Some(gate) = input.gate {

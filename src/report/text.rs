@@ -664,8 +664,8 @@ impl Text {
 }
 
 fn runs_of(input: &ReportInput, index: usize) -> u32 {
-    if input.selection.unit.is_some() {
-        return 1;
+    if let Some(units) = input.selection.units_of(index) {
+        return units;
     }
     let planned = input.plan.tasks.get(index).map(|p| p.task.runs);
     input.runs.or(planned).unwrap_or(1).max(1)

@@ -1,5 +1,5 @@
-//! A process that runs a unit, or a recovery, for somebody who attends to it: who tells on its standard input how far its journal is kept
-//! elsewhere, and whose end is its end.
+//! A process that runs units, or a recovery, for somebody who attends to it: who tells on its standard input how far its journal is kept
+//! elsewhere, and whose end is its end. One that serves gets further units there as well, and says there how each order ended.
 //!
 //! Property: *once the other end of standard input is closed, nothing with an effect begins, and what was started is ended.* No cleanup is
 //! run then: that is what the journal is kept elsewhere for.
@@ -8,7 +8,17 @@
     reason = "standard input is how it is attended, and its end is the end of the process"
 )]
 
-use std::io::BufRead;
+use std::{
+    io::{BufRead, Write},
+    os::{fd::AsFd, unix::net::UnixStream},
+    path::PathBuf,
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        mpsc::{Receiver, channel},
+    },
+};
+
+use serde::{Deserialize, Serialize};
 
 use super::recover::end_processes;
 use crate::{
@@ -16,23 +26,59 @@ use crate::{
     journal::{Past, gate},
 };
 
-/// The first argument of such a process.
+/// The first argument of such a process, and of one that serves: its standard input is a socket.
 pub const ARGUMENT: &str = "__attended";
+pub const SERVING: &str = "__serving";
 /// The exit status, which nobody is there to read.
 const ABANDONED: i32 = 3;
 
+/// Of a process that serves: what it is asked for.
+static ORDERS: OnceLock<Mutex<Receiver<Order>>> = OnceLock::new();
+
+/// Units that are run next, and where.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    pub out: PathBuf,
+    /// Their ids.
+    pub units: Vec<String>,
+    /// None but the first one is begun after so many seconds.
+    pub seconds: f64,
+}
+
 /// Attends from now on.
-pub fn begin() {
+pub fn begin(serving: bool) {
     gate::attend();
-    std::thread::spawn(|| {
+    let (sender, receiver) = channel();
+    if serving {
+        ORDERS.get_or_init(|| Mutex::new(receiver));
+    }
+    std::thread::spawn(move || {
         let lines = std::io::stdin().lock().lines();
         for line in lines.map_while(Result::ok) {
             if let Ok(bytes) = line.trim().parse() {
                 gate::kept(bytes);
+            } else if let Ok(order) = serde_json::from_str(&line) {
+                let _ = sender.send(order);
             }
         }
         end();
     });
+}
+
+/// Whether more may be asked for.
+pub fn is_serving() -> bool {
+    ORDERS.get().is_some()
+}
+
+/// Says how the last order ended, and waits for the next one; none where nobody asks for more.
+pub fn next(exit: u8) -> Option<Order> {
+    let orders = ORDERS.get()?.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?);
+    socket.write_all(format!("{exit}\n").as_bytes()).ok()?;
+    let order = orders.recv().ok()?;
+    gate::renew();
+    Some(order)
 }
 
 /// Ends what was started, and this process.

@@ -1,8 +1,8 @@
 //! Which of an eval's tasks are run, and in which order.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use regex::Regex;
 
 use crate::{
@@ -19,8 +19,19 @@ pub struct Selection {
     pub shard: Option<Shard>,
     /// The seed of a random order.
     pub shuffle: Option<u64>,
-    /// One run of one task, of a pack.
-    pub unit: Option<Chosen>,
+    /// Runs of tasks, of a pack: these alone, where there are any.
+    pub units: Vec<Chosen>,
+    /// When no other unit is begun.
+    pub enough: Option<Enough>,
+}
+
+/// What units may come to before no other one is begun; the first one always is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Enough {
+    /// How long they took together.
+    pub time: Duration,
+    /// How many bytes the journal has of them.
+    pub bytes: u64,
 }
 
 /// A unit of a pack.
@@ -51,8 +62,9 @@ impl Selection {
     ///
     /// Property: *every task that is meant is in exactly one shard of a division.*
     pub fn of(&self, plan: &EvalPlan) -> Vec<usize> {
-        if let Some(unit) = &self.unit {
-            return Some(unit.index).filter(|index| *index < plan.tasks.len()).into_iter().collect();
+        if !self.units.is_empty() {
+            let tasks: IndexSet<_> = self.units.iter().map(|unit| unit.index).collect();
+            return tasks.into_iter().filter(|index| *index < plan.tasks.len()).collect();
         }
         let mut chosen = self.all(plan);
         if let Some(Shard { index, of }) = self.shard {
@@ -66,8 +78,14 @@ impl Selection {
     }
 
     /// Whether this run of a task, from 0, is among those to be run.
-    pub fn has(&self, run: u32) -> bool {
-        self.unit.as_ref().is_none_or(|unit| unit.run == run)
+    pub fn has(&self, index: usize, run: u32) -> bool {
+        self.units.is_empty() || self.units.iter().any(|unit| (unit.index, unit.run) == (index, run))
+    }
+
+    /// How many runs of a task are units; none where no units were chosen.
+    pub fn units_of(&self, index: usize) -> Option<u32> {
+        let of = || self.units.iter().filter(|unit| unit.index == index).count() as u32;
+        (!self.units.is_empty()).then(of)
     }
 
     /// Why nothing was chosen.

@@ -323,7 +323,8 @@ pub fn selection(args: &Args) -> Selection {
         shard: args.shard,
         // Few digits, as people copy it.
         shuffle: args.shuffle.then(|| args.seed.unwrap_or_else(|| random::number() % 1_000_000)),
-        unit: None,
+        units: Vec::new(),
+        enough: None,
     }
 }
 

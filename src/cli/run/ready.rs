@@ -26,10 +26,11 @@ use crate::{
 };
 
 /// An eval that can be run, and what is printed before it.
+#[derive(Clone)]
 pub struct Ready {
     pub plan: EvalPlan,
     pub selection: Selection,
-    pub sources: Sources,
+    pub sources: Arc<Sources>,
     pub findings: Vec<serde_json::Value>,
     pub tolerated: Vec<Diagnostic>,
     pub files: Snapshot,
@@ -135,6 +136,7 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     let findings = tolerated_findings(&compiled, &sources);
     let (read, asked) = (compiled.project.files(), files.take());
     let files = watched.into_snapshot();
+    let sources = Arc::new(sources);
     Ok(Ready { plan, selection, sources, findings, tolerated, files, asked, read, prices })
 }
 

@@ -8,12 +8,18 @@ use std::{
     fs,
     io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::{Parser, builder::PossibleValuesParser};
 use serde_json::{Value, json};
 
-use super::{args::Args as RunArgs, go, journals::absolutely, ready::prepare};
+use super::{
+    args::Args as RunArgs,
+    go,
+    journals::absolutely,
+    ready::{Ready, prepare},
+};
 #[cfg(feature = "otlp")]
 use crate::report::otlp::Destination;
 use crate::{
@@ -28,12 +34,16 @@ use crate::{
     project::AgentChoice,
     report::REPORTS,
     results::{self, ResultsFile},
-    run::{Chosen, Shard},
+    run::{Chosen, Enough, Shard, attended},
     source::Files,
+    ty::duration,
 };
 
 /// Below the output directory.
 const FOLDER: &str = ".gevals/pack";
+/// How many bytes of a journal units may have before no other one is begun, where the time is limited: more than a message takes of their
+/// results must not come together.
+const ENOUGH: u64 = 512 << 10;
 /// The agent that is named with a path.
 pub const REPLAY: &str = "builtin.replay";
 
@@ -43,6 +53,7 @@ const EXEC: &str = "\
 Examples:
   gevals units suite.gevals                                   which units there are
   gevals exec-unit suite.gevals --unit make-pod-1-3f9a2c1b07 --out out/make-pod-1-3f9a2c1b07
+  gevals exec-unit suite.gevals --unit a-1-3f9a2c1b07 --unit a-2-77c01d9e45 --out out/a     two
   gevals result merge --pack suite.gevals out -o all.json     their results, as of one run
 
 A unit is one run of one task with one agent and one model. Its folder gets the results, and below
@@ -51,19 +62,25 @@ attempt was killed, the same command with the same folder cleans up after it fir
 the unit anew; where that cleanup fails, the unit is not run. A signal (TERM, INT) stops the agent
 and runs the cleanup.
 
+Several units share the folder that the pack is unpacked to, as the tasks of an eval do; each has
+servers of its own. They are of one agent and one model.
+
 Exit status: 0 it passed, 1 it did not, 2 there is no such unit, or the pack cannot be run,
              3 nothing could run, or an earlier attempt cannot be cleaned up after,
              4 it passed but a cleanup did not, 129, 130 or 143 interrupted (cleanups were run)";
 
-/// Run one unit of a pack: one run of one task.
-#[derive(clap::Args, Debug)]
+/// Run one unit of a pack: one run of one task; or several, one after another.
+#[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXEC)]
 pub struct Args {
     /// What `gevals pack` has written.
     pack: PathBuf,
-    /// Its id, as `gevals units` lists it.
-    #[arg(long, value_name = "ID")]
-    unit: String,
+    /// Its id, as `gevals units` lists it. Several are run one after another, in one folder, with one journal and one results file.
+    #[arg(long, value_name = "ID", required = true)]
+    unit: Vec<String>,
+    /// Of several, none is begun after this time; those that were not are missing in the results, and the exit status is not 0.
+    #[arg(long, value_name = "DURATION", value_parser = within)]
+    begin_within: Option<Duration>,
     /// The folder of its results and its journal; made if it is missing.
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
@@ -110,26 +127,67 @@ pub struct ListArgs {
     history: Vec<PathBuf>,
 }
 
-pub fn main(args: &Args, global: Global) -> u8 {
-    exec(args, global).unwrap_or_else(|(exit, why)| {
-        if !why.is_empty() {
-            complain(&why);
-        }
-        exit
-    })
+fn within(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|fault| format!("{fault}; write a duration such as `2s`"))
 }
 
-fn exec(args: &Args, global: Global) -> Result<u8, Fault> {
-    let (manifest, files) = read(&args.pack)?;
-    let units = manifest.units();
-    let Some(unit) = units.iter().find(|unit| unit.id == args.unit) else {
-        let near = nearest(&args.unit, units.iter().map(|unit| unit.id.as_str()));
-        let hint = near.map_or_else(
-            || format!("`gevals units {}` lists them", crate::bash::quote(&shown(&args.pack))),
-            |near| format!("did you mean `{near}`?"),
-        );
-        return Err((status::USAGE, format!("the pack has no unit `{}`: {hint}", visible(&args.unit))));
+pub fn main(args: &Args, global: Global) -> u8 {
+    let mut read = None;
+    let mut run = |args: &Args| {
+        exec(args, global, &mut read).unwrap_or_else(|(exit, why)| {
+            if !why.is_empty() {
+                complain(&why);
+            }
+            exit
+        })
     };
+    let mut exit = run(args);
+    while let Some(order) = attended::next(exit) {
+        let begin_within = Some(Duration::try_from_secs_f64(order.seconds).unwrap_or_default());
+        exit = run(&Args { unit: order.units, out: order.out, begin_within, ..args.clone() });
+    }
+    exit
+}
+
+/// A pack that was read, and one of its combinations of agent and model, compiled.
+struct Known {
+    manifest: Manifest,
+    files: Contents,
+    ready: Option<(usize, Ready)>,
+}
+
+fn exec(args: &Args, global: Global, known: &mut Option<Known>) -> Result<u8, Fault> {
+    let Known { manifest, files, ready: compiled } = match known {
+        Some(known) => known,
+        None => {
+            no_root()?;
+            let (manifest, files) = read(&args.pack)?;
+            known.insert(Known { manifest, files, ready: None })
+        }
+    };
+    let (manifest, files) = (&*manifest, &*files);
+    let units = manifest.units();
+    let by_id: HashMap<&str, &Unit<'_>> = units.iter().map(|unit| (unit.id.as_str(), unit)).collect();
+    let chosen = args.unit.iter().map(|id| {
+        by_id.get(id.as_str()).copied().ok_or_else(|| {
+            let near = nearest(id, units.iter().map(|unit| unit.id.as_str()));
+            let hint = near.map_or_else(
+                || format!("`gevals units {}` lists them", crate::bash::quote(&shown(&args.pack))),
+                |near| format!("did you mean `{near}`?"),
+            );
+            (status::USAGE, format!("the pack has no unit `{}`: {hint}", visible(id)))
+        })
+    });
+    let chosen = chosen.collect::<Result<Vec<_>, Fault>>()?;
+    let of = chosen.first().map_or(0, |unit| unit.at.0);
+    if let Some(other) = chosen.iter().find(|unit| unit.at.0 != of) {
+        let why = format!("unit `{}` has another agent or model than `{}`: run it by itself", other.id, chosen[0].id);
+        return Err((status::USAGE, why));
+    }
+    if let Some(twice) = args.unit.iter().enumerate().find_map(|(nth, id)| args.unit[..nth].contains(id).then_some(id))
+    {
+        return Err((status::USAGE, format!("unit `{twice}` is named twice")));
+    }
     // It is read in another folder.
     let prices = args.prices.as_ref().map(std::path::absolute).transpose();
     let prices = prices.map_err(|error| (status::BROKEN, error.to_string()))?;
@@ -143,9 +201,9 @@ fn exec(args: &Args, global: Global) -> Result<u8, Fault> {
         );
         return Err((exit, why));
     }
-    place.unpack(&files)?;
-    let run = || {
-        let combination = &manifest.combinations[unit.at.0];
+    place.unpack(files)?;
+    let mut run = || {
+        let combination = &manifest.combinations[of];
         let words = run_args(
             Path::new(&manifest.eval),
             &manifest.settings,
@@ -154,20 +212,47 @@ fn exec(args: &Args, global: Global) -> Result<u8, Fault> {
             &place.out,
         );
         let words = words.map_err(|why| (status::USAGE, why))?;
-        let words = RunArgs { exit_zero: args.exit_zero, format: args.format.clone(), prices: prices.clone(), ..words };
-        let mut ready = prepare(&words, global).map_err(|exit| (exit, String::new()))?;
-        same_plan(&manifest, &combination.plan_digest, &wire::eval_digest(&ready.plan))?;
-        let is_it =
-            |task: &&crate::plan::Plan| task.task.name.value == unit.task && shown(&task.task.path) == unit.path;
-        let index = ready.plan.tasks.iter().position(|task| is_it(&task));
-        let index = index.ok_or_else(|| (status::USAGE, format!("the eval has no task `{}`", visible(unit.task))))?;
-        ready.selection.unit =
-            Some(Chosen { id: unit.id.clone(), pack: manifest.digest.clone(), index, run: unit.run - 1 });
-        Ok(go(&words, global, ready, Used::default(), std::time::Duration::ZERO).0)
+        let (format, prices) = (args.format.clone(), prices.clone());
+        // What a server remembers of one unit is none of another's business.
+        let isolate = chosen.len() > 1;
+        let words = RunArgs { exit_zero: args.exit_zero, format, prices, isolate, ..words };
+        let mut ready = match compiled {
+            // It is the same in each folder that the pack is unpacked to.
+            Some((known, ready)) if *known == of => ready.clone(),
+            _ => {
+                let ready = prepare(&words, global).map_err(|exit| (exit, String::new()))?;
+                same_plan(manifest, &combination.plan_digest, &wire::eval_digest(&ready.plan))?;
+                if attended::is_serving() {
+                    *compiled = Some((of, ready.clone()));
+                }
+                ready
+            }
+        };
+        let unit = |unit: &&Unit<'_>| {
+            let is_it =
+                |task: &crate::plan::Plan| task.task.name.value == unit.task && shown(&task.task.path) == unit.path;
+            let index = ready.plan.tasks.iter().position(is_it);
+            let index =
+                index.ok_or_else(|| (status::USAGE, format!("the eval has no task `{}`", visible(unit.task))))?;
+            Ok(Chosen { id: unit.id.clone(), pack: manifest.digest.clone(), index, run: unit.run - 1 })
+        };
+        ready.selection.units = chosen.iter().map(unit).collect::<Result<_, Fault>>()?;
+        ready.selection.enough = args.begin_within.map(|time| Enough { time, bytes: ENOUGH });
+        Ok(go(&words, global, ready, Used::default(), Duration::ZERO).0)
     };
     let done = run();
     place.leave();
     done
+}
+
+/// What is in a pack lies below a root of its own.
+fn no_root() -> Result<(), Fault> {
+    match ROOT.get() {
+        Some(_) => {
+            Err((status::USAGE, "`--root` is for projects: what is in a pack lies below a root of its own".to_owned()))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Whether the plan that is made here is the one that was packed.
@@ -186,6 +271,7 @@ fn same_plan(manifest: &Manifest, packed: &str, here: &str) -> Result<(), Fault>
 /// Runs a whole pack with `run`, as the command line says where it says anything.
 pub fn packed(args: &RunArgs, run: impl FnOnce(&RunArgs) -> u8) -> u8 {
     let prepared = || {
+        no_root()?;
         let (manifest, files) = read(&args.eval)?;
         let args = of_pack(args, &manifest).map_err(|error| (status::BROKEN, error.to_string()))?;
         let place = Place::new(&args.output_dir)?;
@@ -322,10 +408,6 @@ struct Place {
 
 impl Place {
     fn new(out: &Path) -> Result<Self, Fault> {
-        if ROOT.get().is_some() {
-            let why = "`--root` is for projects: what is in a pack lies below a root of its own";
-            return Err((status::USAGE, why.to_owned()));
-        }
         let fault = |error: io::Error| (status::BROKEN, format!("`{}` cannot be written: {error}", shown(out)));
         let whole = std::path::absolute(out).map_err(fault)?;
         fs::create_dir_all(&whole).map_err(fault)?;

@@ -1,12 +1,15 @@
-//! An attempt at a unit, and a cleanup after one: each is a process of this program, whose journal is followed and carried to the server.
+//! An attempt at a batch of units, and a cleanup after one: each is run by a process of this program, whose journal is followed and carried
+//! to the server. A process that has run a batch is given the next one, which spares it reading and checking the pack again.
 //!
 //! Property: *a unit does nothing that would have to be cleaned up before the server has what a cleanup needs; and it does nothing any more
 //! when the server may have given it to others.*
 
 use std::{
+    collections::HashMap,
+    ffi::OsStr,
     io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
-    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -15,8 +18,12 @@ use serde_json::Value;
 use temporalio_client::tonic;
 use temporalio_common::protos::temporal::api::workflowservice::v1::PollActivityTaskQueueResponse;
 use tokio::{
-    io::AsyncWriteExt,
-    process::{Child, ChildStdin, Command},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    process::{Child, Command},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -25,10 +32,10 @@ use crate::{
     cli::{note, run::unit::put_files, shown},
     engine::{
         service::{Heard, Service, value},
-        wire::{CleanupEnd, CleanupOrder, UnitEnd, UnitOrder},
-        workflow::{CleanUp, REFUSED, RunUnit, STOPPED},
+        wire::{BatchEnd, BatchOrder, CleanupEnd, CleanupOrder, UnitEnd},
+        workflow::{CleanUp, REFUSED, RunBatch, STOPPED},
     },
-    journal::{Carried, Follower, Past, runs},
+    journal::{self, Carried, Follower, Past, runs},
     pack::{Contents, Manifest},
     report::results_path,
     results,
@@ -37,8 +44,8 @@ use crate::{
 
 /// How often a journal is looked at.
 const TICK: Duration = Duration::from_millis(10);
-/// How many bytes of results travel, in base64: less than a server takes.
-const MOST_RESULTS: usize = 1_800_000;
+/// How many bytes of results travel, in base64: less than the 2 MiB that a server takes.
+const MOST_RESULTS: usize = 2_000_000;
 /// How often a cleanup that failed is tried again.
 const TRIES: u32 = 3;
 
@@ -46,7 +53,12 @@ const TRIES: u32 = 3;
 pub struct Site {
     manifest: Manifest,
     files: Contents,
+    /// Of the units, by their places.
     ids: Vec<String>,
+    /// Their tasks, with paths and runs from 1, likewise.
+    names: Vec<(String, String, u64)>,
+    /// The places of their agents and models, likewise.
+    of: Vec<usize>,
     pack: PathBuf,
     work: PathBuf,
     prices: Option<PathBuf>,
@@ -55,7 +67,8 @@ pub struct Site {
     identity: String,
 }
 
-/// How a process that was attended ended.
+/// How what a process was asked for ended.
+#[derive(Clone, Copy)]
 enum Ended {
     /// With this exit status.
     By(u8),
@@ -65,6 +78,84 @@ enum Ended {
     Stopped,
     /// It was ended, since others may have been given its unit.
     Lost,
+}
+
+/// A process of this program, which ends when this worker does.
+pub struct Process {
+    child: Child,
+    /// Its standard input: there it is told what is kept and what is next, and the end of that is its own.
+    orders: Option<OwnedWriteHalf>,
+    /// What it says there: how each order ended.
+    answers: Lines<BufReader<OwnedReadHalf>>,
+    /// What it prints. The file has no name.
+    log: std::fs::File,
+    /// Where in it the last order begins.
+    from: u64,
+    /// The place of the agent and the model that it has compiled the eval for.
+    of: usize,
+    is_over: bool,
+}
+
+impl Process {
+    /// Starts this program with these arguments.
+    fn start(site: &Site, arguments: &[&OsStr], of: usize) -> io::Result<Self> {
+        let name = site.work.join(format!(".log-{}", crate::random::word()));
+        let log = std::fs::File::options().read(true).append(true).create_new(true).open(&name)?;
+        std::fs::remove_file(name)?;
+        let (own, its) = std::os::unix::net::UnixStream::pair()?;
+        own.set_nonblocking(true)?;
+        let mut command = Command::new(&site.program);
+        command.args(arguments).stdin(OwnedFd::from(its)).stdout(log.try_clone()?).stderr(log.try_clone()?);
+        // A signal of a terminal is this worker's to pass on.
+        command.process_group(0);
+        let child = command.spawn()?;
+        let (answers, orders) = UnixStream::from_std(own)?.into_split();
+        let answers = BufReader::new(answers).lines();
+        Ok(Self { child, orders: Some(orders), answers, log, from: 0, of, is_over: false })
+    }
+
+    async fn tell(&mut self, line: &str) -> io::Result<()> {
+        let Some(orders) = &mut self.orders else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        orders.write_all(format!("{line}\n").as_bytes()).await
+    }
+
+    /// Asks it for more.
+    async fn ask(&mut self, order: &attended::Order) -> io::Result<()> {
+        self.from = self.log.metadata()?.len();
+        self.tell(&serde_json::to_string(order)?).await
+    }
+
+    /// How the order, or the process, ended.
+    async fn answer(&mut self) -> io::Result<u8> {
+        if let Ok(Some(line)) = self.answers.next_line().await
+            && let Ok(exit) = line.trim().parse()
+        {
+            return Ok(exit);
+        }
+        self.is_over = true;
+        Ok(exit_of(self.child.wait().await?))
+    }
+
+    /// What it printed since it was asked.
+    fn said(&self) -> String {
+        use std::os::unix::fs::FileExt;
+        const MOST: u64 = 1 << 20;
+        let length = self.log.metadata().map_or(0, |log| log.len().saturating_sub(self.from)).min(MOST);
+        let mut bytes = vec![0; length as usize];
+        let read = self.log.read_exact_at(&mut bytes, self.from);
+        read.map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Ends it: nobody attends to it any more.
+    async fn end(&mut self) {
+        self.orders = None;
+        if !self.is_over {
+            let _ = tokio::time::timeout(Duration::from_secs(10), self.child.wait()).await;
+            let _ = self.child.start_kill();
+            let _ = self.child.wait().await;
+            self.is_over = true;
+        }
+    }
 }
 
 impl Site {
@@ -83,6 +174,12 @@ impl Site {
         // It is nobody's to commit.
         std::fs::write(work.join(".gitignore"), "*\n").map_err(|error| format!("`{}`: {error}", shown(&work)))?;
         Ok(Self {
+            names: manifest
+                .units()
+                .iter()
+                .map(|unit| (unit.task.to_owned(), unit.path.to_owned(), u64::from(unit.run)))
+                .collect(),
+            of: manifest.units().iter().map(|unit| unit.at.0).collect(),
             ids: manifest.units().into_iter().map(|unit| unit.id).collect(),
             manifest,
             files,
@@ -105,13 +202,20 @@ impl Site {
         &self.manifest.name
     }
 
-    /// Does what a task asks for, and hands in what came of it.
-    pub async fn perform(&self, task: PollActivityTaskQueueResponse, stop: &CancellationToken) {
+    /// Does what a task asks for, and hands in what came of it. What is left of a process may be used for the next task.
+    pub async fn perform(
+        &self,
+        task: PollActivityTaskQueueResponse,
+        process: &mut Option<Process>,
+        stop: &CancellationToken,
+    ) {
         let token = task.task_token.clone();
         let name = task.activity_type.as_ref().map_or("", |kind| kind.name.as_str());
         let handed_in = match name {
-            RunUnit::NAME => match value::<UnitOrder>(task.input.as_ref()) {
-                Some(order) if order.pack == self.manifest.digest => self.unit(&token, &order, &task, stop).await,
+            RunBatch::NAME => match value::<BatchOrder>(task.input.as_ref()) {
+                Some(order) if order.pack == self.manifest.digest => {
+                    self.batch(&token, &order, &task, process, stop).await
+                }
                 order => self.refuse(&token, order.map(|order| order.pack)).await,
             },
             CleanUp::NAME => match value::<CleanupOrder>(task.input.as_ref()) {
@@ -163,139 +267,257 @@ impl Site {
     }
 
     /// A folder that nothing else uses.
-    fn folder(&self, unit: u32, what: &str, attempt: u32) -> PathBuf {
-        let id = self.ids.get(unit as usize).map_or("none", String::as_str);
-        self.work.join(format!("{id}.{what}{attempt}.{}", crate::random::word()))
+    fn folder(&self, units: &[u32], what: &str, attempt: u32) -> PathBuf {
+        let first = units.first().and_then(|unit| self.ids.get(*unit as usize));
+        let others = match units.len() {
+            0 | 1 => String::new(),
+            all => format!("+{}", all - 1),
+        };
+        let id = first.map_or("none", String::as_str);
+        self.work.join(format!("{id}{others}.{what}{attempt}.{}", crate::random::word()))
     }
 
-    async fn unit(
+    async fn batch(
         &self,
         token: &[u8],
-        order: &UnitOrder,
+        order: &BatchOrder,
         task: &PollActivityTaskQueueResponse,
+        process: &mut Option<Process>,
         stop: &CancellationToken,
     ) -> Result<(), tonic::Status> {
         let started = Instant::now();
-        let Some(id) = self.ids.get(order.unit as usize) else {
-            let why = format!("the pack has no unit {}", order.unit);
+        let ids: Option<Vec<&String>> = order.units.iter().map(|unit| self.ids.get(*unit as usize)).collect();
+        let Some(ids) = ids.filter(|ids| !ids.is_empty()) else {
+            let why = format!("the pack has no units {:?}", order.units);
             return self.hand_in(|| self.service.failed(token, REFUSED, &why)).await;
         };
-        let out = self.folder(order.unit, "", order.attempt);
-        let mut command = self.attended();
-        command.arg("exec-unit").arg(&self.pack).args(["--unit", id, "--format", "text", "--out"]).arg(&out);
-        if let Some(prices) = &self.prices {
-            command.arg("--prices").arg(prices);
-        }
-        let ended = match self.run(command, &out, token, order.silence, task, stop).await {
-            Ok(ended) => ended,
+        let out = self.folder(&order.units, "", order.attempt);
+        let of = self.of[order.units[0] as usize];
+        let asked = attended::Order {
+            out: out.clone(),
+            units: ids.iter().map(|id| (*id).clone()).collect(),
+            seconds: order.seconds,
+        };
+        let begun = match self.begun(&asked, of, process.take()).await {
+            Ok(mut begun) => {
+                let ended = self.attend(&mut begun, &out, token, order.silence, task, stop).await;
+                ended.map(|ended| (begun, ended))
+            }
+            Err(error) => Err(error),
+        };
+        let (begun, mut ended) = match begun {
+            Ok(begun) => begun,
             Err(error) => {
-                let why = format!("unit `{id}` cannot be started by worker {}: {error}", self.identity);
+                let why = format!("unit `{}` cannot be started by worker {}: {error}", ids[0], self.identity);
                 return self.hand_in(|| self.service.failed(token, "broken", &why)).await;
             }
         };
-        let exit = match ended {
-            Ended::By(exit) => exit,
-            Ended::Cancelled => {
-                self.leave(&out, false);
-                return self.hand_in(|| self.service.cancelled(token)).await;
-            }
-            Ended::Stopped => {
-                self.leave(&out, false);
-                let why = format!("worker {} was stopped", self.identity);
-                return self.hand_in(|| self.service.failed(token, STOPPED, &why)).await;
-            }
-            Ended::Lost => return Ok(()),
-        };
-        let mut end = UnitEnd {
-            unit: order.unit,
-            exit,
-            outcome: None,
-            seconds: started.elapsed().as_secs_f64(),
-            cost: None,
-            results: None,
-            note: None,
-            worker: self.identity.clone(),
-        };
-        match self.results(&out) {
-            Ok((packed, outcome, cost)) => {
-                (end.outcome, end.cost) = (outcome, cost);
-                match packed.len() <= MOST_RESULTS {
-                    true => end.results = Some(packed),
-                    false => {
-                        end.note = Some(format!(
-                            "its results are too large to travel: they are in {} of worker {}",
-                            shown(&out),
-                            self.identity
-                        ));
-                    }
+        let mut log = begun.said();
+        // One that did all it was asked for may do more.
+        if let (Ended::By(0 | 1 | 4), false) = (ended, begun.is_over) {
+            *process = Some(begun);
+        } else {
+            let mut begun = begun;
+            begun.end().await;
+        }
+        // Of a process that was lost others must not be run again before it is cleaned up after.
+        if let Ended::By(_) = ended
+            && let Some(run) =
+                runs(&out).pop().filter(|run| !self.results_of(&out).is_file() && !journal::is_closed(run))
+        {
+            let arguments = [attended::ARGUMENT.as_ref(), "recover".as_ref(), run.as_os_str()];
+            if let Ok(mut recovery) = Process::start(self, &arguments, of) {
+                match self.attend(&mut recovery, &out, token, order.silence, task, stop).await {
+                    Ok(Ended::By(_)) | Err(_) => {}
+                    Ok(other) => ended = other,
                 }
+                log.push_str(&recovery.said());
+                recovery.end().await;
             }
-            Err(_) => end.note = Some(self.said(&out).unwrap_or_else(|| format!("it ended with {exit}"))),
         }
-        if exit == crate::cli::status::PENDING {
-            end.note = Some(format!(
-                "a cleanup failed: `gevals recover {}` runs it again, on the machine of worker {}",
-                crate::cli::quoted(&out),
-                self.identity
-            ));
+        if matches!(ended, Ended::Lost) {
+            return Ok(());
         }
-        let handed_in = self.hand_in(|| self.service.completed(token, &end)).await;
-        self.leave(&out, exit == 0 && handed_in.is_ok());
+        let end = self.end_of(order, &out, ended, &log, started.elapsed());
+        let passed = end.left.is_empty() && end.lost.is_empty() && end.ends.iter().all(|end| end.exit == 0);
+        let handed_in = match ended {
+            Ended::Cancelled if end.ends.is_empty() => self.hand_in(|| self.service.cancelled(token)).await,
+            Ended::Stopped if end.ends.is_empty() => {
+                let why = format!("worker {} was stopped", self.identity);
+                self.hand_in(|| self.service.failed(token, STOPPED, &why)).await
+            }
+            _ => self.hand_in(|| self.service.completed(token, &end)).await,
+        };
+        self.leave(&out, passed && handed_in.is_ok(), &log);
         handed_in
     }
 
+    /// What came of a batch whose process has ended.
+    fn end_of(&self, order: &BatchOrder, out: &Path, ended: Ended, log: &str, took: Duration) -> BatchEnd {
+        let pending = self.pending(out, &order.units);
+        let of_machine = |why: String| {
+            format!(
+                "{why}: `gevals recover {}` runs it again, on the machine of worker {}",
+                crate::cli::quoted(out),
+                self.identity
+            )
+        };
+        let mut end = BatchEnd {
+            ends: Vec::new(),
+            left: Vec::new(),
+            lost: Vec::new(),
+            results: None,
+            worker: self.identity.clone(),
+        };
+        let text = std::fs::read_to_string(self.results_of(out));
+        let file = text.and_then(|text| results::read(&text).map_err(io::Error::other));
+        let by_name: HashMap<_, _> = match &file {
+            Ok(file) => {
+                let key =
+                    |result: &results::RunResult| (result.name().to_owned(), result.path().to_owned(), result.run().0);
+                file.results.iter().enumerate().map(|(nth, result)| (key(result), (nth, result))).collect()
+            }
+            Err(_) => HashMap::new(),
+        };
+        let alone = order.units.len() == 1;
+        let mut kept = Vec::new();
+        for unit in &order.units {
+            let is_pending = pending.contains(unit);
+            let found = by_name.get(&self.names[*unit as usize]);
+            let found = found.filter(|(_, result)| result.outcome() != Some("cancelled"));
+            let Some((nth, result)) = found else {
+                match ended {
+                    Ended::By(_) if is_pending => end.ends.push(UnitEnd {
+                        unit: *unit,
+                        // What is pending keeps it from being run again.
+                        exit: 128,
+                        outcome: None,
+                        seconds: took.as_secs_f64(),
+                        cost: None,
+                        came_back: false,
+                        note: Some(of_machine("its process was lost, and a cleanup is pending".to_owned())),
+                    }),
+                    Ended::By(exit) if alone => end.ends.push(UnitEnd {
+                        unit: *unit,
+                        exit,
+                        outcome: None,
+                        seconds: took.as_secs_f64(),
+                        cost: None,
+                        came_back: false,
+                        note: Some(last_line(log).unwrap_or_else(|| format!("it ended with {exit}"))),
+                    }),
+                    // A recovery says of all others that they were cut short.
+                    Ended::By(_) if file.is_err() || by_name.contains_key(&self.names[*unit as usize]) => {
+                        end.lost.push(*unit);
+                    }
+                    // It was not begun: there was time for others only, or the worker is stopped.
+                    _ => end.left.push(*unit),
+                }
+                continue;
+            };
+            let outcome = result.outcome().map(str::to_owned);
+            let number = |key: &str| result.0.get(key).and_then(Value::as_f64);
+            let exit = match (ended, outcome.as_deref()) {
+                (Ended::By(exit), _) if alone => exit,
+                (_, Some("passed")) if is_pending || result.0.get("cleanupFailed") == Some(&Value::Bool(true)) => {
+                    crate::cli::status::PENDING
+                }
+                (_, Some("passed")) => crate::cli::status::OK,
+                _ => crate::cli::status::NO,
+            };
+            kept.push(*nth);
+            end.ends.push(UnitEnd {
+                unit: *unit,
+                exit,
+                outcome,
+                seconds: number("durationSeconds").unwrap_or(took.as_secs_f64()),
+                cost: result.0.get("tokenEstimate").and_then(|tokens| tokens.get("cost")?.as_f64()),
+                came_back: true,
+                note: (exit == crate::cli::status::PENDING).then(|| of_machine("a cleanup failed".to_owned())),
+            });
+        }
+        if let (Ok(file), false) = (&file, kept.is_empty()) {
+            match packed(file, &kept, &end.ends) {
+                Ok(packed) if packed.len() <= MOST_RESULTS => end.results = Some(packed),
+                unfit => {
+                    let why = unfit.map_or_else(
+                        |error| format!("cannot be packed ({error})"),
+                        |_| "are too large to travel".to_owned(),
+                    );
+                    let note = format!("its results {why}: they are in {} of worker {}", shown(out), self.identity);
+                    for end in end.ends.iter_mut().filter(|end| end.came_back) {
+                        end.came_back = false;
+                        end.note.get_or_insert_with(|| note.clone());
+                    }
+                }
+            }
+        }
+        end
+    }
+
+    /// The results file of a process: where it belongs, or where a recovery puts it.
+    fn results_of(&self, out: &Path) -> PathBuf {
+        results_path(out, &self.manifest.name)
+    }
+
+    /// Units of these whose cleanups are pending in the journal of a run.
+    fn pending(&self, out: &Path, units: &[u32]) -> Vec<u32> {
+        let open = runs(out).pop().filter(|run| !journal::is_closed(run));
+        let Some(past) = open.map(|run| Past::read(&run)) else { return Vec::new() };
+        let Ok((past, _)) = past else { return units.to_vec() };
+        let is_pending = |unit: &&u32| {
+            let (name, _, run) = &self.names[**unit as usize];
+            let of = |task: &crate::event::TaskRun| task.name == *name && u64::from(task.run) + 1 == *run;
+            past.tasks.iter().any(|(task, past)| of(task) && !past.pending.is_empty())
+        };
+        units.iter().filter(is_pending).copied().collect()
+    }
+
     /// Takes away what nobody will look at.
-    fn leave(&self, out: &Path, passed: bool) {
-        let is_open = runs(out).iter().any(|run| !crate::journal::is_closed(run));
+    fn leave(&self, out: &Path, passed: bool, log: &str) {
+        let is_open = runs(out).iter().any(|run| !journal::is_closed(run));
         if passed && !is_open {
             let _ = std::fs::remove_dir_all(out);
-            let _ = std::fs::remove_file(log_of(out));
+        } else {
+            let _ = std::fs::write(log_of(out), log);
         }
     }
 
-    /// The results file of a unit, ready to travel; how it ended, and what it cost.
-    fn results(&self, out: &Path) -> io::Result<(String, Option<String>, Option<f64>)> {
-        const LEVEL: i32 = 3;
-        let text = std::fs::read_to_string(results_path(out, &self.manifest.name))?;
-        let file = results::read(&text).map_err(io::Error::other)?;
-        let first = file.results.first();
-        let outcome = first.and_then(|result| result.outcome().map(str::to_owned));
-        let cost = |result: &results::RunResult| result.0.get("tokenEstimate")?.get("cost").and_then(Value::as_f64);
-        let cost = first.and_then(cost);
-        let packed = zstd::encode_all(text.as_bytes(), LEVEL)?;
-        Ok((base64::engine::general_purpose::STANDARD.encode(packed), outcome, cost))
+    /// A process that does what is asked: the one that is there, where it can.
+    async fn begun(&self, asked: &attended::Order, of: usize, there: Option<Process>) -> io::Result<Process> {
+        if let Some(mut there) = there {
+            if there.of == of && there.ask(asked).await.is_ok() {
+                return Ok(there);
+            }
+            there.end().await;
+        }
+        let seconds = format!("{}ms", (asked.seconds * 1000.0) as u64);
+        let mut arguments: Vec<&OsStr> = [attended::SERVING, "exec-unit"].map(OsStr::new).into();
+        arguments.extend([
+            self.pack.as_os_str(),
+            "--format".as_ref(),
+            "text".as_ref(),
+            "--out".as_ref(),
+            asked.out.as_os_str(),
+        ]);
+        arguments.extend(["--begin-within".as_ref(), OsStr::new(&seconds)]);
+        arguments.extend(asked.units.iter().flat_map(|id| [OsStr::new("--unit"), OsStr::new(id)]));
+        if let Some(prices) = &self.prices {
+            arguments.extend(["--prices".as_ref(), prices.as_os_str()]);
+        }
+        Process::start(self, &arguments, of)
     }
 
-    /// The last line that a process left in its log.
-    fn said(&self, out: &Path) -> Option<String> {
-        let log = std::fs::read_to_string(log_of(out)).ok()?;
-        let line = log.lines().rev().find(|line| line.starts_with("error: ")).or(log.lines().next_back())?;
-        Some(line.trim_start_matches("error: ").to_owned())
-    }
-
-    /// This program, which ends when this worker does.
-    fn attended(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command.arg(attended::ARGUMENT);
-        command
-    }
-
-    /// Runs a process to its end. Its journal is in that folder.
-    async fn run(
+    /// Attends to a process until what it was asked for has ended. Its journal is in that folder.
+    async fn attend(
         &self,
-        mut command: Command,
+        process: &mut Process,
         out: &Path,
         token: &[u8],
         silence: u64,
         task: &PollActivityTaskQueueResponse,
         stop: &CancellationToken,
     ) -> io::Result<Ended> {
-        let log = std::fs::File::create(log_of(out))?;
-        command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
-        // A signal of a terminal is this worker's to pass on.
-        command.process_group(0);
-        let mut child = command.spawn()?;
-        let input = child.stdin.take();
         let attending = Attending {
             site: self,
             token,
@@ -303,13 +525,9 @@ impl Site {
             workflow: task.workflow_execution.as_ref().map(|of| (of.workflow_id.as_str(), of.run_id.as_str())),
             follower: Follower::new(out),
             carried: None,
-            input,
+            process,
         };
-        let ended = attending.until_it_ends(&mut child, stop).await;
-        if child.id().is_some() {
-            let _ = child.wait().await;
-        }
-        ended
+        attending.until_it_ends(stop).await
     }
 
     async fn cleanup(
@@ -319,25 +537,33 @@ impl Site {
         task: &PollActivityTaskQueueResponse,
         stop: &CancellationToken,
     ) -> Result<(), tonic::Status> {
-        let out = self.folder(order.unit, "cleanup", order.attempt);
-        let mut end =
-            CleanupEnd { unit: order.unit, done: 0, pending: false, left: Vec::new(), worker: self.identity.clone() };
+        let out = self.folder(&order.units, "cleanup", order.attempt);
+        let mut end = CleanupEnd { done: 0, pending: Vec::new(), left: Vec::new(), worker: self.identity.clone() };
         let project = out.join("pack");
         let rebuilt = put_files(&self.files, &project).and_then(|()| order.carried.rebuild(&out, &project));
         let run = match rebuilt {
             Ok(run) => run,
             Err(error) => {
-                end.pending = true;
+                end.pending.clone_from(&order.units);
                 let pending = order.carried.pending.iter();
                 end.left =
                     pending.map(|(task, cleanup)| format!("`{task}`: {cleanup} is still pending: {error}")).collect();
                 return self.hand_in(|| self.service.completed(token, &end)).await;
             }
         };
+        let mut log = String::new();
         for nth in 1..=TRIES {
-            let mut command = self.attended();
-            command.arg("recover").arg(&run);
-            let ended = match self.run(command, &out, token, order.silence, task, stop).await {
+            let arguments = [attended::ARGUMENT.as_ref(), "recover".as_ref(), run.as_os_str()];
+            let ended = match Process::start(self, &arguments, usize::MAX) {
+                Ok(mut process) => {
+                    let ended = self.attend(&mut process, &out, token, order.silence, task, stop).await;
+                    log.push_str(&process.said());
+                    process.end().await;
+                    ended
+                }
+                Err(error) => Err(error),
+            };
+            let ended = match ended {
                 Ok(ended) => ended,
                 Err(error) => {
                     let why = format!("a cleanup cannot be started by worker {}: {error}", self.identity);
@@ -352,21 +578,40 @@ impl Site {
                     return self.hand_in(|| self.service.failed(token, STOPPED, &why)).await;
                 }
             }
-            let past = Past::read(&run).ok().map(|(past, _)| past);
-            end.pending = past.is_none_or(|past| past.tasks.values().any(|task| !task.pending.is_empty()));
-            if !end.pending || nth == TRIES {
+            end.pending = self.pending(&out, &order.units);
+            if end.pending.is_empty() || nth == TRIES {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        let log = std::fs::read_to_string(log_of(&out)).unwrap_or_default();
         let lines = log.lines().map(str::trim);
-        end.left = lines.clone().filter(|line| line.contains(" is still ")).map(str::to_owned).collect();
+        // What the last attempt said counts; each says it again.
+        let left: indexmap::IndexSet<_> = lines.clone().filter(|line| line.contains(" is still ")).collect();
+        end.left = left.into_iter().map(str::to_owned).collect();
         end.done = lines.filter(|line| line.ends_with(" is done")).count() as u32;
         let handed_in = self.hand_in(|| self.service.completed(token, &end)).await;
-        self.leave(&out, !end.pending);
+        self.leave(&out, end.pending.is_empty(), &log);
         handed_in
     }
+}
+
+/// A results file with these of its results, ready to travel.
+fn packed(file: &results::ResultsFile, kept: &[usize], ends: &[UnitEnd]) -> io::Result<String> {
+    const LEVEL: i32 = 3;
+    let mut summary = file.summary.clone();
+    // That belongs to what was left.
+    summary.shift_remove("cancelled");
+    summary.insert("exit".to_owned(), worst(ends.iter().filter(|end| end.came_back).map(|end| end.exit)).into());
+    let results = kept.iter().map(|nth| Ok(Value::Object(file.results[*nth].0.clone())));
+    let mut out = zstd::Encoder::new(Vec::new(), LEVEL)?;
+    results::write_file(&Value::Object(summary), results, &Value::Array(file.findings.clone()), &mut out)?;
+    Ok(base64::engine::general_purpose::STANDARD.encode(out.finish()?))
+}
+
+/// The exit status of a run whose units have these.
+pub(in crate::cli) fn worst(exits: impl Iterator<Item = u8> + Clone) -> u8 {
+    let is_there = |exit: &&u8| exits.clone().any(|there| there == **exit);
+    [3, 1, 4].iter().find(is_there).copied().unwrap_or(0)
 }
 
 /// Whether the server may answer later.
@@ -384,7 +629,13 @@ fn is_away(status: &tonic::Status) -> bool {
     )
 }
 
-/// What a process prints.
+/// What is worth telling of what a process printed.
+fn last_line(log: &str) -> Option<String> {
+    let line = log.lines().rev().find(|line| line.starts_with("error: ")).or(log.lines().next_back())?;
+    Some(line.trim_start_matches("error: ").to_owned())
+}
+
+/// What a process printed.
 fn log_of(out: &Path) -> PathBuf {
     out.with_extension(format!("{}.log", out.extension().unwrap_or_default().to_string_lossy()))
 }
@@ -397,12 +648,11 @@ struct Attending<'s> {
     workflow: Option<(&'s str, &'s str)>,
     follower: Follower,
     carried: Option<Carried>,
-    /// Its standard input: what is kept is told there, and its end is the process's.
-    input: Option<ChildStdin>,
+    process: &'s mut Process,
 }
 
 impl Attending<'_> {
-    async fn until_it_ends(mut self, child: &mut Child, stop: &CancellationToken) -> io::Result<Ended> {
+    async fn until_it_ends(mut self, stop: &CancellationToken) -> io::Result<Ended> {
         let mut asked: Option<Ended> = None;
         let mut arrived = Instant::now();
         // Something that a cleanup needs has not arrived yet.
@@ -411,20 +661,20 @@ impl Attending<'_> {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                status = child.wait() => {
-                    let exit = exit_of(status?);
+                exit = self.process.answer() => {
+                    let exit = exit?;
                     return Ok(asked.unwrap_or(Ended::By(exit)));
                 }
                 () = stop.cancelled(), if asked.is_none() => {
                     asked = Some(Ended::Stopped);
-                    terminate(child);
+                    terminate(&self.process.child);
                 }
                 _ = tick.tick() => {}
             }
             // Of what cannot be read nothing can be carried: others go on from what has arrived.
-            let Ok(news) = self.follower.follow() else { return self.abandon(child).await };
+            let Ok(news) = self.follower.follow() else { return self.abandon().await };
             if news.any {
-                let Ok(carried) = self.follower.carried() else { return self.abandon(child).await };
+                let Ok(carried) = self.follower.carried() else { return self.abandon().await };
                 self.carried = carried;
             }
             untold |= news.matters;
@@ -437,16 +687,16 @@ impl Attending<'_> {
                         arrived = sent;
                         if asked.is_none() {
                             asked = Some(Ended::Cancelled);
-                            terminate(child);
+                            terminate(&self.process.child);
                         }
                     }
-                    Ok(Ok(Heard::Unknown)) if self.is_running().await => return self.abandon(child).await,
+                    Ok(Ok(Heard::Unknown)) if self.is_running().await => return self.abandon().await,
                     // Nobody waits for it, and nobody else cleans up.
                     Ok(Ok(Heard::Unknown)) => {
                         arrived = sent;
                         if asked.is_none() {
                             asked = Some(Ended::Cancelled);
-                            terminate(child);
+                            terminate(&self.process.child);
                         }
                     }
                     Ok(Err(_)) | Err(_) => {}
@@ -458,18 +708,15 @@ impl Attending<'_> {
             }
             // Before the server can have given it to others.
             if arrived.elapsed() >= self.silence / 2 {
-                return self.abandon(child).await;
+                return self.abandon().await;
             }
         }
     }
 
     /// What was read of the journal has arrived.
     async fn tell(&mut self) {
-        let line = format!("{}\n", self.follower.bytes());
-        if let Some(input) = &mut self.input {
-            let _ = input.write_all(line.as_bytes()).await;
-            let _ = input.flush().await;
-        }
+        let bytes = self.follower.bytes();
+        let _ = self.process.tell(&bytes.to_string()).await;
     }
 
     /// Whether the workflow goes on without this unit.
@@ -479,10 +726,8 @@ impl Attending<'_> {
         self.site.service.find(id, run).await.map_or(true, |found| found.is_some_and(|found| found.runs))
     }
 
-    async fn abandon(&mut self, child: &mut Child) -> io::Result<Ended> {
-        self.input = None;
-        let _ = tokio::time::timeout(Duration::from_secs(10), child.wait()).await;
-        let _ = child.start_kill();
+    async fn abandon(self) -> io::Result<Ended> {
+        self.process.end().await;
         Ok(Ended::Lost)
     }
 }

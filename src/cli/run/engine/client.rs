@@ -1,7 +1,7 @@
 //! The client of a pack's workflow.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fs,
     io::{IsTerminal, Read},
     path::PathBuf,
@@ -16,13 +16,13 @@ use temporalio_common::protos::temporal::api::history::v1::{HistoryEvent, histor
 use super::RunArgs;
 use crate::{
     builtin::count,
-    cli::{Global, host_name, is_dumb, note, packed, print, result::units_together, shown, status, warn},
+    cli::{Global, host_name, is_dumb, note, packed, print, result::units_together, shown, status, warn, worker},
     diagnostic::visible,
     engine::{
         queue,
         service::{Page, Service, value},
-        wire::{CleanupEnd, CleanupOrder, Done, Order, Rate, SoFar, UnitEnd, UnitOrder, VERSION},
-        workflow::{CleanUp, RunUnit},
+        wire::{BatchEnd, BatchOrder, CleanupEnd, CleanupOrder, Done, Order, Rate, SoFar, UnitEnd, VERSION},
+        workflow::{CleanUp, RunBatch},
         workflow_id,
     },
     pack::{Manifest, Unit},
@@ -80,6 +80,10 @@ fn order(args: &RunArgs, manifest: &Manifest) -> Result<Order, String> {
         pack: manifest.digest.clone(),
         units: units.len() as u32,
         parallel: u32::from(args.parallel.unwrap_or(1)),
+        batch: args.engine.batch.as_secs_f64(),
+        ends: (1..=manifest.combinations.len())
+            .map(|nth| units.partition_point(|unit| unit.at.0 < nth) as u32)
+            .collect(),
         retries: args.engine.retries,
         longest: units.iter().map(|unit| unit.at_most_seconds).max().unwrap_or_default(),
         silence: args.engine.silence.as_secs(),
@@ -112,7 +116,8 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
             run
         }
     };
-    let parts = Parts::new(args, &id).map_err(|error| broken(format!("`{}`: {error}", shown(&args.output_dir))))?;
+    let parts = Parts::new(args, &id, &manifest.name)
+        .map_err(|error| broken(format!("`{}`: {error}", shown(&args.output_dir))))?;
     let mut screen = Screen::new(manifest, args, global, parts);
     let mut heard = stop::Heard::default();
     let started = Instant::now();
@@ -211,34 +216,73 @@ enum Ended {
     Otherwise(String),
 }
 
-/// The files of units, until they are put together.
+/// The files of batches, until they are put together.
 struct Parts {
     folder: PathBuf,
+    eval: String,
+    /// Exit statuses of the units whose results count, by the file that has them.
+    files: Vec<BTreeMap<u32, u8>>,
+    /// Which file has the result of a unit.
+    of: HashMap<u32, usize>,
 }
 
 impl Parts {
-    fn new(args: &RunArgs, id: &str) -> std::io::Result<Self> {
+    fn new(args: &RunArgs, id: &str, eval: &str) -> std::io::Result<Self> {
         let folder = args.output_dir.join(".gevals").join("parts").join(id);
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => fs::create_dir_all(&folder)?,
         }
-        Ok(Self { folder })
+        Ok(Self { folder, eval: eval.to_owned(), files: Vec::new(), of: HashMap::new() })
     }
 
-    fn path(&self, unit: u32, eval: &str) -> PathBuf {
-        results_path(&self.folder.join(unit.to_string()), eval)
+    fn path(&self, file: usize) -> PathBuf {
+        results_path(&self.folder.join(file.to_string()), &self.eval)
+    }
+
+    /// Those that have results, in the order in which they came.
+    fn all(&self) -> Vec<PathBuf> {
+        (0..self.files.len()).filter(|file| !self.files[*file].is_empty()).map(|file| self.path(file)).collect()
     }
 
     /// Of several attempts the last one counts.
-    fn put(&self, unit: u32, eval: &str, packed: &str) -> std::io::Result<()> {
+    fn put(&mut self, end: &BatchEnd, units: &[Unit<'_>]) -> std::io::Result<()> {
         const MOST: u64 = 1 << 30;
+        let Some(packed) = &end.results else { return Ok(()) };
         let packed = base64::engine::general_purpose::STANDARD.decode(packed).map_err(std::io::Error::other)?;
         let mut text = Vec::new();
         zstd::Decoder::new(packed.as_slice())?.take(MOST).read_to_end(&mut text)?;
-        let path = self.path(unit, eval);
+        let has: BTreeMap<_, _> = end.ends.iter().filter(|end| end.came_back).map(|end| (end.unit, end.exit)).collect();
+        for unit in has.keys() {
+            self.take_out(*unit, units)?;
+        }
+        let file = self.files.len();
+        let path = self.path(file);
         fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
-        fs::write(path, text)
+        fs::write(path, text)?;
+        self.of.extend(has.keys().map(|unit| (*unit, file)));
+        self.files.push(has);
+        Ok(())
+    }
+
+    /// Takes the result of an earlier attempt out of its file.
+    fn take_out(&mut self, unit: u32, units: &[Unit<'_>]) -> std::io::Result<()> {
+        let Some(file) = self.of.remove(&unit) else { return Ok(()) };
+        self.files[file].remove(&unit);
+        let (path, others) = (self.path(file), &self.files[file]);
+        if others.is_empty() {
+            return fs::remove_file(path);
+        }
+        let Some(unit) = units.get(unit as usize) else { return Ok(()) };
+        let mut value: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
+        if let Some(results) = value["results"].as_array_mut() {
+            results.retain(|result| {
+                let result = results::RunResult(result.as_object().cloned().unwrap_or_default());
+                (result.name(), result.path(), result.run().0) != (unit.task, unit.path, u64::from(unit.run))
+            });
+        }
+        value["summary"]["exit"] = worker::worst(others.values().copied()).into();
+        fs::write(path, serde_json::to_vec(&value)?)
     }
 }
 
@@ -262,19 +306,21 @@ struct Screen<'m> {
     parts: Parts,
     /// What was asked for, by the number of the event that did.
     asked: HashMap<i64, Asked>,
-    running: HashSet<u32>,
-    /// How many attempts workers have begun.
+    /// Batches, by the numbers of the events that asked for them.
+    running: HashSet<i64>,
+    /// How many batches workers have begun.
     begun: usize,
     /// Exit statuses of units, of the last attempt.
     ends: HashMap<u32, u8>,
     bad: HashSet<u32>,
+    /// At units, as far as they were begun.
     attempts: usize,
     left: Vec<String>,
     live: Option<ProgressBar>,
 }
 
 enum Asked {
-    Unit(UnitOrder),
+    Batch(BatchOrder),
     Cleanup(CleanupOrder),
 }
 
@@ -356,6 +402,15 @@ impl<'m> Screen<'m> {
         name
     }
 
+    /// The name of the one unit, or how many they are.
+    fn names(&self, units: &[u32]) -> String {
+        match units {
+            [unit] => self.name(*unit),
+            [first, ..] => format!("{} and {} more in its batch", self.name(*first).trim_end(), units.len() - 1),
+            [] => String::new(),
+        }
+    }
+
     fn word(&self, outcome: &str) -> String {
         use owo_colors::OwoColorize;
         let word = format!("{outcome:<9}");
@@ -371,22 +426,29 @@ impl<'m> Screen<'m> {
     fn take(&mut self, event: HistoryEvent) -> Result<Option<End>, Fault> {
         let id = event.event_id;
         match event.attributes {
+            Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) => {
+                let order = value::<Order>(started.input.as_ref());
+                if order.is_none_or(|order| order.version != VERSION) {
+                    let why = "another version of gevals began this run, and this one does not understand it: follow it with that one, or give this run a `--name` of its own";
+                    return Err((status::BROKEN, why.to_owned()));
+                }
+            }
             Some(Attributes::ActivityTaskScheduledEventAttributes(asked)) => {
                 let kind = asked.activity_type.map(|kind| kind.name).unwrap_or_default();
                 let asked = match kind.as_str() {
-                    RunUnit::NAME => value::<UnitOrder>(asked.input.as_ref()).map(Asked::Unit),
+                    RunBatch::NAME => value::<BatchOrder>(asked.input.as_ref()).map(Asked::Batch),
                     CleanUp::NAME => value::<CleanupOrder>(asked.input.as_ref()).map(Asked::Cleanup),
                     _ => None,
                 };
                 match &asked {
-                    Some(Asked::Unit(unit)) => {
-                        self.attempts += 1;
-                        self.running.insert(unit.unit);
+                    Some(Asked::Batch(batch)) => {
+                        self.attempts += batch.units.len();
+                        self.running.insert(id);
                     }
                     Some(Asked::Cleanup(order)) => {
                         let pending = count(order.carried.pending.len(), "cleanup is", "cleanups are");
                         let line =
-                            format!("{}  {}  {pending} run elsewhere\n", self.word("lost"), self.name(order.unit));
+                            format!("{}  {}  {pending} run elsewhere\n", self.word("lost"), self.names(&order.units));
                         self.line(&line);
                     }
                     None => {}
@@ -396,14 +458,15 @@ impl<'m> Screen<'m> {
             Some(Attributes::ActivityTaskStartedEventAttributes(_)) => self.begun += 1,
             Some(Attributes::ActivityTaskCompletedEventAttributes(done)) => {
                 match self.asked.remove(&done.scheduled_event_id) {
-                    Some(Asked::Unit(_)) => {
-                        if let Some(end) = value::<UnitEnd>(done.result.as_ref()) {
-                            self.ended(&end)?;
+                    Some(Asked::Batch(_)) => {
+                        self.running.remove(&done.scheduled_event_id);
+                        if let Some(end) = value::<BatchEnd>(done.result.as_ref()) {
+                            self.batch_ended(&end)?;
                         }
                     }
-                    Some(Asked::Cleanup(_)) => {
+                    Some(Asked::Cleanup(order)) => {
                         if let Some(end) = value::<CleanupEnd>(done.result.as_ref()) {
-                            let of = self.name(end.unit);
+                            let of = self.names(&order.units);
                             let of = of.trim_end();
                             self.left.extend(end.left.iter().map(|line| format!("a lost attempt at {of}: {line}")));
                         }
@@ -419,9 +482,8 @@ impl<'m> Screen<'m> {
                 self.over(timed_out.scheduled_event_id, "its worker is silent");
             }
             Some(Attributes::ActivityTaskCanceledEventAttributes(cancelled)) => {
-                if let Some(Asked::Unit(unit)) = self.asked.remove(&cancelled.scheduled_event_id) {
-                    self.running.remove(&unit.unit);
-                }
+                self.asked.remove(&cancelled.scheduled_event_id);
+                self.running.remove(&cancelled.scheduled_event_id);
             }
             Some(Attributes::WorkflowExecutionContinuedAsNewEventAttributes(next)) => {
                 return Ok(Some(End::GoesOn(next.new_execution_run_id)));
@@ -455,21 +517,26 @@ impl<'m> Screen<'m> {
 
     /// An attempt came to no end.
     fn over(&mut self, scheduled: i64, why: &str) {
-        if let Some(Asked::Unit(unit)) = self.asked.remove(&scheduled) {
-            self.running.remove(&unit.unit);
-            let line = format!("{}  {}  {}\n", self.word("lost"), self.name(unit.unit), visible(why));
+        if let Some(Asked::Batch(batch)) = self.asked.remove(&scheduled) {
+            self.running.remove(&scheduled);
+            let line = format!("{}  {}  {}\n", self.word("lost"), self.names(&batch.units), visible(why));
             self.line(&line);
         }
     }
 
-    fn ended(&mut self, end: &UnitEnd) -> Result<(), Fault> {
-        self.running.remove(&end.unit);
-        if let Some(results) = &end.results {
-            let put = self.parts.put(end.unit, &self.manifest.name, results);
-            put.map_err(|error| {
-                (status::BROKEN, format!("`{}` cannot be written: {error}", shown(&self.parts.folder)))
-            })?;
+    fn batch_ended(&mut self, end: &BatchEnd) -> Result<(), Fault> {
+        let put = self.parts.put(end, &self.units);
+        put.map_err(|error| (status::BROKEN, format!("`{}` cannot be written: {error}", shown(&self.parts.folder))))?;
+        self.attempts = self.attempts.saturating_sub(end.left.len());
+        if !end.lost.is_empty() {
+            let line = format!("{}  {}  their process ended too soon\n", self.word("lost"), self.names(&end.lost));
+            self.line(&line);
         }
+        end.ends.iter().for_each(|end| self.ended(end));
+        Ok(())
+    }
+
+    fn ended(&mut self, end: &UnitEnd) {
         self.ends.insert(end.unit, end.exit);
         let outcome = end.outcome.as_deref().unwrap_or("broken");
         match outcome {
@@ -485,7 +552,6 @@ impl<'m> Screen<'m> {
             }
         }
         self.line(&format!("{line}\n"));
-        Ok(())
     }
 
     /// Writes the results, and says what they are worth.
@@ -506,10 +572,7 @@ impl<'m> Screen<'m> {
             }
             Ended::Otherwise(why) => faults.push(why),
         }
-        let files: Vec<_> = (0..self.units.len() as u32)
-            .map(|unit| self.parts.path(unit, &self.manifest.name))
-            .filter(|path| path.is_file())
-            .collect();
+        let files = self.parts.all();
         let several = self.manifest.combinations.len() > 1;
         let to = |nth: usize| match several {
             true => packed::results_of(self.manifest, nth, &args.output_dir),

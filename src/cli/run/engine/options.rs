@@ -23,6 +23,9 @@ pub struct Options {
     /// How many units with models of a provider may begin in a minute: `openai=30`.
     #[arg(long, value_name = "PROVIDER=N", requires = "engine", value_parser = rate)]
     pub rate: Vec<(String, f64)>,
+    /// How long units that are short may take together that go to a worker as one; `0s`: each goes by itself.
+    #[arg(long, value_name = "DURATION", default_value = "2s", requires = "engine", value_parser = batch)]
+    pub batch: Duration,
     /// How long a worker may be silent before its units are cleaned up after by others, and run again.
     #[arg(long, value_name = "DURATION", default_value = "30s", requires = "engine", value_parser = silence)]
     pub silence: Duration,
@@ -50,5 +53,13 @@ fn silence(text: &str) -> Result<Duration, String> {
         Ok(silence) if silence >= Duration::from_secs(5) && silence <= Duration::from_secs(3600) => Ok(silence),
         Ok(_) => Err("write a time from 5 s to 1 h".to_owned()),
         Err(fault) => Err(format!("{fault}; write a duration such as `30s` or `1m30s`")),
+    }
+}
+
+fn batch(text: &str) -> Result<Duration, String> {
+    match duration::parse(text) {
+        Ok(batch) if batch <= Duration::from_secs(60) => Ok(batch),
+        Ok(_) => Err("write a time of at most 1 min".to_owned()),
+        Err(fault) => Err(format!("{fault}; write a duration such as `2s`")),
     }
 }

@@ -1,0 +1,248 @@
+"""A model of units over an engine: 100,000 units on 200 workers, and what gives way first.
+
+    python3 benches/scale.py                                        the tables of docs/scale.md
+    python3 benches/scale.py one --units 1000 --workers 4 --seconds 0.3 [--name VALUE]...      one case
+
+Nothing is run. Batches, units, the server, the workflow and the client are simulated one event after another, as src/engine/workflow.rs decides
+them; the same flags give the same figures. What it costs to do something is given by flags; the defaults were measured by `temporal.py parts`
+(benches/README.md says when and where). Times are in seconds.
+"""
+import argparse
+import heapq
+import random
+
+FLAGS = {
+    # What is run, and where.
+    "units": (100_000, "how many units"),
+    "workers": (200, "how many workers"),
+    "places": (1, "units at a time in a worker (`gevals worker -p`)"),
+    "parallel": (0, "batches at a time (`gevals run -p`); 0: a tenth more than there are places"),
+    "seconds": (30.0, "how long a unit takes, in the middle"),
+    "spread": (0.5, "sigma of the logarithm of that; 0: all alike"),
+    "batch": (2.0, "`--batch`"),
+    "rate": (0.0, "`--rate`, a minute; 0: none"),
+    "cleanups": (1, "cleanups of a unit: each is two heartbeats"),
+    "seed": (1, "of chance"),
+    # What it costs.
+    "start": (0.12, "from a batch in a worker's hand to its first unit, and from the last one's end to the hand-in"),
+    "unit": (0.004, "what a unit of a batch takes beyond its own time"),
+    "compute": (0.0, "processor time of a worker's machine for a batch; matters with `cores`"),
+    "cores": (0, "processors of the one machine on which everything runs; 0: each worker has its own"),
+    "activity": (0.030, "time of the server's database for a batch: schedule, start, end and two workflow tasks"),
+    "heartbeat": (0.0017, "the same for a heartbeat"),
+    "servers": (1.0, "how many times as fast the server is as the one that was measured"),
+    "trip": (0.014, "a call to the server and back, that is not busy, with all that it wakes"),
+    "decide": (0.010, "a workflow task in the worker that runs the workflow: one at a time; not more than that"),
+    "events": (6.0, "events of the history a batch"),
+    "event-bytes": (1500.0, "bytes of history of a batch without its results"),
+    "result-bytes": (5000.0, "bytes of a result, compressed, in the history: of an agent, supposed; one of a trivial unit has 600"),
+    "most-events": (8 * 4096, "events after which the workflow goes on in a new one"),
+    "most-bytes": (40_000_000, "the same in bytes, with what is still to come"),
+    "client": (0.0005, "time of the client for a unit of the history"),
+    "merge": (0.0011, "time of the merge at the end for a unit"),
+    "put": (0.0036, "one file of results to a shared volume or an object store, for the engines of `gevals emit`"),
+}
+
+
+def simulate(given):
+    p = argparse.Namespace(**{name.replace("-", "_"): default for name, (default, _) in FLAGS.items()} | given)
+    chance = random.Random(p.seed)
+    places = p.workers * p.places
+    lanes = int(p.parallel) or max(places + 1, int(places * 1.1))
+    took = [p.seconds * (chance.lognormvariate(0, p.spread) if p.spread else 1.0) for _ in range(p.units)]
+    free_units, again = 0, []
+    known, last = 0, []
+    busy = {"places": 0.0, "server": 0.0, "workflow": 0.0}
+    server = workflow = bucket = 0.0
+    cores = [0.0] * int(p.cores)
+    idle, waiting = places, []
+    events_now = bytes_now = batches = 0
+    largest = p.event_bytes
+    out, parked = 0, []
+    workflows, drained = 1, 0.0
+    heap, order = [], 0
+
+    def at(time, what, data):
+        nonlocal order
+        order += 1
+        heapq.heappush(heap, (time, order, what, data))
+
+    def call(time, cost):
+        """The server does one thing after another."""
+        nonlocal server
+        server = max(server, time) + cost / p.servers
+        busy["server"] += cost / p.servers
+        return server + p.trip / 2
+
+    def compute(time, cost):
+        if not cores or not cost:
+            return time
+        start = max(heapq.heappop(cores), time)
+        heapq.heappush(cores, start + cost)
+        return start + cost
+
+    def most():
+        if known < 4:
+            return 1
+        mean = max(0.001, sum(last) / len(last))
+        left = p.units - free_units + len(again)
+        return max(1, min(int(p.batch / mean), max(left // lanes, int(p.batch / 2 / mean))))
+
+    def next_batch(time):
+        """A lane asks for units."""
+        nonlocal free_units, events_now, bytes_now, batches, out, workflow, bucket
+        if events_now >= p.most_events or bytes_now + (out + 1) * largest > p.most_bytes:
+            parked.append(time)
+            return
+        if not again and free_units >= p.units:
+            return
+        size = 1 if p.rate else most()
+        mine = []
+        while len(mine) < size and (again or free_units < p.units):
+            if again:
+                mine.append(again.pop(0))
+            else:
+                mine.append(free_units)
+                free_units += 1
+        if p.rate:
+            bucket = max(bucket, time) + 60.0 / p.rate
+            time = bucket - 60.0 / p.rate
+        out += 1
+        batches += 1
+        events_now += p.events
+        bytes_now += p.event_bytes
+        at(call(time, p.activity / 2), "ready", mine)
+
+    def start(time, mine):
+        nonlocal bytes_now, largest
+        begun = compute(time, p.compute) + p.start * (0.0 if cores else 1.0) + p.trip / 2
+        now, done, cleaned = begun, 0, 0
+        for unit in mine:
+            if done and now - begun >= p.batch:
+                break
+            now = (compute(now, p.unit) if cores else now + p.unit) + took[unit]
+            done += 1
+            cleaned += p.cleanups
+        # What is pending is told before it is done; that waits for the server.
+        told = server_wait(begun, 2 * cleaned)
+        end = max(now + told, begun)
+        busy["places"] += end - time
+        bytes_now += done * p.result_bytes
+        largest = max(largest, p.event_bytes + done * p.result_bytes)
+        at(end, "done", (mine, done))
+
+    def server_wait(time, beats):
+        nonlocal server
+        if not beats:
+            return 0.0
+        behind = max(0.0, server - time)
+        server = max(server, time) + beats * p.heartbeat / p.servers
+        busy["server"] += beats * p.heartbeat / p.servers
+        return beats * p.trip + behind
+
+    for _ in range(lanes):
+        at(0.0, "ask", None)
+    end = 0.0
+    while heap:
+        time, _, what, data = heapq.heappop(heap)
+        if what == "ask":
+            next_batch(time)
+        elif what == "ready":
+            if idle:
+                idle -= 1
+                start(time, data)
+            else:
+                waiting.append(data)
+        elif what == "done":
+            mine, done = data
+            if waiting:
+                start(time, waiting.pop(0))
+            else:
+                idle += 1
+            at(call(time, p.activity / 2), "told", (mine, done))
+        elif what == "told":
+            mine, done = data
+            workflow = max(workflow, time) + p.decide
+            busy["workflow"] += p.decide
+            at(workflow, "decided", (mine, done))
+        elif what == "decided":
+            mine, done = data
+            again[:0] = mine[done:]
+            for unit in mine[:done]:
+                known += 1
+                last.append(took[unit])
+            del last[:-16]
+            out -= 1
+            end = time
+            next_batch(time)
+            if parked and not out and heap_is_idle(heap):
+                # All that was under way has ended: the next workflow begins.
+                drained += time - parked[0]
+                workflows += 1
+                events_now = bytes_now = 0
+                for _ in range(len(parked)):
+                    at(time + p.trip + p.decide, "ask", None)
+                parked.clear()
+    work = sum(took)
+    least = work / places
+    if p.rate:
+        least = max(least, (p.units - 1) * 60.0 / p.rate)
+    after = max(0.0, p.units * p.client - end) + p.units * p.merge
+    return {
+        "seconds": p.seconds, "workers": p.workers, "rate": p.rate, "least": least, "end": end, "after": after,
+        "share": work / places / end, "server": busy["server"] / end, "workflow": busy["workflow"] / end,
+        "batches": batches, "workflows": workflows, "drained": drained / end,
+        "volume": p.units * p.put / max(least, 1.0),
+    }
+
+
+def heap_is_idle(heap):
+    return all(what in ("ask",) for _, _, what, _ in heap)
+
+
+def duration(seconds):
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def bends(row):
+    if row["rate"] and row["share"] < 0.9:
+        return "the rate"
+    for what, word in (("server", "the server"), ("workflow", "the workflow"), ("drained", "new workflows")):
+        if row[what] > (0.1 if what == "drained" else 0.85):
+            return word
+    return "nothing" if row["share"] > 0.9 else "what a batch costs"
+
+
+def table(title, rows, first):
+    print(f"\n{title}\n")
+    print("| | at best | takes | places at work | server | workflow | waits for a new one | batches | then the merge | one volume instead | gives way |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|")
+    for name, given in rows:
+        row = simulate(first | given)
+        print(f"| {name} | {duration(row['least'])} | {duration(row['end'])} | {row['share']:.0%} | {row['server']:.0%} | "
+              f"{row['workflow']:.0%} | {row['drained']:.0%} | {row['batches']:,} | {duration(row['after'])} | {row['volume']:.0%} | {bends(row)} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", nargs="?", choices=["tables", "one"], default="tables")
+    for name, (default, about) in FLAGS.items():
+        parser.add_argument(f"--{name}", type=type(default), default=None, help=f"{about} ({default})")
+    given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
+    if given.pop("what") == "one":
+        for name, value in simulate(given).items():
+            print(f"{name:10} {value:.3f}" if isinstance(value, float) else f"{name:10} {value}")
+        return
+    table("100,000 units on 200 workers, by how long a unit takes",
+          [(duration(seconds), {"seconds": seconds}) for seconds in (0.01, 0.1, 1.0, 10.0, 30.0, 120.0)], given)
+    table("100,000 units of 30 s, by workers",
+          [(f"{workers} workers", {"workers": workers}) for workers in (50, 100, 200, 460)], given)
+    table("100,000 units of 30 s on 200 workers, by `--rate` a minute",
+          [(f"{rate:.0f}", {"rate": rate}) for rate in (100.0, 300.0, 400.0, 1000.0)], given)
+
+
+main()
