@@ -178,7 +178,8 @@ impl<R: Read> Read for Measured<R> {
 fn tarred(from: impl Read, seen: &mut Seen<'_>, take: &mut Take<'_>) -> Result<(), String> {
     let limits = seen.limits;
     let (left, over) = (Rc::new(Cell::new(BETWEEN)), Rc::new(Cell::new(None)));
-    let from = Metered { inner: from, total: limits.bytes, left: Rc::clone(&left), over: Rc::clone(&over) };
+    let over_too = Rc::clone(&over);
+    let from = Metered { inner: from, total: limits.bytes, left: Rc::clone(&left), over: over_too, ended: false };
     let mut archive = tar::Archive::new(from);
     let why = |error: io::Error| match over.get() {
         Some(Over::Total) => limits.too_much(),
@@ -205,6 +206,13 @@ fn tarred(from: impl Read, seen: &mut Seen<'_>, take: &mut Take<'_>) -> Result<(
             return Err(format!("`{}` in it is cut short", visible(&name)));
         }
     }
+    let mut rest = archive.into_inner();
+    if rest.ended {
+        return Err("it is cut short: its end is missing".to_owned());
+    }
+    // What compressed it has a checksum at its end.
+    left.set(u64::MAX);
+    io::copy(&mut rest, &mut io::sink()).map_err(why)?;
     Ok(())
 }
 
@@ -221,11 +229,14 @@ struct Metered<R> {
     /// Of the entry, and up to the next one.
     left: Rc<Cell<u64>>,
     over: Rc<Cell<Option<Over>>>,
+    /// Whether there is nothing more.
+    ended: bool,
 }
 
 impl<R: Read> Read for Metered<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(bytes)? as u64;
+        self.ended = read == 0 && !bytes.is_empty();
         let over = match (self.total.checked_sub(read), self.left.get().checked_sub(read)) {
             (Some(total), Some(left)) => {
                 self.total = total;
@@ -377,13 +388,17 @@ mod tests {
         let whole = tar_of(&[("a.json", b"11111111", Regular), ("b.json", b"2", Regular)]);
         for bytes in [gzipped(&whole), zstd::encode_all(whole.as_slice(), 1).unwrap(), zip_of(&[("a.json", b"1")])] {
             for at in 0..bytes.len() {
-                drop(read(&bytes[..at]));
+                assert!(read(&bytes[..at]).is_err(), "cut at {at} of {}", bytes.len());
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 0x55;
                 drop(read(&damaged));
             }
-            assert!(read(&bytes[..bytes.len() - 9]).is_err());
         }
-        assert!(read(&whole[..600]).unwrap_err().contains("cut short"));
+        // Also between two files.
+        assert!(read(&whole[..600]).is_err());
+        for at in [1024, 1536, 2048] {
+            let told = read(&whole[..at]).unwrap_err();
+            assert!(told.contains("cut short"), "cut at {at}: {told}");
+        }
     }
 }
