@@ -44,7 +44,7 @@ az://, file://) of a file, an archive or a folder. Of folders and archives the f
 are called as `gevals run` calls them, gevals-EVAL-out.json, and where there is none, results.json;
 parts of one run are put together. An archive may have 1,000,000 entries, 2 GiB a file and 16 GiB
 in all, and no links. Stores need a build with the feature `store`; their credentials are taken
-from the environment: `gevals config`, docs/reference/config.md.
+from the environment: docs/reference/config.md.
 
 Files that mcpchecker wrote are read as well, in both of their forms.
 
