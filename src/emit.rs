@@ -11,8 +11,12 @@ mod slurm;
 mod tekton;
 
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
-use crate::pack::{Manifest, Need};
+use crate::{
+    pack::{Manifest, Need},
+    secrets::is_secret_name,
+};
 
 /// What is to be started.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub struct Order<'m> {
     pub pack: &'m str,
     /// Among how many jobs the units are divided; at least 1.
     pub jobs: u32,
+    /// The URL of a store that takes the results, without a slash at its end.
+    pub store: Option<&'m str>,
 }
 
 /// What pods are made of.
@@ -57,7 +63,29 @@ pub struct Engine {
 pub const ENGINES: &[Engine] = &[github::ENGINE, slurm::ENGINE, kubernetes::ENGINE, argo::ENGINE, tekton::ENGINE];
 
 /// Names that the script of a job uses itself.
-const TAKEN: [&str; 8] = ["PACK", "DIGEST", "SHARD", "OUT", "RESULTS", "ids", "id", "broken"];
+const TAKEN: [&str; 10] = ["PACK", "DIGEST", "SHARD", "OUT", "RESULTS", "STORE", "ids", "id", "broken", "merged"];
+
+/// Variables with which a store is reached, by the schemes of its URLs.
+const STORES: [(&[&str], &[&str]); 4] = [
+    (&["s3", "s3a"], &["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"]),
+    (&["gs"], &["GOOGLE_SERVICE_ACCOUNT_KEY"]),
+    (&["az", "abfs", "abfss"], &["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"]),
+    (&["file"], &[]),
+];
+
+/// What is wrong with the URL of a store, for people.
+pub fn store_fault(url: &str) -> Option<&'static str> {
+    let known = url.split_once("://").filter(|(scheme, _)| STORES.iter().any(|(schemes, _)| schemes.contains(scheme)));
+    // No shell, no YAML and no engine takes any of these for its own.
+    let fit = |c: char| c.is_ascii_alphanumeric() || "-._~/%@".contains(c);
+    match known {
+        None => Some("write it as s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH or file:///PATH"),
+        Some((_, rest)) if !rest.chars().all(fit) || rest.trim_matches('/').is_empty() => {
+            Some("a bucket and a path have letters, digits and `-._~/%@`: write other characters as %XX")
+        }
+        Some(_) => None,
+    }
+}
 
 impl Order<'_> {
     /// How long the units of one job may take at most together, in seconds: those of the job with the longest ones.
@@ -68,6 +96,41 @@ impl Order<'_> {
             jobs[job] = jobs[job].saturating_add(unit.at_most_seconds);
         }
         jobs.into_iter().max().unwrap_or_default()
+    }
+
+    /// Of the values that all packs of the eval take.
+    fn values(&self) -> String {
+        format!("gevals-{}", slug(&self.manifest.name))
+    }
+
+    /// Of this pack, and of no other; fit for names of objects and folders.
+    fn name(&self) -> String {
+        let digest = self.manifest.digest.rsplit(':').next().unwrap_or_default();
+        format!("{}-{}", self.values(), digest.get(..8).unwrap_or(digest))
+    }
+
+    /// Where a store has the results of this pack.
+    fn stored(&self) -> Option<String> {
+        Some(format!("{}/{}", self.store?, self.name()))
+    }
+
+    /// Variables with which the store is reached, that the pack does not need itself: those with secrets, and others.
+    fn of_store(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+        let scheme = self.store.and_then(|url| url.split("://").next()).unwrap_or_default();
+        let found = STORES.iter().find(|(schemes, _)| schemes.contains(&scheme)).map_or(&[][..], |(_, names)| names);
+        let own = |name: &&str| !self.variables().any(|other| other == *name);
+        found.iter().copied().filter(own).partition(|name| is_secret_name(name))
+    }
+
+    /// The part of bash that every job runs, in a folder of its own. It takes `PACK`, `DIGEST`, `SHARD` (`1/3`) and `OUT`, and `STORE`
+    /// where there is a store: what a unit has left is put there, whatever came of it.
+    fn units(&self) -> String {
+        const PUSH: &str =
+            "  gevals result push \"$OUT/$id\" \"$STORE/units/$id\" --replace || ((broken)) || broken=3\n";
+        match self.store {
+            Some(_) => UNITS.replacen("\ndone\n", &format!("\n{PUSH}done\n"), 1),
+            None => UNITS.to_owned(),
+        }
     }
 
     /// A variable that the pack needs, and that a job has in another meaning.
@@ -81,9 +144,21 @@ impl Order<'_> {
     }
 
     /// The part of bash that puts the results together, and asks for the verdict: of one results file, or of one of each agent and
-    /// model. It takes `PACK`; the folders are words of bash.
+    /// model. It takes `PACK`, and `STORE` where there is a store: the results come from there, and go there. The folders are words
+    /// of bash.
     fn merge(&self, out: &str, results: &str) -> String {
         let into = self.results(results);
+        if self.store.is_some() {
+            return format!(
+                "mkdir -p {results}
+merged=0
+gevals result merge --pack \"$PACK\" \"$STORE/units\" -o {into} || merged=$?
+gevals result push {results} \"$STORE/results\" --replace
+((merged == 0)) || exit \"$merged\"
+find {results} -name '*.json' -print0 | xargs -0 -n 1 gevals result verify
+"
+            );
+        }
         format!(
             "mkdir -p {results}
 gevals result merge --pack \"$PACK\" {out} -o {into}
@@ -136,9 +211,7 @@ fn scalar(text: &str) -> String {
     json!(text).to_string().chars().map(escaped).collect()
 }
 
-/// The part of bash that every job runs, in a folder of its own. It takes `PACK`, `DIGEST`, `SHARD` (`1/3`) and `OUT`.
-///
-/// A unit is a child that a signal for the job is passed on to, once, so that it cleans up. A verdict does not fail the job. A unit
+/// See [`Order::units`]. A unit is a child that a signal for the job is passed on to, once, so that it cleans up. A verdict does not fail the job. A unit
 /// that could not run does: 2 says that it cannot in another attempt either, 3 that it might.
 const UNITS: &str = r#"trap '
   trap "" TERM INT
@@ -165,4 +238,55 @@ exit "$broken"
 fn indented(text: &str, by: usize) -> String {
     let indent = " ".repeat(by);
     text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("{indent}{line}\n") }).collect()
+}
+
+/// A part of the name of an object; what it leaves out of a name is in its end, as a digest.
+fn slug(name: &str) -> String {
+    const MOST: usize = 24;
+    let mut slug = String::new();
+    for c in name.chars().map(|c| c.to_ascii_lowercase()) {
+        match c {
+            c if c.is_ascii_alphanumeric() => slug.push(c),
+            _ if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
+            _ => {}
+        }
+    }
+    slug.truncate(MOST);
+    let slug = slug.trim_end_matches('-');
+    if slug == name {
+        return slug.to_owned();
+    }
+    let digest = &hex::encode(Sha256::digest(name))[..6];
+    if slug.is_empty() { digest.to_owned() } else { format!("{slug}-{digest}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slug_is_fit_for_names_and_tells_evals_apart() {
+        assert_eq!(slug("shop"), "shop");
+        let names = [
+            "A b",
+            "a b",
+            "a-b-",
+            "a--b",
+            "",
+            "é",
+            "---",
+            "a\nb",
+            &"x".repeat(25),
+            &"x".repeat(300),
+            "ends here at the dot.x",
+        ];
+        let mut slugs: Vec<String> = names.iter().map(|name| slug(name)).collect();
+        for slug in &slugs {
+            assert!(slug.len() <= 31 && !slug.starts_with('-') && !slug.ends_with('-'), "{slug}");
+            assert!(slug.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{slug}");
+        }
+        slugs.sort();
+        slugs.dedup();
+        assert_eq!(slugs.len(), names.len());
+    }
 }

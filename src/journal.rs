@@ -49,7 +49,8 @@ pub const VERSION: u32 = 2;
 /// The folder in the output directory.
 const FOLDER: &str = ".gevals";
 const FILE: &str = "journal.jsonl";
-const RECORDING: &str = "recording.jsonl";
+/// What the recording of a run is called, in its folder.
+pub const RECORDING: &str = "recording.jsonl";
 /// A process that is being started holds what its parent has open until it is another program.
 const PATIENCE: Duration = Duration::from_millis(500);
 

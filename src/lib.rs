@@ -52,6 +52,8 @@ pub mod cluster;
 pub mod sandbox;
 #[cfg(feature = "run")]
 pub mod fetch;
+#[cfg(feature = "store")]
+pub mod store;
 #[cfg(feature = "run")]
 pub mod mcp;
 #[cfg(feature = "run")]

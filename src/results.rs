@@ -1,13 +1,19 @@
 //! Results files, read back: our own and those of the tools before us, in both of their forms (§8 of the upstream
 //! behaviour). What `gevals result` says of them is made here, as text; files are read and written at the edge.
 
+#[cfg(feature = "run")]
+pub mod archive;
 pub mod compare;
 pub mod diff;
 pub mod github;
 pub mod html;
 pub mod junit;
 pub mod merge;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod recording;
+#[cfg(feature = "parquet")]
+pub mod stream;
 pub mod summary;
 mod timeline;
 pub mod view;
@@ -34,6 +40,8 @@ const RARELY: f64 = 0.05;
 pub const VERSION: u64 = 1;
 /// What the message of a step begins with that waited in vain.
 pub const NOT_WITHIN: &str = "not within ";
+/// What the scripts of `gevals emit` call the results that they put together.
+pub const MERGED: &str = "results.json";
 /// Missing runs beyond this are not listed one by one.
 const MOST_RUNS: u64 = 10_000;
 
@@ -60,7 +68,14 @@ pub fn read(text: &str) -> Result<ResultsFile, String> {
         return Err("the file is empty".to_owned());
     }
     let value = parallel(text).map_or_else(|| serde_json::from_str(text), Ok);
-    let value: Value = value.map_err(|e| format!("it is not JSON: {e}"))?;
+    of_value(value.map_err(|e| format!("it is not JSON: {e}"))?)
+}
+
+/// The results file that this is.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn of_value(value: Value) -> Result<ResultsFile, String> {
     let (mut summary, mut findings) = (Map::new(), Vec::new());
     let results = match value {
         Value::Array(results) => results,
@@ -89,6 +104,11 @@ pub fn read(text: &str) -> Result<ResultsFile, String> {
         _ => Err(format!("its result {} has no `taskName`", i + 1)),
     });
     Ok(ResultsFile { results: results.collect::<Result<_, _>>()?, summary, findings })
+}
+
+/// Whether a file is called as `gevals run` calls results files.
+pub fn is_named(name: &str) -> bool {
+    name.starts_with("gevals-") && name.ends_with("-out.json")
 }
 
 /// Where the results of a file stand in its text, in bytes; none where it is no results file.

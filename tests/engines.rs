@@ -453,7 +453,7 @@ fn files_are_as_the_engines_describe_them_and_faults_are_found() {
         ),
     ];
     for (engine, edits) in edits {
-        for jobs in [&["--jobs", "1"][..], &[]] {
+        for jobs in [&["--jobs", "1"][..], &[], &["--store", "s3://evals/nightly"]] {
             let text = emitted(&world, engine, jobs);
             assert_eq!(faults(&text), Vec::<String>::new(), "{engine}\n{text}");
             for (from, to) in *edits {
@@ -857,6 +857,52 @@ fn a_signal_for_a_job_lets_its_unit_clean_up() {
     running.end().expect(143, &[]);
     assert_eq!((world.path("made").exists(), world.read("log").as_str()), (false, "cleaned\n"));
     assert_eq!(world.survivors(), Vec::<String>::new());
+}
+
+/// What jobs have left goes into a store, and what is merged comes from there: `tests/store.rs` has a true one.
+#[test]
+fn with_a_store_every_engine_puts_there_what_it_merges() {
+    let world = suite();
+    packed(&world, &["-o", "s.gevals"]);
+    let store = |engine: &str| {
+        let image = if PODS.contains(&engine) { &["--image", "i"][..] } else { &[] };
+        let args = [&["emit", engine, "s.gevals", "--store", "s3://evals/nightly/"], image].concat();
+        world.run(&args).expect(0, &[]).out
+    };
+    let place = Regex::new(r"s3://evals/nightly/gevals-e-[0-9a-f]{8}").unwrap();
+    let mut places = BTreeSet::new();
+    for engine in ["github-matrix", "slurm", "kubernetes-job", "argo", "tekton"] {
+        let text = store(engine);
+        places.extend(place.find_iter(&text).map(|found| found.as_str().to_owned()));
+        let pushes = "gevals result push \"$OUT/$id\" \"$STORE/units/$id\" --replace || ((broken)) || broken=3";
+        assert_eq!(text.matches(pushes).count(), 1, "{engine}");
+        if engine != "slurm" {
+            assert_eq!(text.matches("--pack \"$PACK\" \"$STORE/units\"").count(), 1, "{engine}");
+            assert!(!text.contains("--pack \"$PACK\" \"$OUT\"") && !text.contains("--pack \"$PACK\" out"), "{engine}");
+        }
+        if PODS.contains(&engine) {
+            assert_eq!(text.matches("secretRef: {name: gevals-e-store, optional: true}").count(), 2, "{engine}");
+            assert!(text.contains("--from-literal=AWS_SECRET_ACCESS_KEY=\"$AWS_SECRET_ACCESS_KEY\""), "{engine}");
+        }
+    }
+    assert_eq!(places.len(), 1, "{places:?}");
+    let (document, _) = workflow(&store("github-matrix"));
+    for job in ["units", "results"] {
+        let env = &document["jobs"][job]["env"];
+        assert_eq!(env["AWS_ACCESS_KEY_ID"], "${{ secrets.AWS_ACCESS_KEY_ID }}");
+        assert_eq!(env["AWS_ENDPOINT_URL"], "${{ vars.AWS_ENDPOINT_URL }}");
+        let install = document["jobs"][job]["steps"][1]["run"].as_str().unwrap();
+        assert!(install.ends_with(" -F store"), "{install}");
+    }
+    for (url, said) in [
+        ("evals/nightly", "write it as s3://"),
+        ("https://evals/nightly", "write it as s3://"),
+        ("s3:///", "a bucket and a path"),
+        ("s3://evals/$(touch pwned)", "write other characters as %XX"),
+        ("s3://evals/{{x}}", "write other characters as %XX"),
+    ] {
+        world.run(&["emit", "slurm", "s.gevals", "--store", url]).expect(2, &["is no store", said]);
+    }
 }
 
 #[test]

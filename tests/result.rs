@@ -228,11 +228,9 @@ fn files_that_are_no_results_are_refused() {
         ("broken.json", "it is not JSON"),
         ("bin.json", "it is not text"),
         ("missing.json", "missing.json"),
-        (".", "cannot read"),
+        (".", "cannot read results: there are no results files in `.`"),
     ] {
         for command in [&["summary"][..], &["view"], &["verify"], &["convert", "junit"], &["merge"]] {
-            // Of a folder, the results below it are put together.
-            let said = if (command[0], file) == ("merge", ".") { "no results files below `.`" } else { said };
             world.run(&[&["result"], command, &[file]].concat()).expect(2, &[said]);
         }
     }
@@ -274,6 +272,140 @@ fn shards_are_parts_of_a_run() {
     world.run(&["run", "q", "--shard", "1/3", "-o", "1"]).expect(0, &[]);
     world.run(&["run", "q", "--shard", "9/9", "-o", "9"]).expect(0, &["shard 9/9 has no task"]);
     assert_eq!(read(&file("9"))["results"], Value::Array(Vec::new()));
+}
+
+/// The files of a folder of the world by their paths, and what they hold.
+fn contents(world: &World, folder: &str) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(world.path(folder)).unwrap().flatten() {
+        let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+        if entry.path().is_dir() {
+            found.extend(contents(world, &path));
+        } else {
+            found.push((path, std::fs::read(entry.path()).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Archives of a folder in all forms.
+fn archives(world: &World, folder: &str) -> [String; 4] {
+    use std::io::Write;
+    let (mut tar, mut zip) = (tar::Builder::new(Vec::new()), zip::ZipWriter::new(std::io::Cursor::new(Vec::new())));
+    for (path, bytes) in contents(world, folder) {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, &path, bytes.as_slice()).unwrap();
+        zip.start_file(&path, zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(&bytes).unwrap();
+    }
+    let tar = tar.into_inner().unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&tar).unwrap();
+    let forms = [
+        ("zip", zip.finish().unwrap().into_inner()),
+        ("tar.gz", gzip.finish().unwrap()),
+        ("tar.zst", zstd::encode_all(tar.as_slice(), 1).unwrap()),
+        ("tar", tar),
+    ];
+    forms.map(|(ending, bytes)| {
+        let name = format!("{folder}.{ending}");
+        std::fs::write(world.path(&name), bytes).unwrap();
+        name
+    })
+}
+
+/// What every subcommand takes: a folder, an archive, the URL of either. Parts of a run are put together.
+#[test]
+fn folders_archives_and_urls_stand_for_the_results_in_them() {
+    let world = quickstart();
+    world.run(&["run", "q", "-o", "whole"]).expect(0, &[]);
+    for shard in ["1", "2"] {
+        world.run(&["run", "q", "--shard", &format!("{shard}/2"), "-o", &format!("out/{shard}")]).expect(0, &[]);
+    }
+    world.run(&["result", "merge", "out", "-o", "merged.json"]).expect(0, &["4 results of 2 files"]);
+    let merged = world.read("merged.json");
+    let mut forms = archives(&world, "out").to_vec();
+    forms.extend(["out".to_owned(), format!("file://{}", world.path("out.zip").display())]);
+    for form in &forms {
+        world.run(&["result", "summary", form]).expect(0, &["4/4 passed"]);
+        world.run(&["result", "verify", form]).expect(0, &[]);
+        world.run(&["result", "view", form, "--task", "tidy-up"]).expect(0, &["tidy-up", "PASSED"]);
+        world.run(&["result", "diff", "whole", form]).expect(0, &["No task changed."]);
+        world.run(&["result", "compare", form, "whole"]).expect(0, &["4/4 passed", form]);
+        world.run(&["result", "html", form, "-o", "page.html"]).expect(0, &[]);
+        world.run(&["result", "export", "junit", form]).expect(0, &["tests=\"4\""]);
+        world.run(&["result", "merge", form, "-o", "again.json"]).expect(0, &["4 results of 2 files"]);
+        assert_eq!(world.read("again.json"), merged, "{form}");
+    }
+    // What is missing is said, and decides.
+    world.run(&["result", "merge", "out/1"]).expect(1, &["shard 2/2 is missing"]);
+    std::fs::copy(world.path("out/1/gevals-quickstart-out.json"), world.path("out/2/gevals-quickstart-out.json"))
+        .unwrap();
+    world.run(&["result", "verify", "out"]).expect(1, &["shard 2/2 is missing", "shard 1/2 is there twice"]);
+    // Results of several agents are several runs.
+    world.write("both/a/gevals-q-out.json", &world.read("whole/gevals-quickstart-out.json"));
+    let other = merged.replacen("\"name\": \"", "\"name\": \"other-", 1);
+    assert_ne!(other, merged);
+    world.write("both/b/gevals-q-out.json", &other);
+    let told = ["`both` has the results of 2 runs", "`both/a/gevals-q-out.json`, `both/b/gevals-q-out.json`"];
+    world.run(&["result", "summary", "both"]).expect(2, &told);
+    world.run(&["result", "compare", "both"]).expect(0, &["both/a/gevals-q-out.json", "both/b/gevals-q-out.json"]);
+    world.run(&["result", "compare", "whole"]).expect(2, &["one run only"]);
+    // What the scripts of `emit` merge to is taken where nothing else is there.
+    world.write("put/results.json", &merged);
+    world.run(&["result", "summary", "put"]).expect(0, &["4/4 passed"]);
+    world.write("put/x/gevals-quickstart-out.json", &world.read("out/1/gevals-quickstart-out.json"));
+    world.run(&["result", "summary", "put"]).expect(0, &["2/2 passed"]);
+    assert_eq!(std::fs::read_dir(world.path("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_stands_for_no_results_is_refused() {
+    let world = upstream();
+    std::fs::create_dir(world.path("empty")).unwrap();
+    world.write("other/notes.txt", "");
+    let refused = |arg: &str, said: &str| {
+        world.run(&["result", "summary", arg]).expect(2, &[said]);
+        world.run(&["result", "merge", arg]).expect(2, &[said]);
+    };
+    refused("empty", "there are no results files in `empty`");
+    for archive in archives(&world, "other") {
+        refused(&archive, &format!("there are no results files in `{archive}`"));
+    }
+    refused("nosuch.zip", "`nosuch.zip`: no such file");
+    // A link is not followed, wherever it leads.
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Symlink);
+    header.set_size(0);
+    tar.append_link(&mut header, "out/gevals-e-out.json", world.path("new.json")).unwrap();
+    std::fs::write(world.path("link.tar"), tar.into_inner().unwrap()).unwrap();
+    refused("link.tar", "`out/gevals-e-out.json` in it is a link or a device");
+    world.write("bad/gevals-e-out.json", "{");
+    let [zip, ..] = archives(&world, "bad");
+    refused(&zip, "cannot read the results in `bad.zip/bad/gevals-e-out.json`: it is not JSON");
+    let zip = std::fs::read(world.path("bad.zip")).unwrap();
+    std::fs::write(world.path("cut.zip"), &zip[..zip.len() / 2]).unwrap();
+    refused("cut.zip", "it is no archive that could be read");
+    for (url, said) in [
+        ("file://new.json", "write file:///folder/file"),
+        #[cfg(feature = "store")]
+        ("https://example.org/x", "in no store that is known"),
+        #[cfg(not(feature = "store"))]
+        ("s3://evals/x", "built without the feature `store`"),
+    ] {
+        refused(url, said);
+    }
+    #[cfg(not(feature = "store"))]
+    world.run(&["result", "push", "new.json", "s3://evals/x"]).expect(2, &["built without the feature `store`"]);
+    #[cfg(not(feature = "parquet"))]
+    world
+        .run(&["result", "export", "parquet", "new.json", "-o", "x.parquet"])
+        .expect(2, &["built without the feature `parquet`"]);
+    assert_eq!(std::fs::read_dir(world.path("tmp")).unwrap().count(), 0);
 }
 
 #[test]

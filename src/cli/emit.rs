@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use super::{complain, packed, print, shown, status};
 use crate::{
     diagnostic::visible,
-    emit::{ENGINES, Engine, Order, Pods, Write},
+    emit::{ENGINES, Engine, Order, Pods, Write, store_fault},
     host::disk::write_atomic,
 };
 
@@ -16,6 +16,7 @@ Examples:
   gevals emit github-matrix evals/suite.gevals -o .github/workflows/evals.yml
   gevals emit slurm suite.gevals --at /shared/suite.gevals --jobs 50 -o evals.sbatch
   gevals emit kubernetes-job suite.gevals --image registry.example/gevals:1 -o evals.yaml
+  gevals emit argo suite.gevals --image registry.example/gevals:1 --store s3://evals/nightly
 
 Each job runs its share of the units with `gevals exec-unit`, passes signals on to it, and fails
 where a unit could not run; a verdict does not fail it. The pack has to be where --at says, and be
@@ -24,6 +25,10 @@ the one that is given here: a job compares its digest.
 kubernetes-job, argo and tekton start pods. Their image has gevals, bash and what the units need. A
 PersistentVolumeClaim is mounted at /evals: the pack is in it, and each attempt finds there what the
 one before has left.
+
+With --store each job puts what its units have left into an object store, below a folder that is
+named after the pack, and the last one merges from there and puts the merged results beside. It
+needs a gevals with the feature `store`, and credentials in the environment.
 
 Exit status: 0 it is written, 2 used wrongly, or it is no pack, 3 it could not be written";
 
@@ -48,6 +53,10 @@ pub struct Args {
     /// Among how many jobs the units are divided; as many as there are units, if the engine starts so many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
+    /// An object store that takes the results of each unit, and from which they are merged: s3://BUCKET/PATH, gs://,
+    /// az://CONTAINER/PATH or file:///PATH
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     /// Where it is written, instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -86,7 +95,11 @@ fn emitted(args: &Args) -> Result<u8, (u8, String)> {
     if pack.is_empty() || pack.chars().any(char::is_control) {
         return Err(usage("`--at` is a path on one line".to_owned()));
     }
-    let order = Order { manifest: &manifest, pack, jobs };
+    let store = args.store.as_deref().map(|url| url.trim_end_matches('/'));
+    if let Some((url, why)) = args.store.as_deref().and_then(|url| Some((url, store_fault(url)?))) {
+        return Err(usage(format!("`--store {}` is no store: {why}", visible(url))));
+    }
+    let order = Order { manifest: &manifest, pack, jobs, store };
     if let Some(variable) = order.taken() {
         return Err(usage(format!("the pack needs a variable `{variable}`, which the jobs use in another meaning")));
     }

@@ -1,10 +1,17 @@
 //! `gevals result`: looks at results files, our own and mcpchecker's, and compares them.
 
+mod inputs;
+#[cfg(feature = "run")]
+mod parquet;
+#[cfg(feature = "run")]
+mod push;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
+use inputs::{Input, Run};
 
-use super::{complain, print, project_files, shown, status};
+use super::{complain, print, project_files, shown, status, warn};
 use crate::{
     host::disk::{Disk, write_atomic},
     results::{
@@ -12,7 +19,7 @@ use crate::{
         recording::{self, Recorded},
         summary, view,
     },
-    source::{Files, Stat},
+    source::Files,
     statistics,
 };
 
@@ -28,11 +35,22 @@ Examples:
   gevals result compare opus/out.json gpt/out.json      which agent or model beats which
   gevals result convert junit out.json --output-file junit.xml
   gevals result merge shard-*/out.json -o out.json
+  gevals result summary results.zip           of an archive, such as an artifact of a CI job
+  gevals result verify s3://evals/nightly     of an object store
+  gevals result push out s3://evals/nightly   bring results there
+
+An argument is a results file, or a folder, a zip, tar, tar.gz or tar.zst, or a URL (s3://, gs://,
+az://, file://) of a file, an archive or a folder. Of folders and archives the files are taken that
+are called as `gevals run` calls them, gevals-EVAL-out.json, and where there is none, results.json;
+parts of one run are put together. An archive may have 1,000,000 entries, 2 GiB a file and 16 GiB
+in all, and no links. Stores need a build with the feature `store`; their credentials are taken
+from the environment: docs/reference/config.md.
 
 Files that mcpchecker wrote are read as well, in both of their forms.
 
-Exit status: 0 all is well, 1 the answer is no (a regression, a missed threshold, a missing shard),
-             2 used wrongly, or the file is no results file";
+Exit status: 0 all is well, 1 the answer is no (a regression, a missed threshold, a missing shard,
+             a file in a store that `push` would have to replace), 2 used wrongly, or the file is no
+             results file, 3 a store cannot be reached, or what is asked for cannot be written";
 
 /// Look at results files, and compare them.
 #[derive(clap::Args, Debug)]
@@ -50,14 +68,17 @@ enum Command {
     Diff(Diff),
     Compare(Compare),
     Html(Html),
+    #[command(visible_alias = "export")]
     Convert(Convert),
     Merge(Merge),
+    #[cfg(feature = "run")]
+    Push(push::Args),
 }
 
 /// Show each result in full: why it failed, what was called, what the agent said.
 #[derive(clap::Args, Debug)]
 struct View {
-    /// A results file, or a recording.
+    /// A results file or a recording; or a folder, an archive or a URL with results.
     file: PathBuf,
     /// Only tasks whose name holds this text, in any case.
     #[arg(long, value_name = "TEXT")]
@@ -79,7 +100,7 @@ struct View {
 /// A line a task, and the totals.
 #[derive(clap::Args, Debug)]
 struct Summary {
-    /// A results file.
+    /// A results file; or a folder, an archive or a URL with results.
     file: PathBuf,
     /// Only tasks whose name holds this text, in any case.
     #[arg(long, value_name = "TEXT")]
@@ -112,7 +133,7 @@ asserted, no threshold of assertions can be missed.";
 #[derive(clap::Args, Debug)]
 #[command(after_help = VERIFY)]
 struct Verify {
-    /// A results file.
+    /// A results file; or a folder, an archive or a URL with results.
     file: PathBuf,
     /// The share of tasks that must have passed, from 0 to 1.
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -171,8 +192,8 @@ enum FailOn {
 /// Compare agents or models at the same tasks: which of them beats which.
 #[derive(clap::Args, Debug)]
 struct Compare {
-    /// The results of each.
-    #[arg(required = true, num_args = 2..)]
+    /// The results of each; a folder, an archive or a URL may have those of several.
+    #[arg(required = true)]
     files: Vec<PathBuf>,
     /// How likely a test may call chance a difference.
     #[arg(long, value_name = "SHARE", default_value_t = statistics::ALPHA, value_parser = share)]
@@ -224,12 +245,14 @@ struct Convert {
 #[derive(Subcommand, Debug)]
 enum Target {
     Junit(Junit),
+    #[cfg(feature = "run")]
+    Parquet(parquet::Args),
 }
 
 /// JUnit XML, a case a result: what failed is a failure, what could not be carried out an error.
 #[derive(clap::Args, Debug)]
 struct Junit {
-    /// A results file.
+    /// A results file; or a folder, an archive or a URL with results.
     file: PathBuf,
     /// Only tasks whose name holds this text, in any case.
     #[arg(long, value_name = "TEXT")]
@@ -248,8 +271,8 @@ Examples:
 
 With --pack the results of its units are put together, those of each agent and model by themselves:
 with several of them the output is a folder, and in it a folder for each, as `gevals run` writes
-them. A folder stands for all results files below it. What the pack has and no file does, what is
-there twice, and what is not of the pack is named.
+them. A folder, an archive or a URL stands for all results files in it. What the pack has and no
+file does, what is there twice, and what is not of the pack is named.
 
 A shard or a result that is missing, or there twice, is reported, and the exit status is 1; what is
 there is written all the same.";
@@ -258,7 +281,7 @@ there is written all the same.";
 #[derive(clap::Args, Debug)]
 #[command(after_help = MERGE)]
 struct Merge {
-    /// The results of the shards; a folder stands for all results files below it.
+    /// The results of the shards; a folder, an archive or a URL stands for all results files in it.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// The pack whose units these are results of.
@@ -285,7 +308,11 @@ pub fn main(args: &Args) -> u8 {
         Command::Compare(args) => compare(args),
         Command::Html(args) => to_html(args),
         Command::Convert(Convert { to: Target::Junit(args) }) => to_junit(args),
+        #[cfg(feature = "run")]
+        Command::Convert(Convert { to: Target::Parquet(args) }) => parquet::main(args),
         Command::Merge(args) => put_together(args),
+        #[cfg(feature = "run")]
+        Command::Push(args) => push::main(args),
     };
     done.unwrap_or_else(|(code, message)| {
         complain(&message);
@@ -301,13 +328,46 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The results of the one run that an argument stands for.
 fn read(path: &Path) -> Result<ResultsFile, Fault> {
-    Ok(read_with_text(path)?.0)
+    let runs = inputs::runs(path, read_file)?;
+    match <[Run; 1]>::try_from(runs) {
+        Ok([run]) => Ok(told(run).1),
+        Err(runs) => {
+            let names: Vec<_> = runs.iter().map(|run| format!("`{}`", run.shown)).collect();
+            let (count, names) = (names.len(), names.join(", "));
+            Err((
+                status::USAGE,
+                format!("`{}` has the results of {count} runs, name one of them: {names}", shown(path)),
+            ))
+        }
+    }
 }
 
-fn read_with_text(path: &Path) -> Result<(ResultsFile, String), Fault> {
-    let fault = |why: String| (status::USAGE, format!("cannot read the results in `{}`: {why}", path.display()));
-    let bytes = Disk.read(path).map_err(|e| fault(e.to_string()))?;
+/// The results of all runs that the arguments stand for.
+fn read_all(paths: &[PathBuf]) -> Result<Vec<(String, ResultsFile)>, Fault> {
+    let mut all = Vec::new();
+    for path in paths {
+        all.extend(inputs::runs(path, read_file)?.into_iter().map(told));
+    }
+    Ok(all)
+}
+
+/// A run; what it lacks is said.
+fn told(run: Run) -> (String, ResultsFile) {
+    for fault in &run.faults {
+        warn(fault);
+    }
+    (run.shown, run.file)
+}
+
+fn read_file(input: &Input) -> Result<ResultsFile, Fault> {
+    Ok(read_with_text(input)?.0)
+}
+
+fn read_with_text(input: &Input) -> Result<(ResultsFile, String), Fault> {
+    let fault = |why: String| (status::USAGE, format!("cannot read the results in `{}`: {why}", input.shown));
+    let bytes = Disk.read(&input.path).map_err(|e| fault(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| fault("it is not text".to_owned()))?;
     if recording::is_recording(&text) {
         let why = "it is a recording, which has no verdicts: look at it with `gevals result view`";
@@ -318,11 +378,13 @@ fn read_with_text(path: &Path) -> Result<(ResultsFile, String), Fault> {
 
 /// The results of a file, or the runs of a recording.
 fn read_either(path: &Path) -> Result<(ResultsFile, Vec<Recorded>), Fault> {
-    let text = Disk.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    let inputs = inputs::of(&[path.to_owned()])?;
+    let [input] = inputs.files.as_slice() else { return Ok((read(path)?, Vec::new())) };
+    let text = Disk.read(&input.path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     if !recording::is_recording(&text) {
-        return Ok((read(path)?, Vec::new()));
+        return Ok((read_file(input)?, Vec::new()));
     }
-    let fault = |why: String| (status::USAGE, format!("cannot read the recording `{}`: {why}", path.display()));
+    let fault = |why: String| (status::USAGE, format!("cannot read the recording `{}`: {why}", input.shown));
     let runs = recording::runs(&text).map_err(fault)?;
     Ok((ResultsFile { results: runs.iter().map(Recorded::result).collect(), ..ResultsFile::default() }, runs))
 }
@@ -408,7 +470,10 @@ fn differ(args: &Diff) -> Result<u8, Fault> {
 }
 
 fn compare(args: &Compare) -> Result<u8, Fault> {
-    let files = args.files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
+    let files = read_all(&args.files)?;
+    if files.len() < 2 {
+        return Err((status::USAGE, "there is one run only: name the results of another one, too".to_owned()));
+    }
     let files: Vec<_> = files.iter().map(|(path, file)| (path.clone(), file)).collect();
     print(&compare::text(&files, args.alpha));
     Ok(status::OK)
@@ -445,7 +510,7 @@ pub fn page(
 }
 
 fn to_html(args: &Html) -> Result<u8, Fault> {
-    let files = args.files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
+    let files = read_all(&args.files)?;
     let named: Vec<_> = files.iter().map(|(path, file)| (path.clone(), file)).collect();
     let order = if args.side_by_side { html::Order::Beside } else { html::Order::Time };
     let text = page(&named, order, args.source_url.clone(), &[]);
@@ -472,35 +537,9 @@ fn to_junit(args: &Junit) -> Result<u8, Fault> {
     Ok(status::OK)
 }
 
-/// The files that were named, and the results below the folders that were.
-fn below(named: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
-    fn search(dir: &Path, depth: usize, out: &mut Vec<PathBuf>) {
-        const DEEPEST: usize = 16;
-        for (name, is_dir) in Disk.entries(dir).iter().filter(|(name, _)| !name.starts_with('.')) {
-            match is_dir {
-                true if depth < DEEPEST => search(&dir.join(name), depth + 1, out),
-                false if name.starts_with("gevals-") && name.ends_with("-out.json") => out.push(dir.join(name)),
-                _ => {}
-            }
-        }
-    }
-    let mut files = Vec::new();
-    for path in named {
-        let before = files.len();
-        match Disk.stat(path) {
-            Some(Stat::Dir) => search(path, 0, &mut files),
-            _ => files.push(path.clone()),
-        }
-        if files.len() == before {
-            return Err((status::USAGE, format!("there are no results files below `{}`", path.display())));
-        }
-    }
-    Ok(files)
-}
-
 /// Puts the results of a pack's units together.
 #[cfg(feature = "run")]
-fn put_units_together(args: &Merge, pack: &Path, files: &[PathBuf]) -> Result<u8, Fault> {
+fn put_units_together(args: &Merge, pack: &Path, files: &[Input]) -> Result<u8, Fault> {
     use super::packed;
     let (manifest, _) = packed::read(pack)?;
     let several = manifest.combinations.len() > 1;
@@ -512,7 +551,7 @@ fn put_units_together(args: &Merge, pack: &Path, files: &[PathBuf]) -> Result<u8
         Some(path) if several => Some(packed::results_of(&manifest, nth, path)),
         path => path.clone(),
     };
-    let (count, faults) = units_together(&manifest, files, &to)?;
+    let (count, faults) = inputs_together(&manifest, files, &to)?;
     if let Some(path) = &args.output {
         print(&format!("{count} results of {} files in {}\n", files.len(), path.display()));
     }
@@ -522,22 +561,33 @@ fn put_units_together(args: &Merge, pack: &Path, files: &[PathBuf]) -> Result<u8
     Ok(if faults.is_empty() || args.allow_missing { status::OK } else { status::NO })
 }
 
-/// Puts the results in these files together, each combination's where `to` says. Each file is read once to see what is in it, and once more,
-/// as far as a result is taken from it, when that is written. Gives back how many results there are, and what is wrong with them.
+/// The same of files that are where they are named.
 ///
 /// # Errors
 /// A file is no results file, they are not of one run, or the results cannot be written.
-#[cfg(feature = "run")]
+#[cfg(feature = "temporal")]
 pub fn units_together(
     manifest: &crate::pack::Manifest,
     files: &[PathBuf],
     to: &dyn Fn(usize) -> Option<PathBuf>,
 ) -> Result<(usize, Vec<String>), Fault> {
+    let files: Vec<Input> = files.iter().map(|path| Input::here(path)).collect();
+    inputs_together(manifest, &files, to)
+}
+
+/// Puts the results in these files together, each combination's where `to` says. Each file is read once to see what is in it, and once more,
+/// as far as a result is taken from it, when that is written. Gives back how many results there are, and what is wrong with them.
+#[cfg(feature = "run")]
+fn inputs_together(
+    manifest: &crate::pack::Manifest,
+    files: &[Input],
+    to: &dyn Fn(usize) -> Option<PathBuf>,
+) -> Result<(usize, Vec<String>), Fault> {
     let expected = super::packed::expected(manifest);
     let mut units = merge::Units::new(&expected);
-    for path in files {
-        let (file, text) = read_with_text(path)?;
-        units.add(&shown(path), &file, &results::places(&text)).map_err(|why| (status::USAGE, why))?;
+    for input in files {
+        let (file, text) = read_with_text(input)?;
+        units.add(&input.shown, &file, &results::places(&text)).map_err(|why| (status::USAGE, why))?;
     }
     let (runs, mut faults) = units.done();
     let mut count = 0;
@@ -559,17 +609,17 @@ pub fn units_together(
 
 /// Writes a run whose results are in these files.
 #[cfg(feature = "run")]
-fn write_run(run: &merge::Together, files: &[PathBuf], path: Option<&Path>) -> Result<(), Fault> {
+fn write_run(run: &merge::Together, files: &[Input], path: Option<&Path>) -> Result<(), Fault> {
     use std::io::{self, Read, Seek, SeekFrom};
     let taken = |at: &merge::At| -> io::Result<serde_json::Value> {
-        let mut file = std::fs::File::open(&files[at.file])?;
+        let mut file = std::fs::File::open(&files[at.file].path)?;
         file.seek(SeekFrom::Start(at.bytes.start as u64))?;
         let mut bytes = vec![0; at.bytes.len()];
         file.read_exact(&mut bytes)?;
         Ok(serde_json::from_slice(&bytes)?)
     };
     let taken = |at: &merge::At| {
-        let named = |e| io::Error::other(format!("`{}` has changed since it was read: {e}", files[at.file].display()));
+        let named = |e| io::Error::other(format!("`{}` has changed since it was read: {e}", files[at.file].shown));
         taken(at).map_err(named)
     };
     let write =
@@ -585,12 +635,13 @@ fn write_run(run: &merge::Together, files: &[PathBuf], path: Option<&Path>) -> R
 }
 
 fn put_together(args: &Merge) -> Result<u8, Fault> {
-    let files = below(&args.files)?;
+    let inputs = inputs::of(&args.files)?;
     #[cfg(feature = "run")]
     if let Some(pack) = &args.pack {
-        return put_units_together(args, pack, &files);
+        return put_units_together(args, pack, &inputs.files);
     }
-    let files = files.iter().map(|path| Ok((shown(path), read(path)?))).collect::<Result<Vec<_>, Fault>>()?;
+    let one = |input: &Input| Ok((input.shown.clone(), read_file(input)?));
+    let files = inputs.files.iter().map(one).collect::<Result<Vec<_>, Fault>>()?;
     let merged = merge::merge(&files).map_err(|why| (status::USAGE, why))?;
     let text = results::text(&merged.file);
     match &args.output {

@@ -1,7 +1,7 @@
 //! A workflow of Argo: a pod for each share of the units, and one that puts their results together whatever came of them.
 
 use super::{
-    Engine, Order, Pods, UNITS, Write, indented,
+    Engine, Order, Pods, Write, indented,
     pod::{BASH, MOUNT, Parts, container_security, pod_security},
 };
 
@@ -84,7 +84,7 @@ spec:
         grace = parts.grace(),
         pod = pod_security(2),
         volumes = parts.volumes(2),
-        script = indented(UNITS, 12),
+        script = indented(&order.units(), 12),
         env = parts.units(Some(&shard), 8),
         mounts = parts.mounts(8),
         container = container_security(8),

@@ -1,6 +1,6 @@
 //! A workflow of GitHub Actions: a matrix of jobs that run the units, and a job that puts their results together.
 
-use super::{Engine, Order, UNITS, Write, indented, scalar};
+use super::{Engine, Order, Write, indented, scalar};
 use crate::secrets::is_secret_name;
 
 pub const ENGINE: Engine = Engine {
@@ -33,11 +33,27 @@ fn emit(order: &Order<'_>) -> Result<String, String> {
             format!("      {}: ${{{{ {of}.{name} }}}}\n", scalar(name))
         })
         .collect();
+    let (secret, plain) = order.of_store();
+    let of_store = |of: &str, names: &[&str]| -> String {
+        names.iter().map(|name| format!("      {name}: ${{{{ {of}.{name} }}}}\n")).collect()
+    };
+    let credentials = of_store("secrets", &secret) + &of_store("vars", &plain);
+    let (own, merging) = match order.stored() {
+        None => (String::new(), String::new()),
+        Some(store) => {
+            let own = format!("      STORE: {}\n{credentials}", scalar(&store));
+            (own.clone(), format!("    env:\n{own}"))
+        }
+    };
     let needs = order.needs();
     let needs = if needs.is_empty() { String::new() } else { format!("# The runner has to have:\n{needs}") };
     let (title, pack, digest) = (scalar(&format!("gevals: {name}")), scalar(order.pack), scalar(&manifest.digest));
-    let version = scalar(&format!("gevals=={}", manifest.gevals));
-    let (jobs, script, shards) = (order.jobs, indented(UNITS, 10), shards.join(", "));
+    let install = match order.store {
+        None => format!("pip install {}", scalar(&format!("gevals=={}", manifest.gevals))),
+        // The packages of other registries are built without it.
+        Some(_) => format!("cargo install --locked {} -F store", scalar(&format!("gevals@{}", manifest.gevals))),
+    };
+    let (jobs, script, shards) = (order.jobs, indented(&order.units(), 10), shards.join(", "));
     Ok(format!(
         r#"# {units} units in {jobs} jobs, as `gevals emit github-matrix` writes it. A verdict does not fail a job of the matrix; the last job decides.
 {needs}name: {title}
@@ -59,11 +75,11 @@ jobs:
     env:
       OUT: out
       SHARD: ${{{{ matrix.shard }}}}/{jobs}
-{variables}    steps:
+{own}{variables}    steps:
       - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
         with:
           persist-credentials: false
-      - run: pip install {version}
+      - run: {install}
       - id: units
         shell: bash
         run: |
@@ -79,11 +95,11 @@ jobs:
     if: ${{{{ !cancelled() }}}}
     runs-on: ubuntu-24.04
     timeout-minutes: 30
-    steps:
+{merging}    steps:
       - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
         with:
           persist-credentials: false
-      - run: pip install {version}
+      - run: {install}
       - uses: actions/download-artifact@018cc2cf5baa6db3ef3c5f8a56943fffe632ef53 # v6.0.0
         with:
           pattern: units-*

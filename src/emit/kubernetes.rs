@@ -1,7 +1,7 @@
 //! An indexed Job of Kubernetes: a pod for each share of the units, and a second Job that puts their results together.
 
 use super::{
-    Engine, Order, Pods, UNITS, Write, indented,
+    Engine, Order, Pods, Write, indented,
     pod::{BASH, MOUNT, Parts, container_security, pod_security},
 };
 
@@ -16,7 +16,7 @@ pub const ENGINE: Engine = Engine {
 fn emit(order: &Order<'_>, pods: &Pods<'_>) -> Result<String, String> {
     let parts = Parts::new(order, pods)?;
     let (name, image, jobs, at_once) = (&parts.name, parts.image(), order.jobs, parts.at_once());
-    let script = indented(&format!("SHARD=$((JOB_COMPLETION_INDEX + 1))/{jobs}\n{UNITS}"), 14);
+    let script = indented(&format!("SHARD=$((JOB_COMPLETION_INDEX + 1))/{jobs}\n{}", order.units()), 14);
     Ok(format!(
         r#"{head}#
 # With Kubernetes 1.29 or later:

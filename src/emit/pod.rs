@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use sha2::{Digest, Sha256};
-
 use super::{Order, Pods, indented, line, scalar};
 use crate::secrets::is_secret_name;
 
@@ -60,10 +58,7 @@ impl<'m> Parts<'m> {
                 return Err(format!("the claim is mounted at `{MOUNT}`: `--at` is a path in it, not `{}`", order.pack));
             }
         };
-        let values = format!("gevals-{}", slug(&order.manifest.name));
-        let digest = order.manifest.digest.rsplit(':').next().unwrap_or_default();
-        let name = format!("{values}-{}", digest.get(..8).unwrap_or(digest));
-        Ok(Self { order, pods, name, values, pack })
+        Ok(Self { order, pods, name: order.name(), values: order.values(), pack })
     }
 
     /// The folder of the units of this pack, and that of their results.
@@ -113,7 +108,14 @@ impl<'m> Parts<'m> {
     }
 
     fn env(&self, own: &[(&str, String)]) -> String {
-        let mut text = "env:\n  - {name: HOME, value: /tmp}\n".to_owned();
+        let mut text = String::new();
+        if self.order.store.is_some() {
+            let _ = writeln!(text, "envFrom:\n  - secretRef: {{name: {}-store, optional: true}}", self.values);
+        }
+        text.push_str("env:\n  - {name: HOME, value: /tmp}\n");
+        if let Some(store) = self.order.stored() {
+            let _ = writeln!(text, "  - {{name: STORE, value: {}}}", scalar(&store));
+        }
         // `$(NAME)` in a value is a variable, and `$$` is a dollar.
         let _ = writeln!(text, "  - {{name: PACK, value: {}}}", scalar(&self.pack.replace('$', "$$")));
         for (name, value) in own {
@@ -155,6 +157,16 @@ impl<'m> Parts<'m> {
                 let _ = writeln!(text, "# - the {kind} `{values}`: kubectl create {command} {values}{literals}");
             }
         }
+        if let Some(store) = order.stored() {
+            let (secret, plain) = order.of_store();
+            let literals = secret.iter().chain(&plain).map(|name| format!(" --from-literal={name}=\"${name}\""));
+            let literals: String = literals.collect();
+            let _ = writeln!(
+                text,
+                "# - the store `{store}`, which takes the results of units and is merged from, and a gevals with the feature `store`.
+#   Where the pods have no right to write to it by themselves: kubectl create secret generic {values}-store{literals}"
+            );
+        }
         let needs = order.needs();
         let besides = if needs.is_empty() { "" } else { ", and besides:" };
         let _ = write!(text, "# - in the image gevals {} and bash{besides}\n{needs}", manifest.gevals);
@@ -170,55 +182,4 @@ pub fn container_security(indent: usize) -> String {
 /// Of a pod.
 pub fn pod_security(indent: usize) -> String {
     indented(POD, indent)
-}
-
-/// A part of the name of an object; what it leaves out of a name is in its end, as a digest.
-fn slug(name: &str) -> String {
-    const MOST: usize = 24;
-    let mut slug = String::new();
-    for c in name.chars().map(|c| c.to_ascii_lowercase()) {
-        match c {
-            c if c.is_ascii_alphanumeric() => slug.push(c),
-            _ if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
-            _ => {}
-        }
-    }
-    slug.truncate(MOST);
-    let slug = slug.trim_end_matches('-');
-    if slug == name {
-        return slug.to_owned();
-    }
-    let digest = &hex::encode(Sha256::digest(name))[..6];
-    if slug.is_empty() { digest.to_owned() } else { format!("{slug}-{digest}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slug_is_fit_for_names_and_tells_evals_apart() {
-        assert_eq!(slug("shop"), "shop");
-        let names = [
-            "A b",
-            "a b",
-            "a-b-",
-            "a--b",
-            "",
-            "é",
-            "---",
-            "a\nb",
-            &"x".repeat(25),
-            &"x".repeat(300),
-            "ends here at the dot.x",
-        ];
-        let mut slugs: Vec<String> = names.iter().map(|name| slug(name)).collect();
-        for slug in &slugs {
-            assert!(slug.len() <= 31 && !slug.starts_with('-') && !slug.ends_with('-'), "{slug}");
-            assert!(slug.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{slug}");
-        }
-        slugs.sort();
-        slugs.dedup();
-        assert_eq!(slugs.len(), names.len());
-    }
 }

@@ -1,6 +1,6 @@
 //! An array job of Slurm: each of its tasks runs its share of the units.
 
-use super::{Engine, Order, UNITS, Write, line};
+use super::{Engine, Order, Write, line};
 use crate::bash::quote;
 
 pub const ENGINE: Engine = Engine {
@@ -30,6 +30,15 @@ fn emit(order: &Order<'_>) -> Result<String, String> {
     } else {
         format!("# These variables of the environment of `sbatch` are passed on: {}\n", variables.join(", "))
     };
+    let stored = order.stored();
+    let variables = match order.of_store() {
+        _ if stored.is_none() => variables,
+        (secret, plain) if secret.is_empty() && plain.is_empty() => variables,
+        (secret, plain) => {
+            let names: Vec<&str> = secret.into_iter().chain(plain).collect();
+            format!("{variables}# The store is reached with those of these that it needs: {}\n", names.join(", "))
+        }
+    };
     let name: String = manifest.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     Ok(format!(
         r#"#!/bin/bash
@@ -51,14 +60,17 @@ PACK={pack}
 DIGEST={digest}
 SHARD="$SLURM_ARRAY_TASK_ID/{jobs}"
 OUT=${{OUT:-out}}
-{UNITS}"#,
+{store}{script}"#,
         eval = line(&manifest.name),
         merge = quote(&format!(
-            "mkdir -p results && gevals result merge --pack {} out -o {}",
+            "mkdir -p results && gevals result merge --pack {} {} -o {}",
             quote(order.pack),
+            stored.as_ref().map_or_else(|| "out".to_owned(), |store| quote(&format!("{store}/units"))),
             order.results("results")
         )),
         pack = quote(order.pack),
         digest = quote(&manifest.digest),
+        store = stored.as_ref().map(|store| format!("STORE={}\n", quote(store))).unwrap_or_default(),
+        script = order.units(),
     ))
 }

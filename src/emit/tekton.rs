@@ -1,7 +1,7 @@
 //! A pipeline of Tekton: a matrix of task runs for the units, and a task at the end that puts their results together.
 
 use super::{
-    Engine, Order, Pods, UNITS, Write, indented,
+    Engine, Order, Pods, Write, indented,
     pod::{MOUNT, Parts, container_security, pod_security},
 };
 
@@ -114,7 +114,7 @@ spec:
         whole = all + MERGE,
         env = parts.units(Some(&format!("$(params.shard)/{jobs}")), 6),
         container = container_security(6),
-        script = indented(&format!("{shell}{UNITS}"), 8),
+        script = indented(&format!("{shell}{}", order.units()), 8),
         merging = parts.merging(6),
         merge = indented(shell, 8) + &parts.merge(8),
         shards = shards.join(", "),

@@ -17,8 +17,8 @@ import tarfile
 from pathlib import Path
 
 # Parts of Argo's objects that are taken.
-ARGO = """Arguments Capabilities ConfigMapKeySelector Container DAGTask DAGTemplate EnvVar EnvVarSource Inputs IntOrString ObjectMeta
-Parameter PersistentVolumeClaimVolumeSource PodSecurityContext Quantity ResourceRequirements RetryStrategy SeccompProfile
+ARGO = """Arguments Capabilities ConfigMapKeySelector Container DAGTask DAGTemplate EnvFromSource EnvVar EnvVarSource Inputs IntOrString ObjectMeta
+Parameter PersistentVolumeClaimVolumeSource PodSecurityContext Quantity ResourceRequirements RetryStrategy SeccompProfile SecretEnvSource
 SecretKeySelector SecurityContext Sequence Template Volume VolumeMount WorkflowSpec""".split()
 # Parts of Tekton's objects that are left out.
 TEKTON = {"Task": ["sidecars", "stepTemplate", "volumes"], "PipelineRun": ["taskRunSpecs", "status", "pipelineSpec"], "Pipeline": []}

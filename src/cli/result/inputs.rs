@@ -1,0 +1,272 @@
+//! What the arguments of `gevals result` stand for: a results file, or those in a folder, in an archive, or at the URL of a store.
+//!
+//! What is in an archive or a store is brought into a temporary folder, under names of our own, and is gone with [`Inputs`].
+
+use std::path::{Path, PathBuf};
+
+use super::Fault;
+use crate::{
+    cli::{shown, status},
+    host::disk::Disk,
+    results::{self, ResultsFile, merge},
+    source::{Files, Stat},
+};
+
+/// A results file.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// What it is called where it comes from.
+    pub shown: String,
+    /// Where it can be read.
+    pub path: PathBuf,
+}
+
+impl Input {
+    /// A file that is where it is named.
+    pub fn here(path: &Path) -> Self {
+        Self { shown: shown(path), path: path.to_owned() }
+    }
+}
+
+/// The results files that arguments stand for.
+#[derive(Default, Debug)]
+pub struct Inputs {
+    pub files: Vec<Input>,
+    /// Where those of them are that were fetched or unpacked.
+    #[cfg(feature = "run")]
+    kept: Vec<tempfile::TempDir>,
+}
+
+/// A run of an eval, of which a file may hold a part.
+#[derive(Debug)]
+pub struct Run {
+    /// Its file, or the argument with all its files.
+    pub shown: String,
+    pub file: ResultsFile,
+    /// What is missing in it or there twice, as far as it had to be put together.
+    pub faults: Vec<String>,
+}
+
+/// All results files that these arguments stand for.
+///
+/// # Errors
+/// One stands for none, or cannot be read.
+pub fn of(args: &[PathBuf]) -> Result<Inputs, Fault> {
+    let mut all = Inputs::default();
+    for arg in args {
+        let before = all.files.len();
+        match url(arg) {
+            Some(url) => at_url(url, &mut all)?,
+            None => at(arg, &shown(arg), &mut all)?,
+        }
+        if all.files.len() == before {
+            return Err((
+                status::USAGE,
+                format!("cannot read results: there are no results files in `{}`", arg.display()),
+            ));
+        }
+    }
+    Ok(all)
+}
+
+/// The runs that an argument stands for: parts of one are put together.
+///
+/// # Errors
+/// As of [`of`]; and where a file is no results file.
+pub fn runs(arg: &Path, read: impl Fn(&Input) -> Result<ResultsFile, Fault>) -> Result<Vec<Run>, Fault> {
+    let inputs = of(&[arg.to_owned()])?;
+    let mut runs: Vec<([Option<serde_json::Value>; 3], Vec<(String, ResultsFile)>)> = Vec::new();
+    for input in &inputs.files {
+        let file = read(input)?;
+        // What `merge` asks of files that belong together.
+        let of = ["eval", "planDigest", "agent"].map(|key| file.summary.get(key).cloned());
+        let one = (input.shown.clone(), file);
+        match runs.iter_mut().find(|(other, _)| *other == of) {
+            Some((_, files)) => files.push(one),
+            None => runs.push((of, vec![one])),
+        }
+    }
+    let several = runs.len() > 1;
+    let run = |(_, mut files): (_, Vec<(String, ResultsFile)>)| {
+        if files.len() == 1
+            && let Some((shown, file)) = files.pop()
+        {
+            return Ok(Run { shown, file, faults: Vec::new() });
+        }
+        let merged = merge::merge(&files).map_err(|why| (status::USAGE, why))?;
+        let file = results::of_value(merged.file).map_err(|why| (status::USAGE, why))?;
+        let first = files.first().map(|(shown, _)| shown.clone()).unwrap_or_default();
+        let shown = if several { format!("{first} and {} more", files.len() - 1) } else { shown(arg) };
+        Ok(Run { shown, file, faults: merged.faults })
+    };
+    runs.into_iter().map(run).collect()
+}
+
+/// An argument that is a URL.
+pub fn url(arg: &Path) -> Option<&str> {
+    let (scheme, _) = arg.to_str()?.split_once("://")?;
+    let fit = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    (!scheme.is_empty() && scheme.chars().all(fit)).then_some(arg.to_str()?)
+}
+
+/// What is at a path of this machine.
+fn at(path: &Path, called: &str, all: &mut Inputs) -> Result<(), Fault> {
+    let mut found = Vec::new();
+    match Disk.stat(path) {
+        Some(Stat::Dir) => search(path, 0, &mut found),
+        Some(Stat::File { .. }) if unpacked(path, called, &mut found, all)? => {}
+        // One that is not there is reported by who reads it.
+        _ => {
+            all.files.push(Input { shown: called.to_owned(), path: path.to_owned() });
+            return Ok(());
+        }
+    }
+    all.files.extend(chosen(found));
+    Ok(())
+}
+
+/// Those that `gevals run` has called as it does; where there are none, those that `gevals emit` lets `merge` write.
+fn chosen(mut found: Vec<Input>) -> Vec<Input> {
+    let is_named = |input: &Input| input.shown.rsplit(['/', '\\']).next().is_some_and(results::is_named);
+    if found.iter().any(is_named) {
+        found.retain(is_named);
+    }
+    found
+}
+
+/// Whether a file in a folder or an archive may be asked for by that.
+pub fn is_wanted(name: &str) -> bool {
+    results::is_named(name) || name == results::MERGED
+}
+
+fn search(dir: &Path, depth: usize, out: &mut Vec<Input>) {
+    const DEEPEST: usize = 16;
+    for (name, is_dir) in Disk.entries(dir).iter().filter(|(name, _)| !name.starts_with('.')) {
+        match is_dir {
+            true if depth < DEEPEST => search(&dir.join(name), depth + 1, out),
+            false if is_wanted(name) => out.push(Input::here(&dir.join(name))),
+            _ => {}
+        }
+    }
+}
+
+/// The results files in a folder, and perhaps the recordings of their runs.
+#[cfg(feature = "store")]
+pub fn in_folder(dir: &Path, recordings: bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    search(dir, 0, &mut found);
+    let mut paths: Vec<PathBuf> = chosen(found).into_iter().map(|input| input.path).collect();
+    if recordings {
+        let folders: std::collections::BTreeSet<_> = paths.iter().filter_map(|path| path.parent()).collect();
+        let runs = folders.into_iter().flat_map(crate::journal::runs);
+        let recordings = runs.map(|run| run.join(crate::journal::RECORDING)).filter(|path| path.is_file());
+        let recordings: Vec<_> = recordings.collect();
+        paths.extend(recordings);
+    }
+    paths
+}
+
+/// Unpacks an archive; false where the file is none.
+#[cfg(feature = "run")]
+fn unpacked(path: &Path, called: &str, found: &mut Vec<Input>, all: &mut Inputs) -> Result<bool, Fault> {
+    use std::{
+        fs::File,
+        io::{Read, Seek},
+    };
+
+    use crate::results::archive;
+
+    let fault = |why: String| (status::USAGE, format!("cannot read the results in `{called}`: {why}"));
+    // What cannot be opened is reported by who reads it, and what is read once only, such as a pipe, is no archive.
+    let Ok(mut file) = File::open(path) else { return Ok(false) };
+    if !file.metadata().is_ok_and(|file| file.is_file()) {
+        return Ok(false);
+    }
+    let mut first = Vec::new();
+    let begun = file.by_ref().take(archive::HEAD as u64).read_to_end(&mut first).and_then(|_| file.rewind());
+    begun.map_err(|error| fault(error.to_string()))?;
+    let Some(kind) = archive::kind(&first) else { return Ok(false) };
+    if path.extension().is_some_and(|ending| ending == crate::pack::ENDING) {
+        return Err(fault("it is a pack, which has no results yet: `gevals run` runs it".to_owned()));
+    }
+    let folder = temporary()?;
+    let mut take = |name: &str, content: &mut dyn Read| {
+        let to = folder.path().join(format!("{}.json", found.len()));
+        let written = File::create(&to).and_then(|mut out| std::io::copy(content, &mut out));
+        written.map_err(|error| format!("`{name}` in it cannot be read: {error}"))?;
+        found.push(Input { shown: format!("{called}/{name}"), path: to });
+        Ok(())
+    };
+    archive::each(kind, file, archive::LIMITS, &is_wanted, &mut take).map_err(fault)?;
+    all.kept.push(folder);
+    Ok(true)
+}
+
+#[cfg(not(feature = "run"))]
+fn unpacked(_: &Path, _: &str, _: &mut Vec<Input>, _: &mut Inputs) -> Result<bool, Fault> {
+    Ok(false)
+}
+
+#[cfg(feature = "run")]
+fn temporary() -> Result<tempfile::TempDir, Fault> {
+    tempfile::tempdir().map_err(|error| (status::BROKEN, format!("no temporary folder could be made: {error}")))
+}
+
+/// What is at a URL: of this machine, or in a store.
+fn at_url(url: &str, all: &mut Inputs) -> Result<(), Fault> {
+    match url.split_once("://") {
+        Some(("file", _)) => at(&file_path(url)?, url, all),
+        _ => in_store(url, all),
+    }
+}
+
+/// The path that a `file://` URL stands for.
+#[cfg(feature = "run")]
+fn file_path(url: &str) -> Result<PathBuf, Fault> {
+    let path = reqwest::Url::parse(url).ok().and_then(|url| url.to_file_path().ok());
+    path.ok_or_else(|| (status::USAGE, format!("`{url}` is no file of this machine: write file:///folder/file")))
+}
+
+#[cfg(not(feature = "run"))]
+fn file_path(url: &str) -> Result<PathBuf, Fault> {
+    Err((status::USAGE, format!("this gevals is the compiler alone, and reads no URLs: write the path of `{url}`")))
+}
+
+#[cfg(feature = "store")]
+fn in_store(url: &str, all: &mut Inputs) -> Result<(), Fault> {
+    use crate::store::{Fetched, Store};
+
+    let store = Store::open(url).map_err(told)?;
+    let folder = temporary()?;
+    match store.fetch(&is_wanted, folder.path()).map_err(told)? {
+        Fetched::One(path) => at(&path, url, all)?,
+        Fetched::Below(files) => {
+            all.files.extend(chosen(files.into_iter().map(|(shown, path)| Input { shown, path }).collect()));
+        }
+    }
+    all.kept.push(folder);
+    Ok(())
+}
+
+/// The exit status of a store's trouble, and why.
+#[cfg(feature = "store")]
+pub fn told(trouble: crate::store::Trouble) -> Fault {
+    use crate::store::Trouble;
+    match trouble {
+        Trouble::Wrong(why) => (status::USAGE, why),
+        Trouble::Broken(why) => (status::BROKEN, why),
+    }
+}
+
+#[cfg(not(feature = "store"))]
+fn in_store(url: &str, _: &mut Inputs) -> Result<(), Fault> {
+    Err((status::USAGE, without_store(url)))
+}
+
+/// Why a build without the feature does nothing with a URL.
+#[cfg(not(feature = "store"))]
+pub fn without_store(url: &str) -> String {
+    format!(
+        "`{url}` is in an object store, and this gevals was built without the feature `store`: `cargo install --locked gevals -F store` makes one that has it"
+    )
+}

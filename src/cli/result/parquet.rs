@@ -1,0 +1,93 @@
+//! `gevals result export parquet`: results as a table for notebooks.
+
+use std::path::PathBuf;
+
+use super::Fault;
+use crate::cli::status;
+
+const EXAMPLES: &str = "\
+Examples:
+  gevals result export parquet gevals-e-out.json -o runs.parquet
+  gevals result export parquet out s3://evals/nightly results.zip -o runs.parquet
+  python3 -c 'import pandas; print(pandas.read_parquet(\"runs.parquet\").describe())'
+  duckdb -c \"select task, avg(seconds) from 'runs.parquet' group by task\"
+
+A row is a run of a task, as the results files have it: nothing is put together, and what is in
+two files is there twice. The columns are in docs/scale.md. One group of rows is in memory at a
+time. This needs a build with the feature `parquet`.";
+
+/// A table in Parquet, a row a run of a task, for pandas, Polars, DuckDB and their like.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Results files; a folder, an archive or a URL stands for all results files in it.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Where the table is written.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+#[cfg(not(feature = "parquet"))]
+pub fn main(args: &Args) -> Result<u8, Fault> {
+    let Args { files: _, output } = args;
+    let why = format!(
+        "cannot write `{}`: this gevals was built without the feature `parquet`; `cargo install --locked gevals -F parquet` makes one that has it",
+        output.display()
+    );
+    Err((status::USAGE, why))
+}
+
+#[cfg(feature = "parquet")]
+pub fn main(args: &Args) -> Result<u8, Fault> {
+    use std::{fs::File, io::BufReader, path::Path};
+
+    use super::inputs::{self, Input};
+    use crate::{
+        cli::print,
+        results::{parquet::Table, stream},
+    };
+
+    let inputs = inputs::of(&args.files)?;
+    let unwritten = |why: String| (status::BROKEN, format!("cannot write `{}`: {why}", args.output.display()));
+    // Nothing is at its place before it is whole.
+    let folder = args.output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let temporary = tempfile::Builder::new().permissions(permissions()).tempfile_in(folder);
+    let temporary = temporary.map_err(|error| unwritten(error.to_string()))?;
+    let mut table = Table::new(temporary).map_err(unwritten)?;
+    for Input { shown, path } in &inputs.files {
+        let unread = |why: String| (status::USAGE, format!("cannot read the results in `{shown}`: {why}"));
+        let open = || File::open(path).map(without_mark).map_err(|error| unread(error.to_string()));
+        let summary = stream::summary(BufReader::new(open()?)).map_err(unread)?;
+        let mut failed = None;
+        let read = stream::each(BufReader::new(open()?), &mut |result| {
+            table.add(shown, &summary, &result).inspect_err(|why| failed = Some(why.clone()))
+        });
+        match failed {
+            Some(why) => return Err(unwritten(why)),
+            None => read.map_err(unread)?,
+        }
+    }
+    let (temporary, rows) = table.done().map_err(unwritten)?;
+    temporary.persist(&args.output).map_err(|error| unwritten(error.error.to_string()))?;
+    let files = inputs.files.len();
+    print(&format!("{rows} rows of {files} files in {}\n", args.output.display()));
+    Ok(status::OK)
+}
+
+/// As those of other files; the system takes away what the user's mask says.
+#[cfg(feature = "parquet")]
+fn permissions() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+}
+
+/// Behind the mark that some tools of Windows put before a text.
+#[cfg(feature = "parquet")]
+fn without_mark(mut file: std::fs::File) -> std::fs::File {
+    use std::io::{Read, Seek};
+    let mut first = [0; 3];
+    if file.read_exact(&mut first).is_err() || first != [0xef, 0xbb, 0xbf] {
+        let _ = file.rewind();
+    }
+    file
+}
