@@ -905,15 +905,18 @@ fn programs_may_be_missing() {
 
 /// A conversion of a verify script, and what the proof says of it.
 fn proof_of(script: &str, faults: &[(&str, &str)]) -> prove::Certificate {
+    let task = task_of("verify", script);
+    proof_in(&[("task.yaml", &task), ("made/a.yaml", "kind: A\n"), ("made/b.yaml", "kind: B\n")], faults)
+}
+
+/// A conversion of `task.yaml` among these files, of which the first is compiled, and what the proof says of it. With each fault in the
+/// place of what is right there the proof finds a counter-example.
+fn proof_in(files: &[(&str, &str)], faults: &[(&str, &str)]) -> prove::Certificate {
     let (bwrap, exe) = (bwrap(), exe());
-    let world = World::new(&[
-        ("task.yaml", &task_of("verify", script)),
-        ("made/a.yaml", "kind: A\n"),
-        ("made/b.yaml", "kind: B\n"),
-    ]);
+    let world = World::new(files);
     let path = world.path("task.yaml");
     let sources = Sources::default();
-    let compiled = compile(std::slice::from_ref(&path), &sources, &Disk);
+    let compiled = compile(&[world.path(files[0].0)], &sources, &Disk);
     let cx = context(&sources, &Disk, &compiled, Dialect::Portable, Target::Builtin);
     let right = convert::task(&compiled.project.tasks[0], cx).unwrap();
     let mut prover = prove::Prover::new((&bwrap, &exe), &path, 6);
@@ -962,6 +965,51 @@ fn worlds_are_found_in_which_scripts_pass() {
     let proof = proof_of("set -e\nkubectl label pod a run=$RANDOM", &[]);
     assert_eq!(proof.lacks()[0], "both pass in none of the worlds: the original does not do the same twice");
     assert_eq!(proof.counter_example, None);
+}
+
+/// In its worlds the agent answers what the scripts look for, something else, and what fools a shell.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn agents_answer_in_worlds() {
+    let task = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: a, difficulty: easy}\nspec:\n  prompt: {inline: What is the answer?}\n  verify:\n    - script:\n        env: {ANSWER: \"{agent.output}\"}\n        inline: |\n          #!/usr/bin/env bash\n          printf '%s' \"$ANSWER\" | grep -q 42\n";
+    let faults = [("grep -q 42", "grep -q 43"), ("grep -q 42", "grep -qx 42"), ("grep -q 42", "grep -q ''")];
+    let proof = proof_in(&[("task.yaml", task)], &faults);
+    assert!(proof.counter_example.is_none() && proof.passed > 0 && proof.failed > 0, "{proof:?}");
+}
+
+/// What an eval calls an extension is the package that the conversion imports, also for the original, which is proved without its eval.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn extensions_of_an_eval_are_known_to_a_proof() {
+    let eval = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  extensions: {theirs: {package: \"builtin:kubernetes\"}}\n  taskSets: [{path: task.yaml}]\n";
+    let task = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: a, difficulty: easy}\nspec:\n  requires: [{extension: theirs, as: k}]\n  prompt: {inline: Start the pod.}\n  verify:\n    - k.wait: {resource: pod/web, condition: Ready}\n";
+    let faults = [("condition: Ready", "condition: Initialized"), ("pod/web", "pod/other")];
+    let proof = proof_in(&[("eval.yaml", eval), ("task.yaml", task)], &faults);
+    assert!(proof.counter_example.is_none() && proof.passed > 0 && proof.failed > 0, "{proof:?}");
+}
+
+/// A script with a limit is taken apart as one without, and no step may take longer than all of it might.
+#[test]
+fn what_is_lifted_keeps_to_the_limit_of_its_script() {
+    let script = "set -e\nkubectl get pod a\nfor i in {1..30}; do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
+    let lifted = |limit: &str| {
+        let indented = script.lines().map(|line| format!("          {line}\n")).collect::<String>();
+        let text = format!(
+            "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {{name: a, difficulty: easy}}\nspec:\n  prompt: {{inline: Do it.}}\n  verify:\n    - script:\n{limit}        inline: |\n          #!/usr/bin/env bash\n{indented}"
+        );
+        let mut files = MemoryFiles::default();
+        files.add("task.yaml", text, false);
+        let sources = Sources::default();
+        let compiled = compile(&[PathBuf::from("task.yaml")], &sources, &files);
+        let cx = context(&sources, &files, &compiled, Dialect::Portable, Target::Builtin);
+        let text = convert::task(&compiled.project.tasks[0], cx).unwrap().text;
+        assert!(text.contains("run: kubectl get pod a") && text.contains("eventually:"), "{text}");
+        text.lines().filter_map(|line| line.trim().strip_prefix("timeout: ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lifted(""), ["1m"], "what the rounds take");
+    assert_eq!(lifted("        timeout: 20s\n"), ["20s"; 3]);
+    // A command has a minute of its own.
+    assert_eq!(lifted("        timeout: 2m\n"), ["1m"]);
 }
 
 /// Time is made up, and what processes did is remembered; a conversion that waits for another time than the script did is caught
