@@ -229,6 +229,9 @@ impl Call {
     }
 }
 
+/// So many characters of an answer are shown.
+const SHOWN: usize = 40;
+
 impl World {
     /// As people say it.
     pub fn shown(&self) -> String {
@@ -242,9 +245,13 @@ impl World {
             format!(", {}`{call}` {}", when(key), given.shown())
         });
         let env = self.env.iter().map(|(name, value)| format!(", {name} is {value:?}")).collect::<String>();
+        let agent = self.agent.as_ref().map_or_else(String::new, |text| {
+            let cut: String = text.chars().take(SHOWN).collect();
+            format!(", the agent answers {cut:?}{}", if cut.len() < text.len() { "…" } else { "" })
+        });
         let judge =
             self.refuses.map(|n| format!(", the judge is not content (question {})", n + 1)).unwrap_or_default();
-        format!("world {}: {}{}{env}{judge}", self.seed, self.mood.shown(), given.collect::<String>())
+        format!("world {}: {}{}{env}{agent}{judge}", self.seed, self.mood.shown(), given.collect::<String>())
     }
 
     /// The world of this jail.
@@ -510,5 +517,27 @@ impl Dice {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_world_says_what_the_agent_answers_in_it() {
+        let shown = |agent: Option<&str>| {
+            let world = serde_json::from_value::<World>(json!({
+                "seed": 3, "mood": "Good", "given": {}, "hints": {}, "web": {}, "denied": [], "words": [], "env": {}, "agent": agent,
+                "refuses": false, "files": [], "loud": false, "operations": false, "hasty": false,
+            }));
+            world.unwrap().shown()
+        };
+        assert_eq!(shown(None), "world 3, Good");
+        assert_eq!(shown(Some("4\n2")), "world 3, Good, the agent answers \"4\\n2\"");
+        let long = shown(Some(&"ü".repeat(41)));
+        assert!(long.ends_with(&format!("{}\"…", "ü".repeat(40))), "{long}");
     }
 }
