@@ -9,6 +9,7 @@ them; the same flags give the same figures. What it costs to do something is giv
 """
 import argparse
 import heapq
+import math
 import random
 
 FLAGS = {
@@ -86,7 +87,7 @@ def simulate(given):
             return 1
         mean = max(0.001, sum(last) / len(last))
         left = p.units - free_units + len(again)
-        return max(1, min(int(p.batch / mean), max(left // lanes, int(p.batch / 2 / mean))))
+        return max(1, min(math.ceil(p.batch / mean), max(left // lanes, math.ceil(p.batch / 2 / mean))))
 
     def next_batch(time):
         """A lane asks for units."""

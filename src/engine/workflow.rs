@@ -225,14 +225,14 @@ impl Pack {
         self.order.ends.partition_point(|end| *end <= unit)
     }
 
-    /// How many units may be in a batch: as many as fit into its time if each took as long as those that ended last, in the mean. No more
+    /// How many units may be in a batch: as many as begin in its time if each takes as long as those that ended last, in the mean. No more
     /// than leave as many for each of the others; but what takes half of the time keeps nobody waiting.
     fn most(&self, so_far: &SoFar) -> usize {
         if so_far.took.len() < KNOWN {
             return 1;
         }
         let mean = so_far.took.iter().sum::<f64>() / so_far.took.len() as f64;
-        let fit = |seconds: f64| (seconds / mean.max(0.001)) as usize;
+        let fit = |seconds: f64| (seconds / mean.max(0.001)).ceil() as usize;
         let waiting = self.order.units.saturating_sub(so_far.next) as usize + so_far.again.len() + 1;
         let share = waiting / self.order.parallel.max(1) as usize;
         fit(self.order.batch).min(share.max(fit(self.order.batch / 2.0))).max(1)
@@ -491,13 +491,14 @@ mod tests {
         assert_eq!(short[..5], [1, 1, 1, 1, 200], "nothing is known at first, then two seconds are full");
         // What takes half of the time keeps nobody waiting; else as many are left for each of the others.
         assert!(short[5..].iter().all(|size| (1..=200).contains(size)) && short.len() < 20, "{short:?}");
-        assert!(sizes(&pack(100, |_| {}), |_| 1.5).iter().all(|size| *size == 1));
+        assert!(sizes(&pack(100, |_| {}), |_| 2.0).iter().all(|size| *size == 1));
+        assert!(sizes(&pack(100, |_| {}), |_| 1.0).contains(&2), "the second one begins in time");
         assert!(
-            sizes(&pack(100, |_| {}), |unit| if unit % 10 == 3 { 30.0 } else { 0.01 }).iter().all(|size| *size == 1)
+            sizes(&pack(100, |_| {}), |unit| if unit % 4 == 3 { 30.0 } else { 0.01 }).iter().all(|size| *size == 1)
         );
         // Four places, twelve units: nobody takes more than a share, unless it is short.
         let few = sizes(&pack(16, |_| {}), |_| 0.4);
-        assert_eq!(few, [1, 1, 1, 1, 3, 2, 2, 2, 2, 1]);
+        assert_eq!(few, [1, 1, 1, 1, 3, 3, 3, 3]);
     }
 
     #[test]
