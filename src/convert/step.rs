@@ -165,6 +165,21 @@ impl Expect {
         if anything(&other) && fills(&self) {
             return Some(Self { exit_code, ..self });
         }
+        // Two parts in either order, where they cannot overlap.
+        if let (Some(a), Some(b)) = (&self.contains, &other.contains)
+            && apart(a, b)
+            && self.matches.is_none()
+            && other.matches.is_none()
+        {
+            let (x, y) = (template::escape(&regex::escape(a)), template::escape(&regex::escape(b)));
+            return Some(Self {
+                exit_code,
+                equals: one(self.equals, other.equals)?,
+                contains: None,
+                matches: Some(format!("(?s){x}.*{y}|{y}.*{x}")),
+                not: one(self.not, other.not)?,
+            });
+        }
         Some(Self {
             exit_code,
             equals: one(self.equals, other.equals)?,
@@ -173,6 +188,12 @@ impl Expect {
             not: one(self.not, other.not)?,
         })
     }
+}
+
+/// Whether two texts never share a character where both stand in one, and hold no holes.
+fn apart(a: &str, b: &str) -> bool {
+    let overlaps = |a: &str, b: &str| a.char_indices().any(|(at, _)| b.starts_with(&a[at..]) || a[at..].starts_with(b));
+    !a.contains(['{', '\\']) && !b.contains(['{', '\\']) && !overlaps(a, b) && !overlaps(b, a)
 }
 
 /// The pattern of a text that is not empty.
@@ -398,6 +419,10 @@ impl Step {
                 match expect.exit_code {
                     ExitCode::Is(0) => {}
                     ExitCode::Is(code) => entries.push(Entry::new("exitCode", Value::Raw(code.to_string()))),
+                    ExitCode::Not(code) => {
+                        let not = Value::map([("not", Value::Raw(code.to_string()))]);
+                        entries.push(Entry::new("exitCode", not));
+                    }
                     ExitCode::Any => entries.push(Entry::new("exitCode", Value::Raw("any".to_owned()))),
                 }
                 if let Some(value) = text_expect(expect.demands()) {

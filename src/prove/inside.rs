@@ -25,6 +25,7 @@ use super::{
     world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of},
 };
 use crate::{
+    bash::tools::fails_with_one,
     compile,
     convert::looks,
     hir::{Arg, Part, PhaseKind},
@@ -296,6 +297,9 @@ const REPEATS: usize = 3;
 /// Worlds that differ in two things from the best one, at most.
 const PAIRS: usize = 60;
 
+/// What a command ends with that hands on the status of another one: `curl` has this where it waits in vain.
+const HANDED_ON: u8 = 28;
+
 /// Who has asked more often in a world has waited.
 const ROUNDS: usize = 12;
 /// In so many worlds a wait for one command is seen to its end.
@@ -371,7 +375,9 @@ impl Proof<'_> {
                     other.given.insert(key.clone(), given);
                     found.push(other);
                 };
-                spoiled(&wanted(world, call, half)).into_iter().for_each(|text| with(Given::Says(lines_of(call, text))));
+                spoiled(&wanted(world, call, half))
+                    .into_iter()
+                    .for_each(|text| with(Given::Says(lines_of(call, text))));
                 if !world.given.is_empty() {
                     with(Given::Fails);
                     with(Given::Silent);
@@ -434,7 +440,8 @@ impl Proof<'_> {
         certificate.failed += u64::from(!a.passed && !b.passed);
         certificate.hostile += u64::from(world.given.values().any(|given| matches!(given, Given::Says(_))));
         if certificate.seeds == 1 && !a.passed {
-            let last = a.before_cleanup().next_back().map(|(call, _)| format!("; it asked `{}` last", cut(&call.shown())));
+            let last =
+                a.before_cleanup().next_back().map(|(call, _)| format!("; it asked `{}` last", cut(&call.shown())));
             let why = a.why.lines().next();
             certificate.hindered = why.map(|why| format!("{why}{}", last.unwrap_or_default()));
         }
@@ -519,7 +526,8 @@ impl Proof<'_> {
             && world.env.is_empty()
             && !world.loud
             && !world.given.values().any(Given::is_odd);
-        if !plain || world.refuses {
+        let handed_on = world.given.values().any(|given| matches!(given, Given::FailsWith(_)));
+        if !plain || handed_on || world.refuses {
             return;
         }
         if a.passed && b.passed && self.passing.is_empty() {
@@ -541,7 +549,8 @@ impl Proof<'_> {
                 self.near.push_back(other);
             }
             // What is asked again behind the agent may be answered otherwise there.
-            let is_early = half == Half::After && calls.iter().any(|(c, half)| c.argv == call.argv && *half == Half::Before);
+            let is_early =
+                half == Half::After && calls.iter().any(|(c, half)| c.argv == call.argv && *half == Half::Before);
             let key = if is_early { half.key(&call.key()) } else { world.key(call, half) };
             if !self.seen.insert(key.clone()) {
                 continue;
@@ -558,6 +567,9 @@ impl Proof<'_> {
             let mut full = world.clone();
             full.hints.insert(key.clone(), vec![world.words.join("\n")]);
             self.near.extend([with(Given::Fails), with(Given::Silent), with(Given::FailsSaying), full]);
+            // What another program ended with may be handed on.
+            let handed_on = call.argv[0] != "http" && !fails_with_one(&call.argv.join(" "));
+            self.near.extend(handed_on.then(|| with(Given::FailsWith(HANDED_ON))));
             self.near.push_back(with(Given::Missing));
             // What runs beside its script never ends, where all is well.
             self.near.extend((!call.is_aside()).then(|| with(Given::Hangs)));
@@ -708,9 +720,8 @@ pub async fn explore(
             _ => world.key(call, half),
         };
         let keys: Vec<String> = most.before_cleanup().map(place).collect();
-        let said = most
-            .before_cleanup()
-            .map(|(call, half)| (call.key(), wanted(world, call, half).trim_end().to_owned()));
+        let said =
+            most.before_cleanup().map(|(call, half)| (call.key(), wanted(world, call, half).trim_end().to_owned()));
         let said: BTreeSet<(String, String)> = said.filter(|(_, text)| !text.is_empty() && text.len() < 60).collect();
         let answers = |key: &str| {
             let call = Call::of_key(key);
@@ -768,9 +779,11 @@ pub struct Scripts {
 
 /// An eval that only says what a task calls the packages of its extensions.
 fn eval_with(task: &Path, packages: &BTreeMap<String, String>) -> String {
-    let extensions: BTreeMap<_, _> = packages.iter().map(|(name, package)| (name, json!({ "package": package }))).collect();
+    let extensions: BTreeMap<_, _> =
+        packages.iter().map(|(name, package)| (name, json!({ "package": package }))).collect();
     let task = task.file_name().unwrap_or_default().to_string_lossy();
-    let config = json!({ "agent": { "type": "builtin.noop" }, "extensions": extensions, "taskSets": [{ "path": task }] });
+    let config =
+        json!({ "agent": { "type": "builtin.noop" }, "extensions": extensions, "taskSets": [{ "path": task }] });
     json!({ "kind": "Eval", "metadata": { "name": "proof" }, "config": config }).to_string()
 }
 

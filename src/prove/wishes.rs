@@ -16,6 +16,7 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for text in scripts {
         let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else { continue };
+        let list = bash::inline::inlined(&list, text);
         let mut script = Script::default();
         list.iter().for_each(|stmt| script.constants(stmt));
         list.iter().for_each(|stmt| script.sources(stmt));

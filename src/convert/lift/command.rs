@@ -8,6 +8,7 @@ use crate::{
     bash::{
         self,
         ast::{Kind, Part, Redirect, Simple, Stmt, Word},
+        tools::fails_with_one,
     },
     builtin::command::ExitCode,
     convert::{
@@ -551,7 +552,7 @@ pub(super) fn expect_of(wanted: Wanted) -> Expect {
     }
 }
 
-/// Turns a step around: it must end with status 1.
+/// Turns a step around: it must fail.
 pub(super) fn denied(mut out: Out) -> Option<Out> {
     // What stands before it only prepares it, whatever comes of it.
     let prepares = |s: &Step| match &s.kind {
@@ -560,12 +561,19 @@ pub(super) fn denied(mut out: Out) -> Option<Out> {
         _ => false,
     };
     let (step, before) = out.steps.split_last_mut()?;
-    let step::Kind::Command { expect, .. } = &mut step.kind else { return None };
+    let step::Kind::Command { run, expect, .. } = &mut step.kind else { return None };
     if expect.of_text() || expect.exit_code != ExitCode::Is(0) || !before.iter().all(prepares) {
         return None;
     }
+    // What another program ends with, and what nobody knows, is any status.
+    if !fails_with_one(run) && !(run.starts_with("grep ") && !before.is_empty()) {
+        expect.exit_code = ExitCode::Not(0);
+        return Some(out);
+    }
     expect.exit_code = ExitCode::Is(1);
-    Some(out)
+    // `test` has no other status, and `grep` in what a step has written.
+    let sure = run.starts_with("test ") || run.starts_with("grep ");
+    Some(if sure { out } else { out.but(Label::Stronger, ONE_STATUS) })
 }
 
 /// How long a command may take, where that is not the usual minute.

@@ -80,6 +80,8 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     let list = ast::read(&script)?;
     let once = classify::called_once(&script.program());
     let list = spliced(list, &once);
+    // What stays in a script stays as it was written.
+    let asked = bash::inline::inlined(&list, &source.text);
     let tallies = if source.phase == PhaseKind::Verify { tallies(&list) } else { HashSet::new() };
     let before = (
         shared.ids.borrow().clone(),
@@ -103,7 +105,7 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
         let mut forced = kept.clone();
         loop {
             restore();
-            match chunks(&lifter, &list, source, &kept, &forced) {
+            match chunks(&lifter, &asked, source, &kept, &forced) {
                 Ok(chunks) => break (lifter, chunks),
                 Err(more) => {
                     let known = forced.len();
@@ -486,11 +488,18 @@ fn forget(stmt: &Stmt, st: &mut State, tallies: &HashSet<String>) {
 
 fn mentions_word(stmt: &Stmt, name: &str) -> bool {
     let mut found = false;
+    let of = |word: &Word| word.source.contains(name);
     walk(stmt, &mut |s| {
-        if let Kind::Simple(simple) = &s.kind {
-            found |= simple.words.iter().any(|w| w.source == name || w.source.contains(name));
-        }
-        found |= matches!(&s.kind, Kind::Other(text) if text.contains(name));
+        found |= match &s.kind {
+            Kind::Simple(simple) => {
+                let here = |r: &ast::Redirect| matches!(r, ast::Redirect::Herestring(word) if of(word));
+                simple.words.iter().any(of) || simple.redirects.iter().any(here)
+            }
+            Kind::Assign(assigns) => assigns.iter().any(|a| a.value.iter().chain(a.array.iter().flatten()).any(of)),
+            Kind::For { values, .. } => values.iter().any(of),
+            Kind::Test(text, _) | Kind::Other(text) => text.contains(name),
+            _ => false,
+        };
     });
     found
 }
