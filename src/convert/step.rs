@@ -167,16 +167,19 @@ impl Expect {
         }
         // Two parts in either order, where they cannot overlap.
         if let (Some(a), Some(b)) = (&self.contains, &other.contains)
-            && apart(a, b)
+            && !a.contains(['{', '\\'])
+            && !b.contains(['{', '\\'])
             && self.matches.is_none()
             && other.matches.is_none()
         {
-            let (x, y) = (template::escape(&regex::escape(a)), template::escape(&regex::escape(b)));
+            let joined = overlapping(a, b).into_iter().chain(overlapping(b, a)).map(|text| regex::escape(&text));
+            let (x, y) = (regex::escape(a), regex::escape(b));
+            let ways: Vec<String> = [format!("{x}.*{y}"), format!("{y}.*{x}")].into_iter().chain(joined).collect();
             return Some(Self {
                 exit_code,
                 equals: one(self.equals, other.equals)?,
                 contains: None,
-                matches: Some(format!("(?s){x}.*{y}|{y}.*{x}")),
+                matches: Some(template::escape(&format!("(?s){}", ways.join("|")))),
                 not: one(self.not, other.not)?,
             });
         }
@@ -190,10 +193,13 @@ impl Expect {
     }
 }
 
-/// Whether two texts never share a character where both stand in one, and hold no holes.
-fn apart(a: &str, b: &str) -> bool {
-    let overlaps = |a: &str, b: &str| a.char_indices().any(|(at, _)| b.starts_with(&a[at..]) || a[at..].starts_with(b));
-    !a.contains(['{', '\\']) && !b.contains(['{', '\\']) && !overlaps(a, b) && !overlaps(b, a)
+/// The texts in which one text goes over into another, or holds it.
+fn overlapping(a: &str, b: &str) -> Vec<String> {
+    let from = |at: usize| {
+        let tail = &a[at..];
+        if tail.starts_with(b) { Some(a.to_owned()) } else { b.strip_prefix(tail).map(|rest| format!("{a}{rest}")) }
+    };
+    a.char_indices().filter_map(|(at, _)| from(at)).collect()
 }
 
 /// The pattern of a text that is not empty.
@@ -210,7 +216,8 @@ pub fn lines(at_least: u64, exactly: bool) -> String {
 
 /// A pattern as a person writes what it means.
 fn worded(pattern: &str) -> Entry {
-    if pattern == NOT_EMPTY {
+    // Newlines at its end do not count, so that what is not empty has a character on some line.
+    if pattern == NOT_EMPTY || pattern == "." {
         return Entry::new("empty", Value::bool(false));
     }
     if pattern == lines(1, true) {

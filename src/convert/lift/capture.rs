@@ -666,7 +666,9 @@ impl<'a> Lifter<'a> {
                         {
                             return None;
                         }
-                        let expect = match quoted {
+                        // What holds no pattern is a text.
+                        let literal = bash::is_safe(source) && !source.contains(['.', '+']);
+                        let expect = match quoted || literal {
                             true => Expect { contains: Some(template::escape(source)), ..Expect::default() },
                             false => Expect {
                                 matches: Some(template::escape(&pattern::whole(source)?)),

@@ -8,7 +8,7 @@ use crate::{
     bash::{
         self,
         ast::{Kind, Part, Redirect, Simple, Stmt, Word},
-        tools::fails_with_one,
+        tools::{fails_with_one, looks},
     },
     builtin::command::ExitCode,
     convert::{
@@ -103,7 +103,13 @@ impl<'a> Lifter<'a> {
         let mut step = Step::command(words.join(" "));
         step.timeout = timeout;
         if let step::Kind::Command { workdir, env: own, .. } = &mut step.kind {
-            workdir.clone_from(&st.workdir);
+            // What asks a cluster asks the same from every folder.
+            let of_cluster = matches!(name, "kubectl" | "oc") && looks(&words.join(" ")) && env.is_empty();
+            let reads =
+                |w: &String| w.starts_with("-f") || w.starts_with("-k") || w.starts_with("--") && w.contains("file");
+            if !of_cluster || words.iter().any(reads) {
+                workdir.clone_from(&st.workdir);
+            }
             *own = env;
         }
         Some(Out::step(step))
@@ -602,7 +608,11 @@ fn limit(words: &[String]) -> Option<String> {
         (None, None) => {
             let slow = match name {
                 "kubectl" | "oc" => {
-                    words.iter().any(|w| matches!(w.as_str(), "delete" | "rollout" | "exec" | "run" | "drain"))
+                    let has = |list: &[&str]| words.iter().any(|w| list.contains(&w.as_str()));
+                    // Who is not attached to what it runs returns at once.
+                    let attached =
+                        has(&["-i", "-it", "-ti", "--stdin", "--rm", "--attach", "--rm=true", "--attach=true"]);
+                    has(&["delete", "rollout", "exec", "drain"]) || has(&["run"]) && attached
                 }
                 "base64" | "awk" | "cut" | "sort" | "uniq" | "test" | "grep" | "cat" | "ls" | "rm" | "mkdir" | "cp"
                 | "mv" | "chmod" | "touch" | "jq" | "sed" | "head" | "tail" | "wc" | "true" | "command" | "ln"
