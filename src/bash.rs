@@ -4,6 +4,7 @@ pub mod ast;
 pub mod fields;
 pub mod flow;
 pub mod gotext;
+pub mod inline;
 mod plain;
 pub mod program;
 pub mod prompt;

@@ -203,6 +203,9 @@ async fn commands() {
     outcome(&step.expect("command", run.clone(), expect).await, Outcome::Passed, "");
     let any = json!({ "exitCode": "any", "stdout": "a" });
     outcome(&step.expect("command", run.clone(), any).await, Outcome::Passed, "");
+    let fails = json!({ "exitCode": { "not": 0 } });
+    outcome(&step.expect("command", run.clone(), fails.clone()).await, Outcome::Passed, "");
+    outcome(&step.expect("command", json!({ "run": "true" }), fails).await, Outcome::Failed, "status 0");
     let done = step.expect("command", run, json!({ "stdout": "b", "stderr": { "matches": "c" } })).await;
     outcome(&done, Outcome::Failed, "status 3; `stdout`, `stderr` are not as expected");
     assert_eq!(subjects(&done), ["exitCode", "stdout", "stderr"]);

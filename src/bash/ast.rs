@@ -352,7 +352,7 @@ fn closing_quote(text: &str) -> Option<usize> {
 }
 
 /// Where the bracket that the text begins with is closed, quotes skipped.
-fn closing(text: &str, open: u8, close: u8) -> Option<usize> {
+pub(super) fn closing(text: &str, open: u8, close: u8) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut depth, mut at) = (0usize, 0);
     while at < bytes.len() {

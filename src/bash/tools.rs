@@ -405,6 +405,55 @@ pub fn looks(run: &str) -> bool {
     LOOKERS.contains(&name) || tool(name).is_some_and(|tool| tool.looks.iter().any(begins))
 }
 
+/// Whether a command that fails ends with status 1, and never with another one. Not so what hands on the status of another program
+/// (`kubectl exec`, `timeout`), and not what nobody knows.
+pub fn fails_with_one(run: &str) -> bool {
+    const OF_CLUSTERS: [&str; 34] = [
+        "adm",
+        "annotate",
+        "api-resources",
+        "api-versions",
+        "apply",
+        "auth",
+        "autoscale",
+        "certificate",
+        "cluster-info",
+        "config",
+        "cordon",
+        "create",
+        "delete",
+        "describe",
+        "drain",
+        "edit",
+        "explain",
+        "expose",
+        "get",
+        "label",
+        "logs",
+        "new-project",
+        "patch",
+        "project",
+        "replace",
+        "rollout",
+        "scale",
+        "set",
+        "taint",
+        "top",
+        "uncordon",
+        "version",
+        "wait",
+        "whoami",
+    ];
+    let words: Vec<&str> = run.split_whitespace().collect();
+    match words.split_first() {
+        Some((&"test" | &"false" | &"[", _)) => true,
+        Some((name @ (&"kubectl" | &"oc"), rest)) => {
+            !run.contains(['|', ';', '&']) && operands(name, rest).next().is_some_and(|verb| OF_CLUSTERS.contains(verb))
+        }
+        _ => false,
+    }
+}
+
 /// Whether a command is told to change nothing.
 pub fn is_dry<W: AsRef<str>>(words: &[W]) -> bool {
     words.iter().any(|word| word.as_ref().starts_with("--dry-run"))
@@ -586,6 +635,24 @@ mod tests {
             ("kubectl get -ojson pod", false, Some("get KIND")),
         ] {
             assert_eq!(asked(line, fed), usage, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_hands_on_a_status_fails_with_any() {
+        for run in ["kubectl get pod a", "kubectl -n shop get pod a", "oc delete project a", "test -f a"] {
+            assert!(fails_with_one(run), "{run}");
+        }
+        for run in [
+            "kubectl exec a -- curl b",
+            "kubectl -n get exec a -- b",
+            "oc exec a -- get",
+            "timeout 5 kubectl get pod a",
+        ] {
+            assert!(!fails_with_one(run), "{run}");
+        }
+        for run in ["curl a", "docker exec a ls", "ssh a kubectl get b", "bash -c 'test a'", "command -v a", "own"] {
+            assert!(!fails_with_one(run), "{run}");
         }
     }
 

@@ -44,7 +44,7 @@ pub fn default_shell() -> String {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {
-    /// The exit status, or `any`; 0 by default.
+    /// The exit status, `{not: 0}` for any other than this one, or `any`; 0 by default.
     #[serde(default)]
     pub exit_code: ExitCode,
     /// Standard output, without trailing newlines.
@@ -58,6 +58,8 @@ pub struct Expect {
 pub enum ExitCode {
     Any,
     Is(i64),
+    /// Any but this one.
+    Not(i64),
 }
 
 impl Default for ExitCode {
@@ -69,7 +71,11 @@ impl Default for ExitCode {
 impl ExitCode {
     /// Whether a command may end with this status.
     pub fn admits(self, code: i32) -> bool {
-        self == Self::Any || self == Self::Is(i64::from(code))
+        match self {
+            Self::Any => true,
+            Self::Is(expected) => i64::from(code) == expected,
+            Self::Not(other) => i64::from(code) != other,
+        }
     }
 }
 
@@ -79,7 +85,11 @@ impl<'de> Deserialize<'de> for ExitCode {
         if value == "any" {
             return Ok(Self::Any);
         }
-        serde_json::from_value(value).map(Self::Is).map_err(D::Error::custom)
+        match value.as_object().and_then(|fields| fields.get("not")) {
+            Some(other) => serde_json::from_value(other.clone()).map(Self::Not),
+            None => serde_json::from_value(value).map(Self::Is),
+        }
+        .map_err(D::Error::custom)
     }
 }
 
@@ -89,7 +99,13 @@ impl JsonSchema for ExitCode {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "type": "integer" }, { "enum": ["any"] }] })
+        let not = serde_json::json!({
+            "type": "object", "required": ["not"], "additionalProperties": false,
+            "properties": { "not": {
+                "description": "Any status but this one.", "type": "integer", "minimum": 0, "maximum": 255,
+            } },
+        });
+        json_schema!({ "anyOf": [{ "type": "integer" }, { "enum": ["any"] }, not] })
     }
 }
 

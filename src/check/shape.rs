@@ -501,7 +501,13 @@ fn is_words(shape: &Shape) -> bool {
 fn numeric(shape: &Shape) -> Option<&Shape> {
     let is_number = |s: &&Shape| matches!(s, Shape::Integer { .. } | Shape::Number);
     match shape {
-        Shape::OneOf(shapes) if shapes.iter().all(|s| is_number(&s) || is_words(s)) => shapes.iter().find(is_number),
+        // Beside words there may be a mapping, too: `{not: 0}`.
+        Shape::OneOf(shapes) => {
+            let is_mapping = |s: &Shape| matches!(s, Shape::Record { .. });
+            let all = shapes.iter().all(|s| is_number(&s) || is_words(s) || is_mapping(s));
+            let fits = all && (shapes.iter().any(is_words) || !shapes.iter().any(is_mapping));
+            shapes.iter().find(is_number).filter(|_| fits)
+        }
         one => Some(one).filter(is_number),
     }
 }

@@ -217,7 +217,7 @@ impl Cx<'_> {
         let any = match expect.exit_code {
             ExitCode::Is(0) => false,
             ExitCode::Any => true,
-            ExitCode::Is(_) => return None,
+            ExitCode::Is(_) | ExitCode::Not(_) => return None,
         };
         let demands = expect.of_text() && expect.equals.as_deref() != Some("") && expect.not.is_none();
         // Two texts may both be empty; an operation that is compared with an empty one is broken.
@@ -694,14 +694,18 @@ fn exec(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
     let [pod] = kubectl.words.as_slice() else { return None };
     let pod = pod.strip_prefix("pod/").unwrap_or(pod);
     (!pod.contains('/')).then_some(())?;
-    let ExitCode::Is(code) = expect.exit_code else { return None };
+    let code = match expect.exit_code {
+        ExitCode::Any => return None,
+        ExitCode::Is(code) => Value::Raw(code.to_string()),
+        ExitCode::Not(code) => Value::map([("not", Value::text(code.to_string()))]),
+    };
     let mut body = vec![Entry::new("pod", Value::text(pod))];
     kubectl.namespace(&mut body);
     if let Some(container) = kubectl.flag("container") {
         body.push(Entry::new("container", Value::text(container)));
     }
     body.push(Entry::new("command", Value::texts(&kubectl.command)));
-    let mut wanted = vec![Entry::new("exitCode", Value::Raw(code.to_string()))];
+    let mut wanted = vec![Entry::new("exitCode", code)];
     if expect.of_text() {
         wanted.push(Entry::new("stdout", part_of(expect)?));
     }

@@ -19,7 +19,7 @@ use std::{
 use super::{Kept, Label, Tally, shell::Scope, step::Step};
 use crate::{bash::tools::looks, hir::PhaseKind, source::Files};
 
-pub use script::{Source, constants, lift};
+pub use script::{Source, constants, lift, whole};
 pub use statement::{is_special, split as test_words};
 
 /// What all scripts of a task share.

@@ -165,6 +165,24 @@ impl Expect {
         if anything(&other) && fills(&self) {
             return Some(Self { exit_code, ..self });
         }
+        // Two parts in either order, where they cannot overlap.
+        if let (Some(a), Some(b)) = (&self.contains, &other.contains)
+            && !a.contains(['{', '\\'])
+            && !b.contains(['{', '\\'])
+            && self.matches.is_none()
+            && other.matches.is_none()
+        {
+            let joined = overlapping(a, b).into_iter().chain(overlapping(b, a)).map(|text| regex::escape(&text));
+            let (x, y) = (regex::escape(a), regex::escape(b));
+            let ways: Vec<String> = [format!("{x}.*{y}"), format!("{y}.*{x}")].into_iter().chain(joined).collect();
+            return Some(Self {
+                exit_code,
+                equals: one(self.equals, other.equals)?,
+                contains: None,
+                matches: Some(template::escape(&format!("(?s){}", ways.join("|")))),
+                not: one(self.not, other.not)?,
+            });
+        }
         Some(Self {
             exit_code,
             equals: one(self.equals, other.equals)?,
@@ -173,6 +191,15 @@ impl Expect {
             not: one(self.not, other.not)?,
         })
     }
+}
+
+/// The texts in which one text goes over into another, or holds it.
+fn overlapping(a: &str, b: &str) -> Vec<String> {
+    let from = |at: usize| {
+        let tail = &a[at..];
+        if tail.starts_with(b) { Some(a.to_owned()) } else { b.strip_prefix(tail).map(|rest| format!("{a}{rest}")) }
+    };
+    a.char_indices().filter_map(|(at, _)| from(at)).collect()
 }
 
 /// The pattern of a text that is not empty.
@@ -189,7 +216,8 @@ pub fn lines(at_least: u64, exactly: bool) -> String {
 
 /// A pattern as a person writes what it means.
 fn worded(pattern: &str) -> Entry {
-    if pattern == NOT_EMPTY {
+    // Newlines at its end do not count, so that what is not empty has a character on some line.
+    if pattern == NOT_EMPTY || pattern == "." {
         return Entry::new("empty", Value::bool(false));
     }
     if pattern == lines(1, true) {
@@ -398,6 +426,10 @@ impl Step {
                 match expect.exit_code {
                     ExitCode::Is(0) => {}
                     ExitCode::Is(code) => entries.push(Entry::new("exitCode", Value::Raw(code.to_string()))),
+                    ExitCode::Not(code) => {
+                        let not = Value::map([("not", Value::Raw(code.to_string()))]);
+                        entries.push(Entry::new("exitCode", not));
+                    }
                     ExitCode::Any => entries.push(Entry::new("exitCode", Value::Raw("any".to_owned()))),
                 }
                 if let Some(value) = text_expect(expect.demands()) {

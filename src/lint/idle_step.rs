@@ -54,7 +54,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             let writes = matches!(step.op.kind, OperationKind::Builtin("file"))
                 && step.arg("content").is_some()
-                && step.expect.is_none();
+                && step.expect.is_none()
+                && !is_handed_on(step, view);
             let gives = step.id.is_some() || step.outputs.as_ref().is_some_and(|outputs| !outputs.is_empty());
             if writes || !gives && verify::cannot_fail(step, view) {
                 let message = if writes {
@@ -69,6 +70,23 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     }
+}
+
+/// Whether a file is written for a later step of verify, and not for the agent, who does not hear of it.
+fn is_handed_on(step: &Step<Def>, view: &TaskView<'_>) -> bool {
+    let source = view.sources.get(view.unit.file);
+    let text = source.text();
+    let Some(path) = step.arg("path").and_then(|path| text.get(path.span.start as usize..path.span.end as usize))
+    else {
+        return false;
+    };
+    let path = path.trim_matches(['"', '\'']);
+    let (behind, before) =
+        (step.span.end as usize, view.task.verify.steps.first().map_or(0, |s| s.span.start as usize));
+    let end = view.task.verify.steps.last().map_or(behind, |last| last.span.end as usize);
+    let read = text.get(behind..end.max(behind)).is_some_and(|later| later.contains(path));
+    // What is above verify is the prompt and set-up.
+    read && !path.is_empty() && !text.get(..before).is_some_and(|above| above.contains(path))
 }
 
 /// A step that asks what one before it has asked, and nothing between them changes anything.

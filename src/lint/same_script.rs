@@ -6,7 +6,7 @@ use super::TaskView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     effects::script::ScriptView,
-    hir::{Def, PhaseKind, Step, Target},
+    hir::{Block, BlockRole, Def, PhaseKind, Step, Target},
     rule,
 };
 
@@ -26,7 +26,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     ];
     for (first, second, why) in pairs {
         let mut known: FxHashMap<Vec<&str>, Vec<&ScriptView<'_>>> = FxHashMap::default();
-        for script in view.scripts.iter().filter(|s| s.phase == first) {
+        // One of several ways may have failed where it stands.
+        for script in view.scripts.iter().filter(|s| s.phase == first && !is_alternative(view, s.step)) {
             known.entry(effect(&script.content.text)).or_default().push(script);
         }
         for later in view.scripts.iter().filter(|s| s.phase == second && !known.is_empty()) {
@@ -44,6 +45,18 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// Whether a step stands in one branch of several.
+fn is_alternative(view: &TaskView<'_>, step: &Step<Def>) -> bool {
+    let mut found = false;
+    view.task.walk(&mut |_, outer| {
+        let around = |block: &Block<Def>| {
+            block.role == BlockRole::Branch && block.span.start <= step.span.start && step.span.end <= block.span.end
+        };
+        found |= outer.blocks.len() > 1 && outer.span.file == step.span.file && outer.blocks.iter().any(around);
+    });
+    found
 }
 
 /// Whether a step of verify is held against what came of an earlier one: by its own expectation, or by a step behind it that takes its output.

@@ -113,7 +113,10 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             let given = args.iter().map(|(name, arg)| (name.value.clone(), json(arg, &env))).collect();
             let given = Value::Object(given);
             let Some(argv) = kubectl::said(operation, &given).map(|call| kubectl::normal(call).argv) else { return };
-            if operation == "resource-absent" || given.get("allowed").is_some_and(|allowed| *allowed == false) {
+            if operation == "resource-absent"
+                || given.get("allowed").is_some_and(|allowed| *allowed == false)
+                || expect.as_ref().is_some_and(wants_failure)
+            {
                 denied.insert((argv.join("\u{1f}"), half));
             }
             let printed = expect.as_ref().and_then(|e| e.get("text").or_else(|| e.get("stdout")));
@@ -174,7 +177,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         let Some(argv) = split(&run, &variable) else { return };
         let argv = if operations { kubectl::normal(Call { argv, stdin: None }).argv } else { argv };
         let expect = expect.as_ref();
-        if expect.and_then(|e| e.get("exitCode")).and_then(Arg::as_value).is_some_and(|v| v == 1) {
+        if expect.is_some_and(wants_failure) {
             denied.insert((argv.join("\u{1f}"), half));
         }
         if expect.is_some_and(|e| e.get("exitCode").is_some()) {
@@ -240,6 +243,12 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         found.add(argv.join("\u{1f}"), half, wanted);
     }
     Hints { answers: found, web, denied, captured, refused, waited, asked, callers, texts }
+}
+
+/// Whether a command is to fail.
+fn wants_failure(expect: &Arg<Def>) -> bool {
+    let status = expect.get("exitCode").and_then(Arg::as_value);
+    status.is_some_and(|status| status == 1 || status.get("not").is_some_and(|other| *other == 0 || *other == "0"))
 }
 
 /// Files that a script names: in its own folder, in `/tmp`, and those that it looks at where people leave something.

@@ -25,6 +25,7 @@ use super::{
     world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of},
 };
 use crate::{
+    bash::tools::fails_with_one,
     compile,
     convert::looks,
     hir::{Arg, OperationKind, PhaseKind, Target},
@@ -269,6 +270,9 @@ const REPEATS: usize = 3;
 /// Worlds that differ in two things from the best one, at most.
 const PAIRS: usize = 60;
 
+/// What a command ends with that hands on the status of another one: `curl` has this where it waits in vain.
+const HANDED_ON: u8 = 28;
+
 /// Who has asked more often in a world has waited.
 const ROUNDS: usize = 12;
 /// In so many worlds a wait for one command is seen to its end.
@@ -497,7 +501,8 @@ impl Proof<'_> {
             && world.env == self.required
             && !world.loud
             && !world.given.values().any(Given::is_odd);
-        if !plain || world.refuses.is_some() {
+        let handed_on = world.given.values().any(|given| matches!(given, Given::FailsWith(_)));
+        if !plain || handed_on || world.refuses.is_some() {
             return;
         }
         if a.passed && b.passed && self.passing.is_empty() {
@@ -537,6 +542,9 @@ impl Proof<'_> {
             let mut full = world.clone();
             full.hints.insert(key.clone(), vec![world.words.join("\n")]);
             self.near.extend([with(Given::Fails), with(Given::Silent), with(Given::FailsSaying), full]);
+            // What another program ended with may be handed on.
+            let handed_on = call.argv[0] != "http" && !fails_with_one(&call.argv.join(" "));
+            self.near.extend(handed_on.then(|| with(Given::FailsWith(HANDED_ON))));
             self.near.push_back(with(Given::Missing));
             // What runs beside its script never ends, where all is well.
             self.near.extend((!call.is_aside()).then(|| with(Given::Hangs)));

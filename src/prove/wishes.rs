@@ -18,6 +18,7 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
     for text in scripts {
         let read = |text: &str| bash::parse(text).and_then(|script| ast::read(&script));
         let Some(list) = read(text).or_else(|| read(&ungrouped(text))) else { continue };
+        let list = bash::inline::inlined(&list, text);
         let mut script = Script::default();
         list.iter().for_each(|stmt| script.constants(stmt));
         list.iter().for_each(|stmt| script.sources(stmt));

@@ -89,6 +89,8 @@ pub enum Given {
     Fails,
     /// It says what is waited for, and fails.
     FailsSaying,
+    /// It fails with this status, says nothing: what hands on the status of another program.
+    FailsWith(u8),
     /// It succeeds and says nothing.
     Silent,
     /// It succeeds and says this, with or without an end of line.
@@ -105,6 +107,7 @@ impl Given {
         match self {
             Self::Fails => "fails".to_owned(),
             Self::FailsSaying => "says what is waited for and fails".to_owned(),
+            Self::FailsWith(status) => format!("fails with status {status}"),
             Self::Silent => "says nothing".to_owned(),
             Self::Says(text) => format!("says {text:?}"),
             Self::Missing => "is missing".to_owned(),
@@ -114,7 +117,7 @@ impl Given {
 
     /// Whether a command answers in a way that nobody thinks of.
     pub fn is_odd(&self) -> bool {
-        !matches!(self, Self::Fails | Self::Silent)
+        !matches!(self, Self::Fails | Self::FailsWith(_) | Self::Silent)
     }
 }
 
@@ -292,6 +295,10 @@ impl World {
         let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{nth}", call.key()));
         match self.gives(call, half) {
             Some(Given::Fails) => return self.failure(call, half, &mut dice),
+            Some(Given::FailsWith(status)) => {
+                let stderr = "Error: it did not work\n".to_owned();
+                return Answer { status: i32::from(*status), stdout: String::new(), stderr };
+            }
             Some(Given::Silent) => return Answer::default(),
             Some(Given::Says(text)) => return Answer { stdout: text.clone(), ..Answer::default() },
             Some(Given::FailsSaying) => {

@@ -53,9 +53,14 @@ async fn command(cx: &Context<'_>) -> Result<Done, Stop> {
 
 fn judge(expect: &Expect, status: i32, done: &Done) -> Result<Compared, String> {
     let mut found = Compared::default();
-    if let ExitCode::Is(expected) = expect.exit_code {
-        let differs = i64::from(status) != expected;
-        found.add(differs.then(|| compare::difference("exitCode", &expected.to_string(), &status.to_string())));
+    let expected = match expect.exit_code {
+        ExitCode::Any => None,
+        ExitCode::Is(expected) => Some(expected.to_string()),
+        ExitCode::Not(other) => Some(format!("not {other}")),
+    };
+    if let Some(expected) = expected {
+        let differs = !expect.exit_code.admits(status);
+        found.add(differs.then(|| compare::difference("exitCode", &expected, &status.to_string())));
     }
     for (name, expect) in [("stdout", &expect.stdout), ("stderr", &expect.stderr)] {
         if let Some(expect) = expect {

@@ -99,6 +99,10 @@ impl<'a> Lifter<'a> {
                 continue;
             }
             let Some((demands, said, last)) = self.guard(stmt, &rest[at + 1..], &captures, st, end) else { break };
+            // What has no room beside the others is asked by itself.
+            if last.is_none() && demands.iter().any(|demand| crowded(demand, &captures)) {
+                break;
+            }
             let mut told = messages(&stmt.comments);
             told.extend(messages(&said));
             for demand in demands {
@@ -161,9 +165,16 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// Whether a statement only prints.
+    /// Whether a statement only prints, by what is known or in any case.
     pub(super) fn idle(&self, stmt: &Stmt) -> bool {
         match &stmt.kind {
+            Kind::If { branches, otherwise } => {
+                let prints = |list: &[Stmt]| list.iter().all(|s| self.idle(s));
+                let branch = |(condition, body): &(ast::List, ast::List)| {
+                    condition.iter().all(|s| self.only_compares(s)) && prints(body)
+                };
+                branches.iter().all(branch) && prints(otherwise.as_deref().unwrap_or_default()) && !stmt.background
+            }
             Kind::Simple(simple) => {
                 matches!(self.name(simple), Some("echo" | "printf" | ":" | "true"))
                     && !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other))
@@ -643,13 +654,21 @@ impl<'a> Lifter<'a> {
                         Some(vec![Demand { var, kind, lenient: bare && operator == "!=", bare }])
                     }
                     "=~" if double && !swapped => {
+                        // `$2` of a function is what it was given.
+                        let given = other.variable().and_then(|name| self.fixed(st.scope.get(name)?));
+                        let source = given.as_deref().unwrap_or(&other.source);
+                        let bare = matches!(other.parts.as_slice(), [Part::Var { quoted: false, .. }]);
+                        (given.is_none() || bare).then_some(())?;
+                        let other = &Word::read(source, 0);
                         let source = other.source.trim_matches(['"', '\'']);
                         let quoted = source.len() != other.source.len();
                         if other.source.contains('$') && !other.source.ends_with('$') || source.matches('$').count() > 1
                         {
                             return None;
                         }
-                        let expect = match quoted {
+                        // What holds no pattern is a text.
+                        let literal = bash::is_safe(source) && !source.contains(['.', '+']);
+                        let expect = match quoted || literal {
                             true => Expect { contains: Some(template::escape(source)), ..Expect::default() },
                             false => Expect {
                                 matches: Some(template::escape(&pattern::whole(source)?)),
@@ -677,6 +696,17 @@ impl<'a> Lifter<'a> {
             _ => None,
         }
     }
+}
+
+/// Whether a demand has no room beside those that there are.
+fn crowded(demand: &Demand, captures: &[Capture]) -> bool {
+    let text = |kind: &Ask| match kind {
+        Ask::Text(expect) => Some(expect.clone()),
+        Ask::Number { .. } => None,
+    };
+    let Some(own) = text(&demand.kind) else { return false };
+    let others = captures.iter().filter(|c| c.var == demand.var && !c.lines).flat_map(|c| &c.demands);
+    others.filter_map(|other| text(&other.kind)).try_fold(own, Expect::and).is_none()
 }
 
 /// Whether a statement is this command.

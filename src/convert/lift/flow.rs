@@ -22,6 +22,9 @@ use crate::{
     ty::duration,
 };
 
+/// How many values a list may have that its author did not write one by one.
+const LIST: u32 = 50;
+
 /// How deep functions may call.
 const DEPTH: usize = 8;
 
@@ -470,6 +473,14 @@ impl<'a> Lifter<'a> {
             }
             _ => {
                 if let Some(body) = st.scope.functions.get(name) {
+                    // `pass() { echo "$1"; exit 0; }`
+                    if let Some((last, said)) = body.split_last()
+                        && !st.function
+                        && said.iter().all(|s| self.idle(s))
+                        && exits_well(last)
+                    {
+                        return Some(Next::End(Flow::Passes(Out::none(), Ending::Exit)));
+                    }
                     // `set -e` holds in the function too.
                     let flow = self.call_flow(body, simple, st)?;
                     let prints = matches!(&flow, Flow::Falls(o) if o.steps.is_empty());
@@ -655,10 +666,7 @@ impl<'a> Lifter<'a> {
                 (out.steps.len() == 1).then_some(())?;
                 self.fails_somehow(out)
             }
-            Kind::Simple(_) => {
-                let out = denied(self.check(stmt, st)?)?;
-                Some(out.but(Label::Stronger, ONE_STATUS))
-            }
+            Kind::Simple(_) => denied(self.check(stmt, st)?),
             Kind::Group(list) if list.len() == 1 => self.deny(&list[0], st),
             _ => None,
         }
@@ -697,13 +705,10 @@ impl<'a> Lifter<'a> {
 
     /// Steps that pass if and only if the last of them fails, with whatever status.
     fn fails_somehow(&self, mut out: Out) -> Option<Out> {
-        let step = out.last()?;
-        let step::Kind::Command { run, expect, .. } = &step.kind else { return None };
+        let step::Kind::Command { expect, .. } = &mut out.last()?.kind else { return None };
         (*expect == step::Expect::default()).then_some(())?;
-        let id = self.shared.id(run.split_whitespace().next()?);
-        step.id = Some(id.clone());
-        step.any_status();
-        Some(out.then(Out::step(Step::of_status(&id, "-ne"))))
+        expect.exit_code = ExitCode::Not(0);
+        Some(out)
     }
 
     /// The first, or else the second.
@@ -805,28 +810,54 @@ impl<'a> Lifter<'a> {
                 (denied.label == Label::Exact).then_some(())?;
                 self.or_rest(denied, e, after, st, end)
             }
-            (Flow::Falls(a), Flow::Falls(b)) => {
-                let out = match (a.steps.is_empty(), b.steps.is_empty()) {
-                    (true, true) => self.ignored(check()?),
-                    (true, false) => match check().filter(|c| c.label == Label::Exact) {
-                        Some(condition) => self.either(condition, b)?,
-                        None => match self.chosen(condition, Out::none(), b.clone(), st) {
-                            Some(out) => out,
-                            None => self.either(check()?, b)?,
-                        },
-                    },
-                    (false, true) => match deny().filter(|d| d.label == Label::Exact) {
-                        Some(denied) => self.either(denied, a)?,
-                        None => match self.chosen(condition, a.clone(), Out::none(), st) {
-                            Some(out) => out,
-                            None => self.either(deny()?.but(Label::Weaker, ONE_STATUS), a)?,
-                        },
-                    },
-                    (false, false) => self.chosen(condition, a, b, st)?,
-                };
-                Some(Next::Steps(out, 1))
+            (Flow::Passes(a, e), Flow::Passes(b, f)) if e == f => {
+                Some(Next::End(Flow::Passes(self.one_of(condition, a, b, st)?, e)))
             }
+            (Flow::Falls(a), Flow::Falls(b)) => Some(Next::Steps(self.one_of(condition, a, b, st)?, 1)),
             _ => None,
+        }
+    }
+
+    /// One list or another, by a condition.
+    fn one_of(&self, condition: &Stmt, a: Out, b: Out, st: &State) -> Option<Out> {
+        let check = || self.check(condition, st);
+        let deny = || self.deny(condition, st);
+        Some(match (a.steps.is_empty(), b.steps.is_empty()) {
+            // It is looked at what is known, for nothing.
+            (true, true) if self.only_compares(condition) => Out::none(),
+            (true, true) => self.ignored(check()?),
+            (true, false) => match check().filter(|c| c.label == Label::Exact) {
+                Some(condition) => self.either(condition, b)?,
+                None => match self.chosen(condition, Out::none(), b.clone(), st) {
+                    Some(out) => out,
+                    None => self.either(check()?, b)?,
+                },
+            },
+            (false, true) => match deny().filter(|d| d.label == Label::Exact) {
+                Some(denied) => self.either(denied, a)?,
+                None => match self.chosen(condition, a.clone(), Out::none(), st) {
+                    Some(out) => out,
+                    None => self.either(deny()?.but(Label::Weaker, ONE_STATUS), a)?,
+                },
+            },
+            (false, false) => self.chosen(condition, a, b, st)?,
+        })
+    }
+
+    /// Whether a condition asks no command: it compares what is known already.
+    pub(super) fn only_compares(&self, condition: &Stmt) -> bool {
+        match &condition.kind {
+            Kind::Test(inner, _) => !inner.contains(['`', '(', '<', '>']),
+            Kind::Not(inner) => self.only_compares(inner),
+            Kind::And(pair) | Kind::Or(pair) => pair.iter().all(|s| self.only_compares(s)),
+            Kind::Pipeline(list) => match list.as_slice() {
+                [first, Stmt { kind: Kind::Simple(last), .. }] => {
+                    let quiet = last.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge));
+                    self.idle(first) && self.name(last) == Some("grep") && quiet && !runs_commands(last)
+                }
+                _ => false,
+            },
+            _ => false,
         }
     }
 
@@ -1097,19 +1128,28 @@ impl<'a> Lifter<'a> {
     }
 
     fn each(&self, var: &str, values: &[Word], body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
-        if let [one] = values
-            && let Some(rounds) = count(one, st)
-        {
-            return self.poll(Rounds { count: rounds, seen: Some(rounds), behind: None }, var, body, after, st, end);
-        }
+        let range = if let [one] = values { range(one, st) } else { None };
         if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) {
+            if let Some((from, to)) = range {
+                let count = (to + 1).checked_sub(from)?;
+                return self.poll(Rounds { count, seen: Some(count), behind: None }, var, body, after, st, end);
+            }
             let all: Option<Vec<_>> = values.iter().map(Word::literal).collect();
             let count = u32::try_from(all?.len()).ok()?;
             return self.poll(Rounds { count, seen: Some(count), behind: None }, var, body, after, st, end);
         }
         // Each with what it is, where nothing of the environment overrides it.
         let mut list: Vec<(String, String)> = Vec::new();
+        let numbers = range.filter(|(from, to)| to.saturating_sub(*from) < LIST);
         for word in values {
+            let many = match numbers {
+                Some((from, to)) => Some((from..=to).map(|n| n.to_string()).collect()),
+                None => braced(&word.source).or_else(|| self.matching(&word.source, st)),
+            };
+            if let Some(many) = many {
+                list.extend(many.into_iter().map(|w: String| (w.clone(), crate::template::escape(&w))));
+                continue;
+            }
             let array = word.source.strip_prefix("\"${").and_then(|w| w.strip_suffix("[@]}\""));
             let array = array.or((word.source == "\"$@\"").then_some("@"));
             if let Some(name) = array {
@@ -1165,6 +1205,31 @@ impl<'a> Lifter<'a> {
             lifted = lifted.but(Label::Stronger, "every round must pass, not only the last");
         }
         Some(Next::Steps(lifted, 1))
+    }
+
+    /// Files of the task that a pattern such as `manifests/*.yaml` names, as bash puts them in order.
+    fn matching(&self, pattern: &str, st: &State) -> Option<Vec<String>> {
+        let (folder, name) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+        let (start, end) = name.split_once('*')?;
+        let plain = |text: &str| text.is_empty() || bash::is_safe(text);
+        (plain(start) && plain(end) && bash::is_safe(folder)).then_some(())?;
+        let base = self.shared.dir.join(st.workdir.as_deref().unwrap_or_default());
+        let mut found: Vec<String> = self.shared.files.list(&crate::source::resolve(&base, folder));
+        let fits = |file: &String| {
+            file.len() >= name.len() - 1
+                && file.starts_with(start)
+                && file.ends_with(end)
+                && (!file.starts_with('.') || start.starts_with('.'))
+                && bash::is_safe(file)
+        };
+        found.retain(fits);
+        found.sort();
+        if found.is_empty() || found.len() > LIST as usize {
+            return None;
+        }
+        self.shared.note(format!("`{pattern}` is now the list of the files that are there"));
+        let path = |file: String| if pattern.contains('/') { format!("{folder}/{file}") } else { file };
+        Some(found.into_iter().map(path).collect())
     }
 
     /// `until …; do sleep N; done`: for as long as a script may take.
@@ -1406,6 +1471,13 @@ fn ends(body: &[Stmt]) -> bool {
     exits && !returns
 }
 
+/// `exit 0`
+fn exits_well(stmt: &Stmt) -> bool {
+    let Kind::Simple(simple) = &stmt.kind else { return false };
+    let words: Vec<&str> = simple.words.iter().map(|w| w.source.as_str()).collect();
+    words == ["exit", "0"] && simple.redirects.is_empty() && !stmt.background
+}
+
 /// Commands whose status the shell looks at do not end the script.
 fn soft(st: &State) -> State {
     State { errexit: false, fragile: false, ..st.clone() }
@@ -1424,26 +1496,48 @@ fn forgiving(mut out: Out) -> Out {
     out
 }
 
-/// `{1..30}`, `$(seq 30)`, `$(seq 1 30)`.
-fn count(word: &Word, st: &State) -> Option<u32> {
+/// `{a,b}`, `shop-{1..3}`: the words that it is, where nothing else in it is expanded.
+fn braced(source: &str) -> Option<Vec<String>> {
+    let (before, rest) = source.split_once('{')?;
+    let (inner, behind) = rest.split_once('}')?;
+    let plain = |text: &str| text.is_empty() || bash::is_safe(text) && !text.contains("..");
+    (plain(before) && plain(behind)).then_some(())?;
+    let items: Vec<String> = match inner.split_once("..") {
+        Some((from, to)) => {
+            let number = |text: &str| text.parse::<u32>().ok().filter(|n| n.to_string() == text);
+            let (from, to) = (number(from)?, number(to)?);
+            (from <= to && to - from < LIST).then_some(())?;
+            (from..=to).map(|n| n.to_string()).collect()
+        }
+        None => inner.split(',').map(str::to_owned).collect(),
+    };
+    (items.len() > 1 && items.iter().all(|item| plain(item))).then_some(())?;
+    Some(items.iter().map(|item| format!("{before}{item}{behind}")).collect())
+}
+
+/// `{1..30}`, `$(seq 30)`, `$(seq 1 30)`: from the first number to the last.
+fn range(word: &Word, st: &State) -> Option<(u32, u32)> {
     let number = |text: &str| -> Option<u32> {
         let text = text.trim().trim_matches('"');
         match text.strip_prefix('$') {
             Some(name) => st.scope.get(name.trim_matches(['{', '}']))?.constant()?.parse().ok(),
-            None => text.parse().ok(),
+            // `{01..10}` has two digits in all of them.
+            None => text.parse::<u32>().ok().filter(|n| n.to_string() == text),
         }
     };
     if let Some(range) = word.source.strip_prefix('{').and_then(|t| t.strip_suffix('}')) {
         let (from, to) = range.split_once("..")?;
-        return (number(to)? + 1).checked_sub(number(from)?);
+        let (from, to) = (number(from)?, number(to)?);
+        return (from <= to && !range.contains('$')).then_some((from, to));
     }
     let [Part::Command { text, .. }] = word.parts.as_slice() else { return None };
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
-        ["seq", to] => number(to),
-        ["seq", from, to] => (number(to)? + 1).checked_sub(number(from)?),
+        ["seq", to] => Some((1, number(to)?)),
+        ["seq", from, to] => Some((number(from)?, number(to)?)),
         _ => None,
     }
+    .filter(|(from, to)| from <= to)
 }
 
 /// Variables that are set to a literal, and to what.

@@ -67,7 +67,7 @@ enum ChunkKind {
     Lifted(Out),
     Idle,
     /// Why, and the outputs that hold its variables.
-    Residual(&'static str, HashMap<String, String>),
+    Residual(String, HashMap<String, String>),
 }
 
 /// Takes a script apart. `None` where it is no script that is understood at all.
@@ -80,6 +80,8 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     let list = ast::read(&script)?;
     let once = classify::called_once(&script.program());
     let list = spliced(list, &once);
+    // What stays in a script stays as it was written.
+    let asked = bash::inline::inlined(&list, &source.text);
     let tallies = if source.phase == PhaseKind::Verify { tallies(&list) } else { HashSet::new() };
     let before = (
         shared.ids.borrow().clone(),
@@ -103,7 +105,7 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
         let mut forced = kept.clone();
         loop {
             restore();
-            match chunks(&lifter, &list, source, &kept, &forced) {
+            match chunks(&lifter, &asked, source, &kept, &forced) {
                 Ok(chunks) => break (lifter, chunks),
                 Err(more) => {
                     let known = forced.len();
@@ -407,7 +409,7 @@ fn chunks(
                 lifter.shared.temporary.replace(marks.1);
                 lifter.shared.env_used.replace(marks.2);
                 let stmt = &list[at];
-                let why = if kept.contains(&at) { NOT_PROVED } else { reason(stmt) };
+                let why = if kept.contains(&at) { NOT_PROVED.to_owned() } else { reason(stmt) };
                 let holes = st.scope.outputs();
                 let to = if takes_all(stmt) { list.len() } else { at + 1 };
                 spans.extend(spans_of(&owners, at, to));
@@ -486,11 +488,18 @@ fn forget(stmt: &Stmt, st: &mut State, tallies: &HashSet<String>) {
 
 fn mentions_word(stmt: &Stmt, name: &str) -> bool {
     let mut found = false;
+    let of = |word: &Word| word.source.contains(name);
     walk(stmt, &mut |s| {
-        if let Kind::Simple(simple) = &s.kind {
-            found |= simple.words.iter().any(|w| w.source == name || w.source.contains(name));
-        }
-        found |= matches!(&s.kind, Kind::Other(text) if text.contains(name));
+        found |= match &s.kind {
+            Kind::Simple(simple) => {
+                let here = |r: &ast::Redirect| matches!(r, ast::Redirect::Herestring(word) if of(word));
+                simple.words.iter().any(of) || simple.redirects.iter().any(here)
+            }
+            Kind::Assign(assigns) => assigns.iter().any(|a| a.value.iter().chain(a.array.iter().flatten()).any(of)),
+            Kind::For { values, .. } => values.iter().any(of),
+            Kind::Test(text, _) | Kind::Other(text) => text.contains(name),
+            _ => false,
+        };
     });
     found
 }
@@ -521,24 +530,120 @@ fn takes_all(stmt: &Stmt) -> bool {
     own || stmt.lists().into_iter().flatten().any(takes_all)
 }
 
-fn reason(stmt: &Stmt) -> &'static str {
+/// Which construct keeps a statement in its script.
+fn reason(stmt: &Stmt) -> String {
     if stmt.background {
-        return "runs in the background";
+        return "it runs in the background".to_owned();
     }
+    let name = |s: &Stmt| match &s.kind {
+        Kind::Simple(simple) => simple.words.first().map(|w| w.source.clone()),
+        _ => None,
+    };
+    let shown = |s: &Stmt| match &s.kind {
+        Kind::Test(inner, _) => Some(format!("[ {inner} ]")),
+        _ => name(s),
+    };
+    let by = |what: &str, condition: &[Stmt]| match condition.first().and_then(shown) {
+        Some(text) => format!("{what} by `{}`", cut(&text)),
+        None => what.to_owned(),
+    };
     match &stmt.kind {
-        Kind::Pipeline(_) => "a pipeline",
-        Kind::Subshell(_) => "a subshell",
-        Kind::Other(_) => "not understood",
-        Kind::Assign(_) => "a value that only a shell can make",
-        Kind::For { .. } | Kind::Count { .. } | Kind::While { .. } => "a loop that is no list and no waiting",
-        Kind::If { .. } | Kind::And(_) | Kind::Or(_) => "branches that steps cannot tell apart",
-        Kind::Function { .. } => "a function",
-        Kind::Simple(simple) => match simple.words.first().map(|w| w.source.as_str()) {
-            Some("trap") => "a trap whose rest stays",
-            _ => "a command with words only a shell can make",
+        Kind::Pipeline(list) => match list.last().and_then(name) {
+            Some(name) => format!("a pipeline into `{}`", cut(&name)),
+            None => "a pipeline into more than one command".to_owned(),
         },
-        _ => "a test of what only the script knows",
+        Kind::Subshell(_) => "a subshell".to_owned(),
+        Kind::Other(text) => format!("not understood: `{}`", cut(text)),
+        Kind::Assign(assigns) => {
+            let inner = assigns.iter().filter_map(|a| a.value.as_ref()).flat_map(|w| &w.parts).find_map(|p| match p {
+                Part::Command { text, .. } => Some(text),
+                _ => None,
+            });
+            match inner {
+                Some(text) => format!("a value that only a shell can make: what `{}` prints", cut(text)),
+                None => "a value that only a shell can make".to_owned(),
+            }
+        }
+        Kind::For { values, .. } => {
+            let values: Vec<&str> = values.iter().map(|w| w.source.as_str()).collect();
+            format!("a loop over `{}`, of which steps can make no list and no waiting", cut(&values.join(" ")))
+        }
+        Kind::Count { .. } => "a loop that counts, and is no waiting".to_owned(),
+        Kind::While { condition, .. } if condition.first().and_then(name).as_deref() == Some("read") => {
+            "a loop that reads lines".to_owned()
+        }
+        Kind::While { condition, .. } => by("a loop that is no waiting", condition),
+        Kind::If { branches, .. } => {
+            let condition = branches.first().map(|(condition, _)| condition.as_slice()).unwrap_or_default();
+            by("branches that steps cannot tell apart", condition)
+        }
+        Kind::And(pair) | Kind::Or(pair) => by("branches that steps cannot tell apart", &pair[..1]),
+        Kind::Function { .. } => "a function".to_owned(),
+        Kind::Simple(simple) => {
+            let runs = simple.words.iter().flat_map(|w| &w.parts).find_map(|p| match p {
+                Part::Command { text, .. } => Some(text),
+                _ => None,
+            });
+            let document = simple.redirects.iter().any(|r| matches!(r, ast::Redirect::Heredoc(_)));
+            let written = simple.redirects.iter().find_map(|r| match r {
+                ast::Redirect::Write(word) => Some(word.source.as_str()),
+                ast::Redirect::Other => Some("a file"),
+                _ => None,
+            });
+            match (simple.words.first().map(|w| w.source.as_str()), runs, written) {
+                (Some("trap"), ..) => "a trap whose rest stays".to_owned(),
+                (Some("set" | "shopt" | "cd" | "source" | "."), ..) => "what it sets, or reads, is no step".to_owned(),
+                (_, Some(text), _) => format!("a command that is given what `{}` prints", cut(text)),
+                (_, _, Some(to)) if document => format!("a here-document that is written to `{}`", cut(to)),
+                (_, _, Some(to)) => format!("a command whose output is written to `{}`", cut(to)),
+                _ if document => "a command that reads a here-document".to_owned(),
+                _ => "a command with words only a shell can make".to_owned(),
+            }
+        }
+        _ => "a test of what only the script knows".to_owned(),
     }
+}
+
+/// As much of a text as a report has room for.
+fn cut(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    match line.char_indices().nth(60) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+/// Of a script that stays whole: its first statement that does something, with its line, and why it stays, where that is known of no
+/// statement.
+pub fn whole(text: &str) -> (usize, String, &'static str) {
+    let line = |at: usize| text[..at].matches('\n').count() + 1;
+    let first = text.lines().next().unwrap_or_default();
+    let rest = text.lines().enumerate().find(|(_, l)| !l.trim_start().starts_with('#') && !l.trim().is_empty());
+    let plain = rest.map_or((1, String::new()), |(at, line)| (at + 1, line.trim().to_owned()));
+    if first.starts_with("#!") && !is_shell(first) {
+        return (plain.0, plain.1, "it is for another program than bash");
+    }
+    if text.contains(['\r', '\0']) {
+        return (plain.0, plain.1, "its lines end otherwise than lines of bash");
+    }
+    let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else {
+        return (plain.0, plain.1, "a part of it is no bash that is understood");
+    };
+    let prepares = |s: &Stmt| match &s.kind {
+        Kind::Simple(simple) => simple
+            .words
+            .first()
+            .is_some_and(|w| matches!(w.source.as_str(), "set" | "source" | "." | "cd" | "shopt" | "echo" | "trap")),
+        Kind::Assign(assigns) => assigns.iter().all(|a| a.value.as_ref().is_none_or(|w| w.literal().is_some())),
+        Kind::Function { .. } => true,
+        _ => false,
+    };
+    let found = list.iter().find(|s| !prepares(s)).or(list.first());
+    let (at, shown) = found.map_or(plain, |stmt| {
+        let shown = text[stmt.range.clone()].lines().next().unwrap_or_default().trim().to_owned();
+        (line(stmt.range.start), shown)
+    });
+    (at, shown, "what stays of it needs the place of the script, or a function that is not in it")
 }
 
 /// The steps, the books, and the text of what stays.
@@ -600,7 +705,7 @@ fn assemble(
                 let tail = index + 1 == runs.len() && run.to == list.len();
                 let script = residual(lifter, list, run, source, shebang, tail, holes)?;
                 books.tally.add(Label::Residual, statements);
-                books.pieces.push(piece(Label::Residual, Some((*why).to_owned())));
+                books.pieces.push(piece(Label::Residual, Some(why.clone())));
                 steps.push(script);
             }
         }

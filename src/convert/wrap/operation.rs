@@ -223,6 +223,7 @@ impl Converter<'_> {
     ) -> Result<Vec<Step>, Refusal> {
         let source = self.script(phase, old);
         let plain = old.arg("env").is_none() && old.continue_on_error.is_none();
+        let mut stays = None;
         if let (Target::Builtin | Target::Kubernetes, Some(source), true) = (self.cx.target, &source, plain) {
             let before = (
                 shared.env_used.borrow().clone(),
@@ -230,7 +231,9 @@ impl Converter<'_> {
                 shared.temporary.borrow().clone(),
                 shared.notes.borrow().clone(),
             );
-            match lift::lift(source, shared).filter(|l| !l.untouched || l.steps.is_empty()) {
+            let lifted = lift::lift(source, shared);
+            stays = lifted.as_ref().and_then(|l| l.books.pieces.first().cloned());
+            match lifted.filter(|l| !l.untouched || l.steps.is_empty()) {
                 Some(mut lifted) => {
                     let before = self.pieces.len();
                     let behind = |step: &mut Step| step.origin = step.origin.map(|origin| origin + before);
@@ -251,7 +254,7 @@ impl Converter<'_> {
                 }
             }
         }
-        self.keep_script(phase, old);
+        self.keep_script(phase, old, stays);
         let mut body = Vec::new();
         if let Some(Source { text, file: None, .. }) = &source {
             body.push(Entry::new("inline", Value::text(escape(text))));

@@ -145,11 +145,11 @@ impl Converter<'_> {
             [("timeout", &self.task.meta.timeout, false), ("cleanupTimeout", &self.task.meta.cleanup_timeout, true)]
         {
             let needed = waits(cleanup);
+            let usual = if cleanup { USUAL_LIMIT.saturating_sub(LONG_WAIT) } else { LONG_WAIT };
             let limit = match own {
                 Some(own) => Some(own.value),
-                None if needed > LONG_WAIT => {
-                    Some(Duration::from_secs((needed + USUAL_LIMIT).as_secs().div_ceil(60) * 60))
-                }
+                // Cleanup has the usual limit for itself, and no agent in it.
+                None if needed > usual => Some(Duration::from_secs((needed + USUAL_LIMIT).as_secs().div_ceil(60) * 60)),
                 None => None,
             };
             unset |= limit.is_none() && !cleanup;

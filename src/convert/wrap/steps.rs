@@ -3,8 +3,9 @@
 use super::{Converter, allowed_braces, find, refusal};
 use crate::{
     convert::{
-        Label, Piece, Refusal, classify,
+        Label, Piece, Refusal, Target, classify,
         emit::{Entry, Item, Value, keep},
+        lift,
     },
     hir::{self, Arg, PhaseKind},
     template,
@@ -55,7 +56,7 @@ impl Converter<'_> {
                     if let Value::Map(fields) = &mut value {
                         fields.retain(|f| step.arg(&f.key.to_ascii_lowercase()).is_some());
                     }
-                    self.keep_script(kind, step);
+                    self.keep_script(kind, step, None);
                     let item = Item { comments: Vec::new(), value: Value::Map(vec![Entry::new(&operation, value)]) };
                     Entry::new(&name, Value::List(vec![item]))
                 }
@@ -70,8 +71,8 @@ impl Converter<'_> {
         Ok((entries, 0))
     }
 
-    /// Counts a script that stays one.
-    pub fn keep_script(&mut self, phase: PhaseKind, step: &hir::Step<template::Path>) {
+    /// Counts a script that stays one; of what would be lifted first it may be known why it stays.
+    pub fn keep_script(&mut self, phase: PhaseKind, step: &hir::Step<template::Path>, first: Option<Piece>) {
         let Some(source) = self.script(phase, step) else {
             // A program that is no text.
             if step.op.value == "script" {
@@ -84,19 +85,25 @@ impl Converter<'_> {
         };
         let statements = classify::effective(&source.text);
         self.tally.add(Label::Residual, statements);
-        self.pieces.push(Piece {
+        let (line, text, why) = lift::whole(&source.text);
+        let why = match self.cx.target {
+            Target::Wrap => "without `--target` a script stays one",
+            _ if step.arg("env").is_some() => "its step has an `env` of its own",
+            _ if step.continue_on_error.is_some() => "its step may fail",
+            _ => why,
+        };
+        let whole = Piece {
             phase,
             file: source.path,
-            line: 1,
-            text: source
-                .text
-                .lines()
-                .find(|l| !l.starts_with("#!") && !l.trim().is_empty())
-                .unwrap_or_default()
-                .to_owned(),
+            line,
+            text,
             label: Label::Residual,
             statements,
-            why: None,
+            why: Some(why.to_owned()),
+        };
+        self.pieces.push(match first.filter(|piece| piece.label == Label::Residual) {
+            Some(piece) => Piece { statements, ..piece },
+            None => whole,
         });
     }
 }

@@ -1,0 +1,292 @@
+//! Functions in the place of their calls: where a substitution asks a function that is one command, it is that command's.
+
+use std::collections::HashMap;
+
+use super::{
+    ast::{self, Assign, Kind, List, Part, Redirect, Simple, Stmt, Word},
+    is_safe, parse,
+};
+
+/// How deep functions may ask others.
+const DEPTH: usize = 4;
+
+/// The statements of a script, with `$(f 'x')` as `$(command "x")` where `f` is defined once, as this one command of `$1`. Ranges stay
+/// those of the script, and what is not understood stays as it is.
+pub fn inlined(list: &[Stmt], script: &str) -> List {
+    let mut functions: HashMap<&str, Option<String>> = HashMap::new();
+    for stmt in list {
+        if let Kind::Function { name, body } = &stmt.kind {
+            let text = answer(body, script);
+            functions.entry(name).and_modify(|known| *known = None).or_insert(text);
+        }
+    }
+    let functions: HashMap<&str, String> =
+        functions.into_iter().filter_map(|(name, text)| Some((name, text?))).collect();
+    let mut list = list.to_vec();
+    if !functions.is_empty() {
+        list.iter_mut().for_each(|stmt| statement(stmt, &functions));
+    }
+    list
+}
+
+type Functions<'a> = HashMap<&'a str, String>;
+
+/// The one command of a body, as its author wrote it; names that only stand for an argument are that argument.
+fn answer(body: &[Stmt], script: &str) -> Option<String> {
+    let (last, before) = body.split_last()?;
+    let is_command = |stmt: &Stmt| matches!(&stmt.kind, Kind::Simple(_) | Kind::Pipeline(_)) && !stmt.background;
+    let one = match &last.kind {
+        Kind::Or(pair) => pair.iter().all(is_command),
+        _ => is_command(last),
+    };
+    let mut text = script.get(last.range.clone())?.trim_end().trim_end_matches(';').to_owned();
+    (one && !text.contains("<<")).then_some(())?;
+    for stmt in before {
+        let Kind::Assign(assigns) = &stmt.kind else { return None };
+        for assign in assigns {
+            let number = assign.value.as_ref()?.variable().filter(|name| name.parse::<u8>().is_ok());
+            (assign.local && !assign.odd).then_some(())?;
+            let (plain, braced) = (format!("${}", assign.name), format!("${{{}}}", assign.name));
+            let number = format!("${{{}}}", number?);
+            text = text.replace(&braced, &number);
+            // A longer name begins alike.
+            let mut out = String::new();
+            let mut rest = text.as_str();
+            while let Some((before, behind)) = rest.split_once(&plain) {
+                out += before;
+                let longer = behind.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+                out += if longer { &plain } else { &number };
+                rest = behind;
+            }
+            text = out + rest;
+        }
+    }
+    Some(text)
+}
+
+fn statement(stmt: &mut Stmt, functions: &Functions<'_>) {
+    let each = |list: &mut List| list.iter_mut().for_each(|stmt| statement(stmt, functions));
+    match &mut stmt.kind {
+        Kind::Simple(simple) => command(simple, functions),
+        Kind::Assign(assigns) => assigns.iter_mut().for_each(|assign| assigned(assign, functions)),
+        Kind::Test(inner, _) => {
+            if let Some(new) = rewritten(inner, functions) {
+                *inner = new;
+            }
+        }
+        Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => each(list),
+        Kind::And(pair) | Kind::Or(pair) => pair.iter_mut().for_each(|stmt| statement(stmt, functions)),
+        Kind::Not(inner) => statement(inner, functions),
+        Kind::If { branches, otherwise } => {
+            branches.iter_mut().flat_map(|(condition, body)| [condition, body]).chain(otherwise).for_each(each);
+        }
+        Kind::For { values, body, .. } => {
+            values.iter_mut().for_each(|value| word(value, functions));
+            each(body);
+        }
+        Kind::Count { body, .. } | Kind::Function { body, .. } => each(body),
+        Kind::While { condition, body, .. } => [condition, body].into_iter().for_each(each),
+        Kind::Step(_) | Kind::Other(_) => {}
+    }
+}
+
+fn command(simple: &mut Simple, functions: &Functions<'_>) {
+    simple.env.iter_mut().for_each(|assign| assigned(assign, functions));
+    simple.words.iter_mut().for_each(|value| word(value, functions));
+    for redirect in &mut simple.redirects {
+        if let Redirect::Herestring(value) = redirect {
+            word(value, functions);
+        }
+    }
+}
+
+fn assigned(assign: &mut Assign, functions: &Functions<'_>) {
+    assign.value.iter_mut().for_each(|value| word(value, functions));
+    assign.array.iter_mut().flatten().for_each(|value| word(value, functions));
+}
+
+fn word(word: &mut Word, functions: &Functions<'_>) {
+    if word.parts.iter().any(|part| matches!(part, Part::Command { .. }))
+        && let Some(source) = rewritten(&word.source, functions)
+    {
+        *word = Word { range: word.range.clone(), ..Word::read(&source, 0) };
+    }
+}
+
+/// A text with other commands in its substitutions; `None`: they stay.
+fn rewritten(text: &str, functions: &Functions<'_>) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    let mut quoted = false;
+    while let Some(c) = rest.chars().next() {
+        let len = match c {
+            '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            '\'' if !quoted => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
+            '"' => {
+                quoted = !quoted;
+                1
+            }
+            '$' if rest.starts_with("$(") && !rest.starts_with("$((") => {
+                let end = ast::closing(&rest[1..], b'(', b')')?;
+                let inner = asked(&rest[2..=end], functions, DEPTH);
+                out += "$(";
+                out += inner.as_deref().unwrap_or(&rest[2..=end]);
+                out.push(')');
+                rest = &rest[end + 2..];
+                continue;
+            }
+            _ => c.len_utf8(),
+        };
+        out += &rest[..len];
+        rest = &rest[len..];
+    }
+    (out != text).then_some(out)
+}
+
+/// What stands in a substitution, with the command of each function that it asks.
+fn asked(text: &str, functions: &Functions<'_>, depth: usize) -> Option<String> {
+    let list = ast::read(&parse(text)?)?;
+    let [stmt] = list.as_slice() else { return None };
+    let mut calls: Vec<(std::ops::Range<usize>, String)> = Vec::new();
+    let alone = matches!(stmt.kind, Kind::Simple(_));
+    let mut visit = vec![stmt];
+    while let Some(stmt) = visit.pop() {
+        match &stmt.kind {
+            Kind::Simple(simple) => {
+                let Some(body) = simple.words.first().and_then(|name| functions.get(name.source.as_str())) else {
+                    continue;
+                };
+                let quiet = match simple.redirects.as_slice() {
+                    [] => "",
+                    [Redirect::Discard(2)] if !body.contains(['|', ';', '&']) => " 2>/dev/null",
+                    _ => return None,
+                };
+                // Among others it is one command, or what it does to a status counts elsewhere.
+                (simple.env.is_empty() && (alone || !body.contains("||"))).then_some(())?;
+                let called = filled(body, &simple.words[1..])? + quiet;
+                calls.push((stmt.range.clone(), called));
+            }
+            Kind::Pipeline(list) => visit.extend(list),
+            Kind::And(pair) | Kind::Or(pair) => visit.extend(pair.iter()),
+            _ => {}
+        }
+    }
+    (!calls.is_empty()).then_some(())?;
+    calls.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+    let mut out = text.to_owned();
+    for (range, called) in calls {
+        out.get(range.clone())?;
+        out.replace_range(range, &called);
+    }
+    let deeper = depth.checked_sub(1).and_then(|depth| asked(&out, functions, depth));
+    Some(deeper.unwrap_or(out))
+}
+
+/// A body with these arguments, each quoted as its place demands; `None`: it uses them in other ways.
+fn filled(body: &str, arguments: &[Word]) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = body;
+    let mut quoted = false;
+    while let Some(c) = rest.chars().next() {
+        let len = match c {
+            '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            '\'' if !quoted => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
+            '"' if rest.starts_with("\"$@\"") && !quoted => {
+                let sources: Vec<&str> = arguments.iter().map(|word| word.source.as_str()).collect();
+                out += &sources.join(" ");
+                rest = &rest[4..];
+                continue;
+            }
+            '"' => {
+                quoted = !quoted;
+                1
+            }
+            '`' => return None,
+            '$' => {
+                let (inner, len) = match rest[1..].strip_prefix('{') {
+                    Some(inner) => inner.split_once('}').map(|(inner, _)| (inner, inner.len() + 3))?,
+                    None => (rest.get(1..2).unwrap_or_default(), 2),
+                };
+                let own = inner.starts_with(|c: char| c.is_ascii_digit() || "@*#?!-$(".contains(c));
+                match inner.parse::<usize>().ok().and_then(|n| n.checked_sub(1)) {
+                    Some(at) => {
+                        out += &argument(arguments.get(at)?, quoted)?;
+                        rest = &rest[len..];
+                        continue;
+                    }
+                    None if own => return None,
+                    None => 1,
+                }
+            }
+            _ => c.len_utf8(),
+        };
+        out += &rest[..len];
+        rest = &rest[len..];
+    }
+    Some(out)
+}
+
+/// An argument in the place of `$1`.
+fn argument(word: &Word, quoted: bool) -> Option<String> {
+    if let Some(text) = word.literal() {
+        return match quoted {
+            true => Some(text.chars().fold(String::new(), |mut out, c| {
+                out.extend(matches!(c, '"' | '\\' | '$' | '`').then_some('\\'));
+                out.push(c);
+                out
+            })),
+            // Without quotes it is split, and a pattern.
+            false => is_safe(&text).then_some(text),
+        };
+    }
+    match word.parts.as_slice() {
+        [Part::Var { name, default: None, quoted: true }] => Some(format!("${{{name}}}")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_is_one_command_is_put_in_its_place() {
+        let one = |script: &str| {
+            let list = inlined(&ast::read(&parse(script).unwrap()).unwrap(), script);
+            match &list.last().unwrap().kind {
+                Kind::Assign(assigns) => assigns[0].value.as_ref().unwrap().source.clone(),
+                Kind::Test(inner, _) => inner.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (script, becomes) in [
+            (
+                "jp() { kubectl get cj -o jsonpath=\"$1\"; }\nA=\"$(jp '{.a}')\"",
+                "\"$(kubectl get cj -o jsonpath=\"{.a}\")\"",
+            ),
+            (
+                "v() {\n  kubectl get vm a -o jsonpath=\"$1\"\n}\n[ \"$(v {.a})\" = 1 ]",
+                "\"$(kubectl get vm a -o jsonpath=\"{.a}\")\" = 1",
+            ),
+            (
+                "g() { kubectl get \"$@\" 2>/dev/null || true; }\nA=$(g pod \"$P\")",
+                "$(kubectl get pod \"$P\" 2>/dev/null || true)",
+            ),
+            (
+                "g() { local n=\"$1\"; kubectl get pod \"$n\" -n \"$ns\"; }\nA=$(g \"$P\" | wc -l)",
+                "$(kubectl get pod \"${P}\" -n \"$ns\" | wc -l)",
+            ),
+            ("a() { k get \"$1\"; }\nb() { a \"$2\"; }\nA=$(b x \"it's\")", "$(k get \"it's\")"),
+            // An argument that is missing, or split, or used otherwise; a function that does more, or is another one later.
+            ("a() { k get \"$2\"; }\nA=$(a x)", "$(a x)"),
+            ("a() { k get $1; }\nA=$(a 'x y')", "$(a 'x y')"),
+            ("a() { k get \"${1:-x}\"; }\nA=$(a x)", "$(a x)"),
+            ("a() { k get \"$#\"; }\nA=$(a x)", "$(a x)"),
+            ("a() { k make; k get \"$1\"; }\nA=$(a x)", "$(a x)"),
+            ("a() { k get \"$1\"; }\na() { l \"$1\"; }\nA=$(a x)", "$(a x)"),
+            ("a() { k get '$1'; }\nA=$(a x)", "$(k get '$1')"),
+        ] {
+            assert_eq!(one(script), becomes, "{script}");
+        }
+    }
+}
