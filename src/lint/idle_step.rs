@@ -57,7 +57,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 && step.expect.is_none()
                 && !is_handed_on(step, view);
             let gives = step.id.is_some() || step.outputs.as_ref().is_some_and(|outputs| !outputs.is_empty());
-            if writes || !gives && verify::cannot_fail(step, view) {
+            if writes || !gives && !is_handed_on(step, view) && verify::cannot_fail(step, view) {
                 let message = if writes {
                     "this writes the file that it is to check"
                 } else {
