@@ -863,7 +863,7 @@ fn a_signal_for_a_job_lets_its_unit_clean_up() {
 #[test]
 fn with_a_store_every_engine_puts_there_what_it_merges() {
     let world = suite();
-    packed(&world, &["-o", "s.gevals"]);
+    pack_up(&world, &["-o", "s.gevals"]);
     let store = |engine: &str| {
         let image = if PODS.contains(&engine) { &["--image", "i"][..] } else { &[] };
         let args = [&["emit", engine, "s.gevals", "--store", "s3://evals/nightly/"], image].concat();
