@@ -86,7 +86,13 @@ pub(in crate::cli) use unit::worst;
 
 #[cfg(feature = "temporal")]
 mod at_work {
-    use std::{sync::Arc, time::Duration};
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        time::Duration,
+    };
 
     use temporalio_sdk::{Runtime, Worker, WorkerOptions};
     use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -156,8 +162,10 @@ mod at_work {
         let shut_down = worker.shutdown_handle();
         let stop = CancellationToken::new();
         let tracker = TaskTracker::new();
+        let is_away = Arc::new(AtomicBool::new(false));
         for _ in 0..args.parallel {
-            tracker.spawn(poll(service.clone(), queue.clone(), Arc::clone(&site), stop.clone()));
+            let (site, is_away) = (Arc::clone(&site), Arc::clone(&is_away));
+            tracker.spawn(poll(service.clone(), queue.clone(), site, stop.clone(), is_away));
         }
         tracker.close();
         let workflows = worker.run();
@@ -182,8 +190,8 @@ mod at_work {
         Ok(signal)
     }
 
-    /// One batch, or one cleanup, after another.
-    async fn poll(service: Service, queue: String, site: Arc<Site>, stop: CancellationToken) {
+    /// One batch, or one cleanup, after another. `is_away`: whether it was said that the server does not answer.
+    async fn poll(service: Service, queue: String, site: Arc<Site>, stop: CancellationToken, is_away: Arc<AtomicBool>) {
         let mut process = None;
         loop {
             let polled = tokio::select! {
@@ -196,11 +204,18 @@ mod at_work {
                 // There is nothing to do; what is idle costs memory.
                 Ok(None) => process = None,
                 // A server that is away comes back.
-                Err(_) => tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(PAUSE) => {}
-                },
+                Err(why) => {
+                    if !is_away.swap(true, Ordering::Relaxed) {
+                        note(&format!("waiting for the server: {}", why.message()));
+                    }
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = tokio::time::sleep(PAUSE) => {}
+                    }
+                    continue;
+                }
             }
+            is_away.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -43,11 +43,16 @@ fn ungrouped(text: &str) -> String {
     while let Some((before, behind)) = rest.split_once("[[ ")
         && let Some((inner, behind)) = behind.split_once(" ]]")
     {
-        let inner = if inner.contains("=~") { inner.to_owned() } else { inner.replace(['(', ')'], " ") };
-        out += &format!("{before}[[ {inner} ]]");
+        out += &format!("{before}[[ {} ]]", without_groups(inner));
         rest = behind;
     }
     out + rest
+}
+
+/// A test without its groups; parentheses of patterns and substitutions stay.
+fn without_groups(test: &str) -> String {
+    let has_others = test.contains("=~") || test.contains("$(");
+    if has_others { test.to_owned() } else { test.replace(['(', ')'], " ") }
 }
 
 /// Variables that scripts have a default for and set nowhere else, with the default: `${NS:-shop}`.
@@ -218,8 +223,7 @@ impl Script {
     fn tests(&mut self, stmt: &Stmt) {
         walk(stmt, &mut |stmt| match &stmt.kind {
             Kind::Test(inner, _) => {
-                // In a pattern they are no groups of the test.
-                let apart = if inner.contains("=~") { inner.clone() } else { inner.replace(['(', ')'], " ") };
+                let apart = without_groups(inner);
                 for comparison in test_words(&apart).unwrap_or_default().windows(3) {
                     let [a, operator, b] = comparison else { continue };
                     self.compared(a, &operator.source, b);
@@ -528,7 +532,7 @@ mod tests {
                 &[r#"{"b":[{"n":"some-n","v":"up"}],"a":"some-n"}"#],
             ),
             ("kubectl get x | grep -q -- --port", &["--port"]),
-            ("[ $(kubectl get x | wc -l) -ge 2 ]", &["thing-0\nthing-1\n"]),
+            ("[ \"$(kubectl get x | wc -l)\" -ge 2 ] || exit 1", &["thing-0\nthing-1\n"]),
         ];
         for (script, wanted) in cases {
             assert_eq!(first(script), wanted, "{script}");

@@ -538,12 +538,12 @@ mod tests {
         let shown = |agent: Option<&str>| {
             let world = serde_json::from_value::<World>(json!({
                 "seed": 3, "mood": "Good", "given": {}, "hints": {}, "web": {}, "denied": [], "words": [], "env": {}, "agent": agent,
-                "refuses": false, "files": [], "loud": false, "operations": false, "hasty": false,
+                "refuses": null, "files": [], "loud": false, "operations": false, "hasty": false,
             }));
             world.unwrap().shown()
         };
-        assert_eq!(shown(None), "world 3, Good");
-        assert_eq!(shown(Some("4\n2")), "world 3, Good, the agent answers \"4\\n2\"");
+        assert_eq!(shown(None), "world 3: all is well");
+        assert_eq!(shown(Some("4\n2")), "world 3: all is well, the agent answers \"4\\n2\"");
         let long = shown(Some(&"ü".repeat(41)));
         assert!(long.ends_with(&format!("{}\"…", "ü".repeat(40))), "{long}");
     }

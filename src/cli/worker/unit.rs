@@ -657,6 +657,8 @@ impl Attending<'_> {
         let mut arrived = Instant::now();
         // Something that a cleanup needs has not arrived yet.
         let mut untold = false;
+        // What was read since is not in what is sent.
+        let mut is_old = false;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -673,12 +675,13 @@ impl Attending<'_> {
             }
             // Of what cannot be read nothing can be carried: others go on from what has arrived.
             let Ok(news) = self.follower.follow() else { return self.abandon().await };
-            if news.any {
-                let Ok(carried) = self.follower.carried() else { return self.abandon().await };
-                self.carried = carried;
-            }
+            is_old |= news.any;
             untold |= news.matters;
             if untold || arrived.elapsed() >= self.silence / 4 {
+                if std::mem::take(&mut is_old) {
+                    let Ok(carried) = self.follower.carried() else { return self.abandon().await };
+                    self.carried = carried;
+                }
                 let sent = Instant::now();
                 let heartbeat = self.site.service.heartbeat(self.token, &self.carried);
                 match tokio::time::timeout(self.silence / 8, heartbeat).await {
@@ -723,7 +726,8 @@ impl Attending<'_> {
     async fn is_running(&self) -> bool {
         let Some((id, run)) = self.workflow else { return true };
         // Where that is not known, others may have it.
-        self.site.service.find(id, run).await.map_or(true, |found| found.is_some_and(|found| found.runs))
+        let found = tokio::time::timeout(self.silence / 8, self.site.service.find(id, run)).await;
+        found.ok().and_then(Result::ok).is_none_or(|found| found.is_some_and(|found| found.runs))
     }
 
     async fn abandon(self) -> io::Result<Ended> {
