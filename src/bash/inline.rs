@@ -13,15 +13,14 @@ const DEPTH: usize = 4;
 /// The statements of a script, with `$(f 'x')` as `$(command "x")` where `f` is defined once, as this one command of `$1`. Ranges stay
 /// those of the script, and what is not understood stays as it is.
 pub fn inlined(list: &[Stmt], script: &str) -> List {
-    let mut functions: HashMap<&str, Option<String>> = HashMap::new();
+    let mut functions: HashMap<&str, Option<Body>> = HashMap::new();
     for stmt in list {
         if let Kind::Function { name, body } = &stmt.kind {
-            let text = answer(body, script);
-            functions.entry(name).and_modify(|known| *known = None).or_insert(text);
+            let body = answer(body, script);
+            functions.entry(name).and_modify(|known| *known = None).or_insert(body);
         }
     }
-    let functions: HashMap<&str, String> =
-        functions.into_iter().filter_map(|(name, text)| Some((name, text?))).collect();
+    let functions: Functions<'_> = functions.into_iter().filter_map(|(name, body)| Some((name, body?))).collect();
     let mut list = list.to_vec();
     if !functions.is_empty() {
         list.iter_mut().for_each(|stmt| statement(stmt, &functions));
@@ -29,39 +28,35 @@ pub fn inlined(list: &[Stmt], script: &str) -> List {
     list
 }
 
-type Functions<'a> = HashMap<&'a str, String>;
+type Functions<'a> = HashMap<&'a str, Body>;
 
-/// The one command of a body, as its author wrote it; names that only stand for an argument are that argument.
-fn answer(body: &[Stmt], script: &str) -> Option<String> {
+/// The one command of a function.
+struct Body {
+    /// As its author wrote it.
+    text: String,
+    /// Names that only stand for an argument, with its place from 1: `local name="$1"`.
+    names: HashMap<String, usize>,
+}
+
+fn answer(body: &[Stmt], script: &str) -> Option<Body> {
     let (last, before) = body.split_last()?;
     let is_command = |stmt: &Stmt| matches!(&stmt.kind, Kind::Simple(_) | Kind::Pipeline(_)) && !stmt.background;
     let one = match &last.kind {
         Kind::Or(pair) => pair.iter().all(is_command),
         _ => is_command(last),
     };
-    let mut text = script.get(last.range.clone())?.trim_end().trim_end_matches(';').to_owned();
+    let text = script.get(last.range.clone())?.trim_end().trim_end_matches(';').to_owned();
     (one && !text.contains("<<")).then_some(())?;
+    let mut names = HashMap::new();
     for stmt in before {
         let Kind::Assign(assigns) = &stmt.kind else { return None };
         for assign in assigns {
-            let number = assign.value.as_ref()?.variable().filter(|name| name.parse::<u8>().is_ok());
+            let at = assign.value.as_ref()?.variable()?.parse::<usize>().ok().filter(|at| *at > 0)?;
             (assign.local && !assign.odd).then_some(())?;
-            let (plain, braced) = (format!("${}", assign.name), format!("${{{}}}", assign.name));
-            let number = format!("${{{}}}", number?);
-            text = text.replace(&braced, &number);
-            // A longer name begins alike.
-            let mut out = String::new();
-            let mut rest = text.as_str();
-            while let Some((before, behind)) = rest.split_once(&plain) {
-                out += before;
-                let longer = behind.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-                out += if longer { &plain } else { &number };
-                rest = behind;
-            }
-            text = out + rest;
+            names.insert(assign.name.clone(), at);
         }
     }
-    Some(text)
+    Some(Body { text, names })
 }
 
 fn statement(stmt: &mut Stmt, functions: &Functions<'_>) {
@@ -158,11 +153,11 @@ fn asked(text: &str, functions: &Functions<'_>, depth: usize) -> Option<String> 
                 };
                 let quiet = match simple.redirects.as_slice() {
                     [] => "",
-                    [Redirect::Discard(2)] if !body.contains(['|', ';', '&']) => " 2>/dev/null",
+                    [Redirect::Discard(2)] if !body.text.contains(['|', ';', '&']) => " 2>/dev/null",
                     _ => return None,
                 };
                 // Among others it is one command, or what it does to a status counts elsewhere.
-                (simple.env.is_empty() && (alone || !body.contains("||"))).then_some(())?;
+                (simple.env.is_empty() && (alone || !body.text.contains("||"))).then_some(())?;
                 let called = filled(body, &simple.words[1..])? + quiet;
                 calls.push((stmt.range.clone(), called));
             }
@@ -183,9 +178,9 @@ fn asked(text: &str, functions: &Functions<'_>, depth: usize) -> Option<String> 
 }
 
 /// A body with these arguments, each quoted as its place demands; `None`: it uses them in other ways.
-fn filled(body: &str, arguments: &[Word]) -> Option<String> {
+fn filled(body: &Body, arguments: &[Word]) -> Option<String> {
     let mut out = String::new();
-    let mut rest = body;
+    let mut rest = body.text.as_str();
     let mut quoted = false;
     while let Some(c) = rest.chars().next() {
         let len = match c {
@@ -203,12 +198,20 @@ fn filled(body: &str, arguments: &[Word]) -> Option<String> {
             }
             '`' => return None,
             '$' => {
+                let letters = |text: &str| text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
                 let (inner, len) = match rest[1..].strip_prefix('{') {
                     Some(inner) => inner.split_once('}').map(|(inner, _)| (inner, inner.len() + 3))?,
+                    None if rest[1..].starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') => {
+                        let len = letters(&rest[1..]);
+                        (&rest[1..=len], len + 1)
+                    }
                     None => (rest.get(1..2).unwrap_or_default(), 2),
                 };
                 let own = inner.starts_with(|c: char| c.is_ascii_digit() || "@*#?!-$(".contains(c));
-                match inner.parse::<usize>().ok().and_then(|n| n.checked_sub(1)) {
+                // `${name:-x}` asks for an argument in another way.
+                let own = own || inner.len() > letters(inner) && body.names.contains_key(&inner[..letters(inner)]);
+                let at = body.names.get(inner).copied().or_else(|| inner.parse().ok());
+                match at.and_then(|at| at.checked_sub(1)) {
                     Some(at) => {
                         out += &argument(arguments.get(at)?, quoted)?;
                         rest = &rest[len..];
@@ -285,6 +288,8 @@ mod tests {
             ("a() { k make; k get \"$1\"; }\nA=$(a x)", "$(a x)"),
             ("a() { k get \"$1\"; }\na() { l \"$1\"; }\nA=$(a x)", "$(a x)"),
             ("a() { k get '$1'; }\nA=$(a x)", "$(k get '$1')"),
+            ("a() { local n=\"$1\"; k get \"$n\" | awk '{print $n}'; }\nA=$(a x)", "$(k get \"x\" | awk '{print $n}')"),
+            ("a() { local n=\"$1\"; k get \"${n:-x}\"; }\nA=$(a x)", "$(a x)"),
         ] {
             assert_eq!(one(script), becomes, "{script}");
         }
