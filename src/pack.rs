@@ -351,7 +351,7 @@ pub fn is_plain(path: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
     fn files() -> Contents {
@@ -381,9 +381,11 @@ mod tests {
         .sealed()
     }
 
-    /// An archive of such entries, whatever they are.
-    fn archive(entries: &[(&str, &[u8], tar::EntryType)]) -> Vec<u8> {
-        let mut tar = tar::Builder::new(zstd::Encoder::new(Vec::new(), 1).unwrap());
+    pub type Entries<'e> = &'e [(&'e str, &'e [u8], tar::EntryType)];
+
+    /// A tar of such entries, whatever they are.
+    pub fn tar_of(entries: Entries<'_>) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
         for (path, bytes, kind) in entries {
             let mut header = tar::Header::new_gnu();
             let name = &mut header.as_gnu_mut().unwrap().name;
@@ -398,7 +400,11 @@ mod tests {
             header.set_cksum();
             tar.append(&header, *bytes).unwrap();
         }
-        tar.into_inner().unwrap().finish().unwrap()
+        tar.into_inner().unwrap()
+    }
+
+    fn archive(entries: Entries<'_>) -> Vec<u8> {
+        zstd::encode_all(tar_of(entries).as_slice(), 1).unwrap()
     }
 
     #[test]

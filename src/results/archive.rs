@@ -256,28 +256,7 @@ mod tests {
     use std::io::{Cursor, Write};
 
     use super::*;
-
-    type Entries<'e> = &'e [(&'e str, &'e [u8], tar::EntryType)];
-
-    /// An archive of such entries, whatever they are.
-    fn tar_of(entries: Entries<'_>) -> Vec<u8> {
-        let mut tar = tar::Builder::new(Vec::new());
-        for (path, bytes, kind) in entries {
-            let mut header = tar::Header::new_gnu();
-            let name = &mut header.as_gnu_mut().unwrap().name;
-            name[..path.len()].copy_from_slice(path.as_bytes());
-            header.set_size(bytes.len() as u64);
-            header.set_mode(0o644);
-            header.set_entry_type(*kind);
-            if matches!(kind, tar::EntryType::Symlink | tar::EntryType::Link) {
-                header.set_size(0);
-                header.set_link_name("/etc/passwd").unwrap();
-            }
-            header.set_cksum();
-            tar.append(&header, *bytes).unwrap();
-        }
-        tar.into_inner().unwrap()
-    }
+    use crate::pack::tests::{Entries, tar_of};
 
     fn zip_of(entries: &[(&str, &[u8])]) -> Vec<u8> {
         let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
