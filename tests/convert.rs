@@ -981,6 +981,42 @@ fn worlds_are_found_in_which_scripts_pass() {
     assert_eq!(proof.counter_example, None);
 }
 
+/// What one world cannot have another one has: an answer before the agent and another one behind it, a judge that says no to one
+/// question of several, a variable that has to be set, and files where people leave them.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn worlds_have_what_tasks_rest_on() {
+    let steps = |phases: &str| {
+        format!(
+            "kind: Task\nmetadata: {{name: a, difficulty: easy}}\nsteps:\n  prompt: {{inline: Mend the pod.}}\n{phases}"
+        )
+    };
+    let phase =
+        |name: &str, script: &str| format!("  {name}: {{inline: {:?}}}\n", format!("#!/usr/bin/env bash\n{script}"));
+    let is = |state: &str| format!("set -e\n[ \"$(kubectl get pod web -o jsonpath={{.status.phase}})\" = {state} ]");
+    let judges = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: a, difficulty: easy}\nspec:\n  prompt: {inline: Which pods?}\n  verify:\n    - llmJudge: {contains: web}\n    - llmJudge: {contains: db}\n";
+    let right: [(String, &[(&str, &str)]); 5] = [
+        (
+            steps(&(phase("setup", &is("Failed")) + &phase("verify", &is("Running")))),
+            &[("stdout: Failed", "stdout: Pending"), ("stdout: Running", "stdout: Ready")],
+        ),
+        (judges.to_owned(), &[("contains: db", "contains: web"), ("    - llm:\n        contains: db\n", "")]),
+        (
+            steps(&phase("verify", "set -eu\nshopctl --host \"${SHOP_HOST:?is not set}\" list | grep -q web")),
+            &[("grep -q web", "grep -q db")],
+        ),
+        (steps(&phase("verify", "[ \"$(cat /opt/course/token)\" = abc ]")), &[("= abc", "= abd")]),
+        (
+            steps(&(phase("setup", "set -e\ntouch /root/.begun") + &phase("verify", "kubectl get pod web"))),
+            &[("get pod web", "get pod db")],
+        ),
+    ];
+    for (task, faults) in &right {
+        let proof = proof_in(&[("task.yaml", task)], faults);
+        assert!(proof.is_full(), "{task}\n{proof:?}");
+    }
+}
+
 /// In its worlds the agent answers what the scripts look for, something else, and what fools a shell.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
@@ -991,7 +1027,7 @@ fn agents_answer_in_worlds() {
     assert!(proof.counter_example.is_none() && proof.passed > 0 && proof.failed > 0, "{proof:?}");
 }
 
-/// What an eval calls an extension is the package that the conversion imports, also for the original, which is proved without its eval.
+/// What an eval calls an extension is the package that the conversion imports, also for the original in its proof.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn extensions_of_an_eval_are_known_to_a_proof() {

@@ -147,7 +147,8 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     {
         explore(world, most, &old, &stage, (&named, &texts)).await?;
     }
-    let judged = new.judgements();
+    let judged = old.judgements().max(new.judgements());
+    let asked_otherwise = questions(&old).into_iter().zip(questions(&new)).find(|(a, b)| differ(a, b));
     let conditions = condition::conditions(&new);
     let mut proof = Proof {
         job,
@@ -172,6 +173,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         polls: BTreeMap::new(),
         certificate: Certificate {
             best: best.as_ref().and_then(|(world, _)| serde_json::to_value(world).ok()),
+            counter_example: asked_otherwise.map(|(a, b)| format!("the judge is asked {b:?} and not {a:?}\n")),
             ..Certificate::default()
         },
         near: best.into_iter().map(|(world, _)| world).collect(),
@@ -245,6 +247,26 @@ fn reads_agent(plan: &Plan) -> bool {
         }
     });
     found
+}
+
+/// What a judge is asked, in order: whether something is contained, is exact or meets a rubric, and the text where it has no holes.
+fn questions(plan: &Plan) -> Vec<Vec<(String, Option<String>)>> {
+    let mut found = Vec::new();
+    plan.walk(&mut |_, _, action| {
+        let ActionKind::Step(StepAction { op, args, .. }) = &action.kind else { return };
+        if op.signature.judges {
+            found.push(
+                args.iter().map(|(name, arg)| (name.value.clone(), arg.as_literal().map(str::to_owned))).collect(),
+            );
+        }
+    });
+    found
+}
+
+/// Whether two questions are others, as far as that is known: holes are written otherwise in each dialect.
+fn differ(a: &[(String, Option<String>)], b: &[(String, Option<String>)]) -> bool {
+    let has_hole = |question: &[(String, Option<String>)]| question.iter().any(|(_, text)| text.is_none());
+    a != b && !has_hole(a) && !has_hole(b)
 }
 
 /// Another value of the kind of a default.
