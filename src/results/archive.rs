@@ -256,7 +256,7 @@ mod tests {
     use std::io::{Cursor, Write};
 
     use super::*;
-    use crate::pack::tests::{Entries, tar_of};
+    use crate::pack::tests::tar_of;
 
     fn zip_of(entries: &[(&str, &[u8])]) -> Vec<u8> {
         let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
