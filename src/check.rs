@@ -332,7 +332,9 @@ impl<'a> Checker<'a> {
         };
         let signature = op.signature.clone();
         let name = op.name.clone();
-        let keys = signature.step_keys(self.task.dialect);
+        let mut keys = signature.step_keys(self.task.dialect);
+        // What is there is not what an unknown key was to be.
+        keys.retain(|key| !step.has(key));
         let mut checked = Step {
             id: step.id.clone(),
             op,

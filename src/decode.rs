@@ -525,7 +525,8 @@ impl<'t> Fields<'t> {
     fn report(self, reader: &mut Reader<'_>, hard: bool) {
         self.blanks.iter().for_each(|entry| reader.out.push(empty_value(self.node, *entry)));
         for entry in &self.entries {
-            let unknown = unknown_field(entry.name, entry.key.span(), self.what, self.asked.iter().copied());
+            let beside = self.node.entries().map(|entry| entry.name);
+            let unknown = unknown_field(entry.name, entry.key.span(), self.what, self.asked.iter().copied(), beside);
             let near = meant(entry.name, self.what, self.asked.iter().copied());
             match self.missing.iter().find(|(key, _)| Some(*key) == near) {
                 Some((near, parent)) => {
@@ -558,15 +559,21 @@ pub fn empty_value(mapping: Node<'_>, entry: Entry<'_>) -> Diagnostic {
     }
 }
 
-/// An unknown key: what it probably should be, or where it belongs.
-pub fn unknown_field<'a>(
+/// An unknown key: what it probably should be, or where it belongs. `beside`: the keys that stand beside it.
+pub fn unknown_field<'a, 'b>(
     key: &str,
     span: Span,
     what: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
+    beside: impl IntoIterator<Item = &'b str>,
 ) -> Diagnostic {
     let diagnostic = Diagnostic::new(&UNKNOWN_FIELD, span, format!("unknown key `{key}` in {what}"));
     if let Some(near) = meant(key, what, known.clone()) {
+        if beside.into_iter().any(|beside| beside == near) {
+            return diagnostic
+                .here(format!("did you mean `{near}`, which is there as well?"))
+                .help(format!("nobody reads this key: put what it says under `{near}`, or remove it"));
+        }
         return diagnostic
             .here(format!("did you mean `{near}`?"))
             .help("nobody reads this key: what it says would have no effect")

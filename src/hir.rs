@@ -336,6 +336,18 @@ impl<H> Arg<H> {
 }
 
 impl<H: Stage> Step<H> {
+    /// Whether one of the keys is written that stand beside the arguments.
+    pub fn has(&self, key: &str) -> bool {
+        match key {
+            "id" => self.id.is_some(),
+            "timeout" => self.timeout.is_some(),
+            "continueOnError" => self.continue_on_error.is_some(),
+            "outputs" => self.outputs.is_some(),
+            "expect" => self.expect.is_some(),
+            _ => false,
+        }
+    }
+
     /// The argument of this name.
     pub fn arg(&self, key: &str) -> Option<&Arg<H>> {
         self.args.iter().find(|(k, _)| k.value == key).map(|(_, v)| v)

@@ -80,6 +80,46 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     assert_eq!(found(&["--affected", "deploy/tekton.yaml", "deploy/build.sh"]), (false, false));
     world.run(&["check", "deploy/build.sh"]).expect(2, &["no task and no eval refers to `deploy/build.sh`"]);
     world.run(&["check", "deploy/tekton.yaml"]).expect(1, &["unknown-kind"]);
+    // What belongs to nothing hides nothing of the others.
+    let both = world.run(&["check", "--format", "concise", "deploy/build.sh", "evals/tasks/b/task.yaml"]);
+    assert!(both.err.contains("no task and no eval refers to `deploy/build.sh`"), "{}", both.err);
+    assert!(both.code == Some(2) && both.out.contains("tasks/b/task.yaml:"), "{}{}", both.out, both.err);
+}
+
+/// An editor on Windows wrote it: no system finds `bash` and a carriage return.
+#[test]
+fn a_script_whose_first_line_ends_in_a_carriage_return_is_an_error() {
+    let world = suite();
+    let script = "#!/usr/bin/env bash\nset -e\ntest -d /\n";
+    world.write("evals/tasks/a/verify.sh", script);
+    world.run(&["check", "evals/tasks/a/task.yaml"]).expect(0, &[]);
+    world.write("evals/tasks/a/verify.sh", &script.replace('\n', "\r\n"));
+    world.run(&["check", "evals/tasks/a/task.yaml"]).expect(
+        1,
+        &[
+            "error[script-without-shebang]: no program reads `verify.sh`: its lines end in a carriage return",
+            "`/usr/bin/env bash\\r`",
+        ],
+    );
+}
+
+/// Applied, the fix would write the key twice.
+#[test]
+fn a_misspelt_key_beside_the_right_one_has_no_fix() {
+    let world = suite();
+    let both = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nspec:\n  prompt: Go.\n  verify:\n    - command: {run: test -d /, expect: {exitCode: 0}, exepct: {exitCode: 1}}\n";
+    world.write("evals/tasks/a/task.yaml", both);
+    let ran = world.run(&["check", "evals/tasks/a/task.yaml"]);
+    let ran = ran.expect(1, &["unknown key `exepct`", "known here: `run`"]);
+    assert!(!ran.out.contains("fixable"), "{}", ran.out);
+    // In other mappings the two are named.
+    world.write(
+        "twice.yaml",
+        &EVAL.replace("mcpConfigFile: mcp.yaml", "mcpConfigFile: evals/mcp.yaml\n  mcpConfgFile: mcp.yaml"),
+    );
+    world.run(&["check", "twice.yaml"]).expect(1, &["did you mean `mcpConfigFile`, which is there as well?"]);
+    world.write("evals/tasks/a/task.yaml", &both.replace("expect: {exitCode: 0}, ", ""));
+    world.run(&["check", "evals/tasks/a/task.yaml"]).expect(1, &["did you mean `expect`?", "fix: write `expect`"]);
 }
 
 #[test]

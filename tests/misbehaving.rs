@@ -266,3 +266,77 @@ fn acp_agents_that_speak_badly() {
         ],
     );
 }
+
+/// A server with the tool `put`, whose answers are what the file `answer` holds.
+const SERVER: &str = r#"#!/bin/sh
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\|"[^"]*"\).*/\1/p')
+  say() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+  case $line in
+    *'"initialize"'*) say '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) say '"result":{"tools":[{"name":"put","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*) say "$(cat WORLD/answer)" ;;
+  esac
+done
+"#;
+const NOOP: &str = "\
+kind: Eval
+metadata: {name: e}
+config:
+  agent: {type: builtin.noop}
+  mcpConfigFile: mcp.yaml
+  taskSets: [{path: task.yaml}]
+";
+
+fn with_server(task: &str) -> World {
+    let task = format!("kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  prompt: Go.\n{task}");
+    let mcp = "mcpServers:\n  s: {command: sh, args: [WORLD/server.sh], enableAllTools: true}\n";
+    World::new(&[("eval.yaml", NOOP), ("task.yaml", &task), ("mcp.yaml", mcp), ("server.sh", SERVER)])
+}
+
+/// No step passes for what a malformed answer lacks.
+#[test]
+fn a_step_does_not_take_a_malformed_answer_for_one_without_errors() {
+    let step = "  requires: [{mcpServer: s, as: s}]\n  verify: [{s.put: {args: {}, expect: {isError: false, content: {not: {contains: bad}}}}}]\n";
+    let world = with_server(step);
+    for (answer, exit, said) in [
+        (r#""result":{"content":[{"type":"text","text":"good"}],"isError":false}"#, 0, "PASS"),
+        (r#""error":null,"result":{"content":[{"type":"text","text":"good"}]}"#, 0, "PASS"),
+        (r#""result":{"content":[],"structuredContent":{"a":1}}"#, 0, "PASS"),
+        (r#""result":{"content":[{"type":"text","text":"good"}],"isError":"true"}"#, 1, "`isError` is no boolean"),
+        (r#""result":{"content":[{"type":"text","text":"good"}],"isError":1}"#, 1, "`isError` is no boolean"),
+        (r#""result":{"content":[{"type":"text","text":"good"}],"isError":null}"#, 1, "`isError` is no boolean"),
+        (r#""result":{}"#, 1, "it has no `content`"),
+    ] {
+        world.write("answer", answer);
+        eprintln!("{answer}");
+        world.run(&["run", "eval.yaml"]).expect(exit, &[said]);
+    }
+}
+
+/// What an assertion forbids under a misspelt name is never found.
+#[test]
+fn nothing_is_run_where_an_assertion_misspells_a_tool() {
+    let task = |tool: &str| {
+        let world = with_server("  verify: [{command: {run: test -d /}}]\n");
+        let set = format!("{{path: task.yaml, assertions: {{toolsNotUsed: [{{server: s, tool: {tool}}}]}}}}");
+        world.write("eval.yaml", &NOOP.replace("{path: task.yaml}", &set));
+        world
+    };
+    task("putt").run(&["run", "eval.yaml"]).expect(3, &["the tool `putt`", "did you mean `put`?"]);
+    task("put").run(&["run", "eval.yaml"]).expect(0, &["PASS"]);
+    task("delete_everything").run(&["run", "eval.yaml"]).expect(0, &["PASS"]);
+}
+
+#[test]
+fn a_script_that_contradicts_its_own_checks_is_broken() {
+    let script = |passed: bool| {
+        let answer = format!(r#"{{"passed":true,"checks":[{{"name":"a","passed":{passed}}}]}}"#);
+        with_server(&format!(
+            "  verify: [{{script: {{protocol: json, inline: \"#!/bin/sh\\necho '{}'\"}}}}]\n",
+            answer.replace('"', "\\\"")
+        ))
+    };
+    script(true).run(&["run", "eval.yaml"]).expect(0, &["PASS"]);
+    script(false).run(&["run", "eval.yaml"]).expect(1, &["broken: its answer contradicts itself"]);
+}

@@ -80,7 +80,8 @@ impl Checker<'_> {
                     if let What::Step(_, keys) = what {
                         known.extend(keys);
                     }
-                    let unknown = unknown_field(&key.value, key.span, &what.to_string(), known.iter().copied());
+                    let beside = args.iter().map(|(key, _)| key.value.as_str());
+                    let unknown = unknown_field(&key.value, key.span, &what.to_string(), known.iter().copied(), beside);
                     self.out.push(match what {
                         What::Step(name, _)
                             if unknown.fix.is_none() && name.contains('.') && known.contains(&"args") =>

@@ -94,7 +94,13 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
     for other in candidates {
         if other.key.span() != operation.key.span() && !operations.iter().any(|o| o.key.span() == other.key.span()) {
             let known = ["id"].into_iter().take(usize::from(style.id_beside));
-            let unknown = unknown_field(other.name, other.key.span(), "a step, beside its operation", known);
+            let unknown = unknown_field(
+                other.name,
+                other.key.span(),
+                "a step, beside its operation",
+                known,
+                entries.iter().map(|entry| entry.name),
+            );
             reader.error(unknown.strength(Strength::Hard));
         }
     }

@@ -23,6 +23,18 @@ pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         let Form::File { path, executable } = &script.form else { continue };
         let name = script.value.as_literal().unwrap_or_default();
+        let first = script.content.text.split('\n').next().unwrap_or_default();
+        if let Some(program) = first.strip_prefix("#!").and_then(|line| line.strip_suffix('\r')) {
+            let message = format!("no program reads `{name}`: its lines end in a carriage return, as on Windows");
+            out.push(
+                Diagnostic::new(&SCRIPT_WITHOUT_SHEBANG, script.value.span, message)
+                    .label(script.content.span(0..first.len()), format!("this asks for `{}\\r`", program.trim()))
+                    .help(format!(
+                        "run `sed -i 's/\\r$//' {name}`, and write `{name} text eol=lf` into `.gitattributes`"
+                    )),
+            );
+            continue;
+        }
         if script.reader == Reader::Nothing {
             let head = script.content.span(0..0);
             let mut diagnostic = Diagnostic::new(

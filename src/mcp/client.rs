@@ -274,16 +274,21 @@ impl Client {
     /// Calls a tool. An error of the tool itself is a result, with `isError`.
     pub async fn call_tool(&self, name: &str, arguments: Value) -> Result<ToolResult, CallError> {
         let raw = self.request("tools/call", Some(json!({"name": name, "arguments": arguments}))).await?;
-        let content = match raw.get("content") {
-            None => Vec::new(),
-            Some(Value::Array(blocks)) => blocks.clone(),
-            Some(_) => return Err(malformed("tools/call", "`content` is no list")),
-        };
         if !raw.is_object() {
             return Err(malformed("tools/call", "it is no object"));
         }
         let structured = raw.get("structuredContent").filter(|value| !value.is_null()).cloned();
-        let is_error = raw.get("isError").and_then(Value::as_bool).unwrap_or_default();
+        let content = match raw.get("content") {
+            None if structured.is_some() => Vec::new(),
+            None => return Err(malformed("tools/call", "it has no `content`")),
+            Some(Value::Array(blocks)) => blocks.clone(),
+            Some(_) => return Err(malformed("tools/call", "`content` is no list")),
+        };
+        let is_error = match raw.get("isError") {
+            None => false,
+            Some(Value::Bool(is_error)) => *is_error,
+            Some(_) => return Err(malformed("tools/call", "`isError` is no boolean")),
+        };
         Ok(ToolResult { content, structured, is_error, raw })
     }
 

@@ -45,6 +45,8 @@ impl Message {
         };
         // `"id": null` is the id of an answer to something unreadable, and no id of a request.
         let id = id.filter(|raw| *raw != "null" || method.is_none());
+        // Where there is a result, `"error": null` says that there is no error.
+        let error = error.filter(|raw| *raw != "null" || result.is_none());
         let (id, params, result, error) = (at(id), at(params), at(result), at(error));
         if method.is_none() && (id.is_none() || (result.is_none() && error.is_none())) {
             return None;

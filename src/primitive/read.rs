@@ -208,7 +208,7 @@ fn kind<T: Copy, const N: usize>(
     let mut fields = reader.fields(node, what)?;
     let known: Vec<_> = words.iter().map(|(word, _)| format!("`type: {word}`")).collect();
     if let (None, Some(near)) = (node.entry("type"), node.entries().find(|e| nearest(e.name, ["type"]).is_some())) {
-        reader.error(unknown_field(near.name, near.key.span(), what, ["type"]).strength(Strength::Hard));
+        reader.error(unknown_field(near.name, near.key.span(), what, ["type"], []).strength(Strength::Hard));
         return None;
     }
     let entry = fields.require_entry(reader, "type", place, Some(&format!("write {}", known.join(" or "))))?;

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::Only;
 use crate::{
+    diagnostic::nearest,
     extension::startable,
     hir::OperationKind,
     host::{Host, absent},
@@ -156,19 +157,20 @@ pub fn agent(kind: &AgentKind, host: &dyn Host) -> Result<String, String> {
     }
 }
 
-/// The tools of a server that a task's steps call and that the server does not list, as predicates. What assertions name may be listed to
-/// the agent alone: servers list by what a client can do.
+/// The tools of a server that a task names and that the server does not list, as predicates: those that steps call, and those of assertions
+/// that are nearly one that it lists. Others of assertions may be listed to the agent alone: servers list by what a client can do.
 pub fn unlisted(plan: &Plan, server: &str, listed: &[String]) -> Vec<String> {
-    let mut called = Vec::new();
+    let mut called = IndexSet::new();
     plan.walk(&mut |_, _, action| {
         if let ActionKind::Step(step) = &action.kind
             && let OperationKind::Tool { server: of, tool } = &step.op.kind
             && of == server
-            && !listed.contains(tool)
-            && !called.contains(tool)
         {
-            called.push(tool.clone());
+            called.insert(tool.as_str());
         }
     });
-    called.iter().map(|tool| format!("names {}", no_such_tool(server, tool, listed))).collect()
+    let asserted = plan.tools().into_iter().filter(|(of, _)| *of == server).map(|(_, tool)| tool);
+    called.extend(asserted.filter(|tool| nearest(tool, listed.iter().map(String::as_str)).is_some()));
+    let missing = called.into_iter().filter(|tool| !listed.iter().any(|listed| listed == tool));
+    missing.map(|tool| format!("names {}", no_such_tool(server, tool, listed))).collect()
 }

@@ -123,8 +123,11 @@ fn decide(mut done: Done, answer: Answer) -> Done {
     let bad: Vec<&Check> = checks.iter().filter(|c| !c.passed).collect();
     done.message = answer.reason.unwrap_or_default();
     if answer.passed {
-        if let (true, Some(check)) = (done.message.is_empty(), bad.first()) {
-            done.message = format!("passed, although its check `{}` did not", check.name);
+        if let Some(check) = bad.first() {
+            done.message =
+                format!("its answer contradicts itself: `passed` is true, and its check `{}` did not pass", check.name);
+            done.outcome = Outcome::Broken;
+            return done;
         }
         done.locals.insert("result".to_owned(), Value::Object(answer.outputs.unwrap_or_default()));
         return done;
