@@ -226,7 +226,7 @@ impl Pack {
     }
 
     /// How many units may be in a batch: as many as begin in its time if each takes as long as those that ended last, in the mean. No more
-    /// than leave as many for each of the others; but what takes half of the time keeps nobody waiting.
+    /// than leave as many for each of the others; but what takes a quarter of the time keeps nobody waiting.
     fn most(&self, so_far: &SoFar) -> usize {
         if so_far.took.len() < KNOWN {
             return 1;
@@ -235,7 +235,7 @@ impl Pack {
         let fit = |seconds: f64| (seconds / mean.max(0.001)).ceil() as usize;
         let waiting = self.order.units.saturating_sub(so_far.next) as usize + so_far.again.len() + 1;
         let share = waiting / self.order.parallel.max(1) as usize;
-        fit(self.order.batch).min(share.max(fit(self.order.batch / 2.0))).max(1)
+        fit(self.order.batch).min(share.max(fit(self.order.batch / 4.0))).max(1)
     }
 
     /// Its place, and the rate, of the provider that a unit asks.
@@ -361,7 +361,7 @@ impl Pack {
             let pending = match carried.flatten() {
                 Some(carried) => {
                     // In what was heard last, and in what is asked for.
-                    self.note_bytes(carried.journal.as_ref().map_or(0, String::len) * 2);
+                    self.note_bytes(carried.journal.len() * 2);
                     self.clean_up(ctx, asked, carried).await
                 }
                 None => Ok(Vec::new()),
@@ -489,7 +489,7 @@ mod tests {
     fn short_units_go_together_and_long_ones_alone() {
         let short = sizes(&pack(1000, |_| {}), |_| 0.01);
         assert_eq!(short[..5], [1, 1, 1, 1, 200], "nothing is known at first, then two seconds are full");
-        // What takes half of the time keeps nobody waiting; else as many are left for each of the others.
+        // What takes a quarter of the time keeps nobody waiting; else as many are left for each of the others.
         assert!(short[5..].iter().all(|size| (1..=200).contains(size)) && short.len() < 20, "{short:?}");
         assert!(sizes(&pack(100, |_| {}), |_| 2.0).iter().all(|size| *size == 1));
         assert!(sizes(&pack(100, |_| {}), |_| 1.0).contains(&2), "the second one begins in time");
