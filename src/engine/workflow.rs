@@ -39,6 +39,9 @@ const CLEANUP: Duration = Duration::from_secs(24 * 3600);
 /// After so many units something is known of how long they take, and so many of the last ones count.
 const KNOWN: usize = 4;
 const REMEMBERED: usize = 16;
+/// As long as nothing is known, so many times more is left for each place than goes together, and no more than so many go: those that wait
+/// behind a long one go back when it has ended, and until then there is enough to do for everybody.
+const BLIND: usize = 16;
 
 /// Runs the units of a batch.
 #[derive(Debug)]
@@ -225,16 +228,16 @@ impl Pack {
         self.order.ends.partition_point(|end| *end <= unit)
     }
 
-    /// How many units may be in a batch: as many as begin in its time if each takes as long as those that ended last, in the mean. No more
+    /// How many units may be in a batch: few as long as nothing is known, then as many as begin in its time if each takes as long as those that ended last, in the mean. No more
     /// than leave as many for each of the others; but what takes a quarter of the time keeps nobody waiting.
     fn most(&self, so_far: &SoFar) -> usize {
+        let waiting = self.order.units.saturating_sub(so_far.next) as usize + so_far.again.len() + 1;
+        let share = waiting / self.order.parallel.max(1) as usize;
         if so_far.took.len() < KNOWN {
-            return 1;
+            return (share / BLIND).clamp(1, BLIND);
         }
         let mean = so_far.took.iter().sum::<f64>() / so_far.took.len() as f64;
         let fit = |seconds: f64| (seconds / mean.max(0.001)).ceil() as usize;
-        let waiting = self.order.units.saturating_sub(so_far.next) as usize + so_far.again.len() + 1;
-        let share = waiting / self.order.parallel.max(1) as usize;
         fit(self.order.batch).min(share.max(fit(self.order.batch / 4.0))).max(1)
     }
 
@@ -488,9 +491,9 @@ mod tests {
     #[test]
     fn short_units_go_together_and_long_ones_alone() {
         let short = sizes(&pack(1000, |_| {}), |_| 0.01);
-        assert_eq!(short[..5], [1, 1, 1, 1, 200], "nothing is known at first, then two seconds are full");
+        assert_eq!(short[..2], [15, 200], "nothing is known at first, then two seconds are full");
         // What takes a quarter of the time keeps nobody waiting; else as many are left for each of the others.
-        assert!(short[5..].iter().all(|size| (1..=200).contains(size)) && short.len() < 20, "{short:?}");
+        assert!(short[2..].iter().all(|size| (1..=200).contains(size)) && short.len() < 20, "{short:?}");
         assert!(sizes(&pack(100, |_| {}), |_| 2.0).iter().all(|size| *size == 1));
         assert!(sizes(&pack(100, |_| {}), |_| 1.0).contains(&2), "the second one begins in time");
         assert!(

@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    io,
+    io::{self, Write as _},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -386,7 +386,8 @@ impl Site {
             worker: self.identity.clone(),
         };
         let text = std::fs::read_to_string(self.results_of(out));
-        let file = text.and_then(|text| results::read(&text).map_err(io::Error::other));
+        let file = text.as_deref().map_err(|error| io::Error::from(error.kind()));
+        let file = file.and_then(|text| results::read(text).map_err(io::Error::other));
         let by_name: HashMap<_, _> = match &file {
             Ok(file) => {
                 let key =
@@ -452,8 +453,8 @@ impl Site {
                 note: (exit == crate::cli::status::PENDING).then(|| of_machine("a cleanup failed".to_owned())),
             });
         }
-        if let (Ok(file), false) = (&file, kept.is_empty()) {
-            match packed(file, &kept, &end.ends) {
+        if let (Ok(file), Ok(text), false) = (&file, &text, kept.is_empty()) {
+            match packed(file, text, &kept, &end.ends) {
                 Ok(packed) if packed.len() <= MOST_RESULTS => end.results = Some(packed),
                 unfit => {
                     let why = unfit.map_or_else(
@@ -638,16 +639,20 @@ struct Recovery {
     log: String,
 }
 
-/// A results file with these of its results, ready to travel.
-fn packed(file: &results::ResultsFile, kept: &[usize], ends: &[UnitEnd]) -> io::Result<String> {
+/// A results file, whose text this is, with these of its results, ready to travel.
+fn packed(file: &results::ResultsFile, text: &str, kept: &[usize], ends: &[UnitEnd]) -> io::Result<String> {
     const LEVEL: i32 = 3;
     let mut summary = file.summary.clone();
     // That belongs to what was left.
     summary.shift_remove("cancelled");
     summary.insert("exit".to_owned(), worst(ends.iter().filter(|end| end.came_back).map(|end| end.exit)).into());
-    let results = kept.iter().map(|nth| Ok(Value::Object(file.results[*nth].0.clone())));
     let mut out = zstd::Encoder::new(Vec::new(), LEVEL)?;
-    results::write_file(&Value::Object(summary), results, &Value::Array(file.findings.clone()), &mut out)?;
+    if kept.len() == file.results.len() && summary == file.summary {
+        out.write_all(text.as_bytes())?;
+    } else {
+        let results = kept.iter().map(|nth| Ok(Value::Object(file.results[*nth].0.clone())));
+        results::write_file(&Value::Object(summary), results, &Value::Array(file.findings.clone()), &mut out)?;
+    }
     Ok(base64::engine::general_purpose::STANDARD.encode(out.finish()?))
 }
 
