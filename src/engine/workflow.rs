@@ -501,7 +501,7 @@ mod tests {
         );
         // Four places, twelve units: nobody takes more than a share, unless it is short.
         let few = sizes(&pack(16, |_| {}), |_| 0.4);
-        assert_eq!(few, [1, 1, 1, 1, 3, 3, 3, 3]);
+        assert_eq!(few, [1, 1, 1, 1, 3, 2, 2, 2, 2, 1]);
     }
 
     #[test]
