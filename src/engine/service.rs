@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
 use temporalio_client::{
-    Client, ClientOptions, Connection, ConnectionOptions, NamespacedClient, Url,
+    Client, ClientOptions, Connection, ConnectionOptions, NamespacedClient, TlsOptions, Url,
     grpc::WorkflowService,
     tonic::{Code, IntoRequest, Status},
 };
@@ -64,14 +64,20 @@ pub struct Page {
 }
 
 impl Service {
-    /// Connects to the server at this address: `HOST:PORT`, or a URL.
+    /// Connects to the server at this address: `HOST:PORT`, or a URL. One with `https` is reached by TLS, with the certificates that this
+    /// machine trusts.
     ///
     /// # Errors
     /// Why there is none, for people.
     pub async fn connect(address: &str, namespace: &str, identity: &str) -> Result<Self, String> {
         let url = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
         let url = Url::parse(&url).map_err(|error| format!("`{address}` is no address: {error}"))?;
-        let mut options = ConnectionOptions::new(url).identity(identity).connect_timeout(PATIENCE).build();
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("`{address}` is no address: write HOST:PORT, or a URL with http or https"));
+        }
+        let tls = (url.scheme() == "https").then(TlsOptions::default);
+        let mut options =
+            ConnectionOptions::new(url).identity(identity).connect_timeout(PATIENCE).maybe_tls_options(tls).build();
         options.api_key = None;
         let connecting = tokio::time::timeout(PATIENCE, Connection::connect(options)).await;
         let connection = match connecting {

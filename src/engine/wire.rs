@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::journal::Carried;
 
 /// Of what is told. It is part of the name of the queue: workers and clients of another version have another one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// How often a unit is begun at most whose attempts are lost with their workers.
 pub const MOST_LOST: u32 = 5;
 

@@ -96,6 +96,10 @@ impl Tree {
 
     /// TERM, and KILL for what is still there after `grace`. True if the leader had to be killed.
     pub async fn end(mut self, grace: Duration) -> (Self, bool) {
+        if self.is_empty() {
+            self.armed = false;
+            return (self, false);
+        }
         self = self.signal_and_note(Signal::TERM).await;
         let mut killed = false;
         let asked = tokio::time::Instant::now();
@@ -288,6 +292,15 @@ mod platform {
             })
         }
 
+        /// Whether this is certainly all that this process has started, and nothing of it lives: it would be a child, or descend from one, as
+        /// orphans come to this process; or be in the control group.
+        pub(super) fn is_empty(&self) -> bool {
+            let own = process::getpid().as_raw_pid();
+            self.strays
+                && self.gathered.as_deref().map(members).unwrap_or_default().iter().all(|member| *member == own)
+                && children().is_some_and(|children| children.into_iter().filter_map(stat).all(|p| p.zombie))
+        }
+
         fn is_marked(&self, p: &Proc, own: Pid) -> bool {
             let marks = marks(p.pid);
             // `HOST` finds `HOST.EXEC`.
@@ -398,6 +411,10 @@ mod platform {
 
     impl Tree {
         pub(super) fn is_alone(&self) -> bool {
+            false
+        }
+
+        pub(super) fn is_empty(&self) -> bool {
             false
         }
 

@@ -53,8 +53,8 @@ pub struct Carried {
     pub pending: Vec<(String, String)>,
     /// The boot and the container in which its processes are.
     pub place: String,
-    /// Compressed lines, in base64; none where it is too large to travel.
-    pub journal: Option<String>,
+    /// Compressed lines, in base64.
+    pub journal: String,
 }
 
 impl Entry {
@@ -196,7 +196,7 @@ impl Follower {
     /// What there is to carry; nothing where nothing is pending.
     ///
     /// # Errors
-    /// It cannot be compressed.
+    /// It is too large to travel ([`io::ErrorKind::FileTooLarge`]), or cannot be compressed.
     pub fn carried(&self) -> io::Result<Option<Carried>> {
         use base64::Engine as _;
         const LEVEL: i32 = 3;
@@ -209,6 +209,10 @@ impl Follower {
             packed.write_all(b"\n")?;
         }
         let packed = packed.finish()?;
+        if packed.len() > MOST {
+            let why = format!("what a cleanup needs has more than {} KiB compressed", MOST >> 10);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
         let place = self.entries.iter().rev().find_map(|entry| match entry {
             Entry::Process(writer) => Some(writer.place.clone()),
             _ => None,
@@ -216,7 +220,7 @@ impl Follower {
         Ok(Some(Carried {
             pending: self.pending.iter().map(|(task, id)| (task.name.clone(), id.clone())).collect(),
             place: place.unwrap_or_default(),
-            journal: (packed.len() <= MOST).then(|| base64::engine::general_purpose::STANDARD.encode(packed)),
+            journal: base64::engine::general_purpose::STANDARD.encode(packed),
         }))
     }
 }
@@ -229,8 +233,7 @@ impl Carried {
     pub fn rebuild(&self, out: &Path, cwd: &Path) -> io::Result<PathBuf> {
         use base64::Engine as _;
         let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
-        let packed = self.journal.as_ref().ok_or_else(|| bad("it was too large to travel"))?;
-        let packed = base64::engine::general_purpose::STANDARD.decode(packed).map_err(io::Error::other)?;
+        let packed = base64::engine::general_purpose::STANDARD.decode(&self.journal).map_err(io::Error::other)?;
         let mut text = Vec::new();
         zstd::Decoder::new(packed.as_slice())?.take(MOST_UNPACKED).read_to_end(&mut text)?;
         let mut lines = Vec::new();
@@ -333,7 +336,7 @@ mod tests {
         let carried = follower.carried().unwrap().unwrap();
         assert_eq!(carried.pending, [("t".to_owned(), "cleanup/0".to_owned())]);
         assert_eq!(carried.place, "boot pid:1");
-        assert!(carried.journal.as_ref().unwrap().len() < 2_000, "{}", carried.journal.unwrap().len());
+        assert!(carried.journal.len() < 2_000, "{}", carried.journal.len());
 
         let run = carried.rebuild(there.path(), Path::new("/project")).unwrap();
         assert_eq!(run, folder(there.path(), "r1"));
@@ -374,7 +377,7 @@ mod tests {
             assert_eq!(follower.follow().unwrap(), News { any: true, matters: true });
             let carried = follower.carried().unwrap().unwrap();
             assert_eq!(carried.pending.len(), 1);
-            sizes.push(carried.journal.unwrap().len());
+            sizes.push(carried.journal.len());
             of(run, at + 2, done());
             of(run, at + 3, finished.clone());
         }
@@ -388,20 +391,38 @@ mod tests {
         assert!(follower.follow().unwrap_err().to_string().contains("damaged"));
     }
 
+    /// Nobody is told that it is kept.
+    #[test]
+    fn what_is_too_large_to_travel_is_refused() {
+        let here = tempfile::tempdir().unwrap();
+        let journal = journal(here.path());
+        let mut follower = Follower::new(here.path());
+        let cleanups = vec!["cleanup/0".to_owned()];
+        journal.event(&event(0, EventKind::CleanupPending { action: "setup/0".to_owned(), cleanups }));
+        follower.follow().unwrap();
+        assert!(follower.carried().unwrap().is_some());
+        let mut report = ActionReport::new(Outcome::Passed, "");
+        // What does not get smaller.
+        let noise: String = (0..300_000).map(|_| crate::random::word()).collect();
+        report.outputs.insert("all".to_owned(), noise.into());
+        journal.event(&event(1, EventKind::ActionFinished { action: "setup/0".to_owned(), report }));
+        assert_eq!(follower.follow().unwrap(), News { any: true, matters: true });
+        let error = follower.carried().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(error.to_string().contains("more than 1024 KiB"), "{error}");
+    }
+
     #[test]
     fn what_is_no_journal_is_refused() {
         let there = tempfile::tempdir().unwrap();
         let packed = |text: &str| {
             use base64::Engine as _;
             let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
-            Some(base64::engine::general_purpose::STANDARD.encode(packed))
+            base64::engine::general_purpose::STANDARD.encode(packed)
         };
-        for (journal, why) in [
-            (None, "too large"),
-            (Some("%".to_owned()), "symbol"),
-            (packed(""), "does not begin"),
-            (packed("{\"reported\":null}\n"), ""),
-        ] {
+        for (journal, why) in
+            [("%".to_owned(), "symbol"), (packed(""), "does not begin"), (packed("{\"reported\":null}\n"), "")]
+        {
             let carried = Carried { pending: Vec::new(), place: String::new(), journal };
             let told = carried.rebuild(there.path(), Path::new("/project")).unwrap_err().to_string();
             assert!(told.contains(why), "`{told}` does not say `{why}`");

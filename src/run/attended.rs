@@ -46,6 +46,16 @@ pub struct Order {
     pub seconds: f64,
 }
 
+/// What such a process says there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Answer {
+    /// The exit status of an order.
+    Ended(u8),
+    /// How many cleanups a recovery has done, and what is left, for people.
+    Recovered { done: u32, left: Vec<String> },
+}
+
 /// Attends from now on.
 pub fn begin(serving: bool) {
     gate::attend();
@@ -71,26 +81,49 @@ pub fn is_serving() -> bool {
     ORDERS.get().is_some()
 }
 
-/// Says how the last order ended, and waits for the next one; none where nobody asks for more.
-pub fn next(exit: u8) -> Option<Order> {
+/// Says how the last order ended, if there was one, and waits for the next one; none where nobody asks for more.
+pub fn next(last: Option<u8>) -> Option<Order> {
     let orders = ORDERS.get()?.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?);
-    socket.write_all(format!("{exit}\n").as_bytes()).ok()?;
+    if let Some(exit) = last {
+        answer(&Answer::Ended(exit))?;
+    }
     let order = orders.recv().ok()?;
     gate::renew();
     Some(order)
+}
+
+/// Says something to who attends; none where nobody does.
+pub fn answer(answer: &Answer) -> Option<()> {
+    if !gate::is_attended() {
+        return None;
+    }
+    let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?);
+    socket.write_all(format!("{}\n", serde_json::to_string(answer).ok()?).as_bytes()).ok()
 }
 
 /// Ends what was started, and this process.
 fn end() -> ! {
     let runs = gate::abandoned();
     if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        let host = RealHost::new();
-        for run in runs {
-            if let Ok((past, _)) = Past::read(&run) {
-                runtime.block_on(end_processes(&past, &host));
-            }
-        }
+        runtime.block_on(end_all(&runs));
     }
     std::process::exit(ABANDONED)
+}
+
+/// Ends what runs with these folders have started. Their processes may still have been about to start something, so it is done until there is
+/// nothing to end.
+pub async fn end_all(runs: &[PathBuf]) {
+    const ROUNDS: usize = 10;
+    let host = RealHost::new();
+    for _ in 0..ROUNDS {
+        let mut ended = 0;
+        for run in runs {
+            if let Ok((past, _)) = Past::read(run) {
+                ended += end_processes(&past, &host).await;
+            }
+        }
+        if ended == 0 {
+            return;
+        }
+    }
 }

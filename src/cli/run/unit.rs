@@ -4,6 +4,7 @@
 //! that is run in it.
 
 use std::{
+    cell::RefCell,
     collections::HashMap,
     fs,
     io::{self, ErrorKind, Write},
@@ -132,117 +133,142 @@ fn within(text: &str) -> Result<Duration, String> {
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
-    let mut read = None;
-    let mut run = |args: &Args| {
-        exec(args, global, &mut read).unwrap_or_else(|(exit, why)| {
-            if !why.is_empty() {
-                complain(&why);
-            }
-            exit
-        })
-    };
-    let mut exit = run(args);
-    while let Some(order) = attended::next(exit) {
-        let begin_within = Some(Duration::try_from_secs_f64(order.seconds).unwrap_or_default());
-        exit = run(&Args { unit: order.units, out: order.out, begin_within, ..args.clone() });
+    if attended::is_serving() {
+        return told(serve(args, global));
     }
-    exit
+    told(Known::read(args).and_then(|known| known.exec(args, global)))
+}
+
+/// The exit status; why it is that is said.
+fn told(done: Result<u8, Fault>) -> u8 {
+    done.unwrap_or_else(|(exit, why)| {
+        if !why.is_empty() {
+            complain(&why);
+        }
+        exit
+    })
+}
+
+/// Runs what it is asked for, one order after another. The unit that is named tells only which agent and model this is made ready for before
+/// anybody asks, in the folder that is named, which goes again.
+fn serve(args: &Args, global: Global) -> Result<u8, Fault> {
+    let known = Known::read(args)?;
+    let of = known.chosen(args)?.first().map_or(0, |unit| unit.at.0);
+    let place = Place::new(&args.out)?;
+    let ready = place.unpack(&known.files).and_then(|()| known.ready(of, args, global, &place));
+    place.leave();
+    let _ = fs::remove_dir_all(&place.out);
+    ready?;
+    let mut last = None;
+    while let Some(order) = attended::next(last) {
+        let begin_within = Some(Duration::try_from_secs_f64(order.seconds).unwrap_or_default());
+        let args = Args { unit: order.units, out: order.out, begin_within, ..args.clone() };
+        last = Some(told(known.exec(&args, global)));
+    }
+    Ok(last.unwrap_or(status::OK))
 }
 
 /// A pack that was read, and one of its combinations of agent and model, compiled.
 struct Known {
     manifest: Manifest,
     files: Contents,
-    ready: Option<(usize, Ready)>,
+    ready: RefCell<Option<(usize, Ready)>>,
 }
 
-fn exec(args: &Args, global: Global, known: &mut Option<Known>) -> Result<u8, Fault> {
-    let Known { manifest, files, ready: compiled } = match known {
-        Some(known) => known,
-        None => {
-            no_root()?;
-            let (manifest, files) = read(&args.pack)?;
-            known.insert(Known { manifest, files, ready: None })
+impl Known {
+    fn read(args: &Args) -> Result<Self, Fault> {
+        no_root()?;
+        let (manifest, files) = read(&args.pack)?;
+        Ok(Self { manifest, files, ready: RefCell::default() })
+    }
+
+    /// The units that are named, all of one agent and one model.
+    fn chosen(&self, args: &Args) -> Result<Vec<Unit<'_>>, Fault> {
+        let units = self.manifest.units();
+        let by_id: HashMap<&str, &Unit<'_>> = units.iter().map(|unit| (unit.id.as_str(), unit)).collect();
+        let chosen = args.unit.iter().map(|id| {
+            by_id.get(id.as_str()).map(|unit| (*unit).clone()).ok_or_else(|| {
+                let near = nearest(id, units.iter().map(|unit| unit.id.as_str()));
+                let hint = near.map_or_else(
+                    || format!("`gevals units {}` lists them", crate::bash::quote(&shown(&args.pack))),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                (status::USAGE, format!("the pack has no unit `{}`: {hint}", visible(id)))
+            })
+        });
+        let chosen = chosen.collect::<Result<Vec<_>, Fault>>()?;
+        let of = chosen.first().map_or(0, |unit| unit.at.0);
+        if let Some(other) = chosen.iter().find(|unit| unit.at.0 != of) {
+            let why =
+                format!("unit `{}` has another agent or model than `{}`: run it by itself", other.id, chosen[0].id);
+            return Err((status::USAGE, why));
         }
-    };
-    let (manifest, files) = (&*manifest, &*files);
-    let units = manifest.units();
-    let by_id: HashMap<&str, &Unit<'_>> = units.iter().map(|unit| (unit.id.as_str(), unit)).collect();
-    let chosen = args.unit.iter().map(|id| {
-        by_id.get(id.as_str()).copied().ok_or_else(|| {
-            let near = nearest(id, units.iter().map(|unit| unit.id.as_str()));
-            let hint = near.map_or_else(
-                || format!("`gevals units {}` lists them", crate::bash::quote(&shown(&args.pack))),
-                |near| format!("did you mean `{near}`?"),
-            );
-            (status::USAGE, format!("the pack has no unit `{}`: {hint}", visible(id)))
-        })
-    });
-    let chosen = chosen.collect::<Result<Vec<_>, Fault>>()?;
-    let of = chosen.first().map_or(0, |unit| unit.at.0);
-    if let Some(other) = chosen.iter().find(|unit| unit.at.0 != of) {
-        let why = format!("unit `{}` has another agent or model than `{}`: run it by itself", other.id, chosen[0].id);
-        return Err((status::USAGE, why));
+        let is_twice = |(nth, id): &(usize, &String)| args.unit[..*nth].contains(id);
+        if let Some((_, twice)) = args.unit.iter().enumerate().find(is_twice) {
+            return Err((status::USAGE, format!("unit `{twice}` is named twice")));
+        }
+        Ok(chosen)
     }
-    if let Some(twice) = args.unit.iter().enumerate().find_map(|(nth, id)| args.unit[..nth].contains(id).then_some(id))
-    {
-        return Err((status::USAGE, format!("unit `{twice}` is named twice")));
-    }
-    // It is read in another folder.
-    let prices = args.prices.as_ref().map(std::path::absolute).transpose();
-    let prices = prices.map_err(|error| (status::BROKEN, error.to_string()))?;
-    let place = Place::new(&args.out)?;
-    // A verdict in a world that nobody cleaned up would be none.
-    if let Some((exit, run)) = place.recover()? {
-        let run = crate::bash::quote(&shown(&run));
-        let exit = if exit >= 128 { exit } else { status::BROKEN };
-        let why = format!(
-            "an earlier attempt left cleanups pending, and the unit is not run: `gevals recover {run}` tells why"
-        );
-        return Err((exit, why));
-    }
-    place.unpack(files)?;
-    let mut run = || {
-        let combination = &manifest.combinations[of];
+
+    /// The command line of a run of a combination in this place, and the eval as it was compiled for it, which is the same in each place.
+    fn ready(&self, of: usize, args: &Args, global: Global, place: &Place) -> Result<(RunArgs, Ready), Fault> {
+        let combination = &self.manifest.combinations[of];
         let words = run_args(
-            Path::new(&manifest.eval),
-            &manifest.settings,
+            Path::new(&self.manifest.eval),
+            &self.manifest.settings,
             combination.agent.as_deref(),
             combination.model.as_deref(),
             &place.out,
         );
         let words = words.map_err(|why| (status::USAGE, why))?;
-        let (format, prices) = (args.format.clone(), prices.clone());
+        // They are named from where this process was.
+        let prices = args.prices.as_ref().map(|prices| place.here.join(prices));
         // What a server remembers of one unit is none of another's business.
-        let isolate = chosen.len() > 1;
-        let words = RunArgs { exit_zero: args.exit_zero, format, prices, isolate, ..words };
-        let mut ready = match compiled {
-            // It is the same in each folder that the pack is unpacked to.
-            Some((known, ready)) if *known == of => ready.clone(),
-            _ => {
-                let ready = prepare(&words, global).map_err(|exit| (exit, String::new()))?;
-                same_plan(manifest, &combination.plan_digest, &wire::eval_digest(&ready.plan))?;
-                if attended::is_serving() {
-                    *compiled = Some((of, ready.clone()));
-                }
-                ready
-            }
+        let isolate = args.unit.len() > 1;
+        let words = RunArgs { exit_zero: args.exit_zero, format: args.format.clone(), prices, isolate, ..words };
+        if let Some((_, ready)) = self.ready.borrow().as_ref().filter(|(known, _)| *known == of) {
+            return Ok((words, ready.clone()));
+        }
+        let ready = prepare(&words, global).map_err(|exit| (exit, String::new()))?;
+        same_plan(&self.manifest, &combination.plan_digest, &wire::eval_digest(&ready.plan))?;
+        if attended::is_serving() {
+            self.ready.replace(Some((of, ready.clone())));
+        }
+        Ok((words, ready))
+    }
+
+    fn exec(&self, args: &Args, global: Global) -> Result<u8, Fault> {
+        let chosen = self.chosen(args)?;
+        let of = chosen.first().map_or(0, |unit| unit.at.0);
+        let place = Place::new(&args.out)?;
+        // A verdict in a world that nobody cleaned up would be none.
+        if let Some((exit, run)) = place.recover()? {
+            let run = crate::bash::quote(&shown(&run));
+            let exit = if exit >= 128 { exit } else { status::BROKEN };
+            let why = format!(
+                "an earlier attempt left cleanups pending, and the unit is not run: `gevals recover {run}` tells why"
+            );
+            return Err((exit, why));
+        }
+        place.unpack(&self.files)?;
+        let run = || {
+            let (words, mut ready) = self.ready(of, args, global, &place)?;
+            let unit = |unit: &Unit<'_>| {
+                let is_it =
+                    |task: &crate::plan::Plan| task.task.name.value == unit.task && shown(&task.task.path) == unit.path;
+                let index = ready.plan.tasks.iter().position(is_it);
+                let index =
+                    index.ok_or_else(|| (status::USAGE, format!("the eval has no task `{}`", visible(unit.task))))?;
+                Ok(Chosen { id: unit.id.clone(), pack: self.manifest.digest.clone(), index, run: unit.run - 1 })
+            };
+            ready.selection.units = chosen.iter().map(unit).collect::<Result<_, Fault>>()?;
+            ready.selection.enough = args.begin_within.map(|time| Enough { time, bytes: ENOUGH });
+            Ok(go(&words, global, ready, Used::default(), Duration::ZERO).0)
         };
-        let unit = |unit: &&Unit<'_>| {
-            let is_it =
-                |task: &crate::plan::Plan| task.task.name.value == unit.task && shown(&task.task.path) == unit.path;
-            let index = ready.plan.tasks.iter().position(is_it);
-            let index =
-                index.ok_or_else(|| (status::USAGE, format!("the eval has no task `{}`", visible(unit.task))))?;
-            Ok(Chosen { id: unit.id.clone(), pack: manifest.digest.clone(), index, run: unit.run - 1 })
-        };
-        ready.selection.units = chosen.iter().map(unit).collect::<Result<_, Fault>>()?;
-        ready.selection.enough = args.begin_within.map(|time| Enough { time, bytes: ENOUGH });
-        Ok(go(&words, global, ready, Used::default(), Duration::ZERO).0)
-    };
-    let done = run();
-    place.leave();
-    done
+        let done = run();
+        place.leave();
+        done
+    }
 }
 
 /// What is in a pack lies below a root of its own.

@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    io,
+    io::{self, Write as _},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -39,13 +39,15 @@ use crate::{
     pack::{Contents, Manifest},
     report::results_path,
     results,
-    run::attended,
+    run::attended::{self, Answer},
 };
 
 /// How often a journal is looked at.
 const TICK: Duration = Duration::from_millis(10);
 /// How many bytes of results travel, in base64: less than the 2 MiB that a server takes.
 const MOST_RESULTS: usize = 2_000_000;
+/// Of a unit whose cleanups need more than that.
+const TOO_LARGE: &str = "what its cleanup needs has more than 1 MiB compressed, and cannot be kept for other workers: it was ended and cleaned up";
 /// How often a cleanup that failed is tried again.
 const TRIES: u32 = 3;
 
@@ -78,6 +80,8 @@ enum Ended {
     Stopped,
     /// It was ended, since others may have been given its unit.
     Lost,
+    /// It was ended, since what its cleanups need is too large to be kept elsewhere.
+    TooLarge,
 }
 
 /// A process of this program, which ends when this worker does.
@@ -89,12 +93,18 @@ pub struct Process {
     answers: Lines<BufReader<OwnedReadHalf>>,
     /// What it prints. The file has no name.
     log: std::fs::File,
-    /// Where in it the last order begins.
-    from: u64,
+    /// How much of it was read.
+    read: u64,
     /// The place of the agent and the model that it has compiled the eval for.
     of: usize,
+    /// Of a recovery: how many cleanups it has done, and what is left, for people.
+    done: u32,
+    left: Vec<String>,
     is_over: bool,
 }
+
+/// How long a process may take to end what it has started.
+const GRACE: Duration = Duration::from_secs(10);
 
 impl Process {
     /// Starts this program with these arguments.
@@ -111,7 +121,7 @@ impl Process {
         let child = command.spawn()?;
         let (answers, orders) = UnixStream::from_std(own)?.into_split();
         let answers = BufReader::new(answers).lines();
-        Ok(Self { child, orders: Some(orders), answers, log, from: 0, of, is_over: false })
+        Ok(Self { child, orders: Some(orders), answers, log, read: 0, of, done: 0, left: Vec::new(), is_over: false })
     }
 
     async fn tell(&mut self, line: &str) -> io::Result<()> {
@@ -119,42 +129,49 @@ impl Process {
         orders.write_all(format!("{line}\n").as_bytes()).await
     }
 
-    /// Asks it for more.
+    /// Asks it for this.
     async fn ask(&mut self, order: &attended::Order) -> io::Result<()> {
-        self.from = self.log.metadata()?.len();
         self.tell(&serde_json::to_string(order)?).await
     }
 
     /// How the order, or the process, ended.
     async fn answer(&mut self) -> io::Result<u8> {
-        if let Ok(Some(line)) = self.answers.next_line().await
-            && let Ok(exit) = line.trim().parse()
-        {
-            return Ok(exit);
+        while let Ok(Some(line)) = self.answers.next_line().await {
+            match serde_json::from_str(&line) {
+                Ok(Answer::Ended(exit)) => return Ok(exit),
+                Ok(Answer::Recovered { done, left }) => (self.done, self.left) = (done, left),
+                Err(_) => break,
+            }
         }
         self.is_over = true;
         Ok(exit_of(self.child.wait().await?))
     }
 
-    /// What it printed since it was asked.
-    fn said(&self) -> String {
+    /// What it printed since this was asked last.
+    fn said(&mut self) -> String {
         use std::os::unix::fs::FileExt;
         const MOST: u64 = 1 << 20;
-        let length = self.log.metadata().map_or(0, |log| log.len().saturating_sub(self.from)).min(MOST);
-        let mut bytes = vec![0; length as usize];
-        let read = self.log.read_exact_at(&mut bytes, self.from);
+        let length = self.log.metadata().map_or(0, |log| log.len().saturating_sub(self.read));
+        let mut bytes = vec![0; length.min(MOST) as usize];
+        let read = self.log.read_exact_at(&mut bytes, self.read);
+        self.read += length;
         read.map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Ends it: nobody attends to it any more.
-    async fn end(&mut self) {
+    /// Ends it: nobody attends to it any more. What it cannot end of what its runs in this folder have started is ended here.
+    async fn end(&mut self, grace: Duration, out: &Path) {
         self.orders = None;
-        if !self.is_over {
-            let _ = tokio::time::timeout(Duration::from_secs(10), self.child.wait()).await;
-            let _ = self.child.start_kill();
-            let _ = self.child.wait().await;
-            self.is_over = true;
+        if self.is_over {
+            return;
         }
+        if tokio::time::timeout(grace, self.child.wait()).await.is_err() {
+            if let Some(group) = pid_of(&self.child) {
+                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            }
+            let _ = self.child.wait().await;
+            attended::end_all(&runs(out)).await;
+        }
+        self.is_over = true;
     }
 }
 
@@ -300,12 +317,12 @@ impl Site {
         };
         let begun = match self.begun(&asked, of, process.take()).await {
             Ok(mut begun) => {
-                let ended = self.attend(&mut begun, &out, token, order.silence, task, stop).await;
-                ended.map(|ended| (begun, ended))
+                let attending = self.attending(&mut begun, &out, token, order.silence, task);
+                attending.until_it_ends(true, stop).await.map(|ended| (begun, ended))
             }
             Err(error) => Err(error),
         };
-        let (begun, mut ended) = match begun {
+        let (mut begun, mut ended) = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 let why = format!("unit `{}` cannot be started by worker {}: {error}", ids[0], self.identity);
@@ -317,23 +334,22 @@ impl Site {
         if let (Ended::By(0 | 1 | 4), false) = (ended, begun.is_over) {
             *process = Some(begun);
         } else {
-            let mut begun = begun;
-            begun.end().await;
+            begun.end(GRACE, &out).await;
         }
         // Of a process that was lost others must not be run again before it is cleaned up after.
-        if let Ended::By(_) = ended
+        if let Ended::By(_) | Ended::TooLarge = ended
             && let Some(run) =
                 runs(&out).pop().filter(|run| !self.results_of(&out).is_file() && !journal::is_closed(run))
         {
-            let arguments = [attended::ARGUMENT.as_ref(), "recover".as_ref(), run.as_os_str()];
-            if let Ok(mut recovery) = Process::start(self, &arguments, of) {
-                match self.attend(&mut recovery, &out, token, order.silence, task, stop).await {
-                    Ok(Ended::By(_)) | Err(_) => {}
-                    Ok(other) => ended = other,
-                }
-                log.push_str(&recovery.said());
-                recovery.end().await;
+            match self.recover(&run, &out, token, order.silence, task, stop).await {
+                Ok((Ended::By(_) | Ended::TooLarge, recovery)) => log.push_str(&recovery.log),
+                Ok((other, _)) => ended = other,
+                Err(_) => {}
             }
+        }
+        if matches!(ended, Ended::TooLarge) {
+            log.push_str(&format!("error: {TOO_LARGE}\n"));
+            ended = Ended::By(crate::cli::status::BROKEN);
         }
         if matches!(ended, Ended::Lost) {
             return Ok(());
@@ -370,7 +386,8 @@ impl Site {
             worker: self.identity.clone(),
         };
         let text = std::fs::read_to_string(self.results_of(out));
-        let file = text.and_then(|text| results::read(&text).map_err(io::Error::other));
+        let file = text.as_deref().map_err(|error| io::Error::from(error.kind()));
+        let file = file.and_then(|text| results::read(text).map_err(io::Error::other));
         let by_name: HashMap<_, _> = match &file {
             Ok(file) => {
                 let key =
@@ -436,8 +453,8 @@ impl Site {
                 note: (exit == crate::cli::status::PENDING).then(|| of_machine("a cleanup failed".to_owned())),
             });
         }
-        if let (Ok(file), false) = (&file, kept.is_empty()) {
-            match packed(file, &kept, &end.ends) {
+        if let (Ok(file), Ok(text), false) = (&file, &text, kept.is_empty()) {
+            match packed(file, text, &kept, &end.ends) {
                 Ok(packed) if packed.len() <= MOST_RESULTS => end.results = Some(packed),
                 unfit => {
                     let why = unfit.map_or_else(
@@ -483,42 +500,53 @@ impl Site {
         }
     }
 
-    /// A process that does what is asked: the one that is there, where it can.
-    async fn begun(&self, asked: &attended::Order, of: usize, there: Option<Process>) -> io::Result<Process> {
-        if let Some(mut there) = there {
-            if there.of == of && there.ask(asked).await.is_ok() {
-                return Ok(there);
-            }
-            there.end().await;
-        }
-        let seconds = format!("{}ms", (asked.seconds * 1000.0) as u64);
+    /// A process for units, which gets ready before anybody asks for any.
+    pub fn ready(&self) -> Option<Process> {
+        self.started(0, self.ids.first()?).ok()
+    }
+
+    /// A process for units like this one.
+    fn started(&self, of: usize, unit: &str) -> io::Result<Process> {
+        let folder = self.work.join(format!(".ready-{}", crate::random::word()));
         let mut arguments: Vec<&OsStr> = [attended::SERVING, "exec-unit"].map(OsStr::new).into();
         arguments.extend([
             self.pack.as_os_str(),
-            "--format".as_ref(),
-            "text".as_ref(),
+            "--unit".as_ref(),
+            unit.as_ref(),
             "--out".as_ref(),
-            asked.out.as_os_str(),
+            folder.as_os_str(),
         ]);
-        arguments.extend(["--begin-within".as_ref(), OsStr::new(&seconds)]);
-        arguments.extend(asked.units.iter().flat_map(|id| [OsStr::new("--unit"), OsStr::new(id)]));
+        arguments.extend(["--format", "text"].map(OsStr::new));
         if let Some(prices) = &self.prices {
             arguments.extend(["--prices".as_ref(), prices.as_os_str()]);
         }
         Process::start(self, &arguments, of)
     }
 
-    /// Attends to a process until what it was asked for has ended. Its journal is in that folder.
-    async fn attend(
-        &self,
-        process: &mut Process,
-        out: &Path,
-        token: &[u8],
+    /// A process that does what is asked: the one that is there, where it can.
+    async fn begun(&self, asked: &attended::Order, of: usize, there: Option<Process>) -> io::Result<Process> {
+        if let Some(mut there) = there {
+            if there.of == of && there.ask(asked).await.is_ok() {
+                return Ok(there);
+            }
+            there.end(GRACE, &asked.out).await;
+        }
+        let mut begun = self.started(of, asked.units.first().map_or("", String::as_str))?;
+        // Where it has ended already, it says why.
+        let _ = begun.ask(asked).await;
+        Ok(begun)
+    }
+
+    /// Attends to a process whose journal is in that folder.
+    fn attending<'s>(
+        &'s self,
+        process: &'s mut Process,
+        out: &'s Path,
+        token: &'s [u8],
         silence: u64,
-        task: &PollActivityTaskQueueResponse,
-        stop: &CancellationToken,
-    ) -> io::Result<Ended> {
-        let attending = Attending {
+        task: &'s PollActivityTaskQueueResponse,
+    ) -> Attending<'s> {
+        Attending {
             site: self,
             token,
             silence: Duration::from_secs(silence),
@@ -526,8 +554,26 @@ impl Site {
             follower: Follower::new(out),
             carried: None,
             process,
-        };
-        attending.until_it_ends(stop).await
+            out,
+        }
+    }
+
+    /// Runs the pending cleanups of a run in that folder, here.
+    async fn recover(
+        &self,
+        run: &Path,
+        out: &Path,
+        token: &[u8],
+        silence: u64,
+        task: &PollActivityTaskQueueResponse,
+        stop: &CancellationToken,
+    ) -> io::Result<(Ended, Recovery)> {
+        let arguments = [attended::ARGUMENT.as_ref(), "recover".as_ref(), run.as_os_str()];
+        let mut process = Process::start(self, &arguments, usize::MAX)?;
+        let ended = self.attending(&mut process, out, token, silence, task).until_it_ends(false, stop).await;
+        let log = process.said();
+        process.end(GRACE, out).await;
+        Ok((ended?, Recovery { done: process.done, left: process.left, log }))
     }
 
     async fn cleanup(
@@ -553,58 +599,60 @@ impl Site {
         };
         let mut log = String::new();
         for nth in 1..=TRIES {
-            let arguments = [attended::ARGUMENT.as_ref(), "recover".as_ref(), run.as_os_str()];
-            let ended = match Process::start(self, &arguments, usize::MAX) {
-                Ok(mut process) => {
-                    let ended = self.attend(&mut process, &out, token, order.silence, task, stop).await;
-                    log.push_str(&process.said());
-                    process.end().await;
-                    ended
-                }
-                Err(error) => Err(error),
-            };
-            let ended = match ended {
-                Ok(ended) => ended,
+            let (ended, recovery) = match self.recover(&run, &out, token, order.silence, task, stop).await {
+                Ok(recovered) => recovered,
                 Err(error) => {
                     let why = format!("a cleanup cannot be started by worker {}: {error}", self.identity);
                     return self.hand_in(|| self.service.failed(token, "broken", &why)).await;
                 }
             };
+            log.push_str(&recovery.log);
             match ended {
-                Ended::By(_) => {}
+                Ended::By(_) | Ended::TooLarge => {}
                 Ended::Lost => return Ok(()),
                 Ended::Cancelled | Ended::Stopped => {
                     let why = format!("worker {} was stopped", self.identity);
                     return self.hand_in(|| self.service.failed(token, STOPPED, &why)).await;
                 }
             }
+            end.done += recovery.done;
+            end.left = recovery.left;
             end.pending = self.pending(&out, &order.units);
             if end.pending.is_empty() || nth == TRIES {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        let lines = log.lines().map(str::trim);
-        // What the last attempt said counts; each says it again.
-        let left: indexmap::IndexSet<_> = lines.clone().filter(|line| line.contains(" is still ")).collect();
-        end.left = left.into_iter().map(str::to_owned).collect();
-        end.done = lines.filter(|line| line.ends_with(" is done")).count() as u32;
         let handed_in = self.hand_in(|| self.service.completed(token, &end)).await;
         self.leave(&out, end.pending.is_empty(), &log);
         handed_in
     }
 }
 
-/// A results file with these of its results, ready to travel.
-fn packed(file: &results::ResultsFile, kept: &[usize], ends: &[UnitEnd]) -> io::Result<String> {
+/// What a recovery came to.
+struct Recovery {
+    /// How many cleanups are done.
+    done: u32,
+    /// What is left, for people.
+    left: Vec<String>,
+    /// What it printed.
+    log: String,
+}
+
+/// A results file, whose text this is, with these of its results, ready to travel.
+fn packed(file: &results::ResultsFile, text: &str, kept: &[usize], ends: &[UnitEnd]) -> io::Result<String> {
     const LEVEL: i32 = 3;
     let mut summary = file.summary.clone();
     // That belongs to what was left.
     summary.shift_remove("cancelled");
     summary.insert("exit".to_owned(), worst(ends.iter().filter(|end| end.came_back).map(|end| end.exit)).into());
-    let results = kept.iter().map(|nth| Ok(Value::Object(file.results[*nth].0.clone())));
     let mut out = zstd::Encoder::new(Vec::new(), LEVEL)?;
-    results::write_file(&Value::Object(summary), results, &Value::Array(file.findings.clone()), &mut out)?;
+    if kept.len() == file.results.len() && summary == file.summary {
+        out.write_all(text.as_bytes())?;
+    } else {
+        let results = kept.iter().map(|nth| Ok(Value::Object(file.results[*nth].0.clone())));
+        results::write_file(&Value::Object(summary), results, &Value::Array(file.findings.clone()), &mut out)?;
+    }
     Ok(base64::engine::general_purpose::STANDARD.encode(out.finish()?))
 }
 
@@ -615,7 +663,7 @@ pub(in crate::cli) fn worst(exits: impl Iterator<Item = u8> + Clone) -> u8 {
 }
 
 /// Whether the server may answer later.
-fn is_away(status: &tonic::Status) -> bool {
+pub(super) fn is_away(status: &tonic::Status) -> bool {
     use tonic::Code;
     matches!(
         status.code(),
@@ -649,10 +697,13 @@ struct Attending<'s> {
     follower: Follower,
     carried: Option<Carried>,
     process: &'s mut Process,
+    /// Its folder.
+    out: &'s Path,
 }
 
 impl Attending<'_> {
-    async fn until_it_ends(mut self, stop: &CancellationToken) -> io::Result<Ended> {
+    /// One that makes something ends where what is pending cannot be kept; a recovery goes on.
+    async fn until_it_ends(mut self, makes: bool, stop: &CancellationToken) -> io::Result<Ended> {
         let mut asked: Option<Ended> = None;
         let mut arrived = Instant::now();
         // Something that a cleanup needs has not arrived yet.
@@ -679,8 +730,16 @@ impl Attending<'_> {
             untold |= news.matters;
             if untold || arrived.elapsed() >= self.silence / 4 {
                 if std::mem::take(&mut is_old) {
-                    let Ok(carried) = self.follower.carried() else { return self.abandon().await };
-                    self.carried = carried;
+                    match self.follower.carried() {
+                        Ok(carried) => self.carried = carried,
+                        Err(error) if error.kind() == io::ErrorKind::FileTooLarge && makes => {
+                            self.process.end(self.silence / 4, self.out).await;
+                            return Ok(Ended::TooLarge);
+                        }
+                        // What has arrived before is what others would go on from.
+                        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {}
+                        Err(_) => return self.abandon().await,
+                    }
                 }
                 let sent = Instant::now();
                 let heartbeat = self.site.service.heartbeat(self.token, &self.carried);
@@ -730,15 +789,19 @@ impl Attending<'_> {
         found.ok().and_then(Result::ok).is_none_or(|found| found.is_some_and(|found| found.runs))
     }
 
+    /// Before others are given it.
     async fn abandon(self) -> io::Result<Ended> {
-        self.process.end().await;
+        self.process.end(self.silence / 4, self.out).await;
         Ok(Ended::Lost)
     }
 }
 
+fn pid_of(child: &Child) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(i32::try_from(child.id()?).ok()?)
+}
+
 fn terminate(child: &Child) {
-    let id = child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
-    if let Some(id) = id {
+    if let Some(id) = pid_of(child) {
         let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
     }
 }
