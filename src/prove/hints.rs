@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     OUTSIDE, REAL, invert, kubectl,
+    places::places,
     side::traced,
     world::{Call, Half, Web, fits},
 };
@@ -251,8 +252,9 @@ fn wants_failure(expect: &Arg<Def>) -> bool {
     status.is_some_and(|status| status == 1 || status.get("not").is_some_and(|other| *other == 0 || *other == "0"))
 }
 
-/// Files that a script names: in its own folder, in `/tmp`, and those that it looks at where people leave something.
+/// Files and folders that a script names: in its own folder, in `/tmp`, and those that it looks at where people leave something.
 pub fn paths(text: &str, named: &mut BTreeSet<String>) {
+    named.extend(places(text));
     const PLACES: [&str; 7] = ["/tmp/", "/root/", "/home/", "/opt/", "/srv/", "/mnt/", "/var/"];
     const LOOKS: [&str; 8] = ["-f", "-s", "-e", "-r", "cat", "grep", "jq", "head"];
     for line in text.lines().filter(|line| !line.contains(" exec ")) {

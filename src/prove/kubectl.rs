@@ -53,6 +53,11 @@ pub fn normal(call: Call) -> Call {
     }
 }
 
+/// A JSONPath of one expression without its braces, which may be left out; of several they tell them apart.
+fn plain(text: &str) -> String {
+    if text.matches('{').count() == 1 { text.replace(['{', '}'], "") } else { text.to_owned() }
+}
+
 fn without(argv: &[String], option: &str) -> Vec<String> {
     match argv.iter().position(|word| word == option) {
         Some(at) => [&argv[..at], &argv[at + 2..]].concat(),
@@ -129,11 +134,11 @@ fn read(args: &[String]) -> Option<Vec<String>> {
         }
         ("--for", Some(text)) => {
             let text = text.strip_suffix("=True").or_else(|| text.strip_suffix("=true")).unwrap_or(text);
-            *value = Some(text.replace(['{', '}'], ""));
+            *value = Some(plain(text));
             true
         }
         ("--output", Some(text)) if text.starts_with("jsonpath=") => {
-            *value = Some(text.replace(['{', '}'], ""));
+            *value = Some(plain(text));
             true
         }
         ("--patch", Some(text)) => {
