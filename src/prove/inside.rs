@@ -29,7 +29,7 @@ use crate::{
     bash::tools::fails_with_one,
     compile,
     convert::looks,
-    hir::{Arg, OperationKind, PhaseKind, Target},
+    hir::{Arg, Def, OperationKind, Part, PhaseKind, Target},
     host::disk::Disk,
     plan::{ActionKind, AgentAction, AgentKind, Plan, StepAction},
     source::Sources,
@@ -254,24 +254,37 @@ fn reads_agent(plan: &Plan) -> bool {
     found
 }
 
-/// What a judge is asked, in order: whether something is contained, is exact or meets a rubric, and the text where it has no holes.
-fn questions(plan: &Plan) -> Vec<Vec<(String, Option<String>)>> {
+/// What a judge is asked, in order: whether something is contained, is exact or meets a rubric, and the texts between the holes.
+fn questions(plan: &Plan) -> Vec<Vec<(String, Vec<String>)>> {
     let mut found = Vec::new();
     plan.walk(&mut |_, _, action| {
         let ActionKind::Step(StepAction { op, args, .. }) = &action.kind else { return };
         if op.signature.judges {
-            found.push(
-                args.iter().map(|(name, arg)| (name.value.clone(), arg.as_literal().map(str::to_owned))).collect(),
-            );
+            found.push(args.iter().map(|(name, arg)| (name.value.clone(), texts_of(arg))).collect());
         }
     });
     found
 }
 
-/// Whether two questions are others, as far as that is known: holes are written otherwise in each dialect.
-fn differ(a: &[(String, Option<String>)], b: &[(String, Option<String>)]) -> bool {
-    let has_hole = |question: &[(String, Option<String>)]| question.iter().any(|(_, text)| text.is_none());
-    a != b && !has_hole(a) && !has_hole(b)
+/// The texts of an argument, cut where there are holes.
+fn texts_of(arg: &Arg<Def>) -> Vec<String> {
+    let mut texts = vec![String::new()];
+    arg.templates(&mut |template| {
+        for part in &template.parts {
+            match (part, texts.last_mut()) {
+                (Part::Text(text), Some(last)) => last.push_str(text),
+                _ => texts.push(String::new()),
+            }
+        }
+    });
+    texts
+}
+
+/// Whether two questions are others. What stands in their holes is written otherwise in each dialect, and is not known.
+fn differ(a: &[(String, Vec<String>)], b: &[(String, Vec<String>)]) -> bool {
+    let holes = |question: &[(String, Vec<String>)]| question.iter().map(|(_, texts)| texts.len()).collect::<Vec<_>>();
+    let whole = |question: &[(String, Vec<String>)]| question.iter().all(|(_, texts)| texts.len() == 1);
+    a != b && (whole(a) && whole(b) || holes(a) == holes(b))
 }
 
 /// Another value of the kind of a default.

@@ -1,20 +1,16 @@
 //! The files and folders that scripts look at, where an agent may leave something. A guess, which worlds try.
 
-use super::wishes::{Script, walk};
+use super::wishes::{Script, file_of, path, walk};
 use crate::{
     bash::{
         self,
-        ast::{self, Kind, Simple, Stmt, Word},
+        ast::{self, Kind, Stmt, Word},
     },
     convert::test_words,
 };
 
 /// Where the jail has its home.
 const HOME: &str = "/tmp";
-/// Commands whose last word is a file that they read, if there is one.
-const READERS: [&str; 14] =
-    ["cat", "grep", "egrep", "fgrep", "jq", "yq", "head", "tail", "wc", "awk", "sed", "sort", "cut", "test"];
-
 /// Paths that scripts look at, as their authors wrote them; that of a folder ends in `/`.
 pub fn places(text: &str) -> Vec<String> {
     let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else { return Vec::new() };
@@ -22,27 +18,6 @@ pub fn places(text: &str) -> Vec<String> {
     let mut found = Found { script: &script, folder: String::new(), paths: Vec::new() };
     list.iter().for_each(|stmt| walk(stmt, &mut |stmt| found.statement(stmt)));
     found.paths
-}
-
-/// The file that a command reads, where it is one of those that print what they read.
-pub fn file_of(script: &Script, simple: &Simple) -> Option<String> {
-    let (name, words) = simple.words.split_first()?;
-    READERS.contains(&name.source.as_str()).then_some(())?;
-    let takes = |word: &&Word| !word.source.starts_with('-');
-    // Behind a pattern or a program.
-    let before = usize::from(!matches!(name.source.as_str(), "cat" | "head" | "tail" | "wc" | "sort"));
-    words.iter().filter(takes).nth(before)?;
-    path(&script.text(words.last()?)?)
-}
-
-/// A path of plain characters, with or without a folder.
-fn path(text: &str) -> Option<String> {
-    let text = text.trim_end_matches('/');
-    let is_plain = text.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@' | '+' | ' '));
-    let name = text.rsplit('/').next().unwrap_or_default();
-    let is_own = ["/proc", "/sys", "/dev", "/usr", "/bin"].iter().any(|root| text.starts_with(root));
-    let is_path = is_plain && !is_own && !matches!(name, "" | "." | "..") && !text.starts_with('-');
-    is_path.then(|| text.to_owned())
 }
 
 struct Found<'a> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{invert, places::file_of, side::traced};
+use super::{invert, side::traced};
 use crate::{
     bash::{
         self,
@@ -378,6 +378,31 @@ impl Script {
         }
         None
     }
+}
+
+/// Commands whose last word is a file that they read, if there is one.
+const READERS: [&str; 14] =
+    ["cat", "grep", "egrep", "fgrep", "jq", "yq", "head", "tail", "wc", "awk", "sed", "sort", "cut", "test"];
+
+/// The file that a command reads, where it is one of those that print what they read.
+pub fn file_of(script: &Script, simple: &Simple) -> Option<String> {
+    let (name, words) = simple.words.split_first()?;
+    READERS.contains(&name.source.as_str()).then_some(())?;
+    let takes = |word: &&Word| !word.source.starts_with('-');
+    // Behind a pattern or a program.
+    let before = usize::from(!matches!(name.source.as_str(), "cat" | "head" | "tail" | "wc" | "sort"));
+    words.iter().filter(takes).nth(before)?;
+    path(&script.text(words.last()?)?)
+}
+
+/// A path of plain characters, with or without a folder.
+pub fn path(text: &str) -> Option<String> {
+    let text = text.trim_end_matches('/');
+    let is_plain = text.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@' | '+' | ' '));
+    let name = text.rsplit('/').next().unwrap_or_default();
+    let is_own = ["/proc", "/sys", "/dev", "/usr", "/bin"].iter().any(|root| text.starts_with(root));
+    let is_path = is_plain && !is_own && !matches!(name, "" | "." | "..") && !text.starts_with('-');
+    is_path.then(|| text.to_owned())
 }
 
 /// What `cat` prints.
