@@ -492,6 +492,16 @@ mod tests {
         assert_eq!(inputs(&argv, &["up".to_owned()]), [r#"[{"name":"web","is":"up"}]"#]);
         let argv = ["grep", "-q", "^USER nobody", "/tmp/x"].map(str::to_owned);
         assert_eq!(inputs(&argv, &[]), ["USER nobody more"]);
+        let argv = ["grep", "-qx", "hi you", "/tmp/x"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &[]), ["hi you"]);
+        let argv = ["grep", "web", "-"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &["5/5".to_owned(), "a web\nb\n".to_owned()])[..2], ["web 5/5", "a web\nweb b"]);
+        let argv = ["wc", "-w", "-"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &["2".to_owned()]), ["thing-0 thing-1 "]);
+        // Two items of one list, and two things of one item.
+        let items = [r#"[{"n":"a","x":1}]"#, r#"[{"n":"b","y":2}]"#, r#"[{"n":"a","z":3}]"#];
+        let items = items.map(|text| vec![text.to_owned()]);
+        assert_eq!(combined(&items, &[])[0], r#"[{"n":"a","x":1,"z":3},{"n":"b","y":2}]"#);
         // What no program can be, or nobody can make, ends no proof.
         for program in
             [".a[", ".a[é", ".a[18446744073709551615]", ".[] | select(.n > 9223372036854775807)", ".a[\"b", "\""]

@@ -325,3 +325,18 @@ pub fn consistent(call: &Call, answer: Answer) -> Answer {
         _ => answer,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_of_a_jsonpath_tell_expressions_apart() {
+        let output = |path: &str| {
+            let argv = ["kubectl", "get", "pod", "a", "-o", &format!("jsonpath={path}")].map(str::to_owned).to_vec();
+            normal(Call { argv, stdin: None }).key()
+        };
+        assert_eq!(output("{.a.b}"), output(".a.b"));
+        assert_ne!(output("{.a}{.b}"), output("{.a.b}"));
+    }
+}

@@ -177,8 +177,8 @@ impl Script {
                 self.parts.push((source, filters, fragment));
                 return;
             }
-            "=" | "==" | "!=" => self.text(other).or_else(|| self.same(&filters, other)),
-            "-eq" => number().map(|n| n.to_string()).or_else(|| self.same(&filters, other)),
+            "=" | "==" | "!=" => self.text(other).or_else(|| self.same(word, other)),
+            "-eq" => number().map(|n| n.to_string()).or_else(|| self.same(word, other)),
             "-ge" | "-le" => number().map(|n| n.to_string()),
             "-gt" | "-ne" => number().map(|n| n.saturating_add(1).to_string()),
             "-lt" => number().map(|n| n.saturating_sub(1).to_string()),
@@ -190,9 +190,12 @@ impl Script {
     }
 
     /// What two answers may both be that are to be equal, where one of them is counted.
-    fn same(&self, filters: &[Vec<String>], other: &Word) -> Option<String> {
-        let (_, others) = self.sources.get(&variable(other)?)?;
-        let counts = filters.iter().chain(others).any(|filter| filter[0] == "wc");
+    fn same(&self, word: &Word, other: &Word) -> Option<String> {
+        let filters = |word: &Word| match word.parts.as_slice() {
+            [Part::Command { text, .. }] => self.read(text).map(|(_, filters)| filters),
+            _ => variable(word).and_then(|name| self.sources.get(&name)).map(|(_, filters)| filters.clone()),
+        };
+        let counts = [filters(word)?, filters(other)?].concat().iter().any(|filter| filter[0] == "wc");
         counts.then(|| "3".to_owned())
     }
 
@@ -443,7 +446,7 @@ mod tests {
 
     #[test]
     fn what_a_script_asks_for_is_found() {
-        let cases: [(&str, &[&str]); 6] = [
+        let cases: [(&str, &[&str]); 9] = [
             ("A=$(kubectl get x)\n[ \"$A\" = up ] || exit 1", &["up"]),
             (
                 "A=$(kubectl get x)\nB=$(kubectl get y)\nif [[ (\"$A\" == *\"a\"* && \"$A\" == *\"b c\"*) || (\"$B\" == *d*) ]]; then\n  exit 0\nfi\nexit 1",
@@ -458,6 +461,12 @@ mod tests {
                 &[r#"{"b":[{"n":"some-n","v":"up"}],"a":"some-n"}"#],
             ),
             ("kubectl get x | grep -q -- --port", &["--port"]),
+            ("G=$(kubectl get x)\nfor t in a b; do echo \"$G\" | grep -q \"$t\" || exit 1; done", &["a b"]),
+            (
+                "A=$(kubectl get x)\nB=$(kubectl get y | wc -l)\n[ \"$A\" = \"$B\" ]",
+                &["3", "thing-0\nthing-1\nthing-2\n"],
+            ),
+            ("[ \"$(</srv/a)\" = up ] && grep -q down /srv/b", &["up", "down"]),
             ("[ \"$(kubectl get x | wc -l)\" -ge 2 ] || exit 1", &["thing-0\nthing-1\n"]),
         ];
         for (script, wanted) in cases {
