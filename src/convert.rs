@@ -16,7 +16,7 @@ mod wrap;
 use std::{collections::BTreeMap, path::PathBuf};
 
 pub use self::lift::test_words;
-pub use crate::bash::tools::looks;
+pub use crate::bash::tools::{looks, only_looks};
 use crate::{
     hir::{Dialect, PhaseKind},
     project::{Project, TaskUnit},

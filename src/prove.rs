@@ -16,10 +16,12 @@ mod inside;
 mod invert;
 mod kubectl;
 mod memory;
+mod places;
 mod shell;
 mod shim;
 mod side;
 mod trace;
+mod variables;
 mod wishes;
 mod world;
 

@@ -1057,9 +1057,10 @@ fn what_is_lifted_keeps_to_the_limit_of_its_script() {
         text.lines().filter_map(|line| line.trim().strip_prefix("timeout: ")).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(lifted(""), ["1m"], "what the rounds take");
-    assert_eq!(lifted("        timeout: 20s\n"), ["20s"; 3]);
+    // Each of them, and all together.
+    assert_eq!(lifted("        timeout: 20s\n"), ["20s"; 4]);
     // A command has a minute of its own.
-    assert_eq!(lifted("        timeout: 2m\n"), ["1m"]);
+    assert_eq!(lifted("        timeout: 2m\n"), ["2m", "1m"]);
 }
 
 /// Time is made up, and what processes did is remembered; a conversion that waits for another time than the script did is caught

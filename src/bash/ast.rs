@@ -32,7 +32,10 @@ impl Stmt {
             Kind::If { branches, otherwise } => {
                 branches.iter().flat_map(|(c, b)| [c.as_slice(), b.as_slice()]).chain(otherwise.as_deref()).collect()
             }
-            Kind::For { body, .. } | Kind::Count { body, .. } | Kind::Function { body, .. } => vec![body],
+            Kind::For { body, .. }
+            | Kind::Count { body, .. }
+            | Kind::Function { body, .. }
+            | Kind::Logged { body, .. } => vec![body],
             Kind::While { condition, body, .. } => vec![condition, body],
             _ => Vec::new(),
         }
@@ -72,6 +75,12 @@ pub enum Kind {
         body: List,
     },
     Group(List),
+    /// `{ …; } > FILE`, with `>>` or `>`, with its errors or without: what it prints is kept there.
+    Logged {
+        body: List,
+        file: Word,
+        append: bool,
+    },
     Subshell(List),
     Function {
         name: String,
@@ -426,7 +435,62 @@ const DEPTH: usize = 60;
 
 /// The script's statements. `None` where the parser met what it does not know.
 pub fn read(script: &Script) -> Option<List> {
-    script.is_sound().then(|| Reader { script }.list(script.root(), DEPTH))
+    if script.is_sound() {
+        return Some(Reader { script }.list(script.root(), DEPTH));
+    }
+    // It does not know each test in `[[ … ]]` that there is; here they are texts.
+    let Script { tree, .. } = super::parse(&without_tests(&script.text)?).filter(Script::is_sound)?;
+    let script = Script { text: script.text.clone(), tree };
+    Some(Reader { script: &script }.list(script.root(), DEPTH))
+}
+
+/// A script with a plain test of the same length in the place of each `[[ … ]]`. `None`: there is none, or one without an end.
+fn without_tests(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let mut out = text.to_owned();
+    let (mut at, mut begins) = (0, true);
+    while at < bytes.len() {
+        let rest = &text[at..];
+        if begins && rest.starts_with("[[") && bytes.get(at + 2).is_some_and(u8::is_ascii_whitespace) {
+            let end = end_of_test(text, at + 2)?;
+            let inner = at + 3..end;
+            if inner.len() > 4 {
+                out.replace_range(inner.clone(), &format!("-n {} ", "x".repeat(inner.len() - 4)));
+            }
+            at = end;
+        }
+        let rest = &text[at..];
+        let len = match bytes[at] {
+            b'\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            b'#' if begins => rest.find('\n').unwrap_or(rest.len()),
+            b'\'' => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
+            b'"' => closing_quote(rest).map_or(rest.len(), |end| end + 1),
+            _ => rest.chars().next().map_or(1, char::len_utf8),
+        };
+        begins = matches!(bytes[at], b' ' | b'\t' | b'\n' | b';' | b'(' | b'!');
+        at += len;
+    }
+    (out != text).then_some(out)
+}
+
+/// Where the `]]` of a test is.
+fn end_of_test(text: &str, from: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = from;
+    while at < bytes.len() {
+        let rest = &text[at..];
+        if rest.starts_with("]]") && bytes[at - 1].is_ascii_whitespace() {
+            return Some(at);
+        }
+        at += match bytes[at] {
+            b'\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            b'\'' => rest[1..].find('\'')? + 2,
+            b'"' => closing_quote(rest)? + 1,
+            b'$' if rest.starts_with("$(") => closing(&rest[1..], b'(', b')')? + 2,
+            _ => rest.chars().next().map_or(1, char::len_utf8),
+        };
+    }
+    None
 }
 
 struct Reader<'s> {
@@ -507,8 +571,8 @@ impl<'s> Reader<'s> {
             "test_command" => {
                 let text = self.text(node);
                 match text.strip_prefix("[[").and_then(|t| t.strip_suffix("]]")) {
-                    Some(inner) => Kind::Test(inner.trim().to_owned(), true),
-                    None => Kind::Test(text.strip_prefix('[')?.strip_suffix(']')?.trim().to_owned(), false),
+                    Some(inner) => Kind::Test(joined(inner.trim()), true),
+                    None => Kind::Test(joined(text.strip_prefix('[')?.strip_suffix(']')?.trim()), false),
                 }
             }
             "pipeline" => {
@@ -701,6 +765,9 @@ impl<'s> Reader<'s> {
     fn redirected(&self, node: Node<'s>, depth: usize) -> Option<Kind> {
         let body = node.child_by_field_name("body")?;
         let mut inner = self.stmt(body, depth).kind;
+        if let Kind::Group(body) = inner {
+            return self.logged(node, body);
+        }
         let mut redirects = Vec::new();
         let mut arguments = Vec::new();
         let lost = self.script.lost_words(node)?;
@@ -755,6 +822,28 @@ impl<'s> Reader<'s> {
             inner = if and { Kind::And(pair) } else { Kind::Or(pair) };
         }
         Some(inner)
+    }
+
+    /// A group with redirections: only of what it prints.
+    fn logged(&self, node: Node<'s>, body: List) -> Option<Kind> {
+        let redirects: Vec<_> = children(node).into_iter().filter(|c| c.kind().ends_with("_redirect")).collect();
+        let mut log = None;
+        for redirect in &redirects {
+            match self.redirect(*redirect)? {
+                Redirect::ToStderr if redirects.len() == 1 => return Some(Kind::Group(body)),
+                Redirect::Merge => {}
+                Redirect::Write(_) | Redirect::Other if log.is_none() && redirect.kind() == "file_redirect" => {
+                    let file = redirect.child_by_field_name("destination")?;
+                    let sign = self.script.text.get(redirect.start_byte()..file.start_byte())?.trim();
+                    let append = matches!(sign, ">>" | "1>>" | "&>>");
+                    (append || matches!(sign, ">" | "1>" | "&>")).then_some(())?;
+                    log = Some((self.word(file), append));
+                }
+                _ => return None,
+            }
+        }
+        let (file, append) = log?;
+        Some(Kind::Logged { body, file, append })
     }
 
     fn redirect(&self, node: Node<'s>) -> Option<Redirect> {
@@ -830,6 +919,29 @@ fn arithmetic(text: &str) -> Option<Kind> {
     Some(Kind::Test(format!("{} {operator} {}", operand(a)?, operand(b)?), false))
 }
 
+/// A test on one line: a line that goes on behind a `\\` outside of quotes goes on behind blanks.
+fn joined(inner: &str) -> String {
+    let mut out = String::new();
+    let mut rest = inner;
+    while let Some(c) = rest.chars().next() {
+        let len = match c {
+            '\\' if rest[1..].starts_with('\n') => {
+                out.push_str("  ");
+                rest = &rest[2..];
+                continue;
+            }
+            '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            '\'' => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
+            '"' => closing_quote(rest).map_or(rest.len(), |end| end + 1),
+            '$' if rest[1..].starts_with('(') => closing(&rest[1..], b'(', b')').map_or(rest.len(), |end| end + 2),
+            _ => c.len_utf8(),
+        };
+        out.push_str(&rest[..len]);
+        rest = &rest[len..];
+    }
+    out
+}
+
 /// Puts redirections and further arguments where they belong.
 fn attach(kind: &mut Kind, redirects: Vec<Redirect>, arguments: Vec<Word>) -> Option<()> {
     if redirects.is_empty() && arguments.is_empty() {
@@ -846,7 +958,6 @@ fn attach(kind: &mut Kind, redirects: Vec<Redirect>, arguments: Vec<Word>) -> Op
         Kind::Pipeline(list) => attach(&mut list.last_mut()?.kind, redirects, arguments),
         Kind::And(pair) | Kind::Or(pair) => attach(&mut pair[1].kind, redirects, arguments),
         Kind::Not(inner) => attach(&mut inner.kind, redirects, arguments),
-        Kind::Group(_) if redirects.iter().all(|r| matches!(r, Redirect::ToStderr)) => Some(()),
         _ => None,
     }
 }

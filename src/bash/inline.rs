@@ -79,7 +79,7 @@ fn statement(stmt: &mut Stmt, functions: &Functions<'_>) {
             values.iter_mut().for_each(|value| word(value, functions));
             each(body);
         }
-        Kind::Count { body, .. } | Kind::Function { body, .. } => each(body),
+        Kind::Count { body, .. } | Kind::Function { body, .. } | Kind::Logged { body, .. } => each(body),
         Kind::While { condition, body, .. } => [condition, body].into_iter().for_each(each),
         Kind::Step(_) | Kind::Other(_) => {}
     }

@@ -405,6 +405,33 @@ pub fn looks(run: &str) -> bool {
     LOOKERS.contains(&name) || tool(name).is_some_and(|tool| tool.looks.iter().any(begins))
 }
 
+/// Whether a command changes nothing, also one that another program runs: `kubectl exec POD -- cat FILE`, `timeout 5 curl URL`.
+pub fn only_looks(run: &str) -> bool {
+    let words: Vec<&str> = run.split_whitespace().collect();
+    let plain = !run.contains(['|', ';', '&', '>', '`', '(']);
+    let within = |at: usize| only_looks(&words.get(at..).unwrap_or_default().join(" "));
+    let all = |known: &[&str], rest: &[&str]| rest.iter().all(|word| !word.starts_with('-') || known.contains(word));
+    looks(run)
+        || plain
+            && match words.split_first() {
+                Some((name @ (&"kubectl" | &"oc"), rest)) if operands(name, rest).next() == Some(&"exec") => {
+                    words.iter().position(|word| *word == "--").is_some_and(|at| within(at + 1))
+                }
+                Some((&"timeout", rest)) if rest.first().is_some_and(|limit| !limit.starts_with('-')) => within(2),
+                Some((&"curl", rest)) => {
+                    all(&["-s", "-sS", "-sf", "-fsS", "-f", "-m", "--max-time", "--connect-timeout"], rest)
+                }
+                Some((&"wget", rest)) => {
+                    let prints = ["-qO-", "-O-", "--spider"];
+                    rest.iter().any(|word| prints.contains(word))
+                        && all(&["-qO-", "-O-", "--spider", "-q", "-T", "-T5", "--timeout", "-S"], rest)
+                }
+                Some((&"nc", rest)) => rest.iter().any(|word| word.starts_with("-z") || word.starts_with("-vz")),
+                Some((&"nslookup" | &"dig" | &"getent" | &"id" | &"hostname", rest)) => all(&[], rest),
+                _ => false,
+            }
+}
+
 /// Whether a command that fails ends with status 1, and never with another one. Not so what hands on the status of another program
 /// (`kubectl exec`, `timeout`), and not what nobody knows.
 pub fn fails_with_one(run: &str) -> bool {
@@ -673,6 +700,26 @@ mod tests {
             "",
         ] {
             assert!(!looks(run), "{run}");
+        }
+        for run in [
+            "kubectl get pods",
+            "kubectl exec -n a pod/b -c c -- cat /etc/hosts",
+            "oc exec a -- timeout 3 wget -qO- http://b",
+            "timeout 5 curl -s http://a",
+        ] {
+            assert!(only_looks(run), "{run}");
+        }
+        for run in [
+            "kubectl exec a -- rm b",
+            "kubectl exec a -- sh -c ls",
+            "kubectl exec a cat b",
+            "kubectl exec a -- wget http://b",
+            "kubectl exec a -- cat b > c",
+            "curl -X POST http://a",
+            "curl -so f http://a",
+            "timeout -k 1 2 ls",
+        ] {
+            assert!(!only_looks(run), "{run}");
         }
     }
 }

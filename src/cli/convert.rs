@@ -242,6 +242,8 @@ fn run(args: &Args) -> Result<u8, Fault> {
         let context = context(args, &compiled, &sources, &files);
         compiled.project.tasks.par_iter().map(|unit| outcome(unit, &compiled, context)).collect()
     };
+    let lifted = |outcome: &Outcome| -> Vec<Kept> { outcome.result.iter().flat_map(Converted::lifted).collect() };
+    let lifted: Vec<Vec<Kept>> = outcomes.iter().map(lifted).collect();
     inherited(&mut outcomes, &compiled, &sources, &files);
     let writes = args.write || args.out.is_some() || args.in_place;
     let mut unproven = args.no_verify.then(|| "`--no-verify`".to_owned());
@@ -253,6 +255,18 @@ fn run(args: &Args) -> Result<u8, Fault> {
         inherited(std::slice::from_mut(&mut outcome), &compiled, &sources, &files);
         Some(outcome)
     };
+    // A conversion with an error is none: the statement that makes it stays in its script, or all of them do.
+    for (outcome, lifted) in outcomes.iter_mut().zip(lifted) {
+        let Err(why) = &outcome.result else { continue };
+        let tries =
+            lifted.iter().map(std::slice::from_ref).chain(Some(lifted.as_slice()).filter(|all| !all.is_empty()));
+        let found = tries.filter_map(|kept| again(&outcome.path, None, kept)).find(|other| other.result.is_ok());
+        let Some(mut other) = found else { continue };
+        if let Ok(new) = &mut other.result {
+            new.notes.push(format!("lifted as well as can be, it was refused: {why}"));
+        }
+        *outcome = other;
+    }
     if !args.no_verify
         && let Err((code, why)) = prove(&mut outcomes, args, &again)
     {
@@ -446,6 +460,10 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
         let mut refuted = first.counter_example.is_some();
         let mut tries = less(outcome, &first).into_iter();
         let (mut kept, mut suspects) = (Vec::new(), suspects(outcome, &first));
+        // Where the original passes in no world that was found, no other conversion is a proof.
+        if first.passed == 0 && !refuted && first.hindered.is_some() {
+            return Ok(());
+        }
         loop {
             // What the proofs so far suspect stays in its script, all of it; where they suspect nothing more, it is tried.
             suspects.retain(|suspect| !kept.contains(suspect));

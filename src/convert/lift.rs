@@ -17,7 +17,7 @@ use std::{
 };
 
 use super::{Kept, Label, Tally, shell::Scope, step::Step};
-use crate::{bash::tools::looks, hir::PhaseKind, source::Files};
+use crate::{bash::tools::only_looks, hir::PhaseKind, source::Files};
 
 pub use script::{Source, constants, lift, whole};
 pub use statement::{is_special, split as test_words};
@@ -237,7 +237,7 @@ pub fn read_only(steps: &[Step]) -> bool {
     for step in steps {
         step.walk(&mut |s| {
             all &= match &s.kind {
-                super::step::Kind::Command { run, .. } => looks(run),
+                super::step::Kind::Command { run, .. } => only_looks(run),
                 super::step::Kind::Http { method, .. } => method == "GET" || method == "HEAD",
                 super::step::Kind::File { path, .. } => path.starts_with(TEMPORARY),
                 super::step::Kind::Script { .. } => false,

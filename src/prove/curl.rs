@@ -55,6 +55,57 @@ pub fn answered(world: &World, call: &Call, time: Time) -> (Option<u16>, String)
     }
 }
 
+/// Options with a value that no answer depends on, by their letters and by their names.
+const VALUED: (&str, &[&str]) = (
+    "ACDEFKPQTUYbceryuxz",
+    &[
+        "--user",
+        "--user-agent",
+        "--cookie",
+        "--cookie-jar",
+        "--cacert",
+        "--capath",
+        "--cert",
+        "--key",
+        "--cert-type",
+        "--key-type",
+        "--ciphers",
+        "--connect-to",
+        "--dump-header",
+        "--form",
+        "--interface",
+        "--limit-rate",
+        "--max-redirs",
+        "--noproxy",
+        "--proxy",
+        "--proxy-user",
+        "--range",
+        "--referer",
+        "--resolve",
+        "--retry",
+        "--retry-delay",
+        "--retry-max-time",
+        "--stderr",
+        "--tls-max",
+        "--trace",
+        "--unix-socket",
+        "--upload-file",
+        "--oauth2-bearer",
+        "--aws-sigv4",
+    ],
+);
+
+/// Whether the next word is the value of this one. A letter has it where nothing stands behind it.
+fn is_valued(arg: &str) -> bool {
+    let (letters, names) = VALUED;
+    match arg.strip_prefix('-').filter(|flags| !flags.starts_with('-')) {
+        Some(flags) => {
+            flags.chars().position(|c| letters.contains(c)).is_some_and(|at| at + 1 == flags.chars().count())
+        }
+        None => names.contains(&arg),
+    }
+}
+
 pub fn main(world: &World, call: &Call) -> u8 {
     let mut method = None;
     let mut url = String::new();
@@ -89,6 +140,8 @@ pub fn main(world: &World, call: &Call) -> u8 {
             if arg == "--connect-timeout" {
                 args.next();
             }
+        } else if is_valued(&arg) {
+            args.next();
         } else if !arg.starts_with('-') {
             url = arg.clone();
         }
@@ -118,5 +171,16 @@ pub fn main(world: &World, call: &Call) -> u8 {
         (None, _) => 7,
         (_, true) => 22,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_of_an_option_is_no_url() {
+        assert!(["-u", "-su", "--user", "--retry", "--resolve"].into_iter().all(is_valued));
+        assert!(!["-s", "-uname:word", "--user=a", "http://a", "-sS", "--compressed"].into_iter().any(is_valued));
     }
 }

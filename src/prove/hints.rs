@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     OUTSIDE, REAL, invert, kubectl,
+    places::places,
     side::traced,
     world::{Call, Half, Web, fits},
 };
@@ -70,15 +71,8 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut denied: BTreeSet<(String, Half)> = BTreeSet::new();
     let mut callers: Vec<(String, String)> = Vec::new();
     let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let env: BTreeMap<String, String> = plan
-        .env
-        .iter()
-        .map(|(name, value)| {
-            let text = filled(value, &BTreeMap::new());
-            let default = text.split("default('").nth(1).and_then(|t| t.split('\'').next()).map(str::to_owned);
-            (name.clone(), default.unwrap_or(text))
-        })
-        .collect();
+    let env: BTreeMap<String, String> =
+        plan.env.iter().map(|(name, value)| (name.clone(), filled(value, &BTreeMap::new()))).collect();
     // Commands with what is waited for; those that others read, by their ids; and the files they are read from.
     let mut commands: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     // When each of them is called.
@@ -251,8 +245,9 @@ fn wants_failure(expect: &Arg<Def>) -> bool {
     status.is_some_and(|status| status == 1 || status.get("not").is_some_and(|other| *other == 0 || *other == "0"))
 }
 
-/// Files that a script names: in its own folder, in `/tmp`, and those that it looks at where people leave something.
+/// Files and folders that a script names: in its own folder, in `/tmp`, and those that it looks at where people leave something.
 pub fn paths(text: &str, named: &mut BTreeSet<String>) {
+    named.extend(places(text));
     const PLACES: [&str; 7] = ["/tmp/", "/root/", "/home/", "/opt/", "/srv/", "/mnt/", "/var/"];
     const LOOKS: [&str; 8] = ["-f", "-s", "-e", "-r", "cat", "grep", "jq", "head"];
     for line in text.lines().filter(|line| !line.contains(" exec ")) {
@@ -393,9 +388,9 @@ pub fn filled(template: &Template<Def>, env: &BTreeMap<String, String>) -> Strin
         Part::Text(text) => text.clone(),
         Part::Hole(hole) => {
             let text = hole.text.trim_matches(['{', '}']).trim_start_matches("env.");
-            let (name, filters) = text.split_once('|').unwrap_or((text, ""));
-            let default =
-                || filters.split("default('").nth(1).and_then(|rest| rest.split('\'').next()).map(str::to_owned);
+            let name = text.split('|').next().unwrap_or_default();
+            let first = hole.filters.first().filter(|_| hole.has_default());
+            let default = || first?.args.first()?.value.as_str().map(str::to_owned);
             env.get(name.trim()).cloned().or_else(default).unwrap_or_else(|| hole.text.clone())
         }
     });

@@ -366,7 +366,12 @@ impl ProofHost {
                 trace::append(&format!("{}{phase}\n", trace::PHASE));
                 if phase == "agent" {
                     for (path, text) in &self.world.files {
+                        let is_folder = path.ends_with('/');
                         let path = Path::new(shim::TASK).join(path);
+                        if is_folder {
+                            let _ = self.real().create_dir_all(&path);
+                            continue;
+                        }
                         let _ = path.parent().map(|folder| self.real().create_dir_all(folder));
                         let _ = self.real().write(&path, text.as_bytes(), None);
                     }

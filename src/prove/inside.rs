@@ -21,14 +21,15 @@ use super::{
     kubectl,
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
-    wishes::{overridable, required, wishes},
+    variables::{overridable, required},
+    wishes::wishes,
     world::{Call, Dice, Given, HOSTILE, Half, Mood, Time, World, lines_of},
 };
 use crate::{
     bash::tools::fails_with_one,
     compile,
     convert::looks,
-    hir::{Arg, OperationKind, PhaseKind, Target},
+    hir::{Arg, Def, OperationKind, Part, PhaseKind, Target},
     host::disk::Disk,
     plan::{ActionKind, AgentAction, AgentKind, Plan, StepAction},
     source::Sources,
@@ -95,6 +96,9 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         }
     }
     let hints = answers.by_key();
+    // What their files are to hold.
+    let of_files = |path: &str| hints.get(&format!("cat\u{1f}{path}")).cloned().unwrap_or_default();
+    let contents: BTreeMap<String, Vec<String>> = named.iter().map(|path| (path.clone(), of_files(path))).collect();
     // An agent that says all that the scripts look for.
     let answer = reads_agent(&new).then(|| words.join("\n"));
     let texts_of_scripts = [scripts.before, scripts.after].concat();
@@ -103,12 +107,13 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         let mut dice = Dice::new(seed, "files");
         // An agent that does its work leaves files, and another does not.
         let files = named.iter().filter(|_| dice.below(3) > 0).cloned().collect::<Vec<_>>();
-        let text = |dice: &mut Dice| match dice.below(3) {
-            0 => String::new(),
-            1 => words.join("\n") + "\n",
+        let text = |path: &String, dice: &mut Dice| match (dice.below(3), contents[path].as_slice()) {
+            (1 | 2, [text, ..]) if dice.below(2) == 0 => format!("{text}\n"),
+            (0, _) => String::new(),
+            (1, _) => words.join("\n") + "\n",
             _ => words.get(dice.below(words.len().max(1))).cloned().unwrap_or_default() + "\n",
         };
-        let files = files.into_iter().map(|f| (f, text(&mut dice))).collect();
+        let files = files.into_iter().map(|f| (f.clone(), text(&f, &mut dice))).collect();
         let (hints, web, denied, words) = (hints.clone(), web.clone(), denied.clone(), words.clone());
         let given = BTreeMap::new();
         World {
@@ -145,7 +150,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     if let Some((world, most)) = &mut best
         && !known
     {
-        explore(world, most, &old, &stage, (&named, &texts)).await?;
+        explore(world, most, &old, &stage, (&contents, &texts)).await?;
     }
     let judged = old.judgements().max(new.judgements());
     let asked_otherwise = questions(&old).into_iter().zip(questions(&new)).find(|(a, b)| differ(a, b));
@@ -249,24 +254,37 @@ fn reads_agent(plan: &Plan) -> bool {
     found
 }
 
-/// What a judge is asked, in order: whether something is contained, is exact or meets a rubric, and the text where it has no holes.
-fn questions(plan: &Plan) -> Vec<Vec<(String, Option<String>)>> {
+/// What a judge is asked, in order: whether something is contained, is exact or meets a rubric, and the texts between the holes.
+fn questions(plan: &Plan) -> Vec<Vec<(String, Vec<String>)>> {
     let mut found = Vec::new();
     plan.walk(&mut |_, _, action| {
         let ActionKind::Step(StepAction { op, args, .. }) = &action.kind else { return };
         if op.signature.judges {
-            found.push(
-                args.iter().map(|(name, arg)| (name.value.clone(), arg.as_literal().map(str::to_owned))).collect(),
-            );
+            found.push(args.iter().map(|(name, arg)| (name.value.clone(), texts_of(arg))).collect());
         }
     });
     found
 }
 
-/// Whether two questions are others, as far as that is known: holes are written otherwise in each dialect.
-fn differ(a: &[(String, Option<String>)], b: &[(String, Option<String>)]) -> bool {
-    let has_hole = |question: &[(String, Option<String>)]| question.iter().any(|(_, text)| text.is_none());
-    a != b && !has_hole(a) && !has_hole(b)
+/// The texts of an argument, cut where there are holes.
+fn texts_of(arg: &Arg<Def>) -> Vec<String> {
+    let mut texts = vec![String::new()];
+    arg.templates(&mut |template| {
+        for part in &template.parts {
+            match (part, texts.last_mut()) {
+                (Part::Text(text), Some(last)) => last.push_str(text),
+                _ => texts.push(String::new()),
+            }
+        }
+    });
+    texts
+}
+
+/// Whether two questions are others. What stands in their holes is written otherwise in each dialect, and is not known.
+fn differ(a: &[(String, Vec<String>)], b: &[(String, Vec<String>)]) -> bool {
+    let holes = |question: &[(String, Vec<String>)]| question.iter().map(|(_, texts)| texts.len()).collect::<Vec<_>>();
+    let whole = |question: &[(String, Vec<String>)]| question.iter().all(|(_, texts)| texts.len() == 1);
+    a != b && (whole(a) && whole(b) || holes(a) == holes(b))
 }
 
 /// Another value of the kind of a default.
@@ -372,9 +390,13 @@ impl Proof<'_> {
                     other.given.insert(key.clone(), given);
                     found.push(other);
                 };
-                spoiled(&wanted(world, call, half))
-                    .into_iter()
-                    .for_each(|text| with(Given::Says(lines_of(call, text))));
+                let said = wanted(world, call, half);
+                // Of several things that are looked for in it, one is not there.
+                let parts = world.hints(call, half).unwrap_or_default();
+                let parts = parts.iter().filter(|part| !part.is_empty() && part.trim() != said.trim());
+                let without = parts.filter(|part| said.contains(*part)).map(|part| said.replace(part, "other"));
+                let without: BTreeSet<String> = without.collect();
+                spoiled(&said).into_iter().chain(without).for_each(|text| with(Given::Says(lines_of(call, text))));
                 if !world.given.is_empty() {
                     with(Given::Fails);
                     with(Given::Silent);
@@ -611,7 +633,8 @@ impl Proof<'_> {
             certificate.agreed = 0;
         }
         // What is the jail's own leaves no trace.
-        let shown = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(|name| REAL.contains(&name));
+        let leaves_none = |name: &str| REAL.contains(&name) || name == "date";
+        let shown = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(leaves_none);
         certificate.unreached = self.unreached.into_iter().filter(shown).map(|p| p.replace('\u{1f}', " ")).collect();
         let open = self.conditions.into_iter().filter(|condition| self.open.contains(&condition.id));
         let (suspects, undecided) = open.map(|condition| (condition.id, condition.shown)).unzip();
@@ -674,13 +697,25 @@ pub async fn explore(
     most: &mut Ran,
     old: &Plan,
     stage: &Arc<Stage>,
-    (named, texts): (&[String], &[String]),
+    (named, texts): (&BTreeMap<String, Vec<String>>, &[String]),
 ) -> Result<(), String> {
     let words = world.words.clone();
     let hinted = world.clone();
     let looked = |world: &World| World { hasty: true, ..world.clone() };
-    for path in named {
-        for text in texts.iter().chain(&words) {
+    // All that it may look at is there.
+    if !most.passed && !named.is_empty() {
+        let files =
+            named.iter().map(|(path, own)| (path.clone(), own.first().map_or_else(String::new, |t| format!("{t}\n"))));
+        let other = World { files: files.collect(), ..world.clone() };
+        let ran = ran(old, &looked(&other), stage).await?;
+        if ran.shown() >= most.shown() {
+            (*world, *most) = (other, ran);
+        }
+    }
+    for (path, own) in named {
+        let (none, folder) = (String::new(), path.ends_with('/'));
+        let texts = own.iter().chain(texts).chain(&words).filter(|_| !folder).chain([&none]);
+        for text in texts {
             if most.passed {
                 return Ok(());
             }

@@ -17,7 +17,8 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
     match name.as_str() {
         "jq" => documents(&with_arguments(&program, words), wanted).into_iter().map(|d| d.to_string()).collect(),
         "wc" => {
-            let lines = |n: usize| (0..n.min(50)).map(|i| format!("thing-{i}\n")).collect();
+            let ending = if words.iter().any(|word| word == "-w") { ' ' } else { '\n' };
+            let lines = |n: usize| (0..n.min(50)).map(|i| format!("thing-{i}{ending}")).collect();
             wanted.iter().filter_map(|n| n.parse().ok()).map(lines).collect()
         }
         "grep" if words.iter().any(|word| matches!(word.as_str(), "-c" | "--count")) => {
@@ -26,11 +27,22 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
             wanted.iter().filter_map(|n| n.parse().ok()).map(lines).collect()
         }
         "grep" => {
+            let short = |word: &String| word.strip_prefix('-').is_some_and(|w| !w.starts_with('-') && w.contains('x'));
+            let whole = words.iter().any(|word| short(word) || word == "--line-regexp");
             let (before, behind) = (
-                if program.starts_with('^') { "" } else { "some " },
-                if program.ends_with('$') { "" } else { " more" },
+                if whole || program.starts_with('^') { "" } else { "some " },
+                if whole || program.ends_with('$') { "" } else { " more" },
             );
-            vec![format!("{before}{}{behind}", program.replace(['^', '$', '\\'], "").replace(".*", "-"))]
+            let part = program.replace(['^', '$', '\\'], "").replace(".*", "-");
+            // What another filter looks for stands in the same lines.
+            let with = |line: &str| match (line.contains(&part), behind) {
+                (true, _) => line.to_owned(),
+                (false, "") => format!("{line} {part}"),
+                (false, _) => format!("{part} {line}"),
+            };
+            let all = |text: &String| text.lines().map(with).collect::<Vec<_>>().join("\n");
+            let line = format!("{before}{part}{behind}");
+            wanted.iter().map(all).chain([line]).collect()
         }
         "&&" => Vec::new(),
         "base64" => wanted.iter().map(|w| STANDARD.encode(w)).collect(),
@@ -148,14 +160,25 @@ fn merge(into: &mut Value, from: Value) {
         }
         (Value::Array(into), Value::Array(from)) => {
             for (i, value) in from.into_iter().enumerate() {
-                match into.get_mut(i) {
-                    Some(item) => merge(item, value),
+                // What is to be another item is no part of this one.
+                let at = if into.get(i).is_some_and(|item| agrees(item, &value)) { Some(i) } else { None };
+                match at.or_else(|| into.iter().position(|item| agrees(item, &value))) {
+                    Some(at) => merge(&mut into[at], value),
                     None => into.push(value),
                 }
             }
         }
         (into, from) if into.is_null() => *into = from,
         _ => {}
+    }
+}
+
+/// Whether nothing in two values is one thing in the one and another in the other.
+fn agrees(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => b.iter().all(|(key, b)| a.get(key).is_none_or(|a| agrees(a, b))),
+        (Value::Array(_), Value::Array(_)) | (Value::Null, _) | (_, Value::Null) => true,
+        (a, b) => a == b,
     }
 }
 
@@ -469,6 +492,16 @@ mod tests {
         assert_eq!(inputs(&argv, &["up".to_owned()]), [r#"[{"name":"web","is":"up"}]"#]);
         let argv = ["grep", "-q", "^USER nobody", "/tmp/x"].map(str::to_owned);
         assert_eq!(inputs(&argv, &[]), ["USER nobody more"]);
+        let argv = ["grep", "-qx", "hi you", "/tmp/x"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &[]), ["hi you"]);
+        let argv = ["grep", "web", "-"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &["5/5".to_owned(), "a web\nb\n".to_owned()])[..2], ["web 5/5", "a web\nweb b"]);
+        let argv = ["wc", "-w", "-"].map(str::to_owned);
+        assert_eq!(inputs(&argv, &["2".to_owned()]), ["thing-0 thing-1 "]);
+        // Two items of one list, and two things of one item.
+        let items = [r#"[{"n":"a","x":1}]"#, r#"[{"n":"b","y":2}]"#, r#"[{"n":"a","z":3}]"#];
+        let items = items.map(|text| vec![text.to_owned()]);
+        assert_eq!(combined(&items, &[])[0], r#"[{"n":"a","x":1,"z":3},{"n":"b","y":2}]"#);
         // What no program can be, or nobody can make, ends no proof.
         for program in
             [".a[", ".a[é", ".a[18446744073709551615]", ".[] | select(.n > 9223372036854775807)", ".a[\"b", "\""]

@@ -53,6 +53,11 @@ pub fn normal(call: Call) -> Call {
     }
 }
 
+/// A JSONPath of one expression without its braces, which may be left out; of several they tell them apart.
+fn plain(text: &str) -> String {
+    if text.matches('{').count() == 1 { text.replace(['{', '}'], "") } else { text.to_owned() }
+}
+
 fn without(argv: &[String], option: &str) -> Vec<String> {
     match argv.iter().position(|word| word == option) {
         Some(at) => [&argv[..at], &argv[at + 2..]].concat(),
@@ -129,11 +134,11 @@ fn read(args: &[String]) -> Option<Vec<String>> {
         }
         ("--for", Some(text)) => {
             let text = text.strip_suffix("=True").or_else(|| text.strip_suffix("=true")).unwrap_or(text);
-            *value = Some(text.replace(['{', '}'], ""));
+            *value = Some(plain(text));
             true
         }
         ("--output", Some(text)) if text.starts_with("jsonpath=") => {
-            *value = Some(text.replace(['{', '}'], ""));
+            *value = Some(plain(text));
             true
         }
         ("--patch", Some(text)) => {
@@ -318,5 +323,20 @@ pub fn consistent(call: &Call, answer: Answer) -> Answer {
         (["kubectl", "auth", "can-i"], 1) => Answer { stdout: "no\n".to_owned(), ..answer },
         (["kubectl", "get", ..], 1..) => Answer { stdout: String::new(), ..answer },
         _ => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_of_a_jsonpath_tell_expressions_apart() {
+        let output = |path: &str| {
+            let argv = ["kubectl", "get", "pod", "a", "-o", &format!("jsonpath={path}")].map(str::to_owned).to_vec();
+            normal(Call { argv, stdin: None }).key()
+        };
+        assert_eq!(output("{.a.b}"), output(".a.b"));
+        assert_ne!(output("{.a}{.b}"), output("{.a.b}"));
     }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     builtin::builtin,
-    convert::looks,
+    convert::only_looks,
     event::{EventKind, Outcome, Verdict},
     hir::{AgentRef, Arg, Dialect, Operation, OperationKind, Template},
     judge::scripted,
@@ -120,7 +120,11 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
         } else {
             failed.insert(planned_id(action), matches!(report.outcome, Outcome::Failed | Outcome::Broken));
             why += &format!("\n{action}: {:?} {}", report.outcome, report.message);
-            let is_fine = |line: &&str| line.contains('✓') || line.to_ascii_lowercase().trim_start().starts_with("ok");
+            let is_fine = |line: &&str| {
+                let text = line.to_ascii_lowercase();
+                let text = text.trim_start_matches(|c: char| !c.is_alphanumeric());
+                line.contains(['✓', '✔', '✅']) || ["ok", "pass", "success"].iter().any(|word| text.starts_with(word))
+            };
             complaints += report.stdout.lines().chain(report.stderr.lines()).filter(|line| !is_fine(line)).count();
         }
     }
@@ -229,7 +233,7 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
                 .all(|c| c.argv.iter().any(tells) && !c.argv.iter().any(|a| a.contains("jsonpath") || a == "json"))
         };
         let only_look = |calls: &[Call]| {
-            calls.iter().all(|c| looks(&c.argv.join(" ")) || c.argv[0] == "http" && c.argv[1] == "GET")
+            calls.iter().all(|c| only_looks(&c.argv.join(" ")) || c.argv[0] == "http" && c.argv[1] == "GET")
         };
         // What a round or a group has left out after it failed, the conversion asks too.
         let mut sorted = (x[common..].to_vec(), y[common..].to_vec());

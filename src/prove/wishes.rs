@@ -1,7 +1,6 @@
-//! What scripts compare the answers of commands with: texts by which they may get further. A guess, which worlds try. And the variables that
-//! they leave to the environment.
+//! What scripts compare the answers of commands with: texts by which they may get further. A guess, which worlds try.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{invert, side::traced};
 use crate::{
@@ -16,11 +15,9 @@ use crate::{
 pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for text in scripts {
-        let read = |text: &str| bash::parse(text).and_then(|script| ast::read(&script));
-        let Some(list) = read(text).or_else(|| read(&ungrouped(text))) else { continue };
+        let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else { continue };
         let list = bash::inline::inlined(&list, text);
-        let mut script = Script::default();
-        list.iter().for_each(|stmt| script.constants(stmt));
+        let mut script = Script::of(&list);
         list.iter().for_each(|stmt| script.sources(stmt));
         list.iter().for_each(|stmt| script.tests(stmt));
         script.arguments();
@@ -36,144 +33,10 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// A script without the groups in its tests, which the parser does not always know.
-fn ungrouped(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, behind)) = rest.split_once("[[ ")
-        && let Some((inner, behind)) = behind.split_once(" ]]")
-    {
-        out += &format!("{before}[[ {} ]]", without_groups(inner));
-        rest = behind;
-    }
-    out + rest
-}
-
 /// A test without its groups; parentheses of patterns and substitutions stay.
 fn without_groups(test: &str) -> String {
     let has_others = test.contains("=~") || test.contains("$(");
     if has_others { test.to_owned() } else { test.replace(['(', ')'], " ") }
-}
-
-/// Variables that scripts have a default for and set nowhere else, with the default: `${NS:-shop}`.
-pub fn overridable(scripts: &[String]) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for text in scripts {
-        let mut variables = Variables::default();
-        variables.script(text);
-        let Variables { given, set } = variables;
-        found.extend(given.into_iter().filter(|(name, _)| !set.contains(name) && !OWN.contains(&name.as_str())));
-    }
-    found
-}
-
-/// Variables of the environment without which scripts end, each with some value: `${NS:?}`, and under `set -u` any that no line sets.
-pub fn required(scripts: &[String]) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for text in scripts {
-        let mut variables = Variables::default();
-        variables.script(text);
-        let Variables { given, set } = variables;
-        let is_asked = |name: &str| [":?", "?"].iter().any(|sign| text.contains(&format!("${{{name}{sign}")));
-        let strict = bash::program(text).is_some_and(|program| program.sets('u', "nounset"));
-        let is_global = |name: &String| {
-            name.len() > 1 && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
-        };
-        for name in ast::names_in(text).into_iter().filter(is_global) {
-            let is_open = !given.contains_key(&name) && !set.contains(&name) && !text.contains(&format!("{name}="));
-            if is_asked(&name) || strict && is_open && !OWN.contains(&name.as_str()) {
-                let value = some(&name);
-                found.insert(name, value);
-            }
-        }
-    }
-    found
-}
-
-/// Variables that each shell has.
-const OWN: [&str; 12] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "SHELL",
-    "PWD",
-    "TMPDIR",
-    "KUBECONFIG",
-    "RANDOM",
-    "SECONDS",
-    "BASH_SOURCE",
-    "OSTYPE",
-    "LINENO",
-];
-
-/// The variables of a script: those with a default, and those that it sets.
-#[derive(Default)]
-struct Variables {
-    given: BTreeMap<String, String>,
-    set: BTreeSet<String>,
-}
-
-impl Variables {
-    fn script(&mut self, text: &str) {
-        let list = bash::parse(text).and_then(|script| ast::read(&script)).unwrap_or_default();
-        list.iter().for_each(|stmt| walk(stmt, &mut |stmt| self.statement(stmt)));
-    }
-
-    fn statement(&mut self, stmt: &Stmt) {
-        match &stmt.kind {
-            Kind::Simple(simple) => {
-                if let [name, names @ ..] = simple.words.as_slice()
-                    && name.source == "read"
-                {
-                    self.set.extend(names.iter().map(|word| word.source.clone()));
-                }
-                let values = simple.env.iter().filter_map(|assign| assign.value.as_ref());
-                values.chain(&simple.words).for_each(|word| self.parts(&word.parts));
-                for redirect in &simple.redirects {
-                    match redirect {
-                        Redirect::Write(word) | Redirect::Herestring(word) => self.parts(&word.parts),
-                        Redirect::Heredoc(parts) => self.parts(parts),
-                        _ => {}
-                    }
-                }
-            }
-            Kind::Assign(assigns) => {
-                for assign in assigns {
-                    let words = assign.value.iter().chain(assign.array.iter().flatten());
-                    words.for_each(|word| self.parts(&word.parts));
-                    // `NS="${NS:-shop}"` leaves it to the environment, too.
-                    let is_own = assign.value.as_ref().is_some_and(|word| {
-                        matches!(word.parts.as_slice(), [Part::Var { name, default: Some(_), .. }] if *name == assign.name)
-                    });
-                    if !is_own {
-                        self.set.insert(assign.name.clone());
-                    }
-                }
-            }
-            Kind::Test(inner, _) => {
-                test_words(inner).unwrap_or_default().iter().for_each(|word| self.parts(&word.parts));
-            }
-            Kind::For { var, values, .. } => {
-                self.set.insert(var.clone());
-                values.iter().for_each(|word| self.parts(&word.parts));
-            }
-            Kind::Count { var, .. } | Kind::Step(var) => drop(self.set.insert(var.clone())),
-            _ => {}
-        }
-    }
-
-    fn parts(&mut self, parts: &[Part]) {
-        for part in parts {
-            match part {
-                Part::Var { name, default: Some(default), .. } => match ast::literal(default) {
-                    Some(text) if ast::is_name(name) => drop(self.given.insert(name.clone(), text)),
-                    _ => self.parts(default),
-                },
-                Part::Command { text, .. } => self.script(text),
-                _ => {}
-            }
-        }
-    }
 }
 
 /// Where a variable's value comes from.
@@ -183,8 +46,9 @@ enum Source {
     Variable(String),
 }
 
+/// What is known of a script.
 #[derive(Default)]
-struct Script {
+pub struct Script {
     /// Variables that are one text; `None`: they are more.
     constants: BTreeMap<String, Option<String>>,
     /// What a variable is read from, through which filters.
@@ -195,6 +59,13 @@ struct Script {
 }
 
 impl Script {
+    /// The constants of a script.
+    pub fn of(list: &[Stmt]) -> Self {
+        let mut script = Self::default();
+        list.iter().for_each(|stmt| script.constants(stmt));
+        script
+    }
+
     fn constants(&mut self, stmt: &Stmt) {
         walk(stmt, &mut |stmt| {
             let Kind::Assign(assigns) = &stmt.kind else { return };
@@ -230,6 +101,16 @@ impl Script {
                     self.compared(b, &operator.source, a);
                 }
             }
+            // A loop over words asks for each of them.
+            Kind::For { var, values, body } => {
+                let words: Vec<String> = values.iter().filter_map(Word::literal).take(MANY).collect();
+                for word in if words.len() == values.len() { words } else { Vec::new() } {
+                    let before = self.constants.insert(var.clone(), Some(word));
+                    body.iter().for_each(|stmt| self.tests(stmt));
+                    self.constants.remove(var);
+                    self.constants.extend(before.map(|before| (var.clone(), before)));
+                }
+            }
             Kind::Pipeline(list) => {
                 let Some(([.., Stmt { kind: Kind::Simple(last), .. }], (source, mut filters))) =
                     Some(list.as_slice()).zip(self.pipeline(list))
@@ -246,6 +127,8 @@ impl Script {
                 });
                 if let Some(name) = fed {
                     self.searched(simple, Source::Variable(name), Vec::new());
+                } else if let Some(path) = file_of(self, simple) {
+                    self.searched(simple, printed(&path), Vec::new());
                 }
             }
             _ => {}
@@ -294,8 +177,9 @@ impl Script {
                 self.parts.push((source, filters, fragment));
                 return;
             }
-            "=" | "==" | "!=" => self.text(other),
-            "-eq" | "-ge" | "-le" => number().map(|n| n.to_string()),
+            "=" | "==" | "!=" => self.text(other).or_else(|| self.same(word, other)),
+            "-eq" => number().map(|n| n.to_string()).or_else(|| self.same(word, other)),
+            "-ge" | "-le" => number().map(|n| n.to_string()),
             "-gt" | "-ne" => number().map(|n| n.saturating_add(1).to_string()),
             "-lt" => number().map(|n| n.saturating_sub(1).to_string()),
             _ => None,
@@ -303,6 +187,16 @@ impl Script {
         if let Some(text) = text {
             self.whole.push((source, filters, text));
         }
+    }
+
+    /// What two answers may both be that are to be equal, where one of them is counted.
+    fn same(&self, word: &Word, other: &Word) -> Option<String> {
+        let filters = |word: &Word| match word.parts.as_slice() {
+            [Part::Command { text, .. }] => self.read(text).map(|(_, filters)| filters),
+            _ => variable(word).and_then(|name| self.sources.get(&name)).map(|(_, filters)| filters.clone()),
+        };
+        let counts = [filters(word)?, filters(other)?].concat().iter().any(|filter| filter[0] == "wc");
+        counts.then(|| "3".to_owned())
     }
 
     /// `… | grep -q PATTERN`
@@ -322,6 +216,9 @@ impl Script {
 
     /// What a command substitution reads, and through which filters.
     fn read(&self, text: &str) -> Option<(Source, Vec<Vec<String>>)> {
+        if let Some(file) = text.trim().strip_prefix('<') {
+            return Some((printed(&self.text(&Word::read(file.trim(), 0))?), Vec::new()));
+        }
         let list = ast::read(&bash::parse(text)?)?;
         match list.as_slice() {
             [stmt] => self.printed(stmt),
@@ -360,6 +257,7 @@ impl Script {
         let name = simple.words.first()?.source.as_str();
         match (name, simple.words.last()) {
             ("echo" | "printf", Some(word)) => variable(word).map(Source::Variable),
+            ("cat", _) if file_of(self, simple).is_some() => file_of(self, simple).map(|path| printed(&path)),
             _ => self.argv(simple).map(Source::Command),
         }
     }
@@ -380,7 +278,8 @@ impl Script {
         (!argv.is_empty()).then_some(argv)
     }
 
-    fn text(&self, word: &Word) -> Option<String> {
+    /// A word in which all is known.
+    pub fn text(&self, word: &Word) -> Option<String> {
         match word.parts.as_slice() {
             [Part::Other] => self.sum(&word.source).map(|sum| sum.to_string()),
             parts => self.joined(parts),
@@ -484,8 +383,38 @@ impl Script {
     }
 }
 
+/// Commands whose last word is a file that they read, if there is one.
+const READERS: [&str; 14] =
+    ["cat", "grep", "egrep", "fgrep", "jq", "yq", "head", "tail", "wc", "awk", "sed", "sort", "cut", "test"];
+
+/// The file that a command reads, where it is one of those that print what they read.
+pub fn file_of(script: &Script, simple: &Simple) -> Option<String> {
+    let (name, words) = simple.words.split_first()?;
+    READERS.contains(&name.source.as_str()).then_some(())?;
+    let takes = |word: &&Word| !word.source.starts_with('-');
+    // Behind a pattern or a program.
+    let before = usize::from(!matches!(name.source.as_str(), "cat" | "head" | "tail" | "wc" | "sort"));
+    words.iter().filter(takes).nth(before)?;
+    path(&script.text(words.last()?)?)
+}
+
+/// A path of plain characters, with or without a folder.
+pub fn path(text: &str) -> Option<String> {
+    let text = text.trim_end_matches('/');
+    let is_plain = text.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@' | '+' | ' '));
+    let name = text.rsplit('/').next().unwrap_or_default();
+    let is_own = ["/proc", "/sys", "/dev", "/usr", "/bin"].iter().any(|root| text.starts_with(root));
+    let is_path = is_plain && !is_own && !matches!(name, "" | "." | "..") && !text.starts_with('-');
+    is_path.then(|| text.to_owned())
+}
+
+/// What `cat` prints.
+fn printed(path: &str) -> Source {
+    Source::Command(vec!["cat".to_owned(), path.to_owned()])
+}
+
 /// Some value of a variable.
-fn some(name: &str) -> String {
+pub fn some(name: &str) -> String {
     format!("some-{}", name.to_ascii_lowercase())
 }
 
@@ -501,7 +430,7 @@ fn variable(word: &Word) -> Option<String> {
 }
 
 /// A statement and all inside it.
-fn walk(stmt: &Stmt, visit: &mut dyn FnMut(&Stmt)) {
+pub fn walk(stmt: &Stmt, visit: &mut dyn FnMut(&Stmt)) {
     visit(stmt);
     stmt.lists().into_iter().flatten().for_each(|inner| walk(inner, visit));
 }
@@ -517,7 +446,7 @@ mod tests {
 
     #[test]
     fn what_a_script_asks_for_is_found() {
-        let cases: [(&str, &[&str]); 6] = [
+        let cases: [(&str, &[&str]); 9] = [
             ("A=$(kubectl get x)\n[ \"$A\" = up ] || exit 1", &["up"]),
             (
                 "A=$(kubectl get x)\nB=$(kubectl get y)\nif [[ (\"$A\" == *\"a\"* && \"$A\" == *\"b c\"*) || (\"$B\" == *d*) ]]; then\n  exit 0\nfi\nexit 1",
@@ -532,40 +461,16 @@ mod tests {
                 &[r#"{"b":[{"n":"some-n","v":"up"}],"a":"some-n"}"#],
             ),
             ("kubectl get x | grep -q -- --port", &["--port"]),
+            ("G=$(kubectl get x)\nfor t in a b; do echo \"$G\" | grep -q \"$t\" || exit 1; done", &["a b"]),
+            (
+                "A=$(kubectl get x)\nB=$(kubectl get y | wc -l)\n[ \"$A\" = \"$B\" ]",
+                &["3", "thing-0\nthing-1\nthing-2\n"],
+            ),
+            ("[ \"$(</srv/a)\" = up ] && grep -q down /srv/b", &["up", "down"]),
             ("[ \"$(kubectl get x | wc -l)\" -ge 2 ] || exit 1", &["thing-0\nthing-1\n"]),
         ];
         for (script, wanted) in cases {
             assert_eq!(first(script), wanted, "{script}");
         }
-    }
-
-    #[test]
-    fn what_a_script_leaves_to_the_environment() {
-        let open = |script: &str| overridable(&[script.to_owned()]).into_iter().collect::<Vec<_>>();
-        let is = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
-        for script in [
-            "kubectl get pods -n \"${NS:-shop}\"",
-            "NS=\"${NS:-shop}\"\nkubectl get pods -n \"$NS\"",
-            "kubectl get pods -n ${NS:-'shop'}",
-            "# for NS=x\nn=$(kubectl get pods -n \"${NS:-\"shop\"}\" | wc -l)",
-            "cat <<EOF | kubectl apply -f -\nnamespace: ${NS:-shop}\nEOF",
-            "if [[ \"${NS:-shop}\" == shop ]]; then echo yes; fi",
-        ] {
-            assert_eq!(open(script), is("NS", "shop"), "{script}");
-        }
-        for script in [
-            "NS=shop\necho \"${NS:-x}\"",
-            "for NS in a b; do echo \"${NS:-x}\"; done",
-            "read -r NS\necho \"${NS:-x}\"",
-            "echo '${NS:-x}'",
-            "cat <<'EOF'\n${NS:-x}\nEOF",
-            "echo \"${NS:-$OTHER}\" \"${1:-x}\" \"${HOME:-/root}\"",
-        ] {
-            assert_eq!(open(script), [], "{script}");
-        }
-        let asked = |script: &str| required(&[script.to_owned()]).into_keys().collect::<Vec<_>>();
-        assert_eq!(asked(": \"${HOST:?is not set}\""), ["HOST"]);
-        assert_eq!(asked("set -euo pipefail\nN=1\necho \"$N $HOST ${A:-} $HOME\""), ["HOST"]);
-        assert_eq!(asked("echo \"$HOST\""), [""; 0]);
     }
 }

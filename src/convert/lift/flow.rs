@@ -98,6 +98,24 @@ impl<'a> Lifter<'a> {
         }
     }
 
+    /// `{ …; } >> FILE`: what the list does, behind a step that opens the file as the shell does; what the list prints is in the report.
+    fn logged(&self, body: &[Stmt], file: &Word, append: bool, after: &[Stmt], st: &State) -> Option<Next> {
+        // Where the file cannot be opened the list is not begun, and the script has to end with that.
+        let ends = st.errexit || after.is_empty() && st.tail;
+        (self.phase == PhaseKind::Verify && ends).then_some(())?;
+        let path = st.scope.word(file)?.constant().filter(|path| path.starts_with('/'))?;
+        let option = if append { "-a" } else { "--" };
+        let words = ["tee", option, &bash::quote(&path)].map(|word| Word::read(word, 0)).to_vec();
+        let opened = self.command(&Simple { words, ..Simple::default() }, st, false)?;
+        self.shared.note(format!("what was written to `{path}` is in the report, and the file stays empty"));
+        let inner = State { tail: after.is_empty() && st.tail, ..st.clone() };
+        Some(match self.seq(body, inner, End::Falls)? {
+            Flow::Falls(out) => Next::Steps(opened.then(out), 1),
+            Flow::Passes(out, ending) => Next::End(Flow::Passes(opened.then(out), ending)),
+            flow @ Flow::Fails(_) => Next::End(flow),
+        })
+    }
+
     /// `command; NAME=$?`: the status is an output of the step.
     fn kept_status(&self, stmt: &Stmt, name: &str, st: &mut State) -> Option<Next> {
         (!st.errexit && !st.scope.wild.contains(name) && !self.tallies.contains(name)).then_some(())?;
@@ -228,6 +246,7 @@ impl<'a> Lifter<'a> {
                     flow => Some(Next::End(flow)),
                 }
             }
+            Kind::Logged { body, file, append } => self.logged(body, file, *append, after, st),
             Kind::For { var, values, body } => self.each(var, values, body, after, st, end),
             Kind::Count { var, rounds, body } => {
                 let count = (*rounds)?;

@@ -659,8 +659,10 @@ fn assemble(
         match (runs.last_mut(), chunk.kind) {
             // What only prints belongs to the run it stands in.
             (Some(Chunk { to, kind: ChunkKind::Residual(..), .. }), ChunkKind::Residual(..)) => *to = chunk.to,
-            (Some(Chunk { to, kind: ChunkKind::Residual(..), .. }), ChunkKind::Idle)
-                if chunk.to < list.len() || matches!(list[chunk.from].kind, Kind::Simple(_)) =>
+            (Some(Chunk { to, kind: ChunkKind::Residual(_, holes), .. }), ChunkKind::Idle)
+                if (chunk.to < list.len() || matches!(list[chunk.from].kind, Kind::Simple(_)))
+                    // No step keeps a value for those who only print it.
+                    && !list[chunk.from..chunk.to].iter().any(|s| holes.keys().any(|name| mentions(s, name))) =>
             {
                 *to = chunk.to;
             }

@@ -106,6 +106,7 @@ pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
         }),
         Kind::Test(inner, _) => ast::names_in(inner).iter().any(|n| n == name) || bare(inner),
         Kind::For { values, .. } => values.iter().any(word),
+        Kind::Logged { file, .. } => word(file),
         Kind::Step(own) => own == name,
         Kind::Other(text) => ast::names_in(text).iter().any(|n| n == name) || bare(text),
         _ => false,

@@ -240,6 +240,12 @@ impl Converter<'_> {
                     lifted.steps.iter_mut().for_each(|step| step.each(&mut |step| behind(step)));
                     if let Some(limit) = &old.timeout {
                         lifted.steps.iter_mut().for_each(|step| step.each(&mut |step| within(step, limit.value)));
+                        // Nor may they together.
+                        if lifted.steps.len() > 1 && !lifted.apart {
+                            let mut all = Step::group(std::mem::take(&mut lifted.steps));
+                            all.timeout = Some(duration::format(limit.value));
+                            lifted.steps.push(all);
+                        }
                     }
                     self.tally.merge(lifted.books.tally);
                     self.pieces.extend(lifted.books.pieces);
