@@ -1,5 +1,7 @@
 //! What verify asks for is so before the agent has done anything.
 
+use std::cell::LazyCell;
+
 use rustc_hash::FxHashMap;
 
 use super::{TaskView, facts, quantity::Quantity, texts};
@@ -519,20 +521,25 @@ fn files(view: &TaskView<'_>) -> Vec<(Value, Option<String>, Span)> {
 /// `grep -q 'workers:' app.yaml`, where the file of set-up has such a line and the prompt tells to change it.
 fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let asked = view.asked().iter().filter(|question| question.file.is_some());
-    let asked: Vec<&Question<'_>> = asked.filter(|question| question.is_wanted() == Some(true)).collect();
+    let asked: Vec<&Question<'_>> = asked.collect();
     if asked.is_empty() || !view.effects.sees(PhaseKind::Setup) {
         return;
     }
-    let files = files(view);
+    let files = LazyCell::new(|| files(view));
     for question in asked {
         let (Some(file), Demand::Matches { pattern, options }) = (&question.file, &question.demand) else { continue };
+        // The name of what is to be changed: the first word of the pattern.
+        let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        let key = pattern.split(part).find(|word| word.len() > 2).filter(|key| is_changed(said, key));
+        if key.is_none() || !options.chars().all(|c| "qsEFiwxn".contains(c)) {
+            continue;
+        }
         // What is made twice, or changed, may hold anything.
         let mut same = files.iter().filter(|(name, ..)| name.may_be(file));
         let (Some((name, Some(text), made)), None) = (same.next(), same.next()) else { continue };
         if !name.is(file) {
             continue;
         }
-        let is_plain = options.chars().all(|c| "qsEFiwxn".contains(c));
         let pattern_of = match (options.contains('F'), options.contains('E') || question.statement.name() == "egrep") {
             (true, _) => regex::escape(pattern),
             (_, true) => pattern.clone(),
@@ -547,10 +554,7 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         };
         let letters = if options.contains('i') { "(?mi)" } else { "(?m)" };
         let Ok(regex) = regex::Regex::new(&format!("{letters}{head}{pattern_of}{tail}")) else { continue };
-        // The name of what is to be changed: the first word of the pattern.
-        let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-        let Some(key) = pattern.split(part).find(|word| word.len() > 2) else { continue };
-        if is_plain && regex.is_match(text) && is_changed(said, key) {
+        if regex.is_match(text) && question.is_wanted() == Some(true) {
             out.push(
                 Diagnostic::new(
                     &ALREADY_TRUE,

@@ -699,12 +699,25 @@ static TOLD: Ascii =
 
 /// `create a pod web-server in the default namespace`, and verify looks for it in another.
 fn namespaces(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
-    let told: BTreeSet<&str> = NAMESPACE
-        .captures_iter(said)
-        .filter_map(|found| ["before", "behind"].iter().find_map(|group| found.name(group)))
-        .map(|m| m.as_str())
-        .filter(|name| {
-            !matches!(*name, "the" | "this" | "that" | "a" | "its" | "same" | "and" | "in" | "is" | "with" | "of")
+    if !said.contains("namespace") {
+        return;
+    }
+    let plain =
+        |word: &str| word.len() > 1 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let quotes = ['"', '\'', '`', '.', ','];
+    let told: BTreeSet<&str> = said
+        .match_indices("namespace")
+        .filter(|(at, word)| !said[at + word.len()..].starts_with(char::is_alphanumeric))
+        .filter_map(|(at, word)| {
+            // `in the default namespace`, `the namespace default`.
+            let before: Vec<&str> = said[..at].split(' ').rev().skip(1).take(3).collect();
+            let name = before.first().map(|name| name.trim_matches(quotes)).filter(|_| said[..at].ends_with(' '));
+            let leads = before[1.min(before.len())..].iter().any(|word| matches!(*word, "in" | "to" | "from" | "of"));
+            let behind = said[at + word.len()..].strip_prefix(' ').and_then(|rest| rest.split([' ', '\n']).next());
+            let is_name = |name: &&str| plain(name) && !COMMON.contains(name);
+            name.filter(|_| leads)
+                .filter(is_name)
+                .or_else(|| behind.map(|name| name.trim_matches(quotes)).filter(is_name))
         })
         .collect();
     let [told] = told.into_iter().collect::<Vec<_>>()[..] else { return };
@@ -723,9 +736,11 @@ fn namespaces(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
     }
 }
 
-static NAMESPACE: Ascii = ascii(
-    r#"(?i)\b(?:in|to|from|of) (?:the |my )?["'`]?(?P<before>[a-z0-9][a-z0-9-]+)["'`]? namespace\b|\bnamespace ["'`]?(?P<behind>[a-z0-9][a-z0-9-]+)"#,
-);
+/// Words beside `namespace` that are no names.
+const COMMON: [&str; 22] = [
+    "the", "this", "that", "a", "an", "its", "same", "and", "in", "is", "with", "of", "new", "own", "my", "called",
+    "named", "each", "every", "for", "to", "has",
+];
 
 /// `in the folder whose uid is eval-team`, and verify only asks that there is a `folderUid`.
 fn given_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {

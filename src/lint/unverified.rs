@@ -2,7 +2,6 @@
 
 use super::{TaskView, already_true, facts, quantity::Quantity, texts};
 use crate::{
-    ascii::{Ascii, ascii},
     diagnostic::{Diagnostic, Diagnostics},
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
     rule,
@@ -21,7 +20,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let said = texts::written(&prompt.text);
     let wanted = wanted(&said);
-    if wanted.is_empty() || ONLY_SHOWN.is_match(&said) {
+    if wanted.is_empty() || has_one_of(&said, &SHOWS) || is_dry(&said) {
         return;
     }
     let all = facts::elsewhere(view);
@@ -54,6 +53,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// `Dry run the update`.
+fn is_dry(said: &str) -> bool {
+    let lower = said.to_ascii_lowercase();
+    lower.contains("dry run") || lower.contains("dry-run")
+}
+
 /// Values that are no texts: `equals: 3`.
 fn numbers(arg: &Arg<Def>, known: &mut String) {
     match &arg.kind {
@@ -72,47 +77,92 @@ fn judged(view: &TaskView<'_>) -> bool {
     judged
 }
 
-/// The values that a prompt tells the agent to give.
+/// The values that a prompt tells the agent to give: behind `to` a word in quotes, a number or a version, behind `with` a number of things.
+/// Asked of every prompt: patterns would cost more.
 fn wanted(said: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    for value in VALUE.captures_iter(said) {
-        let Some(place) = ["value", "code", "number", "count"].iter().find_map(|form| value.name(form)) else {
-            continue;
-        };
-        let sentence = already_true::sentence(said, place.start());
-        let head = &said[sentence.start..place.start()];
-        // `Set the mode to live, and leave the queue`: each part says something of its own.
-        let clause = head.rfind([',', ';', '(']).map_or(head, |at| &head[at..]);
-        let text = place.as_str().trim_end_matches(['.', ':']);
-        let behind = place.start() + text.len();
-        let rest = &said[behind..sentence.end.max(behind)];
-        let rest = rest.split([',', ';', ')']).next().unwrap_or_default();
-        let is_value = text.len() > 1 || text.bytes().all(|b| b.is_ascii_digit());
-        if is_value
-            && GIVES.is_match(head)
-            && !AWAY.is_match(clause)
-            && !already_true::KEEPS.is_match(clause)
-            && !already_true::KEEPS.is_match(rest)
-            && !already_true::DELETES.is_match(clause)
-            && !text.contains('/')
-            && !found.iter().any(|known| known == text)
-        {
-            found.push(text.to_owned());
+    for lead in ["to ", "version ", "tag ", "with "] {
+        for (at, _) in said.match_indices(lead) {
+            if said[..at].ends_with(|c: char| c.is_ascii_alphanumeric()) {
+                continue;
+            }
+            let behind = &said[at + lead.len()..];
+            let quote = behind.chars().next().filter(|c| matches!(c, '"' | '`'));
+            let start = at + lead.len() + usize::from(quote.is_some());
+            let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-' | '%');
+            let end = said[start..].find(|c: char| !part(c)).map_or(said.len(), |end| start + end);
+            let text = said[start..end].trim_end_matches(['.', ':']);
+            let is_number = text.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
+            let is_value = match quote {
+                // What goes on behind has a hole, a blank or a path in it.
+                Some(quote) => said[end..].starts_with(quote),
+                None => is_number && !said[end..].starts_with(['/', '{']),
+            };
+            let counts = lead != "with "
+                || text.bytes().all(|b| b.is_ascii_digit())
+                    && said[end..]
+                        .strip_prefix(' ')
+                        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+            if !is_value || !counts || text.is_empty() || text.len() < 2 && !is_number {
+                continue;
+            }
+            let sentence = already_true::sentence(said, start);
+            let head = &said[sentence.start..at];
+            // `Set the mode to live, and leave the queue`: each part says something of its own.
+            let clause = head.rfind([',', ';', '(']).map_or(head, |mark| &head[mark..]);
+            let behind = start + text.len();
+            let rest = &said[behind..sentence.end.max(behind)];
+            let rest = rest.split([',', ';', ')']).next().unwrap_or_default();
+            if has_one_of(head, &GIVES)
+                && !last_word(clause).is_some_and(|word| AWAY.contains(&word))
+                && !already_true::KEEPS.is_match(clause)
+                && !already_true::KEEPS.is_match(rest)
+                && !already_true::DELETES.is_match(clause)
+                && !found.iter().any(|known| known == text)
+            {
+                found.push(text.to_owned());
+            }
         }
     }
     found
 }
 
-/// Behind `to`: a word in quotes, a number or a version. Behind `with`: a number of things.
-static VALUE: Ascii = ascii(
-    r#"(?:\b(?:to|to be|version|tag)\s+(?:"(?P<value>[\w.:-]+)"|`(?P<code>[\w.:-]+)`|(?P<number>v?\d[\w.:%-]*))|\bwith\s+(?P<count>\d+)\s+[a-z]+)"#,
-);
-static GIVES: Ascii = ascii(
-    r"(?i)\b(?:set|change|update|scale|switch|turn|raise|increase|lower|reduce|upgrade|bump|patch|adjust|resize|extend|label|tag)\b",
-);
+fn words(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+fn last_word(text: &str) -> Option<&str> {
+    words(text).next_back()
+}
+
+fn has_one_of(text: &str, known: &[&str]) -> bool {
+    words(text).any(|word| known.iter().any(|known| known.eq_ignore_ascii_case(word)))
+}
+
+/// Verbs that give a value.
+const GIVES: [&str; 19] = [
+    "set",
+    "change",
+    "update",
+    "scale",
+    "switch",
+    "turn",
+    "raise",
+    "increase",
+    "lower",
+    "reduce",
+    "upgrade",
+    "bump",
+    "patch",
+    "adjust",
+    "resize",
+    "extend",
+    "label",
+    "tag",
+    "downgrade",
+];
+/// Behind these stands no value: `up to 5`, `pages 2 to 4`.
+const AWAY: [&str; 12] =
+    ["up", "close", "next", "listen", "connect", "belong", "similar", "relative", "reply", "answer", "page", "line"];
 /// Nothing is to be changed.
-static ONLY_SHOWN: Ascii = ascii(r"(?i)\b(?:dry[ -]run|would|preview|explain|how to|how do)\b");
-/// What stands there is no value: `from 2 to 4 o'clock`, `up to 5`.
-static AWAY: Ascii = ascii(
-    r"(?i)\b(?:up|close|next|listen|connect|belong|similar|relative|reply|answer|pages?|lines?|rows?|steps?)\s+to\s*\W*$",
-);
+const SHOWS: [&str; 4] = ["would", "preview", "explain", "how"];
