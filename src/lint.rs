@@ -72,6 +72,7 @@ mod unpinned_server;
 mod unreferenced_script;
 pub mod unresolved_source;
 mod unsatisfiable;
+mod unverified;
 mod values;
 mod verify;
 mod wrong_state;
@@ -377,6 +378,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &idle_step::STEP_DECIDES_NOTHING, found: Found::InTask(idle_step::check) },
     Lint { rule: &listing::VERIFY_ONLY_LISTS, found: Found::InTask(listing::check) },
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
+    Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::InTask(unverified::check) },
     Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(already_true::check) },
     Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(wrong_state::check) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(prompt_disagrees::check) },

@@ -10,6 +10,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 struct Fields {
     numbers: BTreeMap<String, FxHashSet<String>>,
+    booleans: BTreeMap<String, FxHashSet<String>>,
     texts: BTreeMap<String, FxHashSet<String>>,
     options: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -24,6 +25,11 @@ fn system(program: &str) -> &str {
 /// Whether a field that a program prints is a number.
 pub fn is_number(program: &str, field: &str) -> bool {
     FIELDS.numbers.get(system(program)).is_some_and(|known| known.contains(field))
+}
+
+/// Whether a field that a program prints is true or false.
+pub fn is_boolean(program: &str, field: &str) -> bool {
+    FIELDS.booleans.get(system(program)).is_some_and(|known| known.contains(field))
 }
 
 /// Whether all fields of the field `parent` are texts.
@@ -43,6 +49,7 @@ mod tests {
     #[test]
     fn the_table_is_read() {
         assert!(is_number("kubectl", "replicas") && is_number("docker", "Memory") && !is_number("docker", "replicas"));
+        assert!(is_boolean("kubectl", "suspend") && !is_boolean("docker", "suspend"));
         assert!(has_texts("kubectl", "hard") && !has_texts("docker", "hard"));
         assert_eq!(of_option("kubectl", "max"), Some("maxReplicas"));
     }

@@ -1,5 +1,7 @@
 //! What the checks of a script ask of the world: whose output they look at, in which form it is printed, and what they demand of it.
 
+use rustc_hash::FxHashSet;
+
 use super::{
     Act, Followed, Model, Verb,
     script::Content,
@@ -20,6 +22,8 @@ pub struct Question<'m> {
     pub statement: &'m Statement,
     /// The commands whose output it looks at, in the order of the pipe; the first reads the world.
     pub runs: Vec<&'m Run<'m>>,
+    /// The file that it looks at, in the place of commands.
+    pub file: Option<Value>,
     pub form: Form,
     pub demand: Demand,
     among: Among,
@@ -72,7 +76,12 @@ type Place<'m> = (&'m Content, &'m Statement);
 impl<'m> Question<'m> {
     fn new((content, statement): Place<'m>, form: Form, runs: Vec<&'m Run<'m>>, demand: Demand) -> Self {
         let span = content.span(statement.range.clone());
-        Self { span, content, statement, runs, form, demand, among: Among::Alone }
+        Self { span, content, statement, runs, file: None, form, demand, among: Among::Alone }
+    }
+
+    /// Whether its check asks for nothing else.
+    pub fn is_alone(&self) -> bool {
+        self.among == Among::Alone
     }
 
     /// Whether the script goes well only where the demand is met, or only where it is not. `None`: neither is certain.
@@ -149,17 +158,22 @@ pub fn questions<'m>(followed: &'m Followed<'_>) -> Vec<Question<'m>> {
     }
     for run in trace.runs.iter().filter(|run| matches!(run.statement.name(), "grep" | "egrep" | "fgrep")) {
         let spelt = spelt(run);
-        let named =
-            tools::searched(&spelt).is_some_and(|pattern| tools::operands("grep", &spelt).any(|w| w != pattern));
-        // Of a file.
-        if named {
+        let Some(pattern) = tools::searched(&spelt) else { continue };
+        let files: Vec<usize> = tools::operands("grep", &spelt)
+            .filter(|word| !std::ptr::eq(*word, pattern))
+            .filter_map(|word| spelt.iter().position(|known| std::ptr::eq(known, word)))
+            .collect();
+        if !files.is_empty() {
+            let first = found.len();
             filter((run.content, run.statement), run, Vec::new(), &mut found);
+            if let ([file], Some(question)) = (files.as_slice(), found.get_mut(first)) {
+                question.file = run.words.get(file + 1).cloned();
+            }
         }
     }
-    let piped = |at: usize| {
-        trace.pipelines.iter().any(|(.., chain)| trace.chains.get(*chain).is_some_and(|runs| runs.contains(&at)))
-    };
-    for run in trace.runs.iter().enumerate().filter(|(at, _)| !piped(*at)).map(|(_, run)| run) {
+    let chains = trace.pipelines.iter().filter_map(|(.., chain)| trace.chains.get(*chain));
+    let piped: FxHashSet<usize> = chains.flatten().copied().collect();
+    for run in trace.runs.iter().enumerate().filter(|(at, _)| !piped.contains(at)).map(|(_, run)| run) {
         if let Some(runs) = run.input.as_ref().and_then(Value::printed).and_then(|chain| whole(trace, chain, 8)) {
             filter((run.content, run.statement), run, runs, &mut found);
         }
@@ -361,6 +375,10 @@ fn read(run: &Run<'_>) -> Form {
             None if brief() => Form::Names,
             None => Form::Rows,
             Some("json" | "yaml") if asks == "status" => Form::Object,
+            _ => Form::Other,
+        },
+        "helm" if asks == "get" && operands.next() == Some("values") => match value_of("-o", "--output").as_deref() {
+            Some("json" | "yaml") => Form::Object,
             _ => Form::Other,
         },
         "docker" if asks == "inspect" => {

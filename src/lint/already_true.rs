@@ -1,5 +1,9 @@
 //! What verify asks for is so before the agent has done anything.
 
+use std::cell::LazyCell;
+
+use rustc_hash::FxHashMap;
+
 use super::{TaskView, facts, quantity::Quantity, texts};
 use crate::{
     ascii::{Ascii, Match, ascii},
@@ -12,7 +16,7 @@ use crate::{
     },
     hir::{ArgKind, OperationKind, PhaseKind},
     rule,
-    source::Span,
+    source::{FileId, Span},
 };
 
 rule! {
@@ -29,6 +33,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     lines(view, &said, &mut found);
     things(view, &said, &mut found);
     given_up(view, &said, &mut found);
+    in_files(view, &said, out);
     waits(view, &mut found);
     only_there(view, &said, &mut found);
     no_rows(view, &said, &mut found);
@@ -65,6 +70,19 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         if value.is_empty() || !(is_verb || is_asked(said, &value) || is_wanted(said, question, &value)) {
             continue;
         }
+        // `Turn the checkout flag to on` says nothing of the flag `search`.
+        let of_another = || {
+            let named = |key: &str, sentence: &str| key.len() > 3 && texts::has_word(sentence, key);
+            let places = said.match_indices(value.as_str()).map(|(at, _)| &said[sentence(said, at)]);
+            let places: Vec<&str> = places.filter(|sentence| texts::has_word(sentence, &value)).collect();
+            let others = |sentence: &&str| {
+                // `Assign it to lena` speaks of the assignee.
+                let stem = question.key.get(..5).unwrap_or(&question.key).to_lowercase();
+                !sentence.to_lowercase().contains(&stem)
+                    && asked.iter().any(|other| other.key != question.key && named(&other.key, sentence))
+            };
+            !places.is_empty() && places.iter().all(others)
+        };
         let beside = |fact: &facts::Fact| match (&fact.parent, &question.parent) {
             // `Name` alone says little.
             (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
@@ -77,7 +95,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             let memory = || amount.as_ref().filter(|amount| amount.amount > 1024.0).zip(Quantity::of_memory(text));
             text == value || memory().is_some_and(|(amount, memory)| memory.is(amount))
         };
-        if same.all(|fact| equal(&fact.text())) {
+        if same.all(|fact| equal(&fact.text())) && !of_another() {
             found.push((question.span, first, format!("`{}: {value}`", question.key)));
         }
     }
@@ -155,10 +173,19 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 let mut always = tool.always.get(&act.thing.kind).into_iter().flatten();
                 let is_it =
                     |known: &&String| if whole { *known == path } else { known.rsplit('.').next() == Some(path) };
-                if let (Some(field), Some(made)) =
-                    (always.find(is_it).filter(|_| question.is_wanted() != Some(false)), made())
-                {
+                if question.is_wanted() == Some(false) {
+                    continue;
+                }
+                let Some(made) = made() else { continue };
+                if let Some(field) = always.find(is_it) {
                     let message = format!("every {} has `{field}`, whatever its value", act.thing.kind);
+                    tell(question.span, made.span, message);
+                } else if let Demand::Matches { pattern, .. } = &question.demand
+                    && pattern.trim_end().strip_suffix(':') == Some(path)
+                    && facts::given(view).iter().any(|fact| fact.key == path)
+                    && is_changed(said, path)
+                {
+                    let message = format!("set-up gives the {} a `{path}`, whatever its value", act.thing.kind);
                     tell(question.span, made.span, message);
                 }
             }
@@ -300,7 +327,7 @@ fn is_changed(said: &str, key: &str) -> bool {
     // As long as the text itself: `İ` has more bytes in small letters.
     said.to_ascii_lowercase().match_indices(word.as_str()).any(|(at, _)| {
         let whole = &said[sentence(said, at)];
-        CHANGES.is_match(whole) && !KEEPS.is_match(whole)
+        (CHANGES.is_match(whole) || WANTS.is_match(whole)) && !KEEPS.is_match(whole)
     })
 }
 
@@ -448,6 +475,95 @@ fn cut(view: &TaskView<'_>, said: &str, written: &[(Span, String)], found: &mut 
         let Some(wanted) = behind(said) else { continue };
         if let Some((made, _)) = written.iter().find(|(_, known)| behind(known).is_some_and(|value| value != wanted)) {
             found.push((span, *made, format!("`{text}`, without the value,")));
+        }
+    }
+}
+
+/// The files that set-up makes, each with what it holds where that is known.
+fn files(view: &TaskView<'_>) -> Vec<(Value, Option<String>, Span)> {
+    let acts = view.effects.in_phase(PhaseKind::Setup).filter(|act| act.thing.system == "file");
+    let acts = acts.filter(|act| matches!(act.verb, Verb::Creates | Verb::Changes));
+    let mut found: Vec<(Value, Option<String>, Span)> = Vec::new();
+    let mut places: FxHashMap<(FileId, u32), Vec<usize>> = FxHashMap::default();
+    for act in acts {
+        let Some(name) = act.thing.name.clone() else { continue };
+        places.entry((act.span.file, act.span.start)).or_default().push(found.len());
+        found.push((name, None, act.span));
+    }
+    let mut write = |span: Span, text: Option<String>| {
+        for at in places.get(&(span.file, span.start)).into_iter().flatten() {
+            found[*at].1.clone_from(&text);
+        }
+    };
+    view.task.setup.steps.iter().for_each(|step| {
+        let content = step.arg("content").filter(|_| matches!(step.op.kind, OperationKind::Builtin("file")));
+        if let Some(content) = content.and_then(|content| content.as_literal()) {
+            write(step.key, Some(content.to_owned()));
+        }
+    });
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Setup) {
+        for run in script.trace.runs.iter().filter(|run| run.output.is_some() && !run.maybe) {
+            let text = match run.statement.name() {
+                "cat" if run.words.len() == 1 => run.input.as_ref().and_then(Value::literal).map(str::to_owned),
+                "printf" if run.words.len() == 2 => {
+                    let text = run.words[1].literal().filter(|text| !text.contains('%'));
+                    text.map(|text| text.replace("\\n", "\n"))
+                }
+                "echo" if run.words.len() == 2 => run.words[1].literal().map(|text| format!("{text}\n")),
+                _ => None,
+            };
+            write(run.content.span(run.statement.range.clone()), text);
+        }
+    }
+    found
+}
+
+/// `grep -q 'workers:' app.yaml`, where the file of set-up has such a line and the prompt tells to change it.
+fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let asked = view.asked().iter().filter(|question| question.file.is_some());
+    let asked: Vec<&Question<'_>> = asked.collect();
+    if asked.is_empty() || !view.effects.sees(PhaseKind::Setup) {
+        return;
+    }
+    let files = LazyCell::new(|| files(view));
+    for question in asked {
+        let (Some(file), Demand::Matches { pattern, options }) = (&question.file, &question.demand) else { continue };
+        // The name of what is to be changed: the first word of the pattern.
+        let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        let key = pattern.split(part).find(|word| word.len() > 2).filter(|key| is_changed(said, key));
+        if key.is_none() || !options.chars().all(|c| "qsEFiwxn".contains(c)) {
+            continue;
+        }
+        // What is made twice, or changed, may hold anything.
+        let mut same = files.iter().filter(|(name, ..)| name.may_be(file));
+        let (Some((name, Some(text), made)), None) = (same.next(), same.next()) else { continue };
+        if !name.is(file) {
+            continue;
+        }
+        let pattern_of = match (options.contains('F'), options.contains('E') || question.statement.name() == "egrep") {
+            (true, _) => regex::escape(pattern),
+            (_, true) => pattern.clone(),
+            // Of the simple form only what means the same in both.
+            _ if pattern.contains(['\\', '+', '?', '(', '{', '|']) => continue,
+            _ => pattern.clone(),
+        };
+        let (head, tail) = match (options.contains('x'), options.contains('w')) {
+            (true, _) => ("^(?:", ")$"),
+            (_, true) => (r"\b(?:", r")\b"),
+            _ => ("(?:", ")"),
+        };
+        let letters = if options.contains('i') { "(?mi)" } else { "(?m)" };
+        let Ok(regex) = regex::Regex::new(&format!("{letters}{head}{pattern_of}{tail}")) else { continue };
+        if regex.is_match(text) && question.is_wanted() == Some(true) {
+            out.push(
+                Diagnostic::new(
+                    &ALREADY_TRUE,
+                    question.span,
+                    format!("the file has a line with `{pattern}` before the agent has done anything"),
+                )
+                .label(*made, "set-up makes it")
+                .help("look for the line as the prompt wants it: an agent that does nothing must not pass"),
+            );
         }
     }
 }
@@ -875,17 +991,22 @@ fn is_told(said: &str, key: &str) -> bool {
     })
 }
 
+/// So many bytes before a place, and behind it, are looked at for the ends of its sentence: a text may have none.
+const SENTENCE: usize = 1000;
+
 /// The sentence around a place.
 pub(super) fn sentence(text: &str, at: usize) -> std::ops::Range<usize> {
-    let (before, behind) = (&text.as_bytes()[..at], &text.as_bytes()[at..]);
+    let from = text.floor_char_boundary(at.saturating_sub(SENTENCE));
+    let to = text.ceil_char_boundary((at + SENTENCE).min(text.len()));
+    let (before, behind) = (&text.as_bytes()[from..at], &text.as_bytes()[at..to]);
     // How many bytes end a sentence here.
     let ends = |text: &[u8]| match text {
         [b';', ..] => Some(1),
         [b'.', b' ' | b'\n', ..] | [b'\n', b'\n' | b'-' | b'*', ..] => Some(2),
         _ => None,
     };
-    let start = (0..at).rev().find_map(|end| Some(end + ends(&before[end..])?)).unwrap_or(0);
-    let end = (0..behind.len()).find(|end| ends(&behind[*end..]).is_some()).map_or(text.len(), |end| at + end);
+    let start = (0..before.len()).rev().find_map(|end| Some(from + end + ends(&before[end..])?)).unwrap_or(from);
+    let end = (0..behind.len()).find(|end| ends(&behind[*end..]).is_some()).map_or(to, |end| at + end);
     start..end
 }
 
@@ -963,7 +1084,7 @@ static OLD: Ascii = ascii(
     r#"(?i)\b(?:instead of|rather than|in place of|no longer(?:\s+(?:on|in|at|to|with|for|by))?)\s+[`"']?([\w.:/-]+)"#,
 );
 static AWAY: Ascii = ascii(r"(?i)\b(?:in|into|from|of|on|for|above|below|before|after|behind|under)\s");
-static KEEPS: Ascii = ascii(
+pub(super) static KEEPS: Ascii = ascii(
     r"(?i)\b(?:leave|leaves|left (?:as|alone|unchanged|untouched|intact)|keep|keeps|kept|stay|stays|remain|remains|unchanged|still|already|not|never|without)\b",
 );
 static LEAVES_ALONE: Ascii =

@@ -34,6 +34,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         content.program.walk(&mut |s| found.extend(test(s, content).or_else(|| command(s, content))));
         arithmetic(&content.program, content, &mut found);
     }
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        two_values(&script.content, &mut found);
+    }
     for question in view.asked() {
         let program = question.runs.first().map_or("", |run| run.statement.tool());
         let is_number = match &question.form {
@@ -128,6 +131,66 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
     None
 }
 
+/// `[[ $x != a || $x != b ]]`, `[ "$x" = a ] && [ "$x" = b ]`: nothing is two things at once.
+fn two_values(content: &Content, found: &mut Vec<Fault>) {
+    let mut told: Vec<std::ops::Range<usize>> = Vec::new();
+    content.program.walk(&mut |s| {
+        let is_list = matches!(s.kind, Kind::Or(_) | Kind::And(_) | Kind::Test);
+        let text = content.text.get(s.range.clone()).filter(|text| is_list && !text.starts_with("(("));
+        let Some(text) = text.filter(|text| (text.contains("||") || text.contains("&&")) && !text.contains('(')) else {
+            return;
+        };
+        // One sign between all: what stands in brackets, or among both, may be anything.
+        let signs = (text.contains("||"), text.contains("&&"));
+        if signs == (true, true)
+            || !only_tests(s)
+            || told.iter().any(|known| known.start <= s.range.start && s.range.end <= known.end)
+        {
+            return;
+        }
+        let words = ast::split(text, s.range.start);
+        let (operators, message) = if signs.0 {
+            (["!=", "!="], "is not both at once: this is always true")
+        } else {
+            (["=", "=="], "is never both at once: this is never true")
+        };
+        let compared: Vec<(&str, String)> = words
+            .windows(3)
+            .filter(|triple| operators.contains(&triple[1].source.as_str()))
+            // Without quotes it may be a pattern.
+            .filter(|triple| triple[2].source.starts_with(['"', '\'']) || !triple[2].source.contains(['*', '?', '[']))
+            .filter_map(|triple| Some((triple[0].source.as_str(), triple[2].literal()?)))
+            .filter(|(left, right)| left.contains('$') && !right.contains(HOLE))
+            .collect();
+        let negated = words.iter().any(|word| word.source == "!");
+        let twice = compared.iter().enumerate().find_map(|(nth, (left, right))| {
+            let other = compared[nth + 1..].iter().find(|(other, value)| other == left && value != right)?;
+            Some((*left, right.clone(), other.1.clone()))
+        });
+        if let Some((left, one, other)) = twice.filter(|_| !negated) {
+            told.push(s.range.clone());
+            found.push((
+                content.span(s.range.clone()),
+                format!("`{}`, compared with `{one}` and `{other}`, {message}", left.trim_matches('"')),
+                if signs.0 {
+                    "where either is right, write `&&` between the two"
+                } else {
+                    "where either is right, write `||` between the two"
+                },
+            ));
+        }
+    });
+}
+
+/// Whether a list is of tests alone.
+fn only_tests(s: &Statement) -> bool {
+    match &s.kind {
+        Kind::Test => true,
+        Kind::Or(pair) | Kind::And(pair) => pair.iter().all(only_tests),
+        _ => matches!(s.name(), "test" | "["),
+    }
+}
+
 /// What was to be compared, with the sign between, in one word.
 fn is_glued(word: &Word) -> bool {
     if let Some(text) = word.literal() {
@@ -186,7 +249,16 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
     match statement.name() {
         "jq" => {
             let filter = tools::operands("jq", &words[1..]).next()?;
-            let asks = has('e', "--exit-status") && !statement.written;
+            let answers = has('e', "--exit-status");
+            let asks = answers && !statement.written;
+            let last = filter.text.rsplit('|').next().unwrap_or_default().trim();
+            if answers && matches!(last, "length" | "tostring" | "keys" | "tojson" | "type" | "add // 0") {
+                return Some((
+                    content.span(filter.range.clone()),
+                    format!("`{last}` gives neither false nor null: for `jq -e` this is always true"),
+                    "compare it: `length == 0`",
+                ));
+            }
             let at = assignment(&filter.text, &["select", "any", "all"], asks)?;
             Some((
                 within(content, filter, at),

@@ -43,6 +43,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     nulls(view, &said, &known, prompt.text.span, out);
     given_values(view, &said, &known, prompt.text.span, out);
     named_values(view, &said, &known, prompt.text.span, out);
+    told_values(view, &said, prompt.text.span, out);
+    namespaces(view, &said, prompt.text.span, out);
     let mut asked = values(&said);
     // In a prompt numbers may be words.
     let lower = said.to_lowercase();
@@ -658,6 +660,87 @@ fn named_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: 
         }
     }
 }
+
+/// `turn the flag checkout to "on"`, `with the role editor.`, and verify asks for another value of the field.
+fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let lower = said.to_ascii_lowercase();
+    for fact in facts::asked(view) {
+        let value = fact.text();
+        let words = crate::effects::words(&fact.key);
+        let [key] = words.as_slice() else { continue };
+        let is_word = |text: &str| text.bytes().any(|b| b.is_ascii_alphabetic()) && !text.contains(' ');
+        if key.len() < 4 || !is_word(&value) || texts::has_word(&lower, &value.to_ascii_lowercase()) {
+            continue;
+        }
+        let told = lower.match_indices(key.as_str()).find_map(|(at, _)| {
+            let sentence = super::already_true::sentence(&lower, at);
+            let rest = &said[at + key.len()..sentence.end.max(at + key.len())];
+            let rest = rest.strip_prefix('s').unwrap_or(rest);
+            let clause = rest.split([',', ';', ')']).next().unwrap_or_default();
+            let with = ["with the ", "with a ", "in the "].iter().any(|word| lower[..at].ends_with(word));
+            let found = TOLD.captures(clause)?;
+            let group = |name: &str| found.name(name).map(|m| m.as_str().trim_end_matches('.'));
+            group("value").or_else(|| group("code")).or_else(|| group("bare").filter(|_| with)).map(str::to_owned)
+        });
+        let Some(told) = told.filter(|told| is_word(told) && !told.eq_ignore_ascii_case(&value)) else { continue };
+        // That the old value is gone is asked for in its words.
+        let is_old = facts::given(view).iter().any(|given| given.key == fact.key && given.text() == value);
+        let asked_too = facts::asked(view).iter().any(|other| other.key == fact.key && other.text() == told);
+        if !is_old && !asked_too {
+            out.push(disagrees(fact.span, &value, &told, prompt));
+            return;
+        }
+    }
+}
+
+/// Behind the name of a field: `… to "on"`, or the value itself at the end of its part of a sentence.
+static TOLD: Ascii =
+    ascii(r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+(?P<bare>[a-z][\w-]+)\s*$)"#);
+
+/// `create a pod web-server in the default namespace`, and verify looks for it in another.
+fn namespaces(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    if !said.contains("namespace") {
+        return;
+    }
+    let plain =
+        |word: &str| word.len() > 1 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let quotes = ['"', '\'', '`', '.', ','];
+    let told: BTreeSet<&str> = said
+        .match_indices("namespace")
+        .filter(|(at, word)| !said[at + word.len()..].starts_with(char::is_alphanumeric))
+        .filter_map(|(at, word)| {
+            // `in the default namespace`, `the namespace default`.
+            let before: Vec<&str> = said[..at].split(' ').rev().skip(1).take(3).collect();
+            let name = before.first().map(|name| name.trim_matches(quotes)).filter(|_| said[..at].ends_with(' '));
+            let leads = before[1.min(before.len())..].iter().any(|word| matches!(*word, "in" | "to" | "from" | "of"));
+            let behind = said[at + word.len()..].strip_prefix(' ').and_then(|rest| rest.split([' ', '\n']).next());
+            let is_name = |name: &&str| plain(name) && !COMMON.contains(name);
+            name.filter(|_| leads)
+                .filter(is_name)
+                .or_else(|| behind.map(|name| name.trim_matches(quotes)).filter(is_name))
+        })
+        .collect();
+    let [told] = told.into_iter().collect::<Vec<_>>()[..] else { return };
+    for act in view.effects.in_phase(PhaseKind::Verify).filter(|act| act.thing.system == "kubernetes") {
+        let literal = |value: &Option<Value>| value.as_ref().and_then(Value::literal).map(str::to_owned);
+        let (Some(name), Some(space)) = (literal(&act.thing.name), literal(&act.thing.space)) else { continue };
+        if matches!(act.verb, Verb::Reads | Verb::Awaits)
+            && name.len() > 2
+            && texts::has_word(said, &name)
+            && !said.contains(&space)
+            && space != told
+        {
+            out.push(disagrees(act.span, &space, told, prompt));
+            return;
+        }
+    }
+}
+
+/// Words beside `namespace` that are no names.
+const COMMON: [&str; 22] = [
+    "the", "this", "that", "a", "an", "its", "same", "and", "in", "is", "with", "of", "new", "own", "my", "called",
+    "named", "each", "every", "for", "to", "has",
+];
 
 /// `in the folder whose uid is eval-team`, and verify only asks that there is a `folderUid`.
 fn given_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {

@@ -2,8 +2,10 @@
 
 use super::{TaskView, facts, script::Content};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::{
         ast::{self, Part},
+        fields,
         program::{Kind, Statement},
         tools,
     },
@@ -42,6 +44,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     found.extend(facts::given(view).iter().map(of_fact(true)));
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         in_text(&script.content, &mut found);
+        items(&script.content, &mut found);
         in_tests(&script.content, &mut found);
     }
     view.task.verify.steps.iter().for_each(|step| {
@@ -73,6 +76,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         });
     });
     statuses(view, out);
+    booleans(view, out);
     let mut told: Vec<Span> = Vec::new();
     for Compared { field, value, span, given } in found {
         if let Some((message, help)) = fault(view, &field, &value, given).filter(|_| !told.contains(&span)) {
@@ -113,6 +117,34 @@ fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
                     format!("the status of an answer is printed in three digits, never as `{value}`"),
                 )
                 .help("compare with the number alone: `200`"),
+            );
+        }
+    }
+}
+
+/// `{.spec.suspend}` compared with `yes`, `[ "$running" = Once ]`: the field is true or false.
+fn booleans(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for question in view.asked() {
+        let (Form::Field(path), Demand::Compared { operator, with }) = (&question.form, &question.demand) else {
+            continue;
+        };
+        let field = path.rsplit('.').next().unwrap_or(path);
+        let program = question.runs.first().map_or("", |run| run.statement.tool());
+        if matches!(operator.as_str(), "=" | "==" | "!=")
+            // What the author chooses the names of: `data`, `labels`.
+            && !path.starts_with("data.")
+            && !path.contains("labels.")
+            && !path.contains("annotations.")
+            && fields::is_boolean(program, field)
+            && !matches!(with.as_str(), "true" | "false" | "" | "null" | "<no value>")
+        {
+            out.push(
+                Diagnostic::new(
+                    &IMPOSSIBLE_VALUE,
+                    question.span,
+                    format!("`{field}` is true or false, never `{with}`"),
+                )
+                .help("compare with `true` or `false`, or ask for the field that holds this word"),
             );
         }
     }
@@ -200,6 +232,25 @@ fn in_text(content: &Content, found: &mut Vec<Compared>) {
         }
     }
 }
+
+/// `.policyTypes | index("ingress")`, `.accessModes | contains(["RWO"])`: an item of the field, in a filter of jq.
+fn items(content: &Content, found: &mut Vec<Compared>) {
+    if !content.text.contains('|') {
+        return;
+    }
+    for item in ITEM.captures_iter(&content.text) {
+        if let (Some(field), Some(value)) = (item.get(1), item.get(2)) {
+            found.push(Compared {
+                field: field.as_str().to_owned(),
+                value: value.as_str().to_owned(),
+                span: content.span(value.range()),
+                given: false,
+            });
+        }
+    }
+}
+
+static ITEM: Ascii = ascii(r#"\.(\w+)(?:\[\])?\s*\|\s*(?:index|contains|any)\(\s*\[?(?:\.\s*==\s*)?\\?"([\w-]+)\\?""#);
 
 /// The path that a format of docker prints: `.State.Status` of `{{.State.Status}}`.
 fn printed(command: &str) -> Option<String> {

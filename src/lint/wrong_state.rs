@@ -5,11 +5,11 @@ use rustc_hash::FxHashSet;
 use super::{TaskView, already_true, texts};
 use crate::{
     ascii::{Ascii, ascii},
-    bash::flow,
+    bash::{flow, program::Kind},
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
         Act, Followed, Verb,
-        asked::{Demand, Form},
+        asked::{Demand, Form, Question},
         value::Value,
     },
     hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
@@ -45,6 +45,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     presence(view, &said, &mut found);
     before(view, &said, &mut found);
     reversed(view, &said, &mut found);
+    one_of(view, &said, &mut found);
     kept(view, out);
     for (span, message) in found {
         out.push(
@@ -66,6 +67,13 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             let asked = words.windows(2).find(|pair| pair[0] == "--for").map(|pair| pair[1].as_str());
             let asked = asked.or_else(|| words.iter().find_map(|word| word.strip_prefix("--for="))).unwrap_or_default();
             let span = run.content.span(run.statement.range.clone());
+            if asked != "delete" && !stops && !deletes && !FORBIDS.is_match(said) {
+                let (succeeded, failed) = flow::outcomes(&run.content.program, &run.statement.range);
+                if succeeded == flow::Status::OTHER && failed.zero {
+                    found.push((span, "verify passes only where this wait is in vain".to_owned()));
+                    continue;
+                }
+            }
             match asked.split('=').collect::<Vec<_>>().as_slice() {
                 // Who scales down ends pods.
                 ["delete"] if !deletes && !stops && !SCALES.is_match(said) && !is_going(view, &words) => {
@@ -172,6 +180,7 @@ const WELL: [&str; 14] = [
 fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     for question in view.asked() {
         let Demand::Compared { operator, with } = &question.demand else { continue };
+        differs(question, operator, with, found);
         if !matches!(operator.as_str(), "=" | "==" | "-eq")
             || with.len() < 2 && !with.starts_with(|c: char| c.is_ascii_digit())
         {
@@ -190,6 +199,68 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
         if (is_well || named()) && question.is_wanted() == Some(false) {
             found.push((question.span, format!("verify fails where this is `{with}`")));
         }
+    }
+}
+
+/// `if [ "$port" != 8080 ] && [ "$target" != 80 ]; then exit 1; fi`: verify fails only where both are wrong, and the prompt asks for each.
+fn one_of(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let content = &script.content;
+        let mut told: Vec<std::ops::Range<usize>> = Vec::new();
+        content.program.walk(&mut |s| {
+            let text = content.text.get(s.range.clone()).unwrap_or_default();
+            let is_list = matches!(s.kind, Kind::And(_) | Kind::Test) && text.contains("&&") && !text.contains("||");
+            if !is_list
+                || text.contains('(')
+                || told.iter().any(|known| known.start <= s.range.start && s.range.end <= known.end)
+            {
+                return;
+            }
+            let words = crate::bash::ast::split(text, s.range.start);
+            let differ = words.windows(3).filter(|triple| matches!(triple[1].source.as_str(), "!=" | "-ne"));
+            let pairs: Vec<(&str, String)> =
+                differ.filter_map(|triple| Some((triple[0].source.as_str(), triple[2].literal()?))).collect();
+            let others = words.iter().any(|word| matches!(word.source.as_str(), "=" | "==" | "-z" | "-n" | "!"));
+            let apart = pairs.iter().enumerate().all(|(nth, (left, right))| {
+                left.contains('$') && !pairs[..nth].iter().any(|(l, r)| l == left || r == right)
+            });
+            // The prompt may leave one to the agent's sense.
+            let named = pairs.iter().filter(|(_, right)| texts::has_word(said, right)).count();
+            if named < 2 || others || !apart {
+                return;
+            }
+            let (succeeded, failed) = flow::outcomes(&content.program, &s.range);
+            if succeeded == flow::Status::OTHER && failed.zero {
+                told.push(s.range.clone());
+                let all: Vec<&str> = pairs.iter().map(|(_, right)| right.as_str()).collect();
+                found.push((
+                    content.span(s.range.clone()),
+                    format!("one of `{}` is enough here, and the prompt asks for each", all.join("`, `")),
+                ));
+            }
+        });
+    }
+}
+
+/// `if [ "$tag" != 1.0 ]; then exit 0; fi`: another value ends verify well, and the right one need not.
+fn differs(question: &Question<'_>, operator: &str, with: &str, found: &mut Vec<(Span, String)>) {
+    let (succeeded, failed) = flow::outcomes(&question.content.program, &question.statement.range);
+    let (other, right) = match operator {
+        "!=" | "-ne" => (succeeded, failed),
+        "=" | "==" | "-eq" => (failed, succeeded),
+        _ => return,
+    };
+    // Where nothing is there, there may be nothing to look at.
+    let is_value = !matches!(with, "" | "0" | "null" | "<none>" | "None");
+    if is_value
+        && question.is_alone()
+        && matches!(question.form, Form::Field(_))
+        && other == flow::Status::ZERO
+        // Where it is refused, `if [ "$x" = y ]; then exit 1; fi`, this is what is asked.
+        && right.zero
+        && right.other
+    {
+        found.push((question.span, format!("verify is content with every value here but `{with}`")));
     }
 }
 

@@ -1,0 +1,168 @@
+//! What the prompt tells the agent to bring about, and verify never asks for.
+
+use super::{TaskView, already_true, facts, quantity::Quantity, texts};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{Arg, ArgKind, Def, OperationKind, PhaseKind},
+    rule,
+};
+
+rule! {
+    pub static VALUE_NOT_VERIFIED = "value-not-verified", Warning;
+}
+
+/// Needs: the prompt tells the agent to give something a value (`set the mode to live`, `with 3 replicas`), the value stands nowhere else in
+/// the task, in no other form, and verify is a check of its own, not the decision of a judge.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    if view.task.verify.steps.is_empty() || view.asserted || judged(view) {
+        return;
+    }
+    let said = texts::written(&prompt.text);
+    let wanted = wanted(&said);
+    if wanted.is_empty() || has_one_of(&said, &SHOWS) || is_dry(&said) {
+        return;
+    }
+    let all = facts::elsewhere(view);
+    let mut known = format!("{}\n{}", all.verify, all.rest);
+    view.task.walk(&mut |_, step| {
+        step.args.iter().for_each(|(_, arg)| numbers(arg, &mut known));
+        step.expect.iter().for_each(|(_, arg)| numbers(arg, &mut known));
+    });
+    for script in &view.effects.scripts {
+        script.trace.sources.iter().for_each(|content| known.push_str(&content.text));
+    }
+    let known = known.to_lowercase();
+    // A part of a form that is not followed: a schedule of `15 * * * *`, a pattern.
+    let amounts = Quantity::all(&known);
+    for value in wanted {
+        let lower = value.to_lowercase();
+        let stands = known.contains(&lower)
+            || Quantity::of_value(&lower).is_some_and(|quantity| amounts.iter().any(|(_, other)| other.is(&quantity)));
+        if !stands {
+            out.push(
+                Diagnostic::new(
+                    &VALUE_NOT_VERIFIED,
+                    prompt.text.span,
+                    format!("the prompt asks for `{value}`, and verify never does"),
+                )
+                .help("let verify ask for this value: else an agent passes that gives another one"),
+            );
+            return;
+        }
+    }
+}
+
+/// `Dry run the update`.
+fn is_dry(said: &str) -> bool {
+    let lower = said.to_ascii_lowercase();
+    lower.contains("dry run") || lower.contains("dry-run")
+}
+
+/// Values that are no texts: `equals: 3`.
+fn numbers(arg: &Arg<Def>, known: &mut String) {
+    match &arg.kind {
+        ArgKind::Record(fields) => fields.iter().for_each(|(_, arg)| numbers(arg, known)),
+        ArgKind::List(items) => items.iter().for_each(|arg| numbers(arg, known)),
+        _ => known.extend(arg.as_value().map(|value| format!("{value}\n"))),
+    }
+}
+
+/// Whether a judge looks at what the agent did, or a program does that is not read here.
+fn judged(view: &TaskView<'_>) -> bool {
+    let mut judged = !view.effects.sees(PhaseKind::Verify);
+    view.task.verify.steps.iter().for_each(|step| {
+        step.walk(&mut |step| judged |= matches!(step.op.kind, OperationKind::Builtin("llm")));
+    });
+    judged
+}
+
+/// The values that a prompt tells the agent to give: behind `to` a word in quotes, a number or a version, behind `with` a number of things.
+/// Asked of every prompt: patterns would cost more.
+fn wanted(said: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for lead in ["to ", "version ", "tag ", "with "] {
+        for (at, _) in said.match_indices(lead) {
+            if said[..at].ends_with(|c: char| c.is_ascii_alphanumeric()) {
+                continue;
+            }
+            let behind = &said[at + lead.len()..];
+            let quote = behind.chars().next().filter(|c| matches!(c, '"' | '`'));
+            let start = at + lead.len() + usize::from(quote.is_some());
+            let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-' | '%');
+            let end = said[start..].find(|c: char| !part(c)).map_or(said.len(), |end| start + end);
+            let text = said[start..end].trim_end_matches(['.', ':']);
+            let is_number = text.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
+            let is_value = match quote {
+                // What goes on behind has a hole, a blank or a path in it.
+                Some(quote) => said[end..].starts_with(quote),
+                None => is_number && !said[end..].starts_with(['/', '{']),
+            };
+            let counts = lead != "with "
+                || text.bytes().all(|b| b.is_ascii_digit())
+                    && said[end..]
+                        .strip_prefix(' ')
+                        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+            if !is_value || !counts || text.is_empty() || text.len() < 2 && !is_number {
+                continue;
+            }
+            let sentence = already_true::sentence(said, start);
+            let head = &said[sentence.start..at];
+            // `Set the mode to live, and leave the queue`: each part says something of its own.
+            let clause = head.rfind([',', ';', '(']).map_or(head, |mark| &head[mark..]);
+            let behind = start + text.len();
+            let rest = &said[behind..sentence.end.max(behind)];
+            let rest = rest.split([',', ';', ')']).next().unwrap_or_default();
+            if has_one_of(head, &GIVES)
+                && !last_word(clause).is_some_and(|word| AWAY.contains(&word))
+                && !already_true::KEEPS.is_match(clause)
+                && !already_true::KEEPS.is_match(rest)
+                && !already_true::DELETES.is_match(clause)
+                && !found.iter().any(|known| known == text)
+            {
+                found.push(text.to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn words(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+fn last_word(text: &str) -> Option<&str> {
+    words(text).next_back()
+}
+
+fn has_one_of(text: &str, known: &[&str]) -> bool {
+    words(text).any(|word| known.iter().any(|known| known.eq_ignore_ascii_case(word)))
+}
+
+/// Verbs that give a value.
+const GIVES: [&str; 19] = [
+    "set",
+    "change",
+    "update",
+    "scale",
+    "switch",
+    "turn",
+    "raise",
+    "increase",
+    "lower",
+    "reduce",
+    "upgrade",
+    "bump",
+    "patch",
+    "adjust",
+    "resize",
+    "extend",
+    "label",
+    "tag",
+    "downgrade",
+];
+/// Behind these stands no value: `up to 5`, `pages 2 to 4`.
+const AWAY: [&str; 12] =
+    ["up", "close", "next", "listen", "connect", "belong", "similar", "relative", "reply", "answer", "page", "line"];
+/// Nothing is to be changed.
+const SHOWS: [&str; 4] = ["would", "preview", "explain", "how"];
