@@ -230,9 +230,9 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
         Some(again) => look(args, files, &|paths, _| again.compile(paths, &options, files), sources),
         None => look(args, seen, &fresh(&options, seen, sources), sources),
     };
-    let Looked { compiled, mut found, files, may_be_empty, strangers } = looked?;
-    strangers.iter().for_each(|stranger| complain(stranger));
-    let unreadable = unreadable(&compiled) || !strangers.is_empty();
+    let Looked { compiled, mut found, files, may_be_empty, unrelated } = looked?;
+    unrelated.iter().for_each(|why| complain(why));
+    let unreadable = unreadable(&compiled) || !unrelated.is_empty();
     if let Some(path) = &args.write_baseline {
         let text =
             serde_json::to_string_pretty(&Baseline::of(&found, sources, &|p| place(p, path, &compiled.project)).0)

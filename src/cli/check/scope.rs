@@ -30,7 +30,7 @@ pub struct Looked {
     /// Whether nothing at all is an answer: a change may concern no task.
     pub may_be_empty: bool,
     /// What was named, and belongs to nothing, in a sentence each.
-    pub strangers: Vec<String>,
+    pub unrelated: Vec<String>,
 }
 
 /// Compiles paths; of what is found, only what these changed files concern has to be whole.
@@ -72,7 +72,7 @@ pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sour
     // Of one it is known from the start what matters.
     let only = Changed { paths: &changed, key: &key };
     let compiled = compile(&whole, (paths.len() == 1).then_some(only));
-    let mut strangers = Vec::new();
+    let mut unrelated = Vec::new();
     let mut everything = false;
     for (path, part) in parts {
         let one = BTreeSet::from([key(path)]);
@@ -80,12 +80,12 @@ pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sour
             continue;
         }
         match part {
-            Part::Text => strangers.push(format!("no task and no eval refers to `{}`", path.display())),
+            Part::Text => unrelated.push(format!("no task and no eval refers to `{}`", path.display())),
             _ => everything = true,
         }
     }
     if everything {
-        return Ok(Looked { strangers, ..all(compile(&paths, None)) });
+        return Ok(Looked { unrelated, ..all(compile(&paths, None)) });
     }
     // All that stands in a folder counts, not the folder.
     let folders: Vec<_> = paths.iter().filter(|p| files.stat(p) == Some(Stat::Dir)).map(|p| key(p)).collect();
@@ -94,12 +94,12 @@ pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sour
         changed.extend(read.filter(|path| folders.iter().any(|folder| path.starts_with(folder))));
     }
     let looked = concerned(compiled, Changed { paths: &changed, key: &key }, sources, files);
-    Ok(Looked { may_be_empty: false, strangers, ..looked })
+    Ok(Looked { may_be_empty: false, unrelated, ..looked })
 }
 
 fn all(compiled: Compiled) -> Looked {
     let (found, files) = (compiled.diagnostics.clone(), compiled.project.files());
-    Looked { compiled, found, files, may_be_empty: false, strangers: Vec::new() }
+    Looked { compiled, found, files, may_be_empty: false, unrelated: Vec::new() }
 }
 
 fn concerned(compiled: Compiled, changed: Changed<'_>, sources: &Sources, files: &dyn Files) -> Looked {
@@ -107,7 +107,7 @@ fn concerned(compiled: Compiled, changed: Changed<'_>, sources: &Sources, files:
     let concerns = |d: &&Diagnostic| affected.concerns(d, sources, changed.key);
     let found = compiled.diagnostics.iter().filter(concerns).cloned().collect();
     let units = affected.units;
-    Looked { found, files: units, compiled, may_be_empty: true, strangers: Vec::new() }
+    Looked { found, files: units, compiled, may_be_empty: true, unrelated: Vec::new() }
 }
 
 /// What a change concerns: as was found out while compiling, else of all that was compiled.
