@@ -32,6 +32,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let words: Vec<&str> = listing.words().iter().take(3).map(|w| w.text.as_str()).collect();
         let (verb, help) = match listing.name() {
             "curl" => ("answers", "add `--fail`, and look at what is answered: `| jq -e …`, `| grep -q …`"),
+            "find" => ("finds", "ask for the file (`test -f FILE`), or search what is found: `| grep -q .`"),
+            "git" => ("shows", "add `--exit-code`, or search what is shown: `| grep -q …`"),
             _ => ("lists", "name what must be there (`kubectl get pod NAME`), or search the list: `| grep -q NAME`"),
         };
         out.push(
@@ -52,7 +54,7 @@ fn rests_on_lists<'v>(
     first: &mut Option<(&'v ScriptView<'v>, &'v Statement)>,
 ) -> bool {
     let script = view.script_of(step).filter(|s| s.phase == PhaseKind::Verify);
-    if let Some(found) = script.and_then(|s| Some((s, only_lists(s)?))) {
+    if let Some(found) = script.and_then(|s| Some((s, only_lists(s, &set_up(view))?))) {
         first.get_or_insert(found);
         return true;
     }
@@ -63,19 +65,24 @@ fn rests_on_lists<'v>(
 }
 
 /// The first listing of a script that does nothing else.
-fn only_lists<'s>(script: &'s ScriptView<'_>) -> Option<&'s Statement> {
+fn only_lists<'s>(script: &'s ScriptView<'_>, set_up: &[&str]) -> Option<&'s Statement> {
     let program = &script.content.program;
     if !program.sound || !script.decides_by_status() {
         return None;
     }
     let mut first = None;
-    program.body.iter().all(|s| says_nothing(program, s, &mut first)).then_some(first)?
+    program.body.iter().all(|s| says_nothing(program, s, set_up, &mut first)).then_some(first)?
 }
 
-/// Whether the status of a statement says nothing of the world; `first` becomes the first listing.
-fn says_nothing<'s>(program: &Program, statement: &'s Statement, first: &mut Option<&'s Statement>) -> bool {
+/// Whether the status of a statement says nothing of the world; `first` becomes the first listing. `set_up`: the programs that set-up runs.
+fn says_nothing<'s>(
+    program: &Program,
+    statement: &'s Statement,
+    set_up: &[&str],
+    first: &mut Option<&'s Statement>,
+) -> bool {
     match &statement.kind {
-        Kind::Command(words) if is_listing(statement.name(), words) => {
+        Kind::Command(words) if is_listing(statement.name(), words) || is_look(set_up, statement) => {
             first.get_or_insert(statement);
             true
         }
@@ -85,11 +92,34 @@ fn says_nothing<'s>(program: &Program, statement: &'s Statement, first: &mut Opt
             let strict = program.sets('\0', "pipefail");
             let Some((last, rest)) = parts.split_last() else { return false };
             let blind = |s: &Statement| matches!(s.name(), "wc" | "cat" | "head" | "tail" | "sort" | "tee" | "uniq");
-            rest.first().is_some_and(|s| says_nothing(program, s, first))
+            rest.first().is_some_and(|s| says_nothing(program, s, set_up, first))
                 && blind(last)
                 && (!strict || rest[1..].iter().all(blind))
         }
-        Kind::And(pair) | Kind::Or(pair) => pair.iter().all(|s| says_nothing(program, s, first)),
+        Kind::And(pair) | Kind::Or(pair) => pair.iter().all(|s| says_nothing(program, s, set_up, first)),
+        _ => false,
+    }
+}
+
+/// The programs that the scripts of set-up run.
+fn set_up<'v>(view: &'v TaskView<'_>) -> Vec<&'v str> {
+    let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup);
+    scripts.flat_map(|script| script.content.program.commands()).map(Statement::name).collect()
+}
+
+/// `git diff` in a repository that set-up has made, `find . -name FILE`: what is found is only printed.
+fn is_look(set_up: &[&str], statement: &Statement) -> bool {
+    let words: Vec<&str> = statement.words()[1..].iter().map(|w| w.text.as_str()).collect();
+    match statement.name() {
+        "git" => {
+            let elsewhere = |w: &&str| *w == "-C" || w.starts_with("--git-dir") || w.starts_with("--work-tree");
+            set_up.contains(&"git") && !words.iter().any(|w| elsewhere(&w)) && flow::succeeds("git", statement)
+        }
+        "find" => {
+            let runs = |w: &&str| w.starts_with("-exec") || w.starts_with("-ok") || w.starts_with("-files0-from");
+            let places = words.iter().take_while(|w| !w.starts_with(['-', '(', '!']));
+            places.clone().all(|place| *place == ".") && words.len() > places.count() && !words.iter().any(|w| runs(&w))
+        }
         _ => false,
     }
 }
