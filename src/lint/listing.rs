@@ -112,13 +112,13 @@ fn is_look(set_up: &[&str], statement: &Statement) -> bool {
     let words: Vec<&str> = statement.words()[1..].iter().map(|w| w.text.as_str()).collect();
     match statement.name() {
         "git" => {
-            let elsewhere = |w: &&str| *w == "-C" || w.starts_with("--git-dir") || w.starts_with("--work-tree");
-            set_up.contains(&"git") && !words.iter().any(|w| elsewhere(&w)) && flow::succeeds("git", statement)
+            let elsewhere = |w: &str| w == "-C" || w.starts_with("--git-dir") || w.starts_with("--work-tree");
+            set_up.contains(&"git") && !words.iter().any(|w| elsewhere(w)) && flow::succeeds("git", statement)
         }
         "find" => {
-            let runs = |w: &&str| w.starts_with("-exec") || w.starts_with("-ok") || w.starts_with("-files0-from");
+            let runs = |w: &str| w.starts_with("-exec") || w.starts_with("-ok") || w.starts_with("-files0-from");
             let places = words.iter().take_while(|w| !w.starts_with(['-', '(', '!']));
-            places.clone().all(|place| *place == ".") && words.len() > places.count() && !words.iter().any(|w| runs(&w))
+            places.clone().all(|place| *place == ".") && words.len() > places.count() && !words.iter().any(|w| runs(w))
         }
         _ => false,
     }
