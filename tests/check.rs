@@ -84,6 +84,14 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     let both = world.run(&["check", "--format", "concise", "deploy/build.sh", "evals/tasks/b/task.yaml"]);
     assert!(both.err.contains("no task and no eval refers to `deploy/build.sh`"), "{}", both.err);
     assert!(both.code == Some(2) && both.out.contains("tasks/b/task.yaml:"), "{}{}", both.out, both.err);
+    // A page shows tasks and is none; beside a config that belongs to nothing all that is named is looked at.
+    world.write("README.md", "# How to\n\nWrite this: it is short.\n\n```yaml\nkind: Task\n```\n");
+    for others in [["evals/tasks/b/task.yaml"].as_slice(), &["evals/tasks/b/task.yaml", "deploy/tekton.yaml"]] {
+        let ran = world.run(&[["check", "--format", "concise", "README.md"].as_slice(), others].concat());
+        assert!(ran.err.contains("no task and no eval refers to `README.md`"), "{}", ran.err);
+        assert!(ran.out.contains("tasks/b/task.yaml:") && !ran.out.contains("README.md"), "{}", ran.out);
+        assert_eq!(ran.code, Some(2));
+    }
 }
 
 /// An editor on Windows wrote it: no system finds `bash` and a carriage return.

@@ -408,7 +408,7 @@ pub fn looks(run: &str) -> bool {
 /// Whether a command changes nothing, also one that another program runs: `kubectl exec POD -- cat FILE`, `timeout 5 curl URL`.
 pub fn only_looks(run: &str) -> bool {
     let words: Vec<&str> = run.split_whitespace().collect();
-    let plain = !run.contains(['|', ';', '&', '>', '`', '(']);
+    let plain = !run.contains(['|', ';', '&', '>', '`', '(', '\n']);
     let within = |at: usize| only_looks(&words.get(at..).unwrap_or_default().join(" "));
     let all = |known: &[&str], rest: &[&str]| rest.iter().all(|word| !word.starts_with('-') || known.contains(word));
     looks(run)
@@ -427,7 +427,8 @@ pub fn only_looks(run: &str) -> bool {
                         && all(&["-qO-", "-O-", "--spider", "-q", "-T", "-T5", "--timeout", "-S"], rest)
                 }
                 Some((&"nc", rest)) => rest.iter().any(|word| word.starts_with("-z") || word.starts_with("-vz")),
-                Some((&"nslookup" | &"dig" | &"getent" | &"id" | &"hostname", rest)) => all(&[], rest),
+                Some((&"nslookup" | &"dig" | &"getent" | &"id", rest)) => all(&[], rest),
+                Some((&"hostname", rest)) => rest.is_empty(),
                 _ => false,
             }
 }
@@ -718,6 +719,8 @@ mod tests {
             "curl -X POST http://a",
             "curl -so f http://a",
             "timeout -k 1 2 ls",
+            "curl -s http://a\nrm b",
+            "hostname b",
         ] {
             assert!(!only_looks(run), "{run}");
         }

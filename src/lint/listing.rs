@@ -1,5 +1,7 @@
 //! Verify that rests on commands which succeed whatever they find.
 
+use std::cell::LazyCell;
+
 use super::{TaskView, exit_status, script::ScriptView, verify};
 use crate::{
     bash::{
@@ -23,8 +25,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.asserted || steps.is_empty() || exit_status::in_vain(view) {
         return;
     }
+    let repository = Repository::new(Box::new(|| runs_git(view)));
     let mut first = None;
-    if !steps.iter().all(|s| rests_on_lists(view, s, &mut first)) {
+    if !steps.iter().all(|s| rests_on_lists(view, s, &repository, &mut first)) {
         return;
     }
     if let Some((script, listing)) = first {
@@ -51,38 +54,39 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn rests_on_lists<'v>(
     view: &'v TaskView<'_>,
     step: &Step<Def>,
+    repository: &Repository<'_>,
     first: &mut Option<(&'v ScriptView<'v>, &'v Statement)>,
 ) -> bool {
     let script = view.script_of(step).filter(|s| s.phase == PhaseKind::Verify);
-    if let Some(found) = script.and_then(|s| Some((s, only_lists(s, &set_up(view))?))) {
+    if let Some(found) = script.and_then(|s| Some((s, only_lists(s, repository)?))) {
         first.get_or_insert(found);
         return true;
     }
     let holds = matches!(step.op.signature.control, Control::Scope | Control::Eventually | Control::Consistently);
     let inner = || step.blocks.iter().filter(|b| b.role == BlockRole::Steps).flat_map(|b| &b.steps);
     verify::cannot_fail(step, view)
-        || holds && inner().next().is_some() && inner().all(|s| rests_on_lists(view, s, first))
+        || holds && inner().next().is_some() && inner().all(|s| rests_on_lists(view, s, repository, first))
 }
 
 /// The first listing of a script that does nothing else.
-fn only_lists<'s>(script: &'s ScriptView<'_>, set_up: &[&str]) -> Option<&'s Statement> {
+fn only_lists<'s>(script: &'s ScriptView<'_>, repository: &Repository<'_>) -> Option<&'s Statement> {
     let program = &script.content.program;
     if !program.sound || !script.decides_by_status() {
         return None;
     }
     let mut first = None;
-    program.body.iter().all(|s| says_nothing(program, s, set_up, &mut first)).then_some(first)?
+    program.body.iter().all(|s| says_nothing(program, s, repository, &mut first)).then_some(first)?
 }
 
-/// Whether the status of a statement says nothing of the world; `first` becomes the first listing. `set_up`: the programs that set-up runs.
+/// Whether the status of a statement says nothing of the world; `first` becomes the first listing.
 fn says_nothing<'s>(
     program: &Program,
     statement: &'s Statement,
-    set_up: &[&str],
+    repository: &Repository<'_>,
     first: &mut Option<&'s Statement>,
 ) -> bool {
     match &statement.kind {
-        Kind::Command(words) if is_listing(statement.name(), words) || is_look(set_up, statement) => {
+        Kind::Command(words) if is_listing(statement.name(), words) || is_look(repository, statement) => {
             first.get_or_insert(statement);
             true
         }
@@ -92,28 +96,30 @@ fn says_nothing<'s>(
             let strict = program.sets('\0', "pipefail");
             let Some((last, rest)) = parts.split_last() else { return false };
             let blind = |s: &Statement| matches!(s.name(), "wc" | "cat" | "head" | "tail" | "sort" | "tee" | "uniq");
-            rest.first().is_some_and(|s| says_nothing(program, s, set_up, first))
+            rest.first().is_some_and(|s| says_nothing(program, s, repository, first))
                 && blind(last)
                 && (!strict || rest[1..].iter().all(blind))
         }
-        Kind::And(pair) | Kind::Or(pair) => pair.iter().all(|s| says_nothing(program, s, set_up, first)),
+        Kind::And(pair) | Kind::Or(pair) => pair.iter().all(|s| says_nothing(program, s, repository, first)),
         _ => false,
     }
 }
 
-/// The programs that the scripts of set-up run.
-fn set_up<'v>(view: &'v TaskView<'_>) -> Vec<&'v str> {
-    let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup);
-    scripts.flat_map(|script| script.content.program.commands()).map(Statement::name).collect()
+/// Whether set-up has made a repository, as far as can be seen; asked where a script of verify runs git.
+type Repository<'v> = LazyCell<bool, Box<dyn FnOnce() -> bool + 'v>>;
+
+fn runs_git(view: &TaskView<'_>) -> bool {
+    let mut scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Setup);
+    scripts.any(|script| script.content.program.commands().iter().any(|command| command.name() == "git"))
 }
 
 /// `git diff` in a repository that set-up has made, `find . -name FILE`: what is found is only printed.
-fn is_look(set_up: &[&str], statement: &Statement) -> bool {
+fn is_look(repository: &Repository<'_>, statement: &Statement) -> bool {
     let words: Vec<&str> = statement.words()[1..].iter().map(|w| w.text.as_str()).collect();
     match statement.name() {
         "git" => {
             let elsewhere = |w: &str| w == "-C" || w.starts_with("--git-dir") || w.starts_with("--work-tree");
-            set_up.contains(&"git") && !words.iter().any(|w| elsewhere(w)) && flow::succeeds("git", statement)
+            !words.iter().any(|w| elsewhere(w)) && flow::succeeds("git", statement) && **repository
         }
         "find" => {
             let runs = |w: &str| w.starts_with("-exec") || w.starts_with("-ok") || w.starts_with("-files0-from");

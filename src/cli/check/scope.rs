@@ -74,18 +74,22 @@ pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sour
     let compiled = compile(&whole, (paths.len() == 1).then_some(only));
     let mut unrelated = Vec::new();
     let mut everything = false;
+    let mut named = paths.clone();
     for (path, part) in parts {
         let one = BTreeSet::from([key(path)]);
         if affected(&compiled, Changed { paths: &one, key: &key }, sources, files).units > 0 {
             continue;
         }
         match part {
-            Part::Text => unrelated.push(format!("no task and no eval refers to `{}`", path.display())),
+            Part::Text => {
+                unrelated.push(format!("no task and no eval refers to `{}`", path.display()));
+                named.retain(|other| other != path);
+            }
             _ => everything = true,
         }
     }
     if everything {
-        return Ok(Looked { unrelated, ..all(compile(&paths, None)) });
+        return Ok(Looked { unrelated, ..all(compile(&named, None)) });
     }
     // All that stands in a folder counts, not the folder.
     let folders: Vec<_> = paths.iter().filter(|p| files.stat(p) == Some(Stat::Dir)).map(|p| key(p)).collect();
@@ -139,7 +143,9 @@ fn part(path: &Path, files: &dyn Files) -> Part {
     }
     let text = files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     if !path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") {
-        let own = text.lines().any(|line| line.starts_with("kind:"));
+        // A page about tasks shows some.
+        let is_page = path.extension().is_some_and(|e| e == "md");
+        let own = !is_page && text.lines().any(|line| line.starts_with("kind:"));
         return if own { Part::None } else { Part::Text };
     }
     let (scratch, mut out) = (Sources::default(), Diagnostics::default());
