@@ -63,12 +63,27 @@ pub struct RunResult(pub Map<String, Value>);
 /// # Errors
 /// What is wrong with it, for people.
 pub fn read(text: &str) -> Result<ResultsFile, String> {
-    let text = text.trim_start_matches('\u{feff}').trim();
-    if text.is_empty() {
+    Ok(read_with_places(text)?.0)
+}
+
+/// The same, and where its results stand in the text, in bytes.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with_places(text: &str) -> Result<(ResultsFile, Vec<Range<usize>>), String> {
+    let trimmed = text.trim_start_matches('\u{feff}').trim();
+    if trimmed.is_empty() {
         return Err("the file is empty".to_owned());
     }
-    let value = parallel(text).map_or_else(|| serde_json::from_str(text), Ok);
-    of_value(value.map_err(|e| format!("it is not JSON: {e}"))?)
+    let (value, raw) = match parallel(trimmed) {
+        Some(read) => read,
+        None => (serde_json::from_str(trimmed).map_err(|e| format!("it is not JSON: {e}"))?, Vec::new()),
+    };
+    let place = |raw: &RawValue| {
+        let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+        start..start + raw.get().len()
+    };
+    Ok((of_value(value)?, raw.into_iter().map(place).collect()))
 }
 
 /// The results file that this is.
@@ -111,43 +126,29 @@ pub fn is_named(name: &str) -> bool {
     name.starts_with("gevals-") && name.ends_with("-out.json")
 }
 
-/// Where the results of a file stand in its text, in bytes; none where it is no results file.
-pub fn places(text: &str) -> Vec<Range<usize>> {
-    let trimmed = text.trim_start_matches('\u{feff}').trim();
-    let raw: Option<Vec<&RawValue>> = if trimmed.starts_with('[') {
-        serde_json::from_str(trimmed).ok()
-    } else {
-        let fields = serde_json::from_str(trimmed).ok();
-        fields.and_then(|Fields(mut fields)| match fields.shift_remove("results") {
-            Some(Field::Items(raw)) => Some(raw),
-            _ => None,
-        })
-    };
-    let place = |raw: &RawValue| {
-        let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
-        start..start + raw.get().len()
-    };
-    raw.unwrap_or_default().into_iter().map(place).collect()
-}
-
-/// The same value as `serde_json` reads, its results side by side; none where the text is not what it should be.
-fn parallel(text: &str) -> Option<Value> {
-    let items = |items: Vec<&RawValue>| -> Option<Value> {
-        let items: Result<Vec<Value>, _> = items.par_iter().map(|item| serde_json::from_str(item.get())).collect();
+/// The same value as `serde_json` reads, its results side by side, and their texts; none where the text is not what it should be.
+fn parallel(text: &str) -> Option<(Value, Vec<&RawValue>)> {
+    let items = |raw: &[&RawValue]| -> Option<Value> {
+        let items: Result<Vec<Value>, _> = raw.par_iter().map(|item| serde_json::from_str(item.get())).collect();
         Some(Value::Array(items.ok()?))
     };
     if text.starts_with('[') {
-        return items(serde_json::from_str(text).ok()?);
+        let raw: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+        return Some((items(&raw)?, raw));
     }
     let Fields(fields) = serde_json::from_str(text).ok()?;
-    let field = |(name, field)| {
-        let value = match field {
-            Field::Items(raw) => items(raw)?,
+    let (mut value, mut results) = (Map::new(), Vec::new());
+    for (name, field) in fields {
+        let read = match field {
+            Field::Items(raw) => {
+                results = raw;
+                items(&results)?
+            }
             Field::One(raw) => serde_json::from_str(raw.get()).ok()?,
         };
-        Some((name, value))
-    };
-    fields.into_iter().map(field).collect::<Option<Map<String, Value>>>().map(Value::Object)
+        value.insert(name, read);
+    }
+    Some((Value::Object(value), results))
 }
 
 /// The fields of a results file, not read yet.
@@ -207,25 +208,31 @@ pub fn write(value: &Value, depth: usize, out: impl Write) -> io::Result<()> {
     Ok(serde_json::to_writer_pretty(Safe { out, newline }, value)?)
 }
 
-/// Writes a file as [`text`] gives it, with one result at a time in memory.
+/// Writes a file as [`text`] gives it. Its results are made from `from`, some side by side, so that few are in memory at a time.
 ///
 /// # Errors
 /// Those of the writer, and of a result.
-pub fn write_file(
+pub fn write_file<T: Sync>(
     summary: &Value,
-    results: impl Iterator<Item = io::Result<Value>>,
+    from: &[T],
+    result: impl Fn(&T) -> io::Result<Value> + Sync,
     findings: &Value,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    const SIDE_BY_SIDE: usize = 16;
     out.write_all(b"{\n  \"summary\": ")?;
     write(summary, 1, &mut *out)?;
     out.write_all(b",\n  \"results\": [")?;
-    let mut after = "";
-    for (nth, result) in results.enumerate() {
-        out.write_all(if nth == 0 { b"\n    " } else { b",\n    " })?;
-        write(&result?, 2, &mut *out)?;
-        after = "\n  ";
+    let mut before: &[u8] = b"\n    ";
+    for some in from.chunks(SIDE_BY_SIDE) {
+        let texts: io::Result<Vec<_>> = some.par_iter().map(|one| Ok(nested(&result(one)?, 2))).collect();
+        for text in texts? {
+            out.write_all(before)?;
+            out.write_all(text.as_bytes())?;
+            before = b",\n    ";
+        }
     }
+    let after = if from.is_empty() { "" } else { "\n  " };
     write!(out, "{after}],\n  \"findings\": ")?;
     write(findings, 1, &mut *out)?;
     out.write_all(b"\n}\n")

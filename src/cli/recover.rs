@@ -12,7 +12,7 @@ use crate::{
     builtin::count,
     compile_with,
     diagnostic::{Diagnostics, Strength},
-    host::{RealHost, disk::Disk},
+    host::{Gathered, RealHost, disk::Disk},
     journal::{self, Header, Journal, Past, Refusal, Writer},
     plan::{EvalPlan, wire},
     prices::Prices,
@@ -208,8 +208,8 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     say(&format!("run `{}` of `{}`: {state}", header.run, header.name));
     unknown(past, say);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let host = Arc::new(RealHost::new());
-    let _group = host.gather();
+    let group = Gathered::enter();
+    let host = Arc::new(RealHost::within(&group));
     journal.enter(Writer::own(host.as_ref(), "a recovery"))?;
     let journal = Arc::new(journal);
     let groups = Arc::clone(&journal);

@@ -6,7 +6,10 @@ mod parquet;
 #[cfg(feature = "run")]
 mod push;
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use clap::{Subcommand, ValueEnum};
 use inputs::{Input, Run};
@@ -362,10 +365,11 @@ fn told(run: Run) -> (String, ResultsFile) {
 }
 
 fn read_file(input: &Input) -> Result<ResultsFile, Fault> {
-    Ok(read_with_text(input)?.0)
+    Ok(read_with_places(input)?.0)
 }
 
-fn read_with_text(input: &Input) -> Result<(ResultsFile, String), Fault> {
+/// A results file, and where its results stand in it.
+fn read_with_places(input: &Input) -> Result<(ResultsFile, Vec<Range<usize>>), Fault> {
     let fault = |why: String| (status::USAGE, format!("cannot read the results in `{}`: {why}", input.shown));
     let bytes = Disk.read(&input.path).map_err(|e| fault(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| fault("it is not text".to_owned()))?;
@@ -373,7 +377,7 @@ fn read_with_text(input: &Input) -> Result<(ResultsFile, String), Fault> {
         let why = "it is a recording, which has no verdicts: look at it with `gevals result view`";
         return Err(fault(why.to_owned()));
     }
-    Ok((results::read(&text).map_err(fault)?, text))
+    results::read_with_places(&text).map_err(fault)
 }
 
 /// The results of a file, or the runs of a recording.
@@ -586,8 +590,8 @@ fn inputs_together(
     let expected = super::packed::expected(manifest);
     let mut units = merge::Units::new(&expected);
     for input in files {
-        let (file, text) = read_with_text(input)?;
-        units.add(&input.shown, &file, &results::places(&text)).map_err(|why| (status::USAGE, why))?;
+        let (file, places) = read_with_places(input)?;
+        units.add(&input.shown, &file, &places).map_err(|why| (status::USAGE, why))?;
     }
     let (runs, mut faults) = units.done();
     let mut count = 0;
@@ -622,8 +626,7 @@ fn write_run(run: &merge::Together, files: &[Input], path: Option<&Path>) -> Res
         let named = |e| io::Error::other(format!("`{}` has changed since it was read: {e}", files[at.file].shown));
         taken(at).map_err(named)
     };
-    let write =
-        |out: &mut dyn io::Write| results::write_file(&run.summary, run.results.iter().map(taken), &run.findings, out);
+    let write = |out: &mut dyn io::Write| results::write_file(&run.summary, &run.results, taken, &run.findings, out);
     let Some(path) = path else {
         let mut text = Vec::new();
         write(&mut text).map_err(|e| (status::BROKEN, e.to_string()))?;

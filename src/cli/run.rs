@@ -28,7 +28,7 @@ use super::{Global, combination, complain, log, packages, packed, preflight, sho
 use crate::{
     event::Used,
     host::{
-        RealHost, descriptors,
+        Gathered, RealHost, descriptors,
         disk::{Disk, write_atomic},
     },
     journal,
@@ -90,7 +90,7 @@ fn go(args: &Args, global: Global, ready: Ready, used: Used, time: Duration) -> 
 }
 
 fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Duration) -> u8 {
-    let Ready { plan, selection, sources, findings, files, mut prices, .. } = ready;
+    let Ready { plan, selection, sources, findings, files, mut prices, group, .. } = ready;
     let results = report::results_path(&args.output_dir, &plan.name);
     // Held until this process ends.
     let _claim = match journal::claim(&args.output_dir, &results) {
@@ -125,9 +125,9 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     if let Some(exit) = recover_others(args) {
         return exit;
     }
-    let host = Arc::new(RealHost::new());
     // Until this function ends.
-    let _group = host.gather();
+    let group = group.unwrap_or_else(|| Arc::new(Gathered::enter()));
+    let host = Arc::new(RealHost::within(&group));
     let resumed = match args.resume.as_ref().map(|run| resume(args, &plan, run, host.as_ref())).transpose() {
         Ok(resumed) => resumed,
         Err((exit, message)) => {

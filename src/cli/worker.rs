@@ -169,7 +169,13 @@ mod at_work {
         let mut places = JoinSet::new();
         for _ in 0..args.parallel {
             let (site, is_away) = (Arc::clone(&site), Arc::clone(&is_away));
-            places.spawn(poll(service.clone(), queue.clone(), site, stop.clone(), is_away));
+            let (service, queue, stop) = (service.clone(), queue.clone(), stop.clone());
+            places.spawn(async move {
+                let mut handing_in = JoinSet::new();
+                let ended = poll(service, queue, site, stop, is_away, &mut handing_in).await;
+                while handing_in.join_next().await.is_some() {}
+                ended
+            });
         }
         let workflows = worker.run();
         tokio::pin!(workflows);
@@ -225,16 +231,20 @@ mod at_work {
         site: Arc<Site>,
         stop: CancellationToken,
         is_away: Arc<AtomicBool>,
+        handing_in: &mut JoinSet<()>,
     ) -> Result<(), String> {
         let mut process = site.ready();
         loop {
+            while let Some(handed_in) = handing_in.try_join_next() {
+                handed_in.map_err(|error| format!("what came of a batch was not handed in: {error}"))?;
+            }
             let polled = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 polled = service.poll(&queue) => polled,
             };
             match polled {
-                Ok(Some(task)) => site.perform(task, &mut process, &stop).await,
+                Ok(Some(task)) => site.perform(task, &mut process, &stop, handing_in).await,
                 // There is nothing to do; what is idle costs memory.
                 Ok(None) => process = None,
                 Err(why) if unit::is_away(&why) => {

@@ -15,7 +15,6 @@ use std::{
     net::TcpListener,
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -27,20 +26,37 @@ pub struct RealHost {
     mark: String,
     on_start: exec::OnStart,
     clients: http::Clients,
-    group: Arc<Mutex<Option<PathBuf>>>,
+    /// The folder of the control group that this process is in.
+    group: Option<PathBuf>,
 }
 
-/// As long as it lives, all that a host starts is in a control group, if the system has let it make one.
+/// As long as it lives, this process is in a control group of its own, if the system has let it make one, and so is all that it starts.
 #[derive(Debug)]
 pub struct Gathered {
-    host: Arc<Mutex<Option<PathBuf>>>,
+    mark: String,
     #[cfg(target_os = "linux")]
-    _group: Option<super::cgroup::Group>,
+    group: Option<super::cgroup::Group>,
 }
 
-impl Drop for Gathered {
-    fn drop(&mut self) {
-        *self.host.lock().unwrap_or_else(PoisonError::into_inner) = None;
+impl Gathered {
+    /// Enters one. The system may take its time for that, some hundredths of a second.
+    pub fn enter() -> Self {
+        let mark = random::word();
+        Self {
+            #[cfg(target_os = "linux")]
+            group: super::cgroup::Group::enter(&mark),
+            mark,
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn path(&self) -> Option<PathBuf> {
+        self.group.as_ref().map(|group| group.path().to_owned())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn path(&self) -> Option<PathBuf> {
+        None
     }
 }
 
@@ -56,24 +72,13 @@ impl RealHost {
             mark: random::word(),
             on_start: exec::OnStart::default(),
             clients: http::Clients::default(),
-            group: Arc::default(),
+            group: None,
         }
     }
 
-    /// Puts this process, and so all that it starts from now on, into a control group of its own, where the system permits it.
-    pub fn gather(&self) -> Gathered {
-        #[cfg(target_os = "linux")]
-        let group = super::cgroup::Group::enter(&self.mark);
-        #[cfg(target_os = "linux")]
-        {
-            *self.group.lock().unwrap_or_else(PoisonError::into_inner) =
-                group.as_ref().map(|group| group.path().to_owned());
-        }
-        Gathered {
-            host: Arc::clone(&self.group),
-            #[cfg(target_os = "linux")]
-            _group: group,
-        }
+    /// The same; what it starts is found in this control group.
+    pub fn within(group: &Gathered) -> Self {
+        Self { mark: group.mark.clone(), group: group.path(), ..Self::new() }
     }
 
     /// From here on `report` receives the pid of each new process group's leader.
@@ -196,7 +201,7 @@ impl Host for RealHost {
     }
 
     fn group(&self) -> Option<PathBuf> {
-        self.group.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.group.clone()
     }
 
     #[cfg(target_os = "linux")]

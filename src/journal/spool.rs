@@ -5,8 +5,9 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufWriter, Read, Seek, SeekFrom, Write},
+    io::{self, BufWriter, Write},
     ops::Range,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -38,7 +39,6 @@ impl Spool {
     /// # Errors
     /// The file cannot be made.
     pub fn of_run(dir: &Path) -> io::Result<Self> {
-        use std::os::unix::fs::OpenOptionsExt;
         let path = dir.join(STREAM);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
         Ok(Self { kept: Kept::File(path, file), length: 0 })
@@ -52,10 +52,7 @@ impl Spool {
         let text = [line.as_bytes(), b"\n"].concat();
         match &mut self.kept {
             Kept::Memory(lines) => lines.extend_from_slice(&text),
-            Kept::File(_, file) => {
-                file.seek(SeekFrom::Start(self.length))?;
-                file.write_all(&text)?;
-            }
+            Kept::File(_, file) => file.write_all_at(&text, self.length)?,
         }
         let start = self.length;
         self.length += text.len() as u64;
@@ -66,13 +63,12 @@ impl Spool {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn line(&mut self, at: &Range<u64>) -> io::Result<Vec<u8>> {
-        match &mut self.kept {
+    pub fn line(&self, at: &Range<u64>) -> io::Result<Vec<u8>> {
+        match &self.kept {
             Kept::Memory(lines) => Ok(lines[at.start as usize..at.end as usize].to_vec()),
             Kept::File(_, file) => {
                 let mut line = vec![0; (at.end - at.start) as usize];
-                file.seek(SeekFrom::Start(at.start))?;
-                file.read_exact(&mut line)?;
+                file.read_exact_at(&mut line, at.start)?;
                 Ok(line)
             }
         }

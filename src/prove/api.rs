@@ -18,7 +18,7 @@ use crate::{
     cluster::{plane, stock},
     event::{Event, EventKind, Outcome, Verdict},
     hir::{AgentRef, ShellAgent, Template},
-    host::{RealHost, WithEnv},
+    host::{Gathered, RealHost, WithEnv},
     judge::scripted,
     plan::{ActionKind, AgentAction, AgentKind, Judge, Plan},
     run::{Interrupt, RunOptions, interrupts, run_eval},
@@ -233,8 +233,8 @@ pub async fn in_four(
     tell: &dyn Fn(&str),
 ) -> Result<Proof, Fault> {
     let before = stock::Stock::take(kubeconfig).await.map_err(Fault::Broken)?;
-    let host = Arc::new(RealHost::new());
-    let _group = host.gather();
+    let group = Gathered::enter();
+    let host = Arc::new(RealHost::within(&group));
     let mut proof = Proof::default();
     let mut ends: Vec<BTreeMap<usize, End>> = Vec::new();
     let mut faults = Vec::new();

@@ -269,7 +269,7 @@ impl Results {
         json!({ "summary": self.summary, "results": results, "findings": self.findings })
     }
 
-    /// Writes the results file: as [`results::text`] writes [`Self::json`], with one result at a time in memory.
+    /// Writes the results file: as [`results::text`] writes [`Self::json`], with few results at a time in memory.
     ///
     /// # Errors
     /// It cannot be written, or a result could not be kept.
@@ -277,8 +277,9 @@ impl Results {
         if let Some(error) = self.failure.take() {
             return Err(error);
         }
-        let results = self.done.values().map(|done| Ok(serde_json::from_slice(&self.spool.line(&done.at)?)?));
-        results::write_file(&json!(self.summary), results, &json!(self.findings), out)
+        let (places, spool): (Vec<_>, _) = (self.done.values().map(|done| &done.at).collect(), &self.spool);
+        let result = |at: &&Range<u64>| Ok(serde_json::from_slice(&spool.line(at)?)?);
+        results::write_file(&json!(self.summary), &places, result, &json!(self.findings), out)
     }
 
     /// The results file is written.

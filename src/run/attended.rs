@@ -81,13 +81,9 @@ pub fn is_serving() -> bool {
     ORDERS.get().is_some()
 }
 
-/// Says how the last order ended, if there was one, and waits for the next one; none where nobody asks for more.
-pub fn next(last: Option<u8>) -> Option<Order> {
-    let orders = ORDERS.get()?.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(exit) = last {
-        answer(&Answer::Ended(exit))?;
-    }
-    let order = orders.recv().ok()?;
+/// Waits for the next order; none where nobody asks for more.
+pub fn next() -> Option<Order> {
+    let order = ORDERS.get()?.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()?;
     gate::renew();
     Some(order)
 }

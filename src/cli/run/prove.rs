@@ -18,7 +18,7 @@ use crate::{
     cli::{Global, complain, note, packages, print, status},
     diagnostic::visible,
     event::{EventKind, Outcome, TaskRun, Verdict},
-    host::{RealHost, disk::write_atomic},
+    host::{Gathered, RealHost, disk::write_atomic},
     journal::Journal,
     plan::{EvalPlan, Plan, mutant, wire},
     run::{Left, Only, RunOptions, Trials, interrupts, run_eval},
@@ -247,7 +247,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
     };
     let selected = ready.selection.of(&ready.plan);
     let mut plans: Vec<Plan> = selected.iter().map(|&at| ready.plan.tasks[at].clone()).collect();
-    let host = Arc::new(RealHost::new());
+    let group = Gathered::enter();
+    let host = Arc::new(RealHost::within(&group));
     if let Some(why) = plans.iter_mut().find_map(|plan| agent::follow(host.as_ref(), plan).err()) {
         complain(&why);
         return status::BROKEN;
@@ -342,7 +343,6 @@ fn carry_out(plan: &EvalPlan, options: &RunOptions, host: &Arc<RealHost>) -> Res
     let broken = |why: String| (status::BROKEN, vec![why]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| broken(format!("cannot start: {error}")))?;
-    let _group = host.gather();
     let (summary, (mut checks, mut cleanups)) = runtime.block_on(async {
         let interrupts = interrupts().map_err(|error| broken(format!("cannot listen for signals: {error}")))?;
         packages::ensure(plan, host).await.map_err(|faults| (status::BROKEN, faults))?;

@@ -15,6 +15,7 @@ use crate::{
     compile_with,
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
     hir::Dialect,
+    host::Gathered,
     journal::{Snapshot, Watched},
     memo::Asked,
     package::{Package, package},
@@ -38,6 +39,8 @@ pub struct Ready {
     pub asked: Vec<PathBuf>,
     pub read: usize,
     pub prices: Option<Arc<Prices>>,
+    /// The control group of what it starts, where it was entered before it was needed.
+    pub group: Option<Arc<Gathered>>,
 }
 
 impl Ready {
@@ -137,7 +140,7 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     let (read, asked) = (compiled.project.files(), files.take());
     let files = watched.into_snapshot();
     let sources = Arc::new(sources);
-    Ok(Ready { plan, selection, sources, findings, tolerated, files, asked, read, prices })
+    Ok(Ready { plan, selection, sources, findings, tolerated, files, asked, read, prices, group: None })
 }
 
 /// An extension on this machine that neither a lock pins nor the eval allows. A release without a lock has no plan.

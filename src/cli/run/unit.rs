@@ -9,6 +9,7 @@ use std::{
     fs,
     io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -28,7 +29,7 @@ use crate::{
     cli::{Global, ROOT, complain, packed::read, print, recover::What, shown, status},
     diagnostic::{nearest, visible},
     event::Used,
-    host::disk::Disk,
+    host::{Gathered, disk::Disk},
     journal,
     pack::{self, Contents, Manifest, Settings, Unit},
     plan::wire,
@@ -136,7 +137,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     if attended::is_serving() {
         return told(serve(args, global));
     }
-    told(Known::read(args).and_then(|known| known.exec(args, global)))
+    told(Known::read(args).and_then(|known| known.exec(args, global, None)))
 }
 
 /// The exit status; why it is that is said.
@@ -159,13 +160,18 @@ fn serve(args: &Args, global: Global) -> Result<u8, Fault> {
     place.leave();
     let _ = fs::remove_dir_all(&place.out);
     ready?;
-    let mut last = None;
-    while let Some(order) = attended::next(last) {
+    let mut last = status::OK;
+    loop {
+        // Each order has a group of its own; while this waits for the order, the system has the time that it takes for that.
+        let group = Arc::new(Gathered::enter());
+        let Some(order) = attended::next() else { return Ok(last) };
         let begin_within = Some(Duration::try_from_secs_f64(order.seconds).unwrap_or_default());
         let args = Args { unit: order.units, out: order.out, begin_within, ..args.clone() };
-        last = Some(told(known.exec(&args, global)));
+        last = told(known.exec(&args, global, Some(group.clone())));
+        if attended::answer(&attended::Answer::Ended(last)).is_none() {
+            return Ok(last);
+        }
     }
-    Ok(last.unwrap_or(status::OK))
 }
 
 /// A pack that was read, and one of its combinations of agent and model, compiled.
@@ -237,7 +243,7 @@ impl Known {
         Ok((words, ready))
     }
 
-    fn exec(&self, args: &Args, global: Global) -> Result<u8, Fault> {
+    fn exec(&self, args: &Args, global: Global, group: Option<Arc<Gathered>>) -> Result<u8, Fault> {
         let chosen = self.chosen(args)?;
         let of = chosen.first().map_or(0, |unit| unit.at.0);
         let place = Place::new(&args.out)?;
@@ -262,6 +268,7 @@ impl Known {
                 Ok(Chosen { id: unit.id.clone(), pack: self.manifest.digest.clone(), index, run: unit.run - 1 })
             };
             ready.selection.units = chosen.iter().map(unit).collect::<Result<_, Fault>>()?;
+            ready.group = group;
             ready.selection.enough = args.begin_within.map(|time| Enough { time, bytes: ENOUGH });
             Ok(go(&words, global, ready, Used::default(), Duration::ZERO).0)
         };

@@ -10,6 +10,7 @@ use std::{
     io::{self, Write as _},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -24,6 +25,7 @@ use tokio::{
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
     process::{Child, Command},
+    task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -219,19 +221,21 @@ impl Site {
         &self.manifest.name
     }
 
-    /// Does what a task asks for, and hands in what came of it. What is left of a process may be used for the next task.
+    /// Does what a task asks for. What came of it is handed in by what is added to `handing_in`, so that the next task can be asked for
+    /// meanwhile. What is left of a process may be used for that.
     pub async fn perform(
-        &self,
+        self: &Arc<Self>,
         task: PollActivityTaskQueueResponse,
         process: &mut Option<Process>,
         stop: &CancellationToken,
+        handing_in: &mut JoinSet<()>,
     ) {
         let token = task.task_token.clone();
         let name = task.activity_type.as_ref().map_or("", |kind| kind.name.as_str());
         let handed_in = match name {
             RunBatch::NAME => match value::<BatchOrder>(task.input.as_ref()) {
                 Some(order) if order.pack == self.manifest.digest => {
-                    self.batch(&token, &order, &task, process, stop).await
+                    self.batch(&token, order, &task, process, stop, handing_in).await
                 }
                 order => self.refuse(&token, order.map(|order| order.pack)).await,
             },
@@ -249,9 +253,7 @@ impl Site {
                 self.hand_in(|| self.service.failed(&token, REFUSED, &why)).await
             }
         };
-        if let Err(status) = handed_in {
-            note(&format!("what came of a unit could not be handed in: {}", status.message()));
-        }
+        say_if_lost(handed_in);
     }
 
     async fn refuse(&self, token: &[u8], asked: Option<String>) -> Result<(), tonic::Status> {
@@ -295,12 +297,13 @@ impl Site {
     }
 
     async fn batch(
-        &self,
+        self: &Arc<Self>,
         token: &[u8],
-        order: &BatchOrder,
+        order: BatchOrder,
         task: &PollActivityTaskQueueResponse,
         process: &mut Option<Process>,
         stop: &CancellationToken,
+        handing_in: &mut JoinSet<()>,
     ) -> Result<(), tonic::Status> {
         let started = Instant::now();
         let ids: Option<Vec<&String>> = order.units.iter().map(|unit| self.ids.get(*unit as usize)).collect();
@@ -354,7 +357,22 @@ impl Site {
         if matches!(ended, Ended::Lost) {
             return Ok(());
         }
-        let end = self.end_of(order, &out, ended, &log, started.elapsed());
+        let (site, token) = (Arc::clone(self), token.to_owned());
+        handing_in.spawn(async move { site.hand_in_batch(&token, &order, &out, ended, &log, started.elapsed()).await });
+        Ok(())
+    }
+
+    /// Hands in what came of a batch, and takes away what nobody will look at.
+    async fn hand_in_batch(
+        &self,
+        token: &[u8],
+        order: &BatchOrder,
+        out: &Path,
+        ended: Ended,
+        log: &str,
+        took: Duration,
+    ) {
+        let end = self.end_of(order, out, ended, log, took);
         let passed = end.left.is_empty() && end.lost.is_empty() && end.ends.iter().all(|end| end.exit == 0);
         let handed_in = match ended {
             Ended::Cancelled if end.ends.is_empty() => self.hand_in(|| self.service.cancelled(token)).await,
@@ -364,8 +382,8 @@ impl Site {
             }
             _ => self.hand_in(|| self.service.completed(token, &end)).await,
         };
-        self.leave(&out, passed && handed_in.is_ok(), &log);
-        handed_in
+        self.leave(out, passed && handed_in.is_ok(), log);
+        say_if_lost(handed_in);
     }
 
     /// What came of a batch whose process has ended.
@@ -384,6 +402,7 @@ impl Site {
             lost: Vec::new(),
             results: None,
             worker: self.identity.clone(),
+            seconds: took.as_secs_f64(),
         };
         let text = std::fs::read_to_string(self.results_of(out));
         let file = text.as_deref().map_err(|error| io::Error::from(error.kind()));
@@ -639,6 +658,12 @@ struct Recovery {
     log: String,
 }
 
+fn say_if_lost(handed_in: Result<(), tonic::Status>) {
+    if let Err(status) = handed_in {
+        note(&format!("what came of a unit could not be handed in: {}", status.message()));
+    }
+}
+
 /// A results file, whose text this is, with these of its results, ready to travel.
 fn packed(file: &results::ResultsFile, text: &str, kept: &[usize], ends: &[UnitEnd]) -> io::Result<String> {
     const LEVEL: i32 = 3;
@@ -650,8 +675,8 @@ fn packed(file: &results::ResultsFile, text: &str, kept: &[usize], ends: &[UnitE
     if kept.len() == file.results.len() && summary == file.summary {
         out.write_all(text.as_bytes())?;
     } else {
-        let results = kept.iter().map(|nth| Ok(Value::Object(file.results[*nth].0.clone())));
-        results::write_file(&Value::Object(summary), results, &Value::Array(file.findings.clone()), &mut out)?;
+        let result = |nth: &usize| Ok(Value::Object(file.results[*nth].0.clone()));
+        results::write_file(&Value::Object(summary), kept, result, &Value::Array(file.findings.clone()), &mut out)?;
     }
     Ok(base64::engine::general_purpose::STANDARD.encode(out.finish()?))
 }
