@@ -52,17 +52,20 @@ def prepare(root: Path, gevals: Path) -> None:
     write(root / "run" / "eval.yaml", EVAL)
     for i in range(20):
         write(root / "run" / "tasks" / f"{i:02}.yaml", TASK.format(i=i))
-    # What was changed just now is not kept.
+    # What was changed just now is not kept; nor is of use what was kept before a file came.
+    write(root / "counts", "")
+    (root / ".gevals").mkdir()
     time.sleep(0.2)
-    subprocess.run([gevals, "check", "."], cwd=root, env=environment(root), stdout=subprocess.DEVNULL)
+    # By the same program, which here is valgrind.
+    count(root, gevals, ["check", "."])
     edited = root / EDITED
     edited.write_text(edited.read_text() + "# edited\n")
 
 
 def environment(root: Path) -> dict[str, str]:
     keep = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-    # One thread, so that the order of work is always the same.
-    return {**keep, "GEVALS_CACHE_DIR": str(root / "cache"), "RAYON_NUM_THREADS": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+    # One thread, so that the order of work is always the same; no folder that is searched changes.
+    return {**keep, "GEVALS_CACHE_DIR": str(root / ".gevals" / "cache"), "RAYON_NUM_THREADS": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
 
 
 def messages() -> list[dict]:

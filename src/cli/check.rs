@@ -54,8 +54,8 @@ Examples:
   gevals check --write-baseline known.json && gevals check --baseline known.json
 
 What is printed is kept in the user's cache (`gevals config checks` says where), and printed again
-for as long as no file that decides it has changed. After an edit only the tasks are compiled that it
-concerns.
+for as long as no file that decides it has changed. After an edit only the tasks are compiled that
+it concerns.
 
 A comment `# gevals: allow(RULE)` silences a rule on its line and the next (with the block scalar it
 opens); gevals.toml sets levels for all files.
