@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -51,6 +52,20 @@ def prepare(root: Path, gevals: Path) -> None:
     write(root / "run" / "eval.yaml", EVAL)
     for i in range(20):
         write(root / "run" / "tasks" / f"{i:02}.yaml", TASK.format(i=i))
+    # What was changed just now is not kept; nor is of use what was kept before a file came.
+    write(root / "counts", "")
+    (root / ".gevals").mkdir()
+    time.sleep(0.2)
+    # By the same program, which here is valgrind.
+    count(root, gevals, ["check", "."])
+    edited = root / EDITED
+    edited.write_text(edited.read_text() + "# edited\n")
+
+
+def environment(root: Path) -> dict[str, str]:
+    keep = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    # One thread, so that the order of work is always the same; no folder that is searched changes.
+    return {**keep, "GEVALS_CACHE_DIR": str(root / ".gevals" / "cache"), "RAYON_NUM_THREADS": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
 
 
 def messages() -> list[dict]:
@@ -73,11 +88,13 @@ def converse(process: subprocess.Popen) -> None:
                 break
 
 
+EDITED = "suite/tasks/group-1/task-1/task.yaml"
 CASES = {
     "start": ["--version"],
     "check of one file": ["check", "--no-cache", "suite/tasks/group-0/task-0/task.yaml"],
     "check of 40 tasks": ["check", "--no-cache", "suite"],
     "check --affected of one": ["check", "--no-cache", "--affected", "suite/tasks/group-1/task-1/task.yaml", "suite"],
+    "check --affected after an edit": ["check", "--affected", EDITED],
     "plan of 40 tasks": ["plan", "suite/eval.yaml"],
     "convert of one task": ["convert", "suite/tasks/group-1/task-1/task.yaml", "--target", "builtin", "--no-verify"],
     "run of 20 tasks": ["run", "run/eval.yaml", "--output-dir", "out"],
@@ -88,11 +105,9 @@ CASES = {
 def count(root: Path, gevals: Path, words: list[str]) -> int:
     counts = root / "counts"
     counter = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={counts}", "--log-file=/dev/null"]
-    keep = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-    # One thread, so that the order of work is always the same.
     process = subprocess.Popen(
         [*counter, gevals, *[str(gevals) if word == "GEVALS" else word for word in words]],
-        cwd=root, env={**keep, "RAYON_NUM_THREADS": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"},
+        cwd=root, env=environment(root),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )
     if words[0] == "proxy":

@@ -1,5 +1,5 @@
 """How long `gevals check --watch` takes from a save to the finding, and what `check --affected` costs beside a check of everything, and
-each of them where nothing has changed since the same was checked.
+each of them where nothing has changed since the same was checked, and where one task was edited since everything was.
 
 usage: GEVALS=target/release/gevals python3 benches/watch.py SUITE [SAVES]
 
@@ -16,10 +16,13 @@ import threading
 import time
 
 
-def once(what, args, root):
-    """The best of five runs."""
+def once(what, args, root, edited=None):
+    """The best of five runs, each after an edit of a file."""
     times = []
     for _ in range(5):
+        if edited:
+            edited.write_text(edited.read_text() + "# edited\n")
+            time.sleep(0.1)
         before, begun = os.times(), time.perf_counter()
         subprocess.run([GEVALS, "check", *args], cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wall, after = time.perf_counter() - begun, os.times()
@@ -70,4 +73,8 @@ for what, args in [("of everything", ["."]), *((f"--affected {path.name}", ["--a
     once(what, ["--no-cache", *args], ROOT)
     subprocess.run([GEVALS, "check", *args], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     once(f"{what}, again", args, ROOT)
+text = TASKS[0].read_text()
+for what, args in [("of everything", ["."]), ("--affected", ["--affected", str(TASKS[0].relative_to(ROOT))])]:
+    once(f"{what}, after an edit", args, ROOT, TASKS[0])
+TASKS[0].write_text(text)
 watch(ROOT, TASKS[0], int(sys.argv[2]) if len(sys.argv) > 2 else 20)

@@ -45,6 +45,8 @@ pub struct Affected {
     /// The files whose findings count, by the caller's key.
     files: HashSet<PathBuf>,
     everything: bool,
+    /// Whether more is concerned than single tasks, and evals for their sake.
+    pub is_whole: bool,
     /// How many tasks and evals are concerned.
     pub units: usize,
     /// Of each task and each eval of the project, whether it is.
@@ -84,6 +86,7 @@ impl Affected {
             let locks = |path: &Path| path.parent().is_some_and(|folder| key(dir).starts_with(folder));
             let locked = paths.iter().any(|path| is_named(path, lock::FILE_NAME) && locks(path));
             let itself = locked || named.iter().any(|p| changed.touches(p) || inside(p)) || lost(unit, &gone, key);
+            found.is_whole |= itself;
             if itself {
                 unit.selected.iter().for_each(|selected| found.tasks[selected.task] = true);
             }
@@ -98,6 +101,7 @@ impl Affected {
             found.units += 1;
             found.files.extend(own_files(project, refers, task).map(|path| key(path)));
         }
+        found.is_whole |= found.everything;
         if found.everything {
             found.units = project.files();
         }
@@ -172,6 +176,11 @@ impl Affected {
     /// Whether a finding is about something that is concerned.
     pub fn concerns(&self, finding: &Diagnostic, sources: &Sources, key: &dyn Fn(&Path) -> PathBuf) -> bool {
         self.everything || self.files.contains(&key(&sources.path(finding.span)))
+    }
+
+    /// The files whose findings count, by the caller's key, where not all do.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(PathBuf::as_path)
     }
 }
 

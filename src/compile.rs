@@ -1,8 +1,10 @@
 //! The whole way, from paths to plans: read, check, lint, lower.
 
+mod facts;
+
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -32,9 +34,11 @@ use crate::{
     memo::{Asked, Memo},
     plan::{self, AgentKind, EvalPlan, Granted, Isolated, Judge, Plan, SkillMount, Written, WrittenSet},
     policy::{Level, Policy},
-    project::{self, EvalUnit, LimitOverrides, Overrides, Project, Selected, TaskUnit},
+    project::{self, EvalUnit, LimitOverrides, Only, Overrides, Project, Selected, TaskUnit},
     source::{FileId, Files, Listed, Sources, Span, Spanned, resolve},
 };
+
+pub use facts::{Facts, TaskFacts};
 
 /// What came of compiling.
 #[derive(Debug)]
@@ -91,7 +95,7 @@ pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compi
 
 /// The same, with options.
 pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, files: &dyn Files) -> Compiled {
-    all(paths, options, sources, files, None, None)
+    all(paths, options, sources, files, Scope::default())
 }
 
 /// The same, but of what was read only that is compiled which a change concerns, and what bears upon it: what is found there is what
@@ -103,7 +107,7 @@ pub fn compile_changed(
     sources: &Sources,
     files: &dyn Files,
 ) -> Compiled {
-    all(paths, options, sources, files, None, Some(changed))
+    all(paths, options, sources, files, Scope { changed: Some(changed), ..Scope::default() })
 }
 
 /// What compilations keep for those that follow.
@@ -114,6 +118,25 @@ pub struct Memory {
     tasks: Memo<PathBuf, KnownTask>,
     /// By where it is looked for, and the options.
     policy: Memo<(PathBuf, String), ()>,
+    broad: Mutex<Broad>,
+}
+
+/// What concerns no single task.
+#[derive(Debug, Default)]
+struct Broad {
+    /// The paths that were asked for.
+    asked: Vec<PathBuf>,
+    /// The files in which rules found something that look at several tasks.
+    places: FxHashSet<FileId>,
+}
+
+/// How much is compiled.
+#[derive(Clone, Copy, Default)]
+struct Scope<'a> {
+    memory: Option<&'a Memory>,
+    /// What is asked about.
+    changed: Option<Changed<'a>>,
+    only: Option<&'a Only>,
 }
 
 impl Memory {
@@ -136,7 +159,22 @@ impl Memory {
         self.tasks.forget(changed);
         self.policy.forget(changed);
         let options = Options { plans: Plans::None, ..options.clone() };
-        all(paths, &options, &self.sources, files, Some(self), None)
+        all(paths, &options, &self.sources, files, Scope { memory: Some(self), ..Scope::default() })
+    }
+
+    /// Compiles a part of a project for the first time with this memory. Of what is found, only that is what [`compile_with`] finds which
+    /// rules find that look at one task. `changed`: what is asked about, where not all is.
+    pub fn compile_part(
+        &self,
+        paths: &[PathBuf],
+        options: &Options,
+        files: &dyn Files,
+        only: &Only,
+        changed: Option<Changed<'_>>,
+    ) -> Compiled {
+        let options = Options { plans: Plans::None, ..options.clone() };
+        let scope = Scope { memory: Some(self), changed, only: Some(only) };
+        all(paths, &options, &self.sources, files, scope)
     }
 }
 
@@ -157,14 +195,15 @@ fn all(
     options: &Options,
     sources: &Sources,
     files: &dyn Files,
-    memory: Option<&Memory>,
-    changed: Option<Changed<'_>>,
+    Scope { memory, changed, only }: Scope<'_>,
 ) -> Compiled {
     let files = &Listed::new(files);
+    let heard = memory.map(|_| Asked::of(files));
+    let broad: &dyn Files = heard.as_ref().map_or(files, |heard| heard);
     let mut out = Diagnostics::default();
     let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
     let start = paths.first().map_or_else(PathBuf::new, Clone::clone);
-    let asked = Asked::of(files);
+    let asked = Asked::of(broad);
     let mut policy = Policy::find(&start, &rules, sources, &asked, &mut out);
     if let Some(memory) = memory {
         let key = (start, format!("{options:?}"));
@@ -180,11 +219,13 @@ fn all(
     let planless = out.has_hard();
     let context = project::Context {
         sources,
-        files,
+        files: broad,
+        apart: files,
         vocabularies: builtin::vocabularies(),
         exclude: &policy.exclude,
         overrides: &options.overrides,
         memory: memory.map(|memory| &memory.project),
+        only,
     };
     let project = project::load(paths, context, &mut out);
     let bare = Lock::default();
@@ -231,7 +272,10 @@ fn all(
         let refers: Vec<_> = seen.iter().map(|glance| Arc::clone(&glance.refers)).collect();
         let touched: Vec<bool> = seen.iter().map(|glance| glance.is_touched).collect();
         let affected = Affected::of(changed, &project, &refers, &touched, files);
-        let wanted = affected.wanted(changed, &project, &refers, sources);
+        let wanted = match only {
+            Some(_) => vec![true; refers.len()],
+            None => affected.wanted(changed, &project, &refers, sources),
+        };
         (affected, wanted, seen)
     });
     // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
@@ -245,23 +289,32 @@ fn all(
     };
     let evals = || -> Vec<Diagnostics> {
         let evals = project.evals.par_iter().zip(&units);
-        evals.map(|(unit, tasks)| in_eval(unit, tasks, sources, files)).collect()
+        evals.map(|(unit, tasks)| in_eval(unit, tasks, sources, broad)).collect()
     };
     let (mut results, linted) = rayon::join(tasks, evals);
     for result in &mut results {
         out.extend(std::mem::take(&mut result.found));
     }
+    let mut among = Diagnostics::default();
     if options.soft {
         let scripts = results.iter().flat_map(|result| &*result.scripts).map(PathBuf::as_path).collect();
-        lint::in_project(&ProjectView { project: &project, scripts: &scripts, sources, files }, &mut out);
-    }
-
-    if options.soft {
+        let view = ProjectView { project: &project, scripts: &scripts, sources, files: broad };
+        lint::in_project(&view, &mut among);
         for unit in &project.evals {
             let touches: Vec<&[lint::Touch]> = unit.selected.iter().map(|s| &*results[s.task].touches).collect();
-            lint::between(&touches, &mut out);
+            lint::between(&touches, &mut among);
         }
     }
+    if options.workspace {
+        let selected = project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
+        lint::orphans(&project, &selected, &mut among);
+    }
+    if let (Some(memory), Some(heard)) = (memory, &heard) {
+        let places = among.iter().chain(linted.iter().flat_map(Diagnostics::iter)).map(|found| found.span.file);
+        let broad = Broad { asked: heard.take(), places: places.collect() };
+        *memory.broad.lock().unwrap_or_else(PoisonError::into_inner) = broad;
+    }
+    out.extend(among);
     let mut evals = Vec::new();
     for (index, (unit, found)) in project.evals.iter().zip(linted).enumerate() {
         let under: Vec<Option<Under>> = unit
@@ -275,10 +328,6 @@ fn all(
         let hard = found.has_hard() || under.iter().flatten().any(|u| u.hard);
         out.extend(found);
         evals.push(eval_plan(unit, under, options.overrides.limits).filter(|_| options.plans != Plans::None && !hard));
-    }
-    if options.workspace {
-        let selected = project.evals.iter().flat_map(|e| &e.selected).map(|s| s.task).collect();
-        lint::orphans(&project, &selected, &mut out);
     }
     let mut refers = Vec::new();
     let mut tasks = Vec::new();

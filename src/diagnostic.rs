@@ -272,7 +272,7 @@ impl Diagnostics {
             d.fix = d.fix.take().filter(|fix| !fix.edits.iter().any(|edit| sources.get(edit.span.file).is_given()));
             fix::keep_quotes(d, sources);
         }
-        self.0.sort_by_cached_key(|d| (sources.path(d.span), d.span.start, d.rule.name, d.span.end, d.message.clone()));
+        sort(&mut self.0, sources);
         self.0.dedup_by(|again, first| {
             let same = again.span == first.span
                 && again.rule.name == first.rule.name
@@ -287,6 +287,11 @@ impl Diagnostics {
         });
         self.0
     }
+}
+
+/// Sorts findings by path, place and rule.
+pub fn sort(found: &mut [Diagnostic], sources: &Sources) {
+    found.sort_by_cached_key(|d| (sources.path(d.span), d.span.start, d.rule.name, d.span.end, d.message.clone()));
 }
 
 impl IntoIterator for Diagnostics {

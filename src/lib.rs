@@ -79,4 +79,4 @@ pub mod report;
 pub mod schema;
 pub mod cli;
 
-pub use compile::{Compiled, Memory, Options, Plans, compile, compile_changed, compile_with};
+pub use compile::{Compiled, Facts, Memory, Options, Plans, TaskFacts, compile, compile_changed, compile_with};

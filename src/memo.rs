@@ -67,6 +67,23 @@ impl Files for Asked<'_> {
     }
 }
 
+/// What something was made from.
+#[derive(Debug, Default)]
+pub struct Origin {
+    /// The paths that were asked for.
+    pub asked: Vec<PathBuf>,
+    /// Those of them whose texts are known.
+    pub texts: Vec<FileId>,
+}
+
+impl Origin {
+    /// And what something else was made from.
+    pub fn extend(&mut self, other: Self) {
+        self.asked.extend(other.asked);
+        self.texts.extend(other.texts);
+    }
+}
+
 /// Things made from files, by key.
 #[derive(Debug)]
 pub struct Memo<K, V>(Mutex<FxHashMap<K, Kept<V>>>);
@@ -121,6 +138,12 @@ impl<K: Hash + Eq, V: Clone> Memo<K, V> {
         let texts = sources.known(&from);
         let kept = Kept { value, from, texts, used: true };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, kept);
+    }
+
+    /// Gives everything away that is kept: its key, what it is, and what it was made from.
+    pub fn take(&self) -> impl Iterator<Item = (K, V, Origin)> + use<K, V> {
+        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        all.into_iter().map(|(key, Kept { value, from, texts, .. })| (key, value, Origin { asked: from, texts }))
     }
 
     /// Forgets what was made from files that have changed, and what the last compilation had no use for.

@@ -24,14 +24,14 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     builtin::extension,
-    diagnostic::Reported,
+    diagnostic::{Diagnostics, Reported},
     hir::{self, Agent, Dialect, Eval, McpConfig, Oracle},
     lock::Lock,
-    memo::Memo,
+    memo::{Memo, Origin},
     rule,
     signature::Vocabularies,
     source::{FileId, Files, Sources, Span},
@@ -185,11 +185,34 @@ pub struct Selected {
 pub struct Context<'a> {
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
+    /// The same files, for what is kept of single files: what is asked here is noted with that.
+    pub apart: &'a dyn Files,
     pub vocabularies: &'a Vocabularies,
     /// Patterns of paths that are left out when a folder is searched.
     pub exclude: &'a [String],
     pub overrides: &'a Overrides,
     pub memory: Option<&'a Memory>,
+    /// Where all else is known: what is read of folders and of the tasks of evals.
+    pub only: Option<&'a Only>,
+}
+
+/// A part of a project.
+#[derive(Debug, Default)]
+pub struct Only {
+    /// What is found in the folders that are named.
+    pub searched: Vec<PathBuf>,
+    /// All tasks.
+    pub tasks: BTreeSet<PathBuf>,
+}
+
+/// Where a task was read from.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// Whether its file was found in a folder that was named; an eval may name it as well.
+    pub is_searched: bool,
+    pub from: Origin,
+    /// The files in which something was found.
+    pub places: Vec<FileId>,
 }
 
 /// What was read, kept for the next compilation.
@@ -208,6 +231,27 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Where each task was read from; and the paths that were asked for to read files that are none. It is told once: all is forgotten
+    /// that was read.
+    pub fn take(&self) -> (FxHashMap<PathBuf, Read>, Vec<PathBuf>) {
+        let (mut tasks, mut others) = (FxHashMap::<PathBuf, Read>::default(), Vec::new());
+        let mut add = |path: PathBuf, is_searched: bool, found: Option<&Diagnostics>, from: Origin| {
+            let Some(found) = found else { return others.extend(from.asked) };
+            let read = tasks.entry(path).or_default();
+            read.is_searched |= is_searched;
+            read.from.extend(from);
+            read.places.extend(found.iter().map(|found| found.span.file));
+        };
+        for ((path, _), parsed, from) in self.parsed.take() {
+            let found = if let load::Parsed::Task(_, found) = &parsed { Some(found) } else { None };
+            add(path, true, found, from);
+        }
+        for (path, named, from) in self.tasks.take() {
+            add(path, false, named.task(), from);
+        }
+        (tasks, others)
+    }
+
     /// Forgets what was read from files that have changed.
     pub fn forget(&self, changed: &FxHashSet<PathBuf>) {
         self.parsed.forget(changed);

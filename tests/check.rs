@@ -6,6 +6,8 @@
 #[path = "support/world.rs"]
 #[expect(dead_code, reason = "shared with the tests of the command line")]
 mod world;
+#[path = "check/index.rs"]
+mod index;
 #[path = "check/kept.rs"]
 mod kept;
 

@@ -1,5 +1,6 @@
 //! `gevals check`: every finding, located, and nothing else done.
 
+mod index;
 mod kept;
 mod scope;
 
@@ -9,8 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use index::{Index, Miss};
 pub use kept::folder as kept_in;
 use kept::{Answer, Kept};
+use rustc_hash::FxHashSet;
 use scope::{Looked, look};
 
 use super::{
@@ -22,7 +25,7 @@ use super::{
     print, status, unreadable,
 };
 use crate::{
-    Compiled, Options, Plans,
+    Compiled, Memory, Options, Plans,
     affected::Changed,
     builtin::count,
     compile_changed, compile_with,
@@ -51,7 +54,8 @@ Examples:
   gevals check --write-baseline known.json && gevals check --baseline known.json
 
 What is printed is kept in the user's cache (`gevals config checks` says where), and printed again
-for as long as no file that decides it has changed.
+for as long as no file that decides it has changed. After an edit only the tasks are compiled that
+it concerns.
 
 A comment `# gevals: allow(RULE)` silences a rule on its line and the next (with the block scalar it
 opens); gevals.toml sets levels for all files.
@@ -224,11 +228,25 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     let noted = kept.as_ref().map(|kept| kept.noting(files));
     let seen = noted.as_ref().map_or(files as &dyn Files, |noted| noted);
     let own = Sources::default();
-    let sources = again.map_or(&own, Again::sources);
-    let looked = match again {
+    let (part, whole) = (Memory::default(), Memory::default());
+    let index = kept.as_ref().and_then(|_| Index::of(args, files, &options));
+    let quick = index.as_ref().map(|index| index.look(args, files, &options, &part));
+    let is_quick = matches!(quick, Some(Ok(_)));
+    let index = index.filter(|_| matches!(quick, Some(Err(Miss::Stale))));
+    let (sources, looked) = match (quick, again) {
+        (Some(Ok(looked)), _) => (part.sources(), Ok(looked)),
         // What is known from the last time is whole.
-        Some(again) => look(args, files, &|paths, _| again.compile(paths, &options, files), sources),
-        None => look(args, seen, &fresh(&options, seen, sources), sources),
+        (_, Some(again)) => {
+            let sources = again.sources();
+            (sources, look(args, files, &|paths, _| again.compile(paths, &options, files), sources))
+        }
+        (Some(Err(Miss::Stale)), None) => {
+            let sources = whole.sources();
+            let compile =
+                |paths: &[PathBuf], _: Option<Changed<'_>>| whole.compile(paths, &options, seen, &FxHashSet::default());
+            (sources, look(args, seen, &compile, sources))
+        }
+        (_, None) => (&own, look(args, seen, &fresh(&options, seen, &own), &own)),
     };
     let Looked { compiled, mut found, files, may_be_empty, unrelated } = looked?;
     unrelated.iter().for_each(|why| complain(why));
@@ -288,12 +306,17 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     put(&text, args.format == ANNOTATIONS);
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
     // Why a file cannot be read is not asked of `seen`.
-    if let Some(kept) = kept.filter(|_| !unreadable) {
+    if let Some(kept) = kept.as_ref().filter(|_| !unreadable && !is_quick) {
+        if let Some(index) = index {
+            let (given, tokens) = (clear(&compiled.project), Secrets::default());
+            let is_clear = |text: &str| given.mask(text) == text && tokens.mask(text) == text;
+            index.keep((kept.trail(), seen), &compiled, &whole, &is_clear);
+        }
         kept.keep(&text, if failed { status::NO } else { status::OK });
     }
     if !args.watch {
         // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.
-        std::mem::forget((compiled, own));
+        std::mem::forget((compiled, own, part, whole));
     }
     Ok(match (unreadable, failed) {
         (true, _) => status::USAGE,

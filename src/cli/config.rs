@@ -144,7 +144,7 @@ fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: 
         "checks",
         folder,
         origin,
-        "where `gevals check` keeps what it printed; it may be removed at any time",
+        "where `gevals check` keeps what it printed and knows of tasks; it may be removed at any time",
     ));
     #[cfg(feature = "run")]
     {

@@ -82,7 +82,7 @@ impl Files for Disk {
 
 /// All of a file. Most are read at once: of a file that has a length, less than was asked for is the end.
 fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
-    const FIRST: u64 = 1 << 20;
+    const FIRST: u64 = 32 << 20;
     let (mut file, meta) = open(path)?;
     let ends = meta.len() > 0;
     let mut bytes = vec![0; meta.len().min(FIRST) as usize + 1];

@@ -2,9 +2,12 @@
 #![expect(clippy::disallowed_methods, reason = "this is a door to the disk")]
 
 use std::{
-    ffi::OsString,
-    fs, io,
-    path::{Path, PathBuf},
+    cmp::Reverse,
+    ffi::{OsStr, OsString},
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +15,7 @@ use std::{
 };
 
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::stamps::is_young;
 use crate::source::{Files, ReadError, Stat};
@@ -27,9 +30,19 @@ const PART: usize = 512;
 #[derive(Debug, Default)]
 pub struct Trail {
     /// As they are spelt: to compare paths part by part takes ten times as long.
-    names: Mutex<FxHashMap<OsString, State>>,
+    names: Mutex<FxHashMap<OsString, Known>>,
     /// A change may have been missed, or may be later.
     is_doubtful: AtomicBool,
+}
+
+/// What is known of a name.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    state: State,
+    /// A digest of what is in a folder; 0 where nobody has asked.
+    listing: u64,
+    /// Whether a link leads there.
+    is_target: bool,
 }
 
 /// What a name was.
@@ -44,10 +57,8 @@ impl Trail {
 
     /// The `whole` of what is there counts, or only where the name leads.
     fn mark(&self, path: &Path, whole: bool, links: usize) {
-        // `dir/.` and `dir/` would follow a link.
-        let path = path.components().as_path();
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        if self.knows(path, whole) {
+        let path = spelt(path);
+        if self.knows(path, whole, links > 0) {
             return;
         }
         if links > LINKS {
@@ -71,67 +82,199 @@ impl Trail {
         }
         // What is known of others by now is older than the answer, too. A thread that finds this name need not look any further.
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = names.entry(path.as_os_str().to_owned()).or_insert(state);
-        if whole && !known.is_whole() {
-            *known = state;
+        let known = names.entry(path.as_os_str().to_owned()).or_insert(Known { state, listing: 0, is_target: false });
+        known.is_target |= links > 0;
+        if whole && !known.state.is_whole() {
+            known.state = state;
         }
     }
 
-    fn knows(&self, path: &Path, whole: bool) -> bool {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        names.get(path.as_os_str()).is_some_and(|known| known.is_whole() || !whole)
+    fn knows(&self, path: &Path, whole: bool, is_target: bool) -> bool {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.get_mut(path.as_os_str()).is_some_and(|known| {
+            known.is_target |= is_target;
+            known.state.is_whole() || !whole
+        })
     }
 
-    /// Writes all of it behind `bytes`; `false` where nobody could tell later whether something has changed.
-    pub fn write(&self, bytes: &mut Vec<u8>) -> bool {
+    /// The folder that was noted has these entries.
+    fn list(&self, dir: &Path, entries: &[(String, bool)]) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.get_mut(spelt(dir).as_os_str()) {
+            known.listing = listing(entries);
+        }
+    }
+
+    /// All of it, in the order in which it is [written](Self::write); nothing where nobody could tell later whether something has changed.
+    pub fn written(&self) -> Option<Written> {
         if self.is_doubtful.load(Ordering::Relaxed) || cfg!(not(unix)) {
-            return false;
+            return None;
         }
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        for (path, State(words)) in &*names {
+        let mut names: Vec<_> = names.iter().map(|(path, known)| (path.clone(), *known)).collect();
+        // What was changed last is what is changed next.
+        names.par_sort_by_key(|(_, Known { state: State(words), .. })| Reverse(words[4].max(words[5])));
+        Some(Written(names))
+    }
+
+    /// Whether everything that was [written](Written::write) is as it was: then each answer would be the same again.
+    pub fn holds(bytes: &[u8]) -> bool {
+        let Some(Names(names)) = Names::of(bytes) else { return false };
+        let (first, rest) = names.split_at(names.len().min(PART));
+        first.iter().all(Seen::is_same) && rest.par_chunks(PART).all(|part| part.iter().all(Seen::is_same))
+    }
+}
+
+/// The names of a trail in an order.
+#[derive(Debug)]
+pub struct Written(Vec<(OsString, Known)>);
+
+impl Written {
+    /// Writes them behind `bytes`; `false` where that cannot be.
+    pub fn write(&self, bytes: &mut Vec<u8>) -> bool {
+        for (path, Known { state: State(words), listing, is_target }) in &self.0 {
             let path = path.as_encoded_bytes();
             // No system has names that long.
             let Ok(length) = u32::try_from(path.len()) else { return false };
             bytes.extend(length.to_le_bytes());
             bytes.extend(path);
-            words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+            words.iter().chain([listing]).for_each(|word| bytes.extend(word.to_le_bytes()));
+            bytes.push(u8::from(*is_target));
         }
         true
     }
 
-    /// Whether everything that was [written](Self::write) is as it was: then each answer would be the same again.
-    pub fn holds(bytes: &[u8]) -> bool {
-        let Some(names) = names(bytes) else { return false };
-        let is_same =
-            |(path, state): &(PathBuf, State)| State::of(&fs::symlink_metadata(path), state.is_whole()) == *state;
-        match names.len() <= PART {
-            true => names.iter().all(is_same),
-            false => names.par_chunks(PART).all(|part| part.iter().all(is_same)),
-        }
+    /// The place of each.
+    pub fn places(&self) -> FxHashMap<&OsStr, u32> {
+        self.0.iter().zip(0..).map(|((path, _), place)| (path.as_os_str(), place)).collect()
     }
 }
 
-fn names(mut bytes: &[u8]) -> Option<Vec<(PathBuf, State)>> {
-    let mut names = Vec::with_capacity(bytes.len() / 80);
-    while !bytes.is_empty() {
-        let length: [u8; 4] = bytes.split_off(..4)?.try_into().ok()?;
-        let path = path_of(bytes.split_off(..u32::from_le_bytes(length) as usize)?)?;
-        let mut words = [0; State::WORDS];
-        for word in &mut words {
-            *word = u64::from_le_bytes(bytes.split_off(..8)?.try_into().ok()?);
-        }
-        names.push((path, State(words)));
+/// Names that were [written](Written::write), by their places.
+#[derive(Debug)]
+pub struct Names<'b>(Vec<Seen<'b>>);
+
+#[derive(Debug)]
+struct Seen<'b> {
+    path: &'b Path,
+    known: Known,
+}
+
+impl Seen<'_> {
+    fn now(&self) -> State {
+        State::of(&fs::symlink_metadata(self.path), self.known.state.is_whole())
     }
-    Some(names)
+
+    fn is_same(&self) -> bool {
+        self.now() == self.known.state
+    }
+}
+
+impl<'b> Names<'b> {
+    /// Nothing where they are damaged.
+    pub fn of(mut bytes: &'b [u8]) -> Option<Self> {
+        let mut names = Vec::with_capacity(bytes.len() / 80);
+        while !bytes.is_empty() {
+            let length: [u8; 4] = bytes.split_off(..4)?.try_into().ok()?;
+            let path = path_of(bytes.split_off(..u32::from_le_bytes(length) as usize)?)?;
+            let mut words = [0; State::WORDS + 1];
+            for word in &mut words {
+                *word = u64::from_le_bytes(bytes.split_off(..8)?.try_into().ok()?);
+            }
+            let is_target = *bytes.split_off_first()? != 0;
+            let [state @ .., listing] = words;
+            names.push(Seen { path, known: Known { state: State(state), listing, is_target } });
+        }
+        Some(Self(names))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The name at a place.
+    pub fn path(&self, place: u32) -> Option<&'b Path> {
+        Some(self.0.get(place as usize)?.path)
+    }
+
+    /// The places of these names, of those that are among them.
+    pub fn these<'n>(&self, wanted: &'n FxHashSet<OsString>) -> FxHashMap<&'n OsStr, u32> {
+        let known = self.0.iter().zip(0..).map(|(seen, place)| (wanted.get(seen.path.as_os_str()), place));
+        known.filter_map(|(name, place)| Some((name?.as_os_str(), place))).collect()
+    }
+
+    /// Whether a link leads there.
+    pub fn is_target(&self, place: u32) -> bool {
+        self.0.get(place as usize).is_some_and(|seen| seen.known.is_target)
+    }
+
+    /// Which of them are not what they were. A folder that holds the same as before is what it was.
+    pub fn changed(&self, files: &dyn Files) -> Vec<u32> {
+        let holds_the_same = |seen: &Seen<'_>, now: State| {
+            let State([place, number, mode, ..]) = now;
+            let State([old_place, old_number, old_mode, ..]) = seen.known.state;
+            let is_it = (place, number, mode) == (old_place, old_number, old_mode);
+            is_it && seen.known.listing != 0 && listing(&files.entries(seen.path)) == seen.known.listing
+        };
+        let differs = |(place, seen): (usize, &Seen<'_>)| {
+            let now = seen.now();
+            (now != seen.known.state && !holds_the_same(seen, now)).then_some(place as u32)
+        };
+        self.0.par_iter().enumerate().with_min_len(PART).filter_map(differs).collect()
+    }
+
+    /// The places of the names that are this file, or this folder, by any spelling; links to it are not among them. `changed` are those
+    /// that are not what they were.
+    pub fn same(&self, file: &fs::Metadata, changed: &[u32]) -> Vec<u32> {
+        let State([place, number, ..]) = State::of(&Ok(file.clone()), false);
+        let is_it = |State([old_place, old_number, ..]): State| (place, number) == (old_place, old_number);
+        let known = self.0.iter().zip(0..).filter(|(seen, _)| is_it(seen.known.state)).map(|(_, place)| place);
+        let now = changed.iter().copied().filter(|place| is_it(self.0[*place as usize].now()));
+        known.chain(now).collect()
+    }
+
+    /// Whether a name is a link.
+    #[cfg(unix)]
+    pub fn is_link(&self, place: u32) -> bool {
+        const LINK: u64 = 0o120_000;
+        let kind = |seen: &Seen<'_>| seen.known.state.0[2] & u64::from(State::KIND);
+        self.0.get(place as usize).is_none_or(|seen| kind(seen) == LINK)
+    }
+
+    /// Whether a name is a link.
+    #[cfg(not(unix))]
+    pub fn is_link(&self, _: u32) -> bool {
+        true
+    }
+}
+
+/// A digest of what is in a folder; never 0.
+fn listing(entries: &[(String, bool)]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    entries.hash(&mut hasher);
+    hasher.finish().max(1)
+}
+
+/// A path as a trail has it.
+pub fn spelt(path: &Path) -> &Path {
+    // `dir/.` and `dir/` would follow a link.
+    let path = path.components().as_path();
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 #[cfg(unix)]
-fn path_of(bytes: &[u8]) -> Option<PathBuf> {
-    Some(PathBuf::from(std::os::unix::ffi::OsStrExt::from_bytes(bytes) as &std::ffi::OsStr))
+fn path_of(bytes: &[u8]) -> Option<&Path> {
+    Some(Path::new(std::os::unix::ffi::OsStrExt::from_bytes(bytes) as &OsStr))
 }
 
 #[cfg(not(unix))]
-fn path_of(_: &[u8]) -> Option<PathBuf> {
+fn path_of(_: &[u8]) -> Option<&Path> {
     None
 }
 
@@ -141,12 +284,12 @@ impl State {
     /// Beside the bits of the mode.
     const WHOLE: u64 = 1 << 32;
     const TIMED: u64 = 1 << 33;
+    /// The kind of file in a mode.
+    const KIND: u32 = 0o170_000;
 
     #[cfg(unix)]
     fn of(meta: &io::Result<fs::Metadata>, whole: bool) -> Self {
         use std::os::unix::fs::MetadataExt as _;
-        /// The kind of file in a mode.
-        const KIND: u32 = 0o170_000;
         let kind = if whole { Self::WHOLE } else { 0 };
         let meta = match meta {
             Ok(meta) => meta,
@@ -161,7 +304,7 @@ impl State {
                 let times = [time(meta.mtime(), meta.mtime_nsec()), time(meta.ctime(), meta.ctime_nsec())];
                 Self([place, number, kind | Self::TIMED | u64::from(meta.mode()), meta.size(), times[0], times[1]])
             }
-            false => Self([place, number, kind | u64::from(meta.mode() & KIND), 0, 0, 0]),
+            false => Self([place, number, kind | u64::from(meta.mode() & Self::KIND), 0, 0, 0]),
         }
     }
 
@@ -223,7 +366,9 @@ impl Files for Noted<'_> {
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         self.trail.note(dir);
         // Whether a link is a folder is told by what it leads to.
-        self.files.entries_and(dir, &|link| self.trail.mark(link, false, 0))
+        let entries = self.files.entries_and(dir, &|link| self.trail.mark(link, false, 0));
+        self.trail.list(dir, &entries);
+        entries
     }
 
     fn note(&self, path: &Path) {
@@ -243,7 +388,7 @@ mod tests {
         let is_clear = || {
             let trail = Trail::default();
             trail.note(&file);
-            trail.write(&mut Vec::new())
+            trail.written().is_some()
         };
         // A busy machine may take longer than a moment.
         let is_seen = |_| {

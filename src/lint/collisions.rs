@@ -1,6 +1,9 @@
 //! Things that two tasks touch at the same time.
 
-use std::sync::LazyLock;
+use std::{
+    hash::{Hash, Hasher},
+    sync::LazyLock,
+};
 
 use indexmap::IndexMap;
 use regex::Regex;
@@ -41,6 +44,26 @@ pub struct Touch {
     /// What a search of another task may find; once a task.
     takeable: Option<Box<Takeable>>,
     place: Span,
+}
+
+impl Touch {
+    /// All of it but where it is, and what searches may find of it.
+    pub fn hash(&self, hasher: &mut impl Hasher) {
+        let Self { key, what, owned, within, begins, is_glob, sweep, takeable, place: _ } = self;
+        // What stands for the task as a whole is called by its place.
+        let key = if takeable.is_none() { key } else { "" };
+        (key, what, owned, within, begins, is_glob, format!("{sweep:?}")).hash(hasher);
+    }
+
+    /// Whether it is what a search finds.
+    pub fn is_found(&self) -> bool {
+        self.sweep.is_some()
+    }
+
+    /// What a search of another task may find.
+    pub fn hash_takeable(&self, hasher: &mut impl Hasher) {
+        format!("{:?}", self.takeable).hash(hasher);
+    }
 }
 
 /// Who touches a thing first, and who is the first to make or delete it.

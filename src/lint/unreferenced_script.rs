@@ -58,7 +58,14 @@ fn silent(dir: &Path, view: &ProjectView<'_>) -> Vec<String> {
 
 /// Those of them that no text speaks of.
 fn unmentioned(dir: &Path, mut silent: Vec<String>, said: &Said<'_>, view: &ProjectView<'_>) -> Vec<Unreferenced> {
-    let read = |name: &str| String::from_utf8(view.files.read(&dir.join(name)).ok()?).ok();
+    // What has been read is not asked for again.
+    let read = |name: &str| {
+        let path = dir.join(name);
+        match view.sources.known(std::slice::from_ref(&path)).first() {
+            Some(known) => Some(view.sources.get(*known).text().to_owned()),
+            None => String::from_utf8(view.files.read(&path).ok()?).ok(),
+        }
+    };
     let mentions = |text: &str, name: &str| text.contains(name) || text.contains("*.sh");
     silent.retain(|name| !said.inside(dir).any(|text| mentions(text, name)) && !said.reaches(dir, name));
     if silent.is_empty() {

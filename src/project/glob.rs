@@ -1,11 +1,12 @@
 //! Files by pattern: `**`, `{a,b}` and `[set]` are known (`decisions.md` §2).
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use globset::GlobBuilder;
+use globset::{GlobBuilder, GlobMatcher};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rayon::prelude::*;
 
@@ -106,18 +107,7 @@ fn refused(dir: &Path, files: &dyn Files) -> Vec<Found> {
 /// When the pattern is malformed, matches nothing, or would be looked for in a folder that may not be read.
 pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Matched {
     let text = &pattern.value;
-    let special = text.find(['*', '?', '[', '{']).unwrap_or(text.len());
-    let split = text[..special].rfind('/').map_or(0, |i| i + 1);
-    let (prefix, rest) = text.split_at(split);
-    let glob = GlobBuilder::new(rest).literal_separator(true).build().map_err(|e| {
-        Box::new(Diagnostic::new(
-            &INVALID_PATTERN,
-            pattern.span,
-            format!("`{text}` is not a pattern for files: {}", e.kind()),
-        ))
-    })?;
-    let matcher = glob.compile_matcher();
-    let root = resolve(base, prefix);
+    let Pattern { prefix, root, matcher } = read(base, pattern)?;
     let mut found = Vec::new();
     for one in walk(&root, files, 0, &|path| matcher.is_match(path.strip_prefix(&root).unwrap_or(path))) {
         match one {
@@ -158,6 +148,39 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Matched {
         return Err(Box::new(diagnostic));
     }
     Ok(found.into())
+}
+
+/// Those of some files that a pattern matches.
+///
+/// # Errors
+/// When the pattern is malformed.
+pub fn among(base: &Path, pattern: &Name, files: &BTreeSet<PathBuf>) -> Matched {
+    let Pattern { root, matcher, .. } = read(base, pattern)?;
+    let is_meant = |path: &&PathBuf| path.strip_prefix(&root).is_ok_and(|path| matcher.is_match(path));
+    Ok(files.iter().filter(is_meant).cloned().collect())
+}
+
+struct Pattern<'p> {
+    /// What stands before the first special character, as it is written.
+    prefix: &'p str,
+    /// The folder that it names.
+    root: PathBuf,
+    matcher: GlobMatcher,
+}
+
+fn read<'p>(base: &Path, pattern: &'p Name) -> Result<Pattern<'p>, Box<Diagnostic>> {
+    let text = &pattern.value;
+    let special = text.find(['*', '?', '[', '{']).unwrap_or(text.len());
+    let split = text[..special].rfind('/').map_or(0, |i| i + 1);
+    let (prefix, rest) = text.split_at(split);
+    let glob = GlobBuilder::new(rest).literal_separator(true).build().map_err(|e| {
+        Box::new(Diagnostic::new(
+            &INVALID_PATTERN,
+            pattern.span,
+            format!("`{text}` is not a pattern for files: {}", e.kind()),
+        ))
+    })?;
+    Ok(Pattern { prefix, root: resolve(base, prefix), matcher: glob.compile_matcher() })
 }
 
 /// The files below a folder that are wanted.

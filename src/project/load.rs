@@ -43,6 +43,9 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     let mut wanted = Vec::new();
     for path in paths {
         match cx.files.stat(path) {
+            Some(Stat::Dir) if cx.only.is_some() => {
+                wanted.extend(cx.only.iter().flat_map(|only| &only.searched).map(|path| (path.clone(), false)));
+            }
             Some(Stat::Dir) => {
                 for found in searched(path, cx).iter() {
                     match found {
@@ -130,7 +133,7 @@ fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
         Some(memory) => {
             let key = (path.to_owned(), named);
             let make = |files: &dyn Files| parse_anew(path, named, Context { files, ..cx });
-            memory.parsed.get_or_make(key, cx.sources, cx.files, |_| true, make)
+            memory.parsed.get_or_make(key, cx.sources, cx.apart, |_| true, make)
         }
     }
 }

@@ -76,7 +76,11 @@ pub(super) fn select(
         let source = set.source.as_ref().and_then(|name| eval.sources.iter().find(|s| s.name.value == name.value));
         let mapped = source.filter(|source| !source.server_mapping.is_empty());
         let (paths, place) = match (&set.path, &set.glob) {
-            (Some(path), None) => (vec![(resolve(&dir, &path.value), true)], path.clone()),
+            (Some(path), None) => {
+                let named = resolve(&dir, &path.value);
+                let is_wanted = cx.only.is_none_or(|only| only.tasks.contains(&named));
+                (if is_wanted { vec![(named, true)] } else { Vec::new() }, path.clone())
+            }
             (None, Some(pattern)) => match ahead[index].take().unwrap_or_else(|| matched_by(&dir, pattern, cx)) {
                 Ok(paths) => (paths.iter().map(|p| (p.clone(), false)).collect(), pattern.clone()),
                 Err(diagnostic) => {
@@ -99,7 +103,7 @@ pub(super) fn select(
                 let Some(memory) = memory else { return (path.clone(), task(path, &place, *named, cx)) };
                 let fits = |known: &Named| known.named == *named && known.place == place;
                 let make = |files: &dyn Files| task(path, &place, *named, Context { files, ..cx });
-                (path.clone(), memory.tasks.get_or_make(path.clone(), cx.sources, cx.files, fits, make))
+                (path.clone(), memory.tasks.get_or_make(path.clone(), cx.sources, cx.apart, fits, make))
             })
             .collect();
         for (path, _) in paths {
@@ -153,6 +157,9 @@ pub(super) fn select(
 
 /// The files that a pattern matches.
 fn matched_by(dir: &Path, pattern: &Name, cx: Context<'_>) -> glob::Matched {
+    if let Some(only) = cx.only {
+        return glob::among(dir, pattern, &only.tasks);
+    }
     let Some(memory) = cx.memory else { return glob::find(dir, pattern, cx.files) };
     let key = (dir.to_owned(), pattern.value.clone());
     let find = |files: &dyn Files| (pattern.clone(), glob::find(dir, pattern, files));
@@ -209,6 +216,13 @@ pub struct Named {
     named: bool,
     unit: Result<Option<Arc<TaskUnit>>, Reported>,
     found: Diagnostics,
+}
+
+impl Named {
+    /// What was found in reading it, where it is a task.
+    pub fn task(&self) -> Option<&Diagnostics> {
+        matches!(self.unit, Ok(Some(_))).then_some(&self.found)
+    }
 }
 
 /// The task in a file. A file that a glob matches may be another's.

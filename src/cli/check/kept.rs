@@ -78,6 +78,11 @@ impl Kept {
         Noted { files, trail: &self.trail }
     }
 
+    /// What was asked for, as far as that was [noted](Self::noting).
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
     /// What was answered before, where it would be answered again.
     pub fn answer(&self) -> Option<Answer> {
         if !is_ours(&self.folder) {
@@ -109,7 +114,8 @@ impl Kept {
             rest.extend(part);
         }
         rest.push(code);
-        if self.trail.write(&mut rest) && rest.len() <= ONE {
+        let Some(names) = self.trail.written() else { return };
+        if names.write(&mut rest) && rest.len() <= ONE {
             let digest = Sha256::digest(&rest);
             let _ = write(&self.folder, &self.name, &[FORM, digest.as_slice(), &rest]);
         }
@@ -117,13 +123,13 @@ impl Kept {
 }
 
 /// Bytes behind their length.
-fn part<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
+pub fn part<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
     let length: [u8; 4] = bytes.split_off(..4)?.try_into().ok()?;
     bytes.split_off(..u32::from_le_bytes(length) as usize)
 }
 
 /// Makes a file whole or not at all. It is not waited for until it is on the disk: what is damaged is not used.
-fn write(folder: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+pub fn write(folder: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
     make(folder)?;
     if !is_ours(folder) {
         return Ok(());
@@ -179,14 +185,14 @@ fn new_file(path: &Path) -> io::Result<fs::File> {
 
 /// Whether this is a folder that only this user writes to: anybody else could say there that all is well.
 #[cfg(unix)]
-fn is_ours(folder: &Path) -> bool {
+pub fn is_ours(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::symlink_metadata(folder)
         .is_ok_and(|meta| meta.is_dir() && u64::from(meta.uid()) == user() && meta.mode() & 0o022 == 0)
 }
 
 #[cfg(unix)]
-fn user() -> u64 {
+pub fn user() -> u64 {
     u64::from(rustix::process::geteuid().as_raw())
 }
 
@@ -201,11 +207,11 @@ fn new_file(_: &Path) -> io::Result<fs::File> {
 }
 
 #[cfg(not(unix))]
-fn is_ours(_: &Path) -> bool {
+pub fn is_ours(_: &Path) -> bool {
     false
 }
 
 #[cfg(not(unix))]
-fn user() -> u64 {
+pub fn user() -> u64 {
     0
 }

@@ -1,0 +1,546 @@
+//! What is known of each task of a project, kept in the user's cache: after an edit only the tasks are compiled that have asked for what
+//! was changed.
+//!
+//! It is of use where nothing has changed but files that single tasks have asked for, and where these tasks still look the same to all
+//! rules that see several tasks. Everything else is found by looking at everything again, as without it.
+
+use std::{
+    cell::Cell,
+    ffi::{OsStr, OsString},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Args,
+    kept::{folder, is_ours, part, user, write},
+    scope::{self, Looked},
+};
+use crate::{
+    Compiled, Facts, Memory, Options, TaskFacts,
+    affected::Changed,
+    cli::{ROOT, overlay::Overlay},
+    compile_with,
+    diagnostic::{self, Applicability, Diagnostic, Edit, Fix, Label, Strength},
+    host::{
+        disk::Disk,
+        trail::{Names, Trail, Written, spelt},
+    },
+    lint,
+    project::Only,
+    source::{FileId, Files, Sources, Span, Stat},
+};
+
+/// What a file of this form begins with.
+const FORM: &[u8] = b"gevals index 1\n";
+/// The most bytes that are kept, and the most tasks that are compiled for themselves.
+const LARGEST: usize = 48 << 20;
+const MANY: usize = 128;
+/// The words of a [`Grams`].
+const WORDS: usize = 32;
+
+/// Why the index is of no use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Miss {
+    /// It is not there, or too much has changed since.
+    Stale,
+    /// It does not say what is asked.
+    Other,
+}
+
+/// Where the index of a project is kept.
+pub struct Index {
+    question: Vec<u8>,
+    folder: PathBuf,
+    name: String,
+    /// Whether a change decides what is looked at.
+    affected: bool,
+}
+
+impl Index {
+    /// The index of the project that these arguments ask about; nothing where they do not ask about whole folders, or about changes.
+    pub fn of(args: &Args, files: &Overlay, options: &Options) -> Option<Self> {
+        if args.verbose || args.workspace || args.baseline.is_some() {
+            return None;
+        }
+        let paths = match (args.affected, args.paths.as_slice()) {
+            (true, paths) => scope::roots(paths),
+            (false, []) => vec![PathBuf::from(".")],
+            (false, paths) => paths.to_vec(),
+        };
+        if !paths.iter().all(|path| files.stat(path) == Some(Stat::Dir)) {
+            return None;
+        }
+        let (program, here) = (std::env::current_exe().ok()?, std::env::current_dir().ok()?);
+        let (version, roots) = (env!("CARGO_PKG_VERSION"), (ROOT.get(), files.reach()));
+        let question =
+            format!("{version} {} {program:?} {here:?} {roots:?} {paths:?} {options:?}", user()).into_bytes();
+        let name = format!("{}.index", hex::encode(&Sha256::digest(&question)[..16]));
+        Some(Self { question, folder: folder()?, name, affected: args.affected })
+    }
+
+    /// What [`scope::look`] would give, found by compiling only what has changed, into this memory.
+    ///
+    /// # Errors
+    /// Everything has to be looked at.
+    pub fn look(&self, args: &Args, files: &Overlay, options: &Options, memory: &Memory) -> Result<Looked, Miss> {
+        if !is_ours(&self.folder) {
+            return Err(Miss::Stale);
+        }
+        let bytes = Disk.read(&self.folder.join(&self.name)).map_err(|_| Miss::Stale)?;
+        let rest = whole(&bytes, &self.question).ok_or(Miss::Stale)?;
+        if rest.is_empty() {
+            return Err(if self.affected { Miss::Other } else { Miss::Stale });
+        }
+        let known = Known::of(rest).ok_or(Miss::Stale)?;
+        let changed = known.names.changed(files);
+        let missed = Cell::new(None);
+        let compile = |paths: &[PathBuf], asked: Option<Changed<'_>>| {
+            known.compile((paths, options, files), &changed, asked, memory).unwrap_or_else(|miss| {
+                missed.set(Some(miss));
+                compile_with(&[], options, memory.sources(), files)
+            })
+        };
+        let looked = scope::look(args, files, &compile, memory.sources());
+        match (missed.get(), looked) {
+            (Some(miss), _) if self.affected => Err(miss),
+            (Some(_), _) | (None, Err(_)) => Err(Miss::Stale),
+            (None, Ok(looked)) if self.affected => Ok(looked),
+            (None, Ok(looked)) => Ok(Looked { files: known.files as usize, ..looked }),
+        }
+    }
+
+    /// Keeps what is known of a project that was compiled as a whole, with this memory and with this trail. Where nothing can be known of
+    /// it, that is kept. `is_clear`: whether no secret is in what was found.
+    pub fn keep(
+        &self,
+        (trail, files): (&Trail, &dyn Files),
+        compiled: &Compiled,
+        memory: &Memory,
+        is_clear: &dyn Fn(&str) -> bool,
+    ) {
+        let Some(written) = trail.written() else { return };
+        let facts = memory.facts(&compiled.project);
+        let mut rest = Vec::new();
+        put_part(&mut rest, &self.question);
+        let length = rest.len();
+        let found = facts.and_then(|facts| encode(&written, compiled, &facts, memory.sources(), files, &mut rest));
+        match found.filter(|found| rest.len() <= LARGEST && is_clear(&String::from_utf8_lossy(found))) {
+            Some(found) => put_part(&mut rest, &found),
+            None => rest.truncate(length),
+        }
+        let _ = write(&self.folder, &self.name, &[FORM, &digest(&rest).to_le_bytes(), &rest]);
+    }
+}
+
+/// Of bytes that were damaged it is another one.
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    std::hash::Hasher::write(&mut hasher, bytes);
+    std::hash::Hasher::finish(&hasher)
+}
+
+fn put_part(bytes: &mut Vec<u8>, part: &[u8]) {
+    // A file of that length is not kept.
+    bytes.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+    bytes.extend(part);
+}
+
+fn put_all(bytes: &mut Vec<u8>, places: impl IntoIterator<Item = u32>) {
+    let part: Vec<u8> = places.into_iter().flat_map(u32::to_le_bytes).collect();
+    put_part(bytes, &part);
+}
+
+fn word(bytes: &mut &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.split_off(..4)?.try_into().ok()?))
+}
+
+fn long(bytes: &mut &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.split_off(..8)?.try_into().ok()?))
+}
+
+fn text(bytes: &mut &[u8]) -> Option<String> {
+    String::from_utf8(part(bytes)?.to_vec()).ok()
+}
+
+fn places(part: &[u8]) -> impl Iterator<Item = u32> {
+    part.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+/// The groups of three bytes that some texts have, or more: what has others is not in them.
+struct Grams([u64; WORDS]);
+
+impl Grams {
+    fn bits(text: &str) -> impl Iterator<Item = usize> {
+        let code = |gram: &[u8]| u32::from(gram[0]) | u32::from(gram[1]) << 8 | u32::from(gram[2]) << 16;
+        text.as_bytes().windows(3).map(move |gram| code(gram).wrapping_mul(0x9e37_79b1) as usize >> 21)
+    }
+
+    fn add(&mut self, text: &str) {
+        Self::bits(text).for_each(|bit| self.0[bit / 64] |= 1 << (bit % 64));
+    }
+
+    fn may_hold(grams: &[u8], text: &str) -> bool {
+        Self::bits(text).all(|bit| grams[bit / 8] & 1 << (bit % 8) != 0)
+    }
+}
+
+/// Puts all that is kept behind the question, but for what was found, and gives that; nothing where not all of it can be told apart later.
+fn encode(
+    written: &Written,
+    compiled: &Compiled,
+    facts: &Facts,
+    sources: &Sources,
+    files: &dyn Files,
+    bytes: &mut Vec<u8>,
+) -> Option<Vec<u8>> {
+    let ids = written.places();
+    let id = |path: &Path| ids.get(spelt(path).as_os_str()).copied();
+    let all = |paths: &mut dyn Iterator<Item = &PathBuf>| paths.map(|path| id(path)).collect::<Option<Vec<u32>>>();
+    let mut names = Vec::new();
+    if !written.write(&mut names) {
+        return None;
+    }
+    put_part(bytes, &names);
+    drop(names);
+    bytes.extend((compiled.project.files() as u64).to_le_bytes());
+    put_all(bytes, all(&mut compiled.project.evals.iter().map(|unit| &unit.path))?);
+    put_all(bytes, all(&mut facts.asked.iter())?);
+    put_all(bytes, all(&mut facts.places.iter())?);
+    let records = facts.tasks.par_iter().map(|task| {
+        let mut grams = Grams([0; WORDS]);
+        grams.add(sources.get(task.unit.file).text());
+        for path in &*task.refers {
+            match sources.known(std::slice::from_ref(path)).first() {
+                Some(known) => grams.add(sources.get(*known).text()),
+                None => grams.add(&String::from_utf8_lossy(&files.read(path).unwrap_or_default())),
+            }
+        }
+        let mut record = Vec::with_capacity(400);
+        record.extend(id(&task.unit.path)?.to_le_bytes());
+        let dir = task.unit.path.parent().filter(|dir| !dir.as_os_str().is_empty()).and_then(id);
+        record.extend(dir.unwrap_or(u32::MAX).to_le_bytes());
+        record.extend(task.seen.to_le_bytes());
+        record.extend(task.takeable.to_le_bytes());
+        record.extend([u8::from(task.is_searched), u8::from(task.searches)]);
+        grams.0.iter().for_each(|word| record.extend(word.to_le_bytes()));
+        put_all(&mut record, all(&mut task.asked.iter())?);
+        put_all(&mut record, all(&mut task.places.iter())?);
+        Some(record)
+    });
+    let records = records.collect::<Option<Vec<Vec<u8>>>>()?;
+    put_part(bytes, &records.concat());
+    let mut found = Vec::new();
+    let mut texts: FxHashMap<FileId, (u32, u64)> = FxHashMap::default();
+    for one in &compiled.diagnostics {
+        encode_finding(one, &mut found, &mut |file| {
+            if let Some(known) = texts.get(&file) {
+                return Some(*known);
+            }
+            let source = sources.get(file);
+            let known = (id(source.path()).filter(|_| !source.is_given())?, digest(source.text().as_bytes()));
+            texts.insert(file, known);
+            Some(known)
+        })?;
+    }
+    Some(found)
+}
+
+/// A finding behind its length. `file` gives the place and the digest of a file.
+fn encode_finding(
+    one: &Diagnostic,
+    bytes: &mut Vec<u8>,
+    file: &mut dyn FnMut(FileId) -> Option<(u32, u64)>,
+) -> Option<()> {
+    let mut record = Vec::new();
+    let mut span = |record: &mut Vec<u8>, span: Span| {
+        let (place, digest) = file(span.file)?;
+        [place, span.start, span.end].iter().for_each(|word| record.extend(word.to_le_bytes()));
+        record.extend(digest.to_le_bytes());
+        Some(())
+    };
+    span(&mut record, one.span)?;
+    let strengths = [Strength::Hard, Strength::Verdict, Strength::Warning, Strength::Note];
+    record.push(strengths.iter().position(|strength| *strength == one.strength)? as u8);
+    for text in [one.rule.name, &one.message, &one.label, one.help.as_deref().unwrap_or_default()] {
+        put_part(&mut record, text.as_bytes());
+    }
+    record.push(u8::from(one.help.is_some()));
+    record.extend((one.labels.len() as u32).to_le_bytes());
+    for label in &one.labels {
+        span(&mut record, label.span)?;
+        put_part(&mut record, label.message.as_bytes());
+    }
+    record.push(match &one.fix {
+        None => 0,
+        Some(fix) if fix.applicability == Applicability::Safe => 1,
+        Some(_) => 2,
+    });
+    if let Some(fix) = &one.fix {
+        put_part(&mut record, fix.description.as_bytes());
+        record.extend((fix.edits.len() as u32).to_le_bytes());
+        for edit in &fix.edits {
+            span(&mut record, edit.span)?;
+            put_part(&mut record, edit.text.as_bytes());
+        }
+    }
+    put_part(bytes, &record);
+    Some(())
+}
+
+fn decode_finding(mut bytes: &[u8], file: &mut dyn FnMut(u32, u64) -> Option<FileId>) -> Option<Diagnostic> {
+    let bytes = &mut bytes;
+    let mut span = |bytes: &mut &[u8]| {
+        let (place, start, end) = (word(bytes)?, word(bytes)? as usize, word(bytes)? as usize);
+        Some(Span::new(file(place, long(bytes)?)?, start..end))
+    };
+    let place = span(bytes)?;
+    let strengths = [Strength::Hard, Strength::Verdict, Strength::Warning, Strength::Note];
+    let strength = *strengths.get(usize::from(*bytes.split_off_first()?))?;
+    let rule = lint::rule(&text(bytes)?)?;
+    let mut one = Diagnostic::new(rule, place, text(bytes)?).strength(strength).here(text(bytes)?);
+    let help = text(bytes)?;
+    one.help = (*bytes.split_off_first()? != 0).then_some(help);
+    for _ in 0..word(bytes)? {
+        one.labels.push(Label { span: span(bytes)?, message: text(bytes)? });
+    }
+    let applicability = match *bytes.split_off_first()? {
+        0 => return Some(one),
+        1 => Applicability::Safe,
+        _ => Applicability::Unsafe,
+    };
+    let mut fix = Fix { description: text(bytes)?, applicability, edits: Vec::new() };
+    for _ in 0..word(bytes)? {
+        fix.edits.push(Edit { span: span(bytes)?, text: text(bytes)? });
+    }
+    one.fix = Some(fix);
+    Some(one)
+}
+
+/// What is kept.
+struct Known<'b> {
+    names: Names<'b>,
+    files: u64,
+    evals: &'b [u8],
+    /// What was asked for that concerns no single task.
+    asked: &'b [u8],
+    /// Where rules have found something that look at several tasks.
+    places: &'b [u8],
+    tasks: Vec<Task<'b>>,
+    found: &'b [u8],
+}
+
+struct Task<'b> {
+    path: u32,
+    dir: u32,
+    seen: u64,
+    takeable: u64,
+    is_searched: bool,
+    searches: bool,
+    grams: &'b [u8],
+    asked: &'b [u8],
+    places: &'b [u8],
+}
+
+/// A set of places.
+struct Set(Vec<bool>);
+
+impl Set {
+    fn of(names: &Names<'_>, places: impl IntoIterator<Item = u32>) -> Self {
+        let mut set = Self(vec![false; names.len()]);
+        places.into_iter().for_each(|place| set.add(place));
+        set
+    }
+
+    fn add(&mut self, place: u32) {
+        if let Some(known) = self.0.get_mut(place as usize) {
+            *known = true;
+        }
+    }
+
+    fn has(&self, place: u32) -> bool {
+        self.0.get(place as usize).is_some_and(|known| *known)
+    }
+}
+
+/// What is in a file behind the question; nothing where it is damaged, or of another project.
+fn whole<'b>(bytes: &'b [u8], question: &[u8]) -> Option<&'b [u8]> {
+    let rest = &mut bytes.strip_prefix(FORM)?;
+    (long(rest)? == digest(rest) && part(rest)? == question).then_some(*rest)
+}
+
+impl<'b> Known<'b> {
+    fn of(mut rest: &'b [u8]) -> Option<Self> {
+        let rest = &mut rest;
+        let names = Names::of(part(rest)?)?;
+        let (files, evals, asked, places) = (long(rest)?, part(rest)?, part(rest)?, part(rest)?);
+        let (records, mut tasks) = (&mut part(rest)?, Vec::new());
+        while !records.is_empty() {
+            tasks.push(Task {
+                path: word(records)?,
+                dir: word(records)?,
+                seen: long(records)?,
+                takeable: long(records)?,
+                is_searched: *records.split_off_first()? != 0,
+                searches: *records.split_off_first()? != 0,
+                grams: records.split_off(..WORDS * 8)?,
+                asked: part(records)?,
+                places: part(records)?,
+            });
+        }
+        Some(Self { names, files, evals, asked, places, tasks, found: part(rest)? })
+    }
+
+    /// Compiles the tasks that have asked for what was `changed`, and those that may speak of what is `asked` about; all else that was
+    /// found is known.
+    fn compile(
+        &self,
+        (paths, options, files): (&[PathBuf], &Options, &Overlay),
+        changed: &[u32],
+        asked: Option<Changed<'_>>,
+        memory: &Memory,
+    ) -> Result<Compiled, Miss> {
+        let names = &self.names;
+        let broad = Set::of(names, places(self.asked));
+        let by_tasks = Set::of(names, self.tasks.iter().flat_map(|task| places(task.asked)));
+        if changed.iter().any(|place| names.is_target(*place) || broad.has(*place) || !by_tasks.has(*place)) {
+            return Err(Miss::Stale);
+        }
+        let (mut touched, mut spoken) = (Set::of(names, changed.iter().copied()), Vec::new());
+        for path in asked.iter().flat_map(|asked| asked.paths) {
+            let file = fs::metadata(path).ok().filter(fs::Metadata::is_file).ok_or(Miss::Other)?;
+            let same = names.same(&file, changed);
+            if same.iter().any(|place| names.is_target(*place) || broad.has(*place)) {
+                return Err(Miss::Other);
+            }
+            same.into_iter().for_each(|place| touched.add(place));
+            spoken.push(Spoken::of(path, names, changed).ok_or(Miss::Other)?);
+        }
+        let is_meant = |task: &Task<'_>| {
+            let speaks = |spoken: &Spoken| spoken.is_in(task, names);
+            places(task.asked).any(|place| touched.has(place)) || spoken.iter().any(speaks)
+        };
+        let (meant, others): (Vec<&Task<'_>>, Vec<&Task<'_>>) = self.tasks.iter().partition(|task| is_meant(task));
+        if meant.len() > MANY {
+            return Err(if asked.is_some() { Miss::Other } else { Miss::Stale });
+        }
+        // Files that no other task has asked for, and nothing else.
+        let outside = Set::of(names, others.iter().flat_map(|task| places(task.asked)));
+        let own = meant.iter().flat_map(|task| places(task.asked));
+        let own = Set::of(names, own.filter(|place| !outside.has(*place) && !broad.has(*place)));
+        let mut places_of = meant.iter().flat_map(|task| places(task.places));
+        if places(self.places).any(|place| own.has(place)) || places_of.any(|place| !own.has(place)) {
+            return Err(Miss::Other);
+        }
+        let path = |place: u32| names.path(place).map(Path::to_owned).ok_or(Miss::Stale);
+        let searched = places(self.evals).chain(meant.iter().filter(|task| task.is_searched).map(|task| task.path));
+        let only = Only {
+            searched: searched.map(path).collect::<Result<_, _>>()?,
+            tasks: meant.iter().map(|task| path(task.path)).collect::<Result<_, _>>()?,
+        };
+        let mut compiled = memory.compile_part(paths, options, files, &only, asked);
+        if compiled.affected.as_ref().is_some_and(|affected| affected.is_whole) {
+            return Err(Miss::Other);
+        }
+        let facts = memory.facts(&compiled.project).ok_or(Miss::Stale)?;
+        let sources = memory.sources();
+        let compiled_places = compiled.diagnostics.iter().map(|one| sources.path(one.span));
+        let named = compiled_places.chain(facts.tasks.iter().flat_map(|task| task.places.iter().cloned()));
+        let named: FxHashSet<OsString> =
+            named.chain(facts.places.iter().cloned()).map(|path| spelt(&path).as_os_str().to_owned()).collect();
+        let named: FxHashMap<&OsStr, u32> = names.these(&named);
+        let place = |path: &Path| named.get(spelt(path).as_os_str()).copied();
+        // What nobody has asked for before is asked for by these tasks alone, but for what is missing there since others are not looked at.
+        let is_own = |path: &Path| match place(path) {
+            Some(place) => own.has(place),
+            None => !facts.places.contains(path),
+        };
+        let before: FxHashMap<&Path, &Task<'_>> =
+            meant.iter().filter_map(|task| Some((names.path(task.path)?, *task))).collect();
+        let is_searched_for =
+            self.tasks.iter().any(|task| task.searches) || facts.tasks.iter().any(|task| task.searches);
+        let is_as_before = |task: &TaskFacts| {
+            let before = before.get(spelt(&task.unit.path));
+            before.is_some_and(|before| {
+                (before.seen, before.is_searched) == (task.seen, task.is_searched)
+                    && (before.takeable == task.takeable || !is_searched_for)
+            })
+        };
+        if facts.tasks.len() != meant.len() || !facts.tasks.iter().all(is_as_before) {
+            return Err(Miss::Stale);
+        }
+        let is_known_place = |path: &PathBuf| place(path).is_some_and(|place| own.has(place));
+        if facts.places.iter().any(is_known_place)
+            || !facts.tasks.iter().all(|task| task.places.iter().all(|path| is_own(path)))
+        {
+            return Err(Miss::Other);
+        }
+        compiled.diagnostics.retain(|one| is_own(&sources.path(one.span)));
+        let is_changed = Set::of(names, changed.iter().copied());
+        let mut texts: FxHashMap<u32, FileId> = FxHashMap::default();
+        let mut file = |place: u32, was: u64| {
+            if let Some(known) = texts.get(&place) {
+                return Some(*known);
+            }
+            let path = names.path(place).filter(|_| !is_changed.has(place))?;
+            let text = String::from_utf8(files.read(path).ok()?).ok().filter(|text| digest(text.as_bytes()) == was)?;
+            let id = sources.add(path, text);
+            texts.insert(place, id);
+            Some(id)
+        };
+        let concerned = match &compiled.affected {
+            Some(affected) => {
+                let same = |path| Some(names.same(&fs::metadata(path).ok()?, changed));
+                let same = affected.files().map(same).collect::<Option<Vec<_>>>().ok_or(Miss::Other)?;
+                Some(Set::of(names, same.into_iter().flatten()))
+            }
+            None => None,
+        };
+        let mut wanted: FxHashMap<u32, bool> = FxHashMap::default();
+        let mut found = self.found;
+        while !found.is_empty() {
+            let record = part(&mut found).ok_or(Miss::Stale)?;
+            let place = word(&mut &*record).ok_or(Miss::Stale)?;
+            let is_wanted = *wanted.entry(place).or_insert_with(|| {
+                // Where a link leads is not looked at.
+                !own.has(place) && concerned.as_ref().is_none_or(|set| set.has(place) || names.is_link(place))
+            });
+            if is_wanted {
+                compiled.diagnostics.push(decode_finding(record, &mut file).ok_or(Miss::Other)?);
+            }
+        }
+        diagnostic::sort(&mut compiled.diagnostics, sources);
+        Ok(compiled)
+    }
+}
+
+/// How texts may speak of a file.
+struct Spoken {
+    name: String,
+    /// With its folder.
+    long: String,
+    /// The places of the folders around it.
+    around: FxHashSet<u32>,
+}
+
+impl Spoken {
+    fn of(path: &Path, names: &Names<'_>, changed: &[u32]) -> Option<Self> {
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        let folder = path.parent()?.file_name().map(|folder| folder.to_string_lossy().into_owned());
+        let mut around = FxHashSet::default();
+        for dir in path.ancestors().skip(1) {
+            around.extend(names.same(&fs::metadata(dir).ok()?, changed));
+        }
+        Some(Self { long: format!("{}/{name}", folder.unwrap_or_default()), name, around })
+    }
+
+    /// Whether a task, or a file that it refers to, may speak of it.
+    fn is_in(&self, task: &Task<'_>, names: &Names<'_>) -> bool {
+        let is_below = || self.around.contains(&task.dir) || names.is_link(task.dir);
+        Grams::may_hold(task.grams, &self.name) && (is_below() || Grams::may_hold(task.grams, &self.long))
+    }
+}
