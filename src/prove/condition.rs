@@ -126,12 +126,12 @@ fn demanded(step: &StepAction) -> Option<String> {
 
 impl Condition {
     /// Whether an action asks more of what this one only finds to be there, or only holds such actions.
-    pub fn is_within(&self, plan: &Plan, id: &String, holds_others: &dyn Fn(&String) -> bool) -> bool {
+    pub fn is_within(&self, plan: &Plan, id: &str, holds_others: &dyn Fn(&str) -> bool) -> bool {
         let Some(subject) = &self.subject else { return false };
         let mut found = holds_others(id);
         plan.walk(&mut |_, _, action| {
             let ActionKind::Step(step) = &action.kind else { return };
-            if action.id != *id {
+            if action.id != id {
                 return;
             }
             let texts: Vec<String> = step.args.iter().map(|(_, arg)| written(arg)).collect();

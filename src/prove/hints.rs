@@ -173,7 +173,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         let mut line = split(&run, &variable).unwrap_or_default();
         let Some(argv) = line.pop() else { return };
         for argv in line {
-            if piped.get(&commands.len()).is_none() {
+            if !piped.contains_key(&commands.len()) {
                 compared.insert(commands.len());
             }
             callers.push((action.id.clone(), traced(&argv)));

@@ -566,7 +566,7 @@ impl Proof<'_> {
                 Some(relaxed) => {
                     let ran = ran(&relaxed, world, &self.stage).await?;
                     // What only finds something to be there is alone where all that fails besides asks more of the same.
-                    let holds_others = |id: &String| ran.failed.keys().any(|inner| is_around(id, inner));
+                    let holds_others = |id: &str| ran.failed.keys().any(|inner| is_around(id, inner));
                     let counts = |id: &String| {
                         *id != condition.id
                             && ran.failed.contains_key(outermost(id))
