@@ -180,12 +180,10 @@ const REAL: &[&str] = &[
     "find",
     "fold",
     "gawk",
-    "getent",
     "grep",
     "gunzip",
     "gzip",
     "head",
-    "id",
     "join",
     "jq",
     "ln",
@@ -219,7 +217,6 @@ const REAL: &[&str] = &[
     "shuf",
     "sort",
     "split",
-    "stat",
     "sum",
     "tac",
     "tail",
@@ -395,6 +392,15 @@ fn root(task: &Path, new: &Converted) -> (PathBuf, PathBuf) {
             root.pop();
         }
     };
+    // What a script that stands in the task reaches for.
+    for text in &new.scripts {
+        let words = text.split(|c: char| c.is_whitespace() || "\"'`;|()<>=".contains(c));
+        for path in words.filter(|word| word.starts_with("../")).map(|word| normalize(&dir.join(word))) {
+            if path.exists() {
+                up(&mut root, &path);
+            }
+        }
+    }
     for file in &new.files {
         let path = normalize(&dir.join(file));
         up(&mut root, &path);

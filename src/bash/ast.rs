@@ -127,6 +127,8 @@ pub enum Redirect {
     ToStderr,
     /// `> FILE`.
     Write(Word),
+    /// `< FILE`.
+    Read(Word),
     /// `<<EOF`: its lines.
     Heredoc(Vec<Part>),
     /// `<<< WORD`.
@@ -874,6 +876,11 @@ impl<'s> Reader<'s> {
                 "</dev/null" => return None,
                 _ => {
                     let digits = text.trim_start_matches('1');
+                    if let (Some(rest), Some(from)) = (text.strip_prefix('<'), node.child_by_field_name("destination"))
+                        && !rest.starts_with(['>', '&', '('])
+                    {
+                        return Some(Redirect::Read(self.word(from)));
+                    }
                     match (digits.strip_prefix('>'), node.child_by_field_name("destination")) {
                         (Some(rest), Some(to)) if !rest.starts_with(['>', '&', '|']) => Redirect::Write(self.word(to)),
                         _ => Redirect::Other,

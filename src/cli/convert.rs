@@ -258,8 +258,9 @@ fn run(args: &Args) -> Result<u8, Fault> {
     // A conversion with an error is none: the statement that makes it stays in its script, or all of them do.
     for (outcome, lifted) in outcomes.iter_mut().zip(lifted) {
         let Err(why) = &outcome.result else { continue };
-        let tries =
-            lifted.iter().map(std::slice::from_ref).chain(Some(lifted.as_slice()).filter(|all| !all.is_empty()));
+        // The end of a script is where its verdict is made.
+        let each = lifted.iter().rev().map(std::slice::from_ref);
+        let tries = each.chain(Some(lifted.as_slice()).filter(|all| !all.is_empty()));
         let found = tries.filter_map(|kept| again(&outcome.path, None, kept)).find(|other| other.result.is_ok());
         let Some(mut other) = found else { continue };
         if let Ok(new) = &mut other.result {
@@ -459,6 +460,7 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
         let why = shown.map(|example| format!("lifted as well as can be, it was refuted: {example}"));
         let mut refuted = first.counter_example.is_some();
         let mut tries = less(outcome, &first).into_iter();
+        let mut worlds = first.seeds;
         let (mut kept, mut suspects) = (Vec::new(), suspects(outcome, &first));
         // Where the original passes in no world that was found, no other conversion is a proof.
         if first.passed == 0 && !refuted && first.hindered.is_some() {
@@ -471,13 +473,14 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
             let next = if more {
                 kept.append(&mut suspects);
                 kept.clone()
-            } else if let Some(next) = tries.next() {
+            } else if let Some(next) = if worlds > WORLDS { tries.by_ref().last() } else { tries.next() } {
                 next
             } else {
                 break;
             };
             let Some(mut other) = again(&outcome.path, None, &next) else { continue };
             let Some(certificate) = prove(&mut other, true, first.best.clone())? else { continue };
+            worlds += certificate.seeds;
             if more {
                 suspects = self::suspects(&other, &certificate);
             }
@@ -508,6 +511,10 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
 /// How many statements are tried in their script one by one.
 #[cfg(all(feature = "run", target_os = "linux"))]
 const TRIES: usize = 6;
+
+/// After so many worlds no more statements are tried one by one.
+#[cfg(all(feature = "run", target_os = "linux"))]
+const WORLDS: u64 = 600;
 
 /// The statements by which a conversion may be no proof.
 #[cfg(all(feature = "run", target_os = "linux"))]

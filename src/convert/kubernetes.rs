@@ -112,7 +112,7 @@ impl Cx<'_> {
 
     /// `kubectl apply -f FILE`, with what is in the file.
     fn of_manifest(&mut self, step: &Step, content: &str) -> Option<Step> {
-        let Kind::Command { run, workdir: None, env, expect } = &step.kind else { return None };
+        let Kind::Command { run, shell: None, workdir: None, env, expect } = &step.kind else { return None };
         let kubectl = Kubectl::read(run, env, self.constant)?;
         (*expect == Expect::default() && step.id.is_none() && self.phase != PhaseKind::Verify).then_some(())?;
         kubectl.only(&["filename", "namespace"])?;
@@ -131,7 +131,7 @@ impl Cx<'_> {
     }
 
     fn of_command(&mut self, step: &Step) -> Option<Step> {
-        let Kind::Command { run, workdir, env, expect } = &step.kind else { return None };
+        let Kind::Command { run, shell: None, workdir, env, expect } = &step.kind else { return None };
         let mut kubectl = Kubectl::read(run, env, self.constant)?;
         // A limit must be known before the run.
         if let Some(limit) = kubectl.flags.get_mut("timeout")

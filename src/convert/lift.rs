@@ -103,6 +103,9 @@ const NOT_PROVED: &str = "what it would become is not proved to do the same";
 /// Where the files of a run lie that only its own steps read.
 pub const TEMPORARY: &str = "/tmp/{random.id}/";
 
+/// Before a line in which each command of a pipeline must succeed.
+const PIPEFAIL: &str = "set -o pipefail; ";
+
 /// What is in force at one place of a script.
 #[derive(Clone)]
 struct State {
@@ -122,6 +125,8 @@ struct State {
     function: bool,
     /// Inside the body of a loop that waits.
     waiting: bool,
+    /// What a variable is made of by several commands is one line of shell, so that its value is an output.
+    as_line: bool,
     depth: usize,
 }
 
@@ -237,7 +242,7 @@ pub fn read_only(steps: &[Step]) -> bool {
     for step in steps {
         step.walk(&mut |s| {
             all &= match &s.kind {
-                super::step::Kind::Command { run, .. } => only_looks(run),
+                super::step::Kind::Command { run, .. } => only_looks(run.strip_prefix(PIPEFAIL).unwrap_or(run)),
                 super::step::Kind::Http { method, .. } => method == "GET" || method == "HEAD",
                 super::step::Kind::File { path, .. } => path.starts_with(TEMPORARY),
                 super::step::Kind::Script { .. } => false,
@@ -255,7 +260,12 @@ fn filters(run: &str) -> bool {
         "awk", "base64", "cut", "du", "egrep", "fgrep", "find", "grep", "head", "jq", "ls", "sed", "sort", "stat",
         "tail", "uniq", "wc", "yq",
     ];
-    run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name))
+    is_line(run) || run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name))
+}
+
+/// Whether a text of a command is more than one command.
+fn is_line(run: &str) -> bool {
+    run.starts_with(PIPEFAIL) || run.contains(" | ") || run.contains(" || ")
 }
 
 /// The lifter of one script.

@@ -71,7 +71,7 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
     while let Some(c) = chars.next() {
         match c {
             '\\' => match chars.next()? {
-                c @ ('.' | '*' | '[' | ']' | '^' | '$' | '\\' | '/' | '-') => {
+                c @ ('.' | '*' | '[' | ']' | '^' | '$' | '\\' | '/' | '-' | ' ' | ':' | '@') => {
                     out.push_str(&regex::escape(&c.to_string()))
                 }
                 c @ ('|' | '+' | '?' | '(' | ')' | '{' | '}') if extended => {

@@ -84,6 +84,8 @@ pub struct Scope {
     pub arrays: HashMap<String, Vec<String>>,
     /// The folder scripts stand in, as a path from where their commands run.
     pub dir: PathBuf,
+    /// Variables that the script only begins with a number and counts up.
+    pub counters: std::collections::HashSet<String>,
     /// Variables that some statement of the script sets in a way that cannot be followed.
     pub wild: std::collections::HashSet<String>,
 }

@@ -22,6 +22,8 @@ pub enum Kind {
     Command {
         /// For the shell, as it reads it: what looks like a hole is text. Values come by `env`.
         run: String,
+        /// Where it is not `sh`.
+        shell: Option<String>,
         workdir: Option<String>,
         env: Vec<(String, String)>,
         expect: Expect,
@@ -274,8 +276,8 @@ impl Step {
     }
 
     pub fn command(run: impl Into<String>) -> Self {
-        let kind = Kind::Command { run: run.into(), workdir: None, env: Vec::new(), expect: Expect::default() };
-        Self::new(kind)
+        let (run, expect) = (run.into(), Expect::default());
+        Self::new(Kind::Command { run, shell: None, workdir: None, env: Vec::new(), expect })
     }
 
     /// Passes if another step has ended with a status that compares so with 0.
@@ -364,7 +366,7 @@ impl Step {
         };
         let pairs = |list: &mut Vec<(String, String)>| list.iter_mut().for_each(|(_, value)| change(value));
         match &mut self.kind {
-            Kind::Command { run: _, workdir, env, expect } => {
+            Kind::Command { run: _, shell: _, workdir, env, expect } => {
                 workdir.iter_mut().for_each(change);
                 pairs(env);
                 let texts = [&mut expect.equals, &mut expect.contains, &mut expect.matches];
@@ -414,9 +416,10 @@ impl Step {
             }
         };
         match &self.kind {
-            Kind::Command { run, workdir, env, expect } => {
+            Kind::Command { run, shell, workdir, env, expect } => {
                 // No value gets into the text of a shell: not even a hole that someone has put there.
                 add("run", Value::text(template::escape(run)));
+                shell.iter().for_each(|shell| add("shell", Value::text(shell)));
                 workdir.iter().for_each(|dir| add("workdir", Value::text(dir)));
                 limits(&mut add);
                 if !env.is_empty() {

@@ -1,7 +1,8 @@
 //! What decides the verdict of a conversion: each step that demands something, and the same plan without the demand.
 
 use crate::{
-    hir::{Arg, ArgKind, BlockRole, OperationKind},
+    bash,
+    hir::{Arg, ArgKind, BlockRole, Def, OperationKind, Part, Template},
     plan::{ActionIx, ActionKind, Plan, PlanPhase, StepAction},
     source::Spanned,
 };
@@ -16,6 +17,9 @@ pub struct Condition {
     soft: bool,
     /// As people read it.
     pub shown: String,
+    /// The file that it only finds to be there, or the value that it only finds not to be empty: no world has that otherwise, and
+    /// what asks more of the same fails too.
+    subject: Option<String>,
 }
 
 /// The steps of a plan that demand something, where the verdict rests on it.
@@ -39,7 +43,8 @@ fn collect(plan: &Plan, ix: ActionIx, soft: bool, found: &mut Vec<Condition>) {
     let blocks: Vec<_> = plan.blocks(ix).filter(|block| block.role != BlockRole::Cleanup).collect();
     if blocks.is_empty() {
         let shown = demanded(step).map(|what| format!("{what} (`{}`)", action.id));
-        found.extend(shown.map(|shown| Condition { id: action.id.clone(), ix, soft, shown }));
+        let subject = subject(plan, step);
+        found.extend(shown.map(|shown| Condition { id: action.id.clone(), ix, soft, shown, subject }));
         return;
     }
     // What has an alternative that always passes decides nothing.
@@ -58,6 +63,44 @@ fn always_passes(plan: &Plan, ix: ActionIx) -> bool {
 fn command(step: &StepAction) -> Option<&str> {
     (step.op.name == "command").then_some(())?;
     step.args.iter().find(|(name, _)| name.value == "run")?.1.as_literal()
+}
+
+/// What `test -f FILE`, `test -n VALUE` is about.
+fn subject(plan: &Plan, step: &StepAction) -> Option<String> {
+    let run = command(step)?;
+    let rest =
+        ["-f", "-e", "-s", "-d", "-r", "-n"].iter().find_map(|flag| run.strip_prefix(&format!("test {flag} ")))?;
+    let word = bash::ast::Word::read(rest.trim(), 0);
+    match (word.literal(), word.variable()) {
+        (Some(path), _) => Some(path),
+        (_, Some(name)) => given(plan, step, name),
+        _ => None,
+    }
+    .filter(|subject| !subject.is_empty())
+}
+
+/// The value of a variable, as it is written.
+fn given(plan: &Plan, step: &StepAction, name: &str) -> Option<String> {
+    let own = step.args.iter().find(|(key, _)| key.value == "env").map(|(_, arg)| &arg.kind);
+    let own = match own {
+        Some(ArgKind::Record(fields)) => fields.iter().find(|(key, _)| key.value == name).map(|(_, arg)| written(arg)),
+        _ => None,
+    };
+    own.or_else(|| plan.env.iter().find(|(key, _)| *key == name).map(|(_, value)| template(value)))
+}
+
+fn written(arg: &Arg<Def>) -> String {
+    let mut text = String::new();
+    arg.templates(&mut |inner| text += &template(inner));
+    text
+}
+
+fn template(template: &Template<Def>) -> String {
+    let part = |part: &Part<Def>| match part {
+        Part::Text(text) => text.clone(),
+        Part::Hole(hole) => hole.text.clone(),
+    };
+    template.parts.iter().map(part).collect()
 }
 
 /// Whether a command does not fail in the jail, whose own it is.
@@ -82,6 +125,23 @@ fn demanded(step: &StepAction) -> Option<String> {
 }
 
 impl Condition {
+    /// Whether an action asks more of what this one only finds to be there, or only holds such actions.
+    pub fn is_within(&self, plan: &Plan, id: &str, holds_others: &dyn Fn(&str) -> bool) -> bool {
+        let Some(subject) = &self.subject else { return false };
+        let mut found = holds_others(id);
+        plan.walk(&mut |_, _, action| {
+            let ActionKind::Step(step) = &action.kind else { return };
+            if action.id != id {
+                return;
+            }
+            let texts: Vec<String> = step.args.iter().map(|(_, arg)| written(arg)).collect();
+            let names = texts.iter().flat_map(|text| bash::ast::names_in(text));
+            let values = names.filter_map(|name| given(plan, step, &name));
+            found |= texts.iter().cloned().chain(values).any(|text| text.contains(subject.as_str()));
+        });
+        found
+    }
+
     /// The plan in which all is asked but this; `None` where that cannot be said.
     pub fn relaxed(&self, plan: &Plan) -> Option<Plan> {
         let mut plan = plan.clone();

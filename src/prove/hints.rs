@@ -83,6 +83,8 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut waiting: BTreeSet<usize> = BTreeSet::new();
     // Those whose status is not that of success.
     let mut free = BTreeSet::new();
+    // Of a line each command reads what the one before it prints.
+    let mut piped: BTreeMap<usize, usize> = BTreeMap::new();
     let mut ids: BTreeMap<String, usize> = BTreeMap::new();
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     plan.walk(&mut |_, _, action| {
@@ -168,7 +170,17 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
                 commands[*index].1.push(other.map_or(word, str::to_owned));
             }
         }
-        let Some(argv) = split(&run, &variable) else { return };
+        let mut line = split(&run, &variable).unwrap_or_default();
+        let Some(argv) = line.pop() else { return };
+        for argv in line {
+            if !piped.contains_key(&commands.len()) {
+                compared.insert(commands.len());
+            }
+            callers.push((action.id.clone(), traced(&argv)));
+            commands.push((argv, Vec::new()));
+            halves.push(half);
+            piped.insert(commands.len(), commands.len() - 1);
+        }
         let argv = if operations { kubectl::normal(Call { argv, stdin: None }).argv } else { argv };
         let expect = expect.as_ref();
         if expect.is_some_and(wants_failure) {
@@ -194,7 +206,8 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             commands[index].1 = invert::combined(&inputs, &commands[index].1);
         }
         let (argv, wanted) = &commands[index];
-        let source = argv.last().and_then(|path| files.get(path)).and_then(|id| ids.get(id)).copied();
+        let source = argv.last().and_then(|path| files.get(path)).and_then(|id| ids.get(id)).or(piped.get(&index));
+        let source = source.copied();
         let open = wanted.is_empty() && free.contains(&index);
         if let Some(source) = source.filter(|s| *s < index && !open) {
             read.entry(source).or_default().push(invert::inputs(argv, wanted));
@@ -412,14 +425,31 @@ fn denials(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, String>) 
     expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env).into_iter().take(3).collect())
 }
 
-/// The words of one simple command, with what is in its variables.
-fn split(run: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<String>> {
+/// The words of one simple command, or of each of a pipeline, with what is in its variables. A filter reads the file `-`.
+fn split(run: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<Vec<String>>> {
+    use bash::ast::{Kind, Stmt};
     let script = bash::parse(run)?;
     let list = bash::ast::read(&script)?;
-    match list.as_slice() {
-        [bash::ast::Stmt { kind: bash::ast::Kind::Simple(simple), .. }] => {
-            simple.words.iter().map(|word| filled_in(word, variable)).collect()
-        }
+    // Behind `set -o pipefail`, and before `|| echo 0`.
+    let line = match list.as_slice() {
+        [Stmt { kind: Kind::Simple(set), .. }, line] if set.words.first().is_some_and(|w| w.source == "set") => line,
+        [line] => line,
+        _ => return None,
+    };
+    let line = match &line.kind {
+        Kind::Or(pair) => &pair[0],
+        _ => line,
+    };
+    let words = |stmt: &Stmt| match &stmt.kind {
+        Kind::Simple(simple) => simple.words.iter().map(|word| filled_in(word, variable)).collect(),
         _ => None,
+    };
+    match &line.kind {
+        Kind::Pipeline(list) => {
+            let mut line = list.iter().map(words).collect::<Option<Vec<Vec<String>>>>()?;
+            line.iter_mut().skip(1).for_each(|argv| argv.push("-".to_owned()));
+            Some(line)
+        }
+        _ => Some(vec![words(line)?]),
     }
 }

@@ -137,13 +137,17 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
     let mut best: Option<(World, Ran)> = None;
     let start = job.start.as_ref().and_then(|start| World::deserialize(start).ok());
     let known = start.is_some();
+    let mut both = false;
     let first = start.map(|start| World { operations, ..start });
     for world in first.into_iter().chain((0..8).map(|seed| world(seed, Mood::Good))) {
-        let ran = ran(&old, &World { hasty: true, ..world.clone() }, &stage).await?;
-        if best.as_ref().is_none_or(|(_, most)| ran.shown() > most.shown()) {
-            best = Some((world, ran));
+        let hasty = World { hasty: true, ..world.clone() };
+        let ran_old = ran(&old, &hasty, &stage).await?;
+        // Where both pass more can be told than where only the original does.
+        both = ran_old.passed && ran(&new, &hasty, &stage).await?.passed;
+        if both || best.as_ref().is_none_or(|(_, most)| ran_old.shown() > most.shown()) {
+            best = Some((world, ran_old));
         }
-        if known || best.as_ref().is_some_and(|(_, ran)| ran.passed) {
+        if known || both {
             break;
         }
     }
@@ -151,6 +155,15 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         && !known
     {
         explore(world, most, &old, &stage, (&contents, &texts)).await?;
+        if most.passed && !both {
+            let mut other = world.clone();
+            let mut ran_new = ran(&new, &World { hasty: true, ..other.clone() }, &stage).await?;
+            explore(&mut other, &mut ran_new, &new, &stage, (&contents, &texts)).await?;
+            let ran_old = ran(&old, &World { hasty: true, ..other.clone() }, &stage).await?;
+            if ran_new.passed && ran_old.passed {
+                (*world, *most) = (other, ran_old);
+            }
+        }
     }
     let judged = old.judgements().max(new.judgements());
     let asked_otherwise = questions(&old).into_iter().zip(questions(&new)).find(|(a, b)| differ(a, b));
@@ -171,6 +184,7 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         conditions,
         called: Vec::new(),
         seen: BTreeSet::new(),
+        ways: BTreeSet::new(),
         passing: Vec::new(),
         lost: 0,
         erratic: false,
@@ -187,6 +201,23 @@ pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certi
         proof.near.extend((0..judged).map(|n| World { refuses: Some(n), ..best.clone() }));
     }
     if let Some(best) = proof.near.front().cloned() {
+        // Each file is not there, or holds other things.
+        for (at, (path, text)) in best.files.iter().enumerate() {
+            let mut other = best.clone();
+            other.files.remove(at);
+            proof.near.push_back(other);
+            let words = best.words.iter().filter(|word| word.len() > 1 && text.contains(*word)).take(WORDS / 2);
+            // Without its last character it is no longer that word.
+            let shorter = |word: &String| word.chars().take(word.chars().count() - 1).collect::<String>();
+            let others = words.flat_map(|word| [text.replace(word, "other"), text.replace(word, &shorter(word))]);
+            let first = text.split_inclusive('\n').next().map(str::to_owned);
+            let texts = first.into_iter().chain(others).chain(spoiled(text)).chain([String::new()]);
+            for text in texts.filter(|_| !path.ends_with('/')).take(2 * WORDS) {
+                let mut other = best.clone();
+                other.files[at].1 = text;
+                proof.near.push_back(other);
+            }
+        }
         for (name, default) in &defaults {
             let mut other = World { env: best.env.clone(), ..best.clone() };
             other.env.insert(name.clone(), another(default));
@@ -313,6 +344,12 @@ const PAIRS: usize = 60;
 /// What a command ends with that hands on the status of another one: `curl` has this where it waits in vain.
 const HANDED_ON: u8 = 28;
 
+/// So many ways to pass are looked at.
+const WAYS: usize = 4;
+
+/// Where more demands than these have failed at once none is looked at alone, save where all else is well.
+const MANY_FAIL: usize = 3;
+
 /// Who has asked more often in a world has waited.
 const ROUNDS: usize = 12;
 /// In so many worlds a wait for one command is seen to its end.
@@ -342,6 +379,8 @@ struct Proof<'a> {
     conditions: Vec<Condition>,
     called: Vec<Call>,
     seen: BTreeSet<String>,
+    /// What has failed where all has passed: the ways to pass that were seen.
+    ways: BTreeSet<Vec<String>>,
     /// Worlds to try.
     near: VecDeque<World>,
     /// Worlds in which both pass, with what the original called there.
@@ -394,6 +433,7 @@ impl Proof<'_> {
                 // Of several things that are looked for in it, one is not there.
                 let parts = world.hints(call, half).unwrap_or_default();
                 let parts = parts.iter().filter(|part| !part.is_empty() && part.trim() != said.trim());
+                let parts = parts.chain(world.words.iter().filter(|word| word.len() > 2 && said.contains(*word)));
                 let without = parts.filter(|part| said.contains(*part)).map(|part| said.replace(part, "other"));
                 let without: BTreeSet<String> = without.collect();
                 spoiled(&said).into_iter().chain(without).for_each(|text| with(Given::Says(lines_of(call, text))));
@@ -508,6 +548,11 @@ impl Proof<'_> {
 
     /// Which demands have decided in a world in which the conversion fails: without one of them it would have passed.
     async fn decide(&mut self, a: &Ran, b: &Ran, world: &World) -> Result<(), String> {
+        // Where all goes wrong nothing is alone.
+        let failed = self.conditions.iter().filter(|condition| b.failed.get(&condition.id) == Some(&true)).count();
+        if world.mood != Mood::Good && failed > MANY_FAIL {
+            return Ok(());
+        }
         for condition in &self.conditions {
             let known = match a.passed {
                 true => self.certificate.stronger.iter().any(|(id, _)| *id == condition.id),
@@ -520,7 +565,13 @@ impl Proof<'_> {
                 // Without its one demand a task is not passed, but nothing in it has failed, save in a step that passed.
                 Some(relaxed) => {
                     let ran = ran(&relaxed, world, &self.stage).await?;
-                    let counts = |id: &String| *id != condition.id && ran.failed.contains_key(outermost(id));
+                    // What only finds something to be there is alone where all that fails besides asks more of the same.
+                    let holds_others = |id: &str| ran.failed.keys().any(|inner| is_around(id, inner));
+                    let counts = |id: &String| {
+                        *id != condition.id
+                            && ran.failed.contains_key(outermost(id))
+                            && !condition.is_within(&self.new, id, &holds_others)
+                    };
                     ran.passed || !ran.failed.keys().any(counts)
                 }
                 // Of steps that hold others the inner one is meant; what failed in a step that passed decides nothing.
@@ -558,6 +609,25 @@ impl Proof<'_> {
             self.passing.push((world.clone(), calls));
         }
         let calls: Vec<(&Call, Half)> = a.timed().collect();
+        // Of several ways to pass each is looked at: what fools a shell is said where another way has failed.
+        if a.passed && b.passed && !world.given.is_empty() {
+            let failed = self.conditions.iter().filter(|condition| b.failed.get(&condition.id) == Some(&true));
+            let way: Vec<String> = failed.map(|condition| condition.id.clone()).collect();
+            if !way.is_empty() && self.ways.len() < WAYS && self.ways.insert(way) {
+                let keys = calls.iter().map(|(call, half)| (*call, *half, world.key(call, *half)));
+                for (call, half, key) in keys.filter(|(.., key)| !world.given.contains_key(key)) {
+                    if self.captured.iter().any(|pattern| asks(pattern, call)) {
+                        let said = wanted(world, call, half);
+                        let says = HOSTILE.iter().map(|text| text.replace("VALUE", said.trim_end_matches('\n')));
+                        self.near.extend(says.map(|text| {
+                            let mut other = world.clone();
+                            other.given.insert(key.clone(), Given::Says(lines_of(call, text)));
+                            other
+                        }));
+                    }
+                }
+            }
+        }
         for (call, half) in &calls {
             let (call, half) = (*call, *half);
             // Of several that are given different texts one alone may fail.
@@ -632,6 +702,8 @@ impl Proof<'_> {
             certificate.counter_example = Some(format!("only the conversion ever calls `{command}`\n"));
             certificate.agreed = 0;
         }
+        let unreached: Vec<String> =
+            self.callers.iter().filter(|(_, p)| self.unreached.contains(p)).map(|(id, _)| id.clone()).collect();
         // What is the jail's own leaves no trace.
         let leaves_none = |name: &str| REAL.contains(&name) || name == "date";
         let shown = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(leaves_none);
@@ -641,6 +713,8 @@ impl Proof<'_> {
         certificate.undecided = undecided;
         if certificate.counter_example.is_none() {
             certificate.suspects = suspects;
+            let own = unreached.into_iter().filter(|_| !certificate.unreached.is_empty());
+            certificate.suspects.extend(own);
         }
         certificate
     }

@@ -2,6 +2,7 @@
 //! like. A guess that is wrong makes a world in which something fails; it is never believed.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Value, json};
 
 /// Texts that this command may read to print one of these; with none wanted, to succeed.
@@ -26,6 +27,10 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
             let lines = |n: usize| (0..n.min(50)).map(|i| format!("some {part} {i}\n")).collect();
             wanted.iter().filter_map(|n| n.parse().ok()).map(lines).collect()
         }
+        "grep" if words.iter().any(|word| word.starts_with("-A")) => {
+            let part = program.replace(['^', '$', '\\'], "").replace(".*", "-");
+            wanted.iter().map(|text| format!("{part}:\n{text}\n")).collect()
+        }
         "grep" => {
             let short = |word: &String| word.strip_prefix('-').is_some_and(|w| !w.starts_with('-') && w.contains('x'));
             let whole = words.iter().any(|word| short(word) || word == "--line-regexp");
@@ -33,7 +38,7 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
                 if whole || program.starts_with('^') { "" } else { "some " },
                 if whole || program.ends_with('$') { "" } else { " more" },
             );
-            let part = program.replace(['^', '$', '\\'], "").replace(".*", "-");
+            let part = sample(&program, words.iter().any(|word| word.starts_with('-') && word.contains('E')));
             // What another filter looks for stands in the same lines.
             let with = |line: &str| match (line.contains(&part), behind) {
                 (true, _) => line.to_owned(),
@@ -63,6 +68,51 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
             wanted.iter().map(line).collect()
         }
         _ => wanted.to_vec(),
+    }
+}
+
+/// A text that a pattern finds: of the basic kind, in which `\|` divides, or of the extended one.
+pub fn sample(pattern: &str, is_extended: bool) -> String {
+    let mut plain = String::new();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match (c, is_extended) {
+            ('\\', _) => {
+                let next = chars.next().unwrap_or('\\');
+                let is_sign = !is_extended && matches!(next, '|' | '+' | '?' | '(' | ')' | '{' | '}');
+                // A blank needs its backslash only from the shell.
+                let bare = is_sign || !(next.is_ascii_punctuation() || next.is_alphanumeric());
+                plain.extend((!bare).then_some('\\'));
+                plain.push(next);
+            }
+            ('|' | '+' | '?' | '(' | ')' | '{' | '}', false) => plain.extend(['\\', c]),
+            _ => plain.push(c),
+        }
+    }
+    let found = regex_syntax::parse(&plain).ok().map(|hir| sampled(&hir));
+    let fits = |text: &String| regex::Regex::new(&plain).is_ok_and(|regex| regex.is_match(text));
+    // A guess, where it is no pattern.
+    let guess = || {
+        let text = pattern.replace(".*", "-").replace(['^', '$', '\\'], "");
+        text.split('|').next().unwrap_or_default().to_owned()
+    };
+    found.filter(fits).unwrap_or_else(guess)
+}
+
+fn sampled(hir: &Hir) -> String {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => String::new(),
+        HirKind::Literal(literal) => String::from_utf8_lossy(&literal.0).into_owned(),
+        HirKind::Class(Class::Unicode(class)) => {
+            let has = |c: &char| class.iter().any(|range| (range.start()..=range.end()).contains(c));
+            let plain = ['a', '1', 'A', '-', ' '].into_iter().find(has);
+            plain.or_else(|| class.iter().next().map(|range| range.start())).map_or_else(String::new, String::from)
+        }
+        HirKind::Class(Class::Bytes(_)) => String::new(),
+        HirKind::Repetition(repetition) => sampled(&repetition.sub).repeat(repetition.min.min(20) as usize),
+        HirKind::Capture(capture) => sampled(&capture.sub),
+        HirKind::Concat(parts) => parts.iter().map(sampled).collect(),
+        HirKind::Alternation(parts) => parts.first().map_or_else(String::new, sampled),
     }
 }
 
@@ -485,6 +535,17 @@ mod tests {
         assert_eq!(other[0], "{\"a\":[{\"b\":1}],\"c\":\"x\"}\n}\n");
         assert!(other.contains(&"{\"a\":[{\"b\":null}],\"c\":\"x\"}\n".to_owned()), "{other:?}");
         assert!(other.contains(&"{\"a\":[],\"c\":\"x\"}\n".to_owned()), "{other:?}");
+        for (pattern, is_extended, expected) in [
+            (r"^\*/[0-9]+\ \*", true, "*/1 *"),
+            ("a|b", true, "a"),
+            (r"x\|y", false, "x"),
+            ("a(b)", false, "a(b)"),
+            ("^v[0-9]{2}[.]", true, "v11."),
+            ("Running.*web", false, "Runningweb"),
+            ("[", true, "["),
+        ] {
+            assert_eq!(sample(pattern, is_extended), expected, "{pattern}");
+        }
         assert_eq!(spoiled("a\nb\n"), ["b\n", "a\n"]);
         assert_eq!(spoiled("a"), ["not-a"]);
         assert_eq!(spoiled("5\n"), ["4\n", "6\n", "0\n"]);

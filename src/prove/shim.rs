@@ -113,8 +113,10 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
     let mut args = call.argv.into_iter();
     let mut argv: Vec<String> = args.by_ref().take(1).collect();
     let mut file_next = false;
-    let cluster = matches!(argv[0].as_str(), "kubectl" | "oc");
+    let mut cluster = matches!(argv[0].as_str(), "kubectl" | "oc");
     for arg in args {
+        // Behind it stand the words of another command.
+        cluster &= arg != "--";
         let handed = std::mem::take(&mut file_next);
         if handed && arg == "-" {
             argv.push("-".to_owned());
@@ -143,6 +145,11 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
             Ok(inside) if arg.contains('/') && path.exists() => inside.to_string_lossy().into_owned(),
             _ => fixed(&arg),
         });
+    }
+    // The folder it runs in is a part of what it is given, save where it looks at none.
+    let placeless = ["kubectl", "oc", "helm", "curl", "wget", "sleep", "date", "command", "http"];
+    if stdin.is_none() && cwd != Path::new(TASK) && !placeless.contains(&argv[0].as_str()) {
+        stdin = Some(format!("in {}", cwd.display()));
     }
     let call = Call { argv, stdin };
     Some(if world.operations { kubectl::normal(call) } else { call })

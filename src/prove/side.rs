@@ -193,10 +193,24 @@ fn refuse(plan: &mut Plan, nth: usize) {
 /// A command as the shims write it down.
 pub fn traced(argv: &[String]) -> String {
     let cluster = matches!(argv.first().map(String::as_str), Some("kubectl" | "oc"));
-    let handed =
-        |i: &usize| cluster && i.checked_sub(1).is_some_and(|i| matches!(argv[i].as_str(), "-f" | "--filename"));
+    // Behind `--` stand the words of another command.
+    let end = argv.iter().position(|word| word == "--").unwrap_or(argv.len());
+    let handed = |i: &usize| {
+        let flag = i.checked_sub(1).filter(|_| cluster && *i < end);
+        flag.is_some_and(|i| matches!(argv[i].as_str(), "-f" | "--filename"))
+    };
     let words: Vec<&str> = (0..argv.len()).map(|i| if handed(&i) { "-" } else { argv[i].as_str() }).collect();
     words.join("\u{1f}")
+}
+
+/// A call as one line; what stands in its words is no shell's, save in programs.
+fn line(call: &Call) -> String {
+    let is_program = call.argv.iter().any(|word| matches!(word.as_str(), "awk" | "sed" | "sh" | "bash" | "-c"));
+    let word = |word: &String| match word.contains(|c: char| c.is_control()) && !is_program {
+        true => "x".to_owned(),
+        false => word.clone(),
+    };
+    call.argv.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// In what two runs differ that no label allows.
@@ -232,9 +246,8 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
                 .iter()
                 .all(|c| c.argv.iter().any(tells) && !c.argv.iter().any(|a| a.contains("jsonpath") || a == "json"))
         };
-        let only_look = |calls: &[Call]| {
-            calls.iter().all(|c| only_looks(&c.argv.join(" ")) || c.argv[0] == "http" && c.argv[1] == "GET")
-        };
+        let only_look =
+            |calls: &[Call]| calls.iter().all(|c| only_looks(&line(c)) || c.argv[0] == "http" && c.argv[1] == "GET");
         // What a round or a group has left out after it failed, the conversion asks too.
         let mut sorted = (x[common..].to_vec(), y[common..].to_vec());
         sorted.0.sort();
@@ -261,7 +274,7 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
                 && only_look(&y[common..])
                 && (common == x.len()
                     || common == y.len()
-                    || common > 0 && diagnoses(&x[common..])
+                    || common > 0 && (diagnoses(&x[common..]) || x.len() == common + 1)
                     || x[common..].iter().all(planned))
             || free && may_fail && common == y.len()
             // What fails stops the one and not the other.

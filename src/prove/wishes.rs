@@ -170,18 +170,31 @@ impl Script {
             part => matches!(part, Part::Other),
         });
         let number = || self.text(other)?.parse::<i64>().ok();
+        // What it is compared with may be what is wanted, or what is not.
+        if let (Some(number), "-ge" | "-le" | "-gt" | "-lt" | "-ne") = (number(), operator) {
+            let all = match operator {
+                "-ge" | "-le" => [0, 1, -1],
+                "-lt" => [-1, 0, 1],
+                _ => [1, 0, -1],
+            };
+            let texts = all.iter().map(|n| number.saturating_add(*n)).filter(|n| *n >= 0);
+            self.whole.extend(texts.map(|n| (source.clone(), filters.clone(), n.to_string())));
+            return;
+        }
         let text = match operator {
             "=" | "==" | "!=" | "=~" if is_glob || operator == "=~" => {
                 let text = self.text(other).unwrap_or_else(|| other.source.replace(['"', '\''], ""));
-                let fragment = text.replace(['*', '^', '$', '\\'], "").replace(".+", "-");
-                self.parts.push((source, filters, fragment));
+                let is_whole = operator == "=~" && text.starts_with('^') && text.ends_with('$');
+                let fragment = match operator {
+                    "=~" => invert::sample(&text, true),
+                    _ => text.replace(['*', '^', '$', '\\'], "").replace(".+", "-"),
+                };
+                if is_whole { &mut self.whole } else { &mut self.parts }.push((source, filters, fragment));
                 return;
             }
             "=" | "==" | "!=" => self.text(other).or_else(|| self.same(word, other)),
             "-eq" => number().map(|n| n.to_string()).or_else(|| self.same(word, other)),
-            "-ge" | "-le" => number().map(|n| n.to_string()),
-            "-gt" | "-ne" => number().map(|n| n.saturating_add(1).to_string()),
-            "-lt" => number().map(|n| n.saturating_sub(1).to_string()),
+            "-ne" | "-ge" | "-le" | "-gt" | "-lt" => self.same(word, other),
             _ => None,
         };
         if let Some(text) = text {
@@ -208,8 +221,9 @@ impl Script {
         }
         let behind = rest.iter().position(|word| word == "--" || word == "-e").and_then(|at| rest.get(at + 1));
         if let Some(pattern) = behind.or_else(|| rest.iter().find(|word| !word.starts_with('-'))) {
-            let fragment = pattern.replace(".*", "-").replace(['^', '$', '\\'], "");
-            let fragment = fragment.split('|').next().unwrap_or_default().to_owned();
+            let is_extended = name == "egrep" || rest.iter().any(|w| w.starts_with('-') && w.contains('E'));
+            let is_fixed = name == "fgrep" || rest.iter().any(|w| w.starts_with('-') && w.contains('F'));
+            let fragment = if is_fixed { pattern.clone() } else { invert::sample(pattern, is_extended) };
             self.parts.push((source, filters, fragment));
         }
     }
@@ -228,7 +242,17 @@ impl Script {
 
     fn printed(&self, stmt: &Stmt) -> Option<(Source, Vec<Vec<String>>)> {
         match &stmt.kind {
-            Kind::Simple(simple) => Some((self.command(simple)?, Vec::new())),
+            Kind::Simple(simple) => {
+                let read =
+                    simple.redirects.iter().find_map(|r| if let Redirect::Read(word) = r { Some(word) } else { None });
+                match read {
+                    Some(file) => {
+                        let filter = [self.argv(simple)?, vec!["-".to_owned()]].concat();
+                        Some((printed(&path(&self.text(file)?)?), vec![filter]))
+                    }
+                    None => Some((self.command(simple)?, Vec::new())),
+                }
+            }
             Kind::Pipeline(list) => self.pipeline(list),
             // `|| echo ""`
             Kind::Or(pair) => self.printed(&pair[0]),

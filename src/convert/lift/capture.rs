@@ -3,7 +3,7 @@
 use super::{
     End, Flow, Lifter, Next, Out, State,
     command::{BARE, OUTPUT_STATUS, PLAIN_NUMBER, expect_of, handed_on, is_echo, takes_option},
-    messages,
+    is_line, messages,
     statement::{self, by_line, here_string, split},
 };
 use crate::{
@@ -61,8 +61,21 @@ enum Ask {
 }
 
 impl<'a> Lifter<'a> {
-    /// Captures, and the guards behind them.
+    /// Captures, and the guards behind them. What is read elsewhere too is an output, and so what one line of shell prints.
     pub(super) fn capture(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
+        let (before, ids, files) =
+            (st.clone(), self.shared.ids.borrow().clone(), self.shared.temporary.borrow().clone());
+        self.captured(rest, st, end).or_else(|| {
+            self.shared.ids.replace(ids);
+            self.shared.temporary.replace(files);
+            *st = State { as_line: true, ..before };
+            let next = self.captured(rest, st, end);
+            st.as_line = false;
+            next
+        })
+    }
+
+    fn captured(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
         let mut captures: Vec<Capture> = Vec::new();
         let mut at = 0;
         while let Some(stmt) = rest.get(at) {
@@ -215,6 +228,12 @@ impl<'a> Lifter<'a> {
                 }
                 _ => return None,
             });
+            if st.as_line && matches!(fallback, Some(Fallback::Else(_))) {
+                let fallback = (!st.errexit || assign.local).then_some(Fallback::Output);
+                let (var, out) = (assign.name.clone(), self.line(inner, st, st.pipefail)?);
+                let (demands, comments) = (Vec::new(), Vec::new());
+                return Some(Capture { var, out, fallback, lines: false, demands, comments });
+            }
             inner = &pair[0];
         }
         // Where nobody looks at its status, no command of a pipeline must succeed.
@@ -222,10 +241,13 @@ impl<'a> Lifter<'a> {
         let capture = |out, fallback, lines| {
             Some(Capture { var: assign.name.clone(), out, fallback, lines, demands: Vec::new(), comments: Vec::new() })
         };
+        let line = |fallback| capture(self.line(inner, st, strict)?, fallback, false);
         match &inner.kind {
+            Kind::Simple(simple) if simple.redirects.iter().any(|r| matches!(r, Redirect::Read(_))) => line(fallback),
             Kind::Simple(simple) => {
-                let own = ["echo", "printf", "cat", "date", "basename", "dirname", "mktemp", "pwd", "cd"];
-                if own.contains(&self.name(simple)?) {
+                let own = ["echo", "printf", "date", "basename", "dirname", "mktemp", "pwd", "cd"];
+                let name = self.name(simple)?;
+                if own.contains(&name) || name == "cat" && !(simple.words.len() == 2 && simple.redirects.is_empty()) {
                     return None;
                 }
                 let out = match here_string(simple) {
@@ -234,6 +256,7 @@ impl<'a> Lifter<'a> {
                 };
                 capture(out, fallback, false)
             }
+            Kind::Pipeline(_) if st.as_line => line(fallback),
             Kind::Pipeline(list) => {
                 let counts = list.iter().rposition(|s| !is_trim(s)).filter(|at| is(&list[*at], "wc -l"));
                 match counts {
@@ -244,10 +267,15 @@ impl<'a> Lifter<'a> {
                             (_, false) => fallback = Some(Fallback::Output),
                             _ => {}
                         }
-                        let (out, by_line) = self.counted(&list[..at], st, strict)?;
-                        if by_line { capture(out, fallback, true) } else { capture(out, fallback, false) }
+                        match self.counted(&list[..at], st, strict) {
+                            Some((out, by_line)) => capture(out, fallback, by_line),
+                            None => line(fallback),
+                        }
                     }
-                    _ => capture(self.filtered(list, st, strict, true)?, fallback, false),
+                    _ => match self.filtered(list, st, strict, true) {
+                        Some(out) => capture(out, fallback, false),
+                        None => line(fallback),
+                    },
                 }
             }
             _ => None,
@@ -654,27 +682,7 @@ impl<'a> Lifter<'a> {
                         Some(vec![Demand { var, kind, lenient: bare && operator == "!=", bare }])
                     }
                     "=~" if double && !swapped => {
-                        // `$2` of a function is what it was given.
-                        let given = other.variable().and_then(|name| self.fixed(st.scope.get(name)?));
-                        let source = given.as_deref().unwrap_or(&other.source);
-                        let bare = matches!(other.parts.as_slice(), [Part::Var { quoted: false, .. }]);
-                        (given.is_none() || bare).then_some(())?;
-                        let other = &Word::read(source, 0);
-                        let source = other.source.trim_matches(['"', '\'']);
-                        let quoted = source.len() != other.source.len();
-                        if other.source.contains('$') && !other.source.ends_with('$') || source.matches('$').count() > 1
-                        {
-                            return None;
-                        }
-                        // What holds no pattern is a text.
-                        let literal = bash::is_safe(source) && !source.contains(['.', '+']);
-                        let expect = match quoted || literal {
-                            true => Expect { contains: Some(template::escape(source)), ..Expect::default() },
-                            false => Expect {
-                                matches: Some(template::escape(&pattern::whole(source)?)),
-                                ..Expect::default()
-                            },
-                        };
+                        let expect = self.patterned(other, st)?;
                         let expect =
                             if positive { expect } else { Expect { not: Not::of(&expect), ..Expect::default() } };
                         one(var, text(expect), false)
@@ -695,6 +703,27 @@ impl<'a> Lifter<'a> {
             }
             _ => None,
         }
+    }
+
+    /// What `=~` asks of a text.
+    pub(super) fn patterned(&self, other: &Word, st: &State) -> Option<Expect> {
+        // `$2` of a function is what it was given.
+        let given = other.variable().and_then(|name| self.fixed(st.scope.get(name)?));
+        let source = given.as_deref().unwrap_or(&other.source);
+        let bare = matches!(other.parts.as_slice(), [Part::Var { quoted: false, .. }]);
+        (given.is_none() || bare).then_some(())?;
+        let other = &Word::read(source, 0);
+        let source = other.source.trim_matches(['"', '\'']);
+        let quoted = source.len() != other.source.len();
+        if other.source.contains('$') && !other.source.ends_with('$') || source.matches('$').count() > 1 {
+            return None;
+        }
+        // What holds no pattern is a text.
+        let literal = bash::is_safe(source) && !source.contains(['.', '+']);
+        Some(match quoted || literal {
+            true => Expect { contains: Some(template::escape(source)), ..Expect::default() },
+            false => Expect { matches: Some(template::escape(&pattern::whole(source)?)), ..Expect::default() },
+        })
     }
 }
 
@@ -766,7 +795,7 @@ fn alternatives(a: Vec<Demand>, b: Vec<Demand>) -> Option<Vec<Demand>> {
 }
 
 /// `*text*`, `text*`, `*text`.
-fn globbed(source: &str) -> Option<Expect> {
+pub(super) fn globbed(source: &str) -> Option<Expect> {
     let inner = source.trim_matches('*');
     let text: String = inner.chars().filter(|c| *c != '"' && *c != '\'').collect();
     if text.is_empty() || text.contains(['*', '?', '[', '\\', '$', '(']) {
@@ -810,7 +839,8 @@ fn same(operator: &str) -> Option<&'static str> {
     ["-eq", "-ne", "-ge", "-gt", "-le", "-lt"].into_iter().find(|o| *o == operator)
 }
 
-fn inverse(operator: &str) -> Option<&'static str> {
+/// The comparison of numbers that holds where another one does not.
+pub(super) fn inverse(operator: &str) -> Option<&'static str> {
     Some(match operator {
         "-eq" => "-ne",
         "-ne" => "-eq",
@@ -848,14 +878,25 @@ fn line_count(operator: &str, limit: u64) -> Option<Expect> {
     })
 }
 
-/// Whether a command fails where the number that it prints is 0 (`grep -c`).
+/// The last command of a line.
+fn last(run: &str) -> &str {
+    run.rsplit(" | ").next().unwrap_or(run)
+}
+
+/// Whether a command prints a plain number, or nothing (`grep -c`, `wc -l`).
 fn counts(run: &str) -> bool {
-    let mut words = run.split_whitespace();
+    let mut words = last(run).split_whitespace();
     let flag = |word: &str| word == "--count" || !word.starts_with("--") && word.starts_with('-') && word.contains('c');
-    words.next() == Some("grep") && words.take_while(|word| word.starts_with('-')).any(flag)
+    let name = words.next();
+    // Of two commands it may be two numbers.
+    if run.contains(" || ") {
+        return false;
+    }
+    name == Some("wc") && is_line(run)
+        || name == Some("grep") && words.take_while(|word| word.starts_with('-')).any(flag)
 }
 
 /// Whether a command pads the numbers that it prints with blanks.
 fn pads(run: &str) -> bool {
-    matches!(run.split_whitespace().next(), Some("psql" | "wc"))
+    matches!(last(run).split_whitespace().next(), Some("psql" | "wc"))
 }

@@ -1,7 +1,7 @@
 //! One command: its words, its input, what it is expected to answer.
 
 use super::{
-    Lifter, Out, State, filters,
+    Lifter, Out, PIPEFAIL, State, filters,
     statement::{by_line, is_special},
 };
 use crate::{
@@ -278,10 +278,8 @@ impl<'a> Lifter<'a> {
                 simple.words[place] = file;
             }
             name => {
-                let words: Option<Vec<String>> = simple.words[1..]
-                    .iter()
-                    .map(|w| st.scope.word(w).map(|t| t.constant().unwrap_or_default()))
-                    .collect();
+                let words: Option<Vec<String>> =
+                    simple.words[1..].iter().map(|w| st.scope.word(w).map(known_or_some)).collect();
                 reads_input(name, &words?, input).then_some(())?;
                 simple.words.push(file);
             }
@@ -371,6 +369,90 @@ impl<'a> Lifter<'a> {
         let content = Some(format!("{{steps.{id}.outputs.stdout}}\n"));
         let file = Step::new(step::Kind::File { path: path.clone(), content, mode: None });
         Some((out.then(Out::step(file)), path))
+    }
+
+    /// What `$(…)` runs, as one line of the shell that it was written for: `A | B`, `B < FILE`, `A || echo TEXT`. `strict`: each
+    /// command of a pipeline must succeed.
+    pub(super) fn line(&self, stmt: &Stmt, st: &State, strict: bool) -> Option<Out> {
+        let mut env = st.exported.clone();
+        let (mut pieces, otherwise) = match &stmt.kind {
+            Kind::Or(pair) => {
+                let Kind::Simple(other) = &pair[1].kind else { return None };
+                let plain = matches!(self.name(other), Some("echo")) && other.redirects.is_empty();
+                plain.then_some(())?;
+                (self.pieces(&pair[0], st, &mut env)?, Some(self.piece(other, true, st, &mut env)?))
+            }
+            _ => (self.pieces(stmt, st, &mut env)?, None),
+        };
+        let words: Vec<String> = pieces.first()?.split_whitespace().map(str::to_owned).collect();
+        if pieces.len() > 1 && self.shared.err() {
+            pieces.pop();
+        }
+        let several = pieces.len() > 1;
+        let mut run = pieces.join(" | ");
+        if let Some(otherwise) = otherwise {
+            run = format!("{run} || {otherwise}");
+        }
+        if several && strict {
+            run.insert_str(0, PIPEFAIL);
+        }
+        let mut step = Step::command(run);
+        step.timeout = limit(&words);
+        if let step::Kind::Command { shell, workdir, env: own, .. } = &mut step.kind {
+            *shell = Some("bash".to_owned());
+            workdir.clone_from(&st.workdir);
+            *own = env;
+        }
+        Some(Out::step(step))
+    }
+
+    fn pieces(&self, stmt: &Stmt, st: &State, env: &mut Vec<(String, String)>) -> Option<Vec<String>> {
+        let list = match &stmt.kind {
+            Kind::Pipeline(list) => list.as_slice(),
+            _ => std::slice::from_ref(stmt),
+        };
+        let piece = |(at, stmt): (usize, &Stmt)| match &stmt.kind {
+            Kind::Simple(simple) if !stmt.background => self.piece(simple, at == 0, st, env),
+            _ => None,
+        };
+        list.iter().enumerate().map(piece).collect()
+    }
+
+    /// One command of a line: the first one, or what filters its output.
+    fn piece(&self, simple: &Simple, first: bool, st: &State, env: &mut Vec<(String, String)>) -> Option<String> {
+        const FILTERS: [&str; 19] = [
+            "awk", "base64", "cat", "cut", "egrep", "fgrep", "grep", "head", "jq", "rev", "sed", "sort", "tac", "tail",
+            "tr", "uniq", "wc", "xargs", "yq",
+        ];
+        let name = self.name(simple)?;
+        let shells = bash::BUILTINS.contains(&name) && !ALSO_PROGRAMS.contains(&name);
+        (!shells && !st.scope.functions.contains_key(name) && simple.env.is_empty()).then_some(())?;
+        (first || FILTERS.contains(&name) && (name != "xargs" || simple.words.len() == 1)).then_some(())?;
+        let words = simple.words.iter().map(|word| self.written(word, st, env)).collect::<Option<Vec<_>>>()?;
+        // What writes files is no answer.
+        (!words.iter().any(|word| name == "sed" && word.starts_with("-i"))).then_some(())?;
+        let mut text = words.join(" ");
+        for redirect in &simple.redirects {
+            match redirect {
+                Redirect::Discard(2) => {}
+                Redirect::Merge => text += " 2>&1",
+                Redirect::Read(file) => text += &format!(" < {}", self.written(file, st, env)?),
+                _ => return None,
+            }
+        }
+        Some(text)
+    }
+
+    /// A step that passes if a value that is not known yet is as demanded: it prints it.
+    pub(super) fn value(&self, word: &Word, wanted: &Expect, st: &State) -> Option<Out> {
+        let text = st.scope.parts(&word.parts, true)?;
+        let [Piece::Hole { text: hole, constant: None, .. }] = text.0.as_slice() else { return None };
+        self.uses(&text);
+        let mut own = Vec::new();
+        let name = self.variable(hole, &mut own);
+        let mut step = Step::command(format!("printenv {name}"));
+        own.into_iter().for_each(|(name, value)| step.given(&name, value));
+        self.expecting(Out::step(step), wanted)
     }
 
     /// A request, where every option is understood and redirections are followed as a step follows them.
@@ -526,6 +608,13 @@ impl<'a> Lifter<'a> {
         }
         Some(out)
     }
+}
+
+/// A text, or one in its place where nobody knows it yet.
+fn known_or_some(text: Text) -> String {
+    // A plain word is one of those that a loop goes through.
+    let plain = || text.0.iter().all(|p| matches!(p, Piece::Literal(_) | Piece::Hole { safe: true, .. }));
+    text.constant().unwrap_or_else(|| if plain() { "x".to_owned() } else { String::new() })
 }
 
 /// The one word that `echo` or `printf '%s'` hands on.

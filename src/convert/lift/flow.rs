@@ -2,6 +2,7 @@
 
 use super::{
     End, Ending, Flow, Lifter, Next, Out, REPORTED, State, TEMPORARY,
+    capture::{globbed, inverse},
     command::{ONE_STATUS, PIPE_DENIED, PLAIN_NUMBER, denied, expect_of},
     messages, read_only,
     statement::{self, here_string, join, runs_commands, script_dir, script_dir_prefix},
@@ -169,6 +170,15 @@ impl<'a> Lifter<'a> {
                 {
                     return self.capture(rest, st, end);
                 }
+                // A count that the script itself has begun cannot fail.
+                if let [assign] = assigns.as_slice()
+                    && statement::counts_up(assign)
+                    && st.scope.counters.contains(&assign.name)
+                    && !self.tallies.contains(&assign.name)
+                {
+                    st.scope.set(&assign.name, None);
+                    return Some(Next::Idle(None));
+                }
                 for assign in assigns {
                     if self.assign(assign, st).is_none() {
                         // What needs no command can be made again where it is needed.
@@ -189,6 +199,12 @@ impl<'a> Lifter<'a> {
             Kind::Simple(simple) => self.simple(stmt, simple, after, st, end),
             Kind::If { branches, otherwise } => {
                 self.conditional(branches, otherwise.as_deref().unwrap_or_default(), after, st, end)
+            }
+            Kind::Or(pair) if self.folder(&pair[0], st).is_some() => {
+                let Flow::Fails(said) = self.seq(&pair[1..], State { tail: true, ..st.clone() }, End::Falls)? else {
+                    return None;
+                };
+                Some(Next::Steps(self.enter(&pair[0], st)?.told(&messages(&said)), 1))
             }
             Kind::Or(pair) => {
                 let [a, b] = &**pair;
@@ -464,6 +480,16 @@ impl<'a> Lifter<'a> {
             }
             "break" if st.waiting && argument.is_none() => Some(Next::End(Flow::Passes(Out::none(), Ending::Break))),
             "continue" if st.waiting && argument.is_none() => Some(Next::End(Flow::Fails(Vec::new()))),
+            "eval" => {
+                let out = self.check(stmt, st)?;
+                self.with_status(out, after, st)
+            }
+            "cd" if st.errexit
+                && !st.fragile
+                && self.folder(stmt, st).is_some_and(|folder| folder.starts_with('/')) =>
+            {
+                Some(Next::Steps(self.enter(stmt, st)?, 1))
+            }
             "cd" => {
                 let text = argument?.source.clone();
                 let to = match script_dir(&text) {
@@ -499,6 +525,15 @@ impl<'a> Lifter<'a> {
                         && exits_well(last)
                     {
                         return Some(Next::End(Flow::Passes(Out::none(), Ending::Exit)));
+                    }
+                    // What it counts is what counts, and not how it ends.
+                    if self.counts(body) && !st.errexit && !(after.is_empty() && st.tail) {
+                        let tail = false;
+                        return match self.call_flow(body, simple, &State { tail, ..st.clone() })? {
+                            Flow::Fails(said) => Some(Next::End(Flow::Fails(said))),
+                            Flow::Falls(out) => Some(Next::Steps(out, 1)),
+                            Flow::Passes(..) => None,
+                        };
                     }
                     // `set -e` holds in the function too.
                     let flow = self.call_flow(body, simple, st)?;
@@ -638,6 +673,9 @@ impl<'a> Lifter<'a> {
                 if let Some(body) = st.scope.functions.get(name) {
                     return self.call(body, simple, st);
                 }
+                if name == "eval" {
+                    return self.evaluated(simple, st);
+                }
                 let idle = matches!(name, "echo" | "printf" | ":" | "true");
                 if idle && !simple.redirects.iter().any(|r| matches!(r, Redirect::Write(_) | Redirect::Other)) {
                     return (!runs_commands(simple)).then(Out::none);
@@ -664,6 +702,41 @@ impl<'a> Lifter<'a> {
             },
             _ => None,
         }
+    }
+
+    /// `eval TEXT`, where the text is known: what stands in it.
+    fn evaluated(&self, simple: &Simple, st: &State) -> Option<Out> {
+        let quiet = simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge));
+        (quiet && simple.env.is_empty() && st.depth < DEPTH).then_some(())?;
+        let texts = simple.words[1..].iter().map(|word| self.fixed(&st.scope.word(word)?));
+        let text = texts.collect::<Option<Vec<_>>>()?.join(" ");
+        let list = ast::read(&bash::parse(&text)?)?;
+        let mut set = Vec::new();
+        list.iter().for_each(|stmt| statement::assigned(stmt, &mut set));
+        set.is_empty().then_some(())?;
+        let inner = State { tail: true, function: false, depth: st.depth + 1, ..st.clone() };
+        match self.seq(&list, inner, End::Falls)? {
+            Flow::Falls(out) => Some(out),
+            _ => None,
+        }
+    }
+
+    /// `cd FOLDER`: the folder, where it is known.
+    fn folder(&self, stmt: &Stmt, st: &State) -> Option<String> {
+        let Kind::Simple(simple) = &stmt.kind else { return None };
+        let quiet = simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge));
+        let [name, word] = simple.words.as_slice() else { return None };
+        (name.source == "cd" && quiet && script_dir(&word.source).is_none()).then_some(())?;
+        self.fixed(&st.scope.word(word)?).filter(|folder| !folder.is_empty() && !folder.starts_with('-'))
+    }
+
+    /// What follows runs in that folder, which must be there.
+    fn enter(&self, stmt: &Stmt, st: &mut State) -> Option<Out> {
+        let folder = self.folder(stmt, st)?;
+        let words = ["test", "-d", &bash::quote(&folder)].map(|word| Word::read(word, 0)).to_vec();
+        let out = self.command(&Simple { words, ..Simple::default() }, st, false)?;
+        st.workdir = Some(join(&st.workdir.clone().unwrap_or_default(), &folder));
+        Some(out)
     }
 
     /// Steps that pass if and only if the statement fails.
@@ -924,7 +997,8 @@ impl<'a> Lifter<'a> {
 
     /// A test: of what commands print, or as the command `test`.
     pub(super) fn test(&self, inner: &str, double: bool, st: &State, positive: bool) -> Option<Out> {
-        self.test_of(&statement::split(inner)?, double, st, positive)
+        let words = statement::split(inner)?;
+        self.test_of(&if double { statement::grouped(words) } else { words }, double, st, positive)
     }
 
     fn test_of(&self, words: &[Word], double: bool, st: &State, positive: bool) -> Option<Out> {
@@ -934,8 +1008,16 @@ impl<'a> Lifter<'a> {
         {
             return Some(out);
         }
+        if double
+            && let [first, inner @ .., last] = words
+            && (first.source.as_str(), last.source.as_str()) == ("(", ")")
+            && statement::outside(inner).is_some()
+        {
+            return self.test_of(inner, double, st, positive);
+        }
+        let outside = statement::outside(words)?;
         for (tokens, any) in [(["||", "-o"], positive), (["&&", "-a"], !positive)] {
-            if let Some(at) = words.iter().position(|w| tokens.contains(&w.source.as_str())) {
+            if let Some(at) = outside.iter().copied().find(|at| tokens.contains(&words[*at].source.as_str())) {
                 let a = self.test_of(&words[..at], double, st, positive)?;
                 let b = self.test_of(&words[at + 1..], double, st, positive)?;
                 return if any { self.either(a, b) } else { Some(a.then(b)) };
@@ -986,20 +1068,36 @@ impl<'a> Lifter<'a> {
                 }
             }
             [a, op, b] => {
+                let glob = |w: &Word| w.parts.iter().any(|p| matches!(p, Part::Other));
+                // What is no plain text is asked of the value, as a step prints it.
+                let asked = match op.source.as_str() {
+                    "=" | "==" | "!=" if double && glob(b) => Some(globbed(&b.source)?),
+                    "=~" if double => Some(self.patterned(b, st)?),
+                    _ => None,
+                };
+                if let Some(expect) = asked {
+                    let not = step::Not::of(&expect);
+                    let wanted = match positive == (op.source != "!=") {
+                        true => expect,
+                        false => step::Expect { not, ..Default::default() },
+                    };
+                    return self.value(a, &wanted, st);
+                }
                 let (operator, opposite) = match op.source.as_str() {
                     "=" | "==" => ("=", "!="),
                     "!=" => ("!=", "="),
+                    // What is no number compares with nothing.
                     "-eq" | "-ne" | "-ge" | "-gt" | "-le" | "-lt" => {
-                        let out = command(&[a, op, b], None)?;
                         return match positive {
-                            true => Some(out),
-                            false if st.waiting => self.fails_somehow(out),
-                            false => Some(denied(out)?.but(Label::Stronger, PLAIN_NUMBER)),
+                            true => command(&[a, op, b], None),
+                            false if st.waiting => self.fails_somehow(command(&[a, op, b], None)?),
+                            false => {
+                                Some(command(&[a, op, b], inverse(&op.source))?.but(Label::Stronger, PLAIN_NUMBER))
+                            }
                         };
                     }
                     _ => return None,
                 };
-                let glob = |w: &Word| w.parts.iter().any(|p| matches!(p, Part::Other));
                 (!glob(a) && !glob(b)).then_some(())?;
                 if !positive && (bare(a) || bare(b)) {
                     return self.fails_somehow(command(&[a, op, b], Some(operator))?);
@@ -1025,8 +1123,14 @@ impl<'a> Lifter<'a> {
         {
             return None;
         }
-        let mut inner =
-            State { function: true, tail: true, waiting: false, fragile: false, depth: st.depth + 1, ..st.clone() };
+        let mut inner = State {
+            function: true,
+            tail: st.tail || !self.counts(body),
+            waiting: false,
+            fragile: false,
+            depth: st.depth + 1,
+            ..st.clone()
+        };
         for n in 1..10 {
             // What is not known may still be printed.
             let value = simple.words.get(n).map_or_else(|| Some(Text::literal("")), |word| st.scope.word(word));
@@ -1279,6 +1383,9 @@ impl<'a> Lifter<'a> {
         end: End,
     ) -> Option<Next> {
         let [condition] = condition else { return None };
+        if let Some(next) = self.attempts(until, condition, body, after, st, end) {
+            return Some(next);
+        }
         if until {
             return None;
         }
@@ -1299,15 +1406,7 @@ impl<'a> Lifter<'a> {
             "-le" => (to + 1).checked_sub(from)?,
             _ => return None,
         };
-        let one_more = |s: &Stmt| match &s.kind {
-            Kind::Step(own) => own == name,
-            Kind::Assign(assigns) => matches!(assigns.as_slice(), [assign] if assign.name == *name
-            && assign.value.as_ref().is_some_and(|v| {
-                let text: String = v.source.chars().filter(|c| !c.is_whitespace() && *c != '$').collect();
-                text == format!("(({name}+1))")
-            })),
-            _ => false,
-        };
+        let one_more = |s: &Stmt| counted(s) == Some(name);
         let (more, rest): (Vec<Stmt>, Vec<Stmt>) = body.iter().cloned().partition(one_more);
         (more.len() == 1 && count > 0).then_some(())?;
         let is_more = |s: &Stmt| more.contains(s);
@@ -1317,6 +1416,40 @@ impl<'a> Lifter<'a> {
         let seen = if first { Some(from + count) } else { last.then_some(from + count - 1) };
         let behind = (last && !first).then_some(from + count);
         self.poll(Rounds { count, seen, behind }, name, &rest, after, st, end)
+    }
+
+    /// `until COMMAND; do n=$((n + 1)); if [ $n -ge 10 ]; then exit 1; fi; sleep 3; done`: a wait that is left where the command
+    /// succeeds.
+    fn attempts(
+        &self,
+        until: bool,
+        condition: &Stmt,
+        body: &[Stmt],
+        after: &[Stmt],
+        st: &State,
+        end: End,
+    ) -> Option<Next> {
+        let (at, name) = body.iter().enumerate().find_map(|(at, s)| Some((at, counted(s)?)))?;
+        (!statement::mentions(condition, name)).then_some(())?;
+        let from = st.scope.get(name)?.constant()?.parse::<u32>().ok()?;
+        let (guard, limit) = body.iter().enumerate().find_map(|(guard, stmt)| {
+            let Kind::If { branches, otherwise: None } = &stmt.kind else { return None };
+            let [(condition, _)] = branches.as_slice() else { return None };
+            let [Stmt { kind: Kind::Test(inner, _), .. }] = condition.as_slice() else { return None };
+            let words = statement::words(inner)?;
+            let [a, op, b] = words.as_slice() else { return None };
+            (a.variable() == Some(name) && matches!(op.source.as_str(), "-eq" | "-ge")).then_some(())?;
+            Some((guard, st.scope.word(b)?.constant()?.parse::<u32>().ok()?))
+        })?;
+        // In the round in which it gives up.
+        let count = limit.checked_sub(from)? + u32::from(guard < at);
+        (count > 0).then_some(())?;
+        let stmt = |kind| Stmt { range: condition.range.clone(), kind, comments: Vec::new(), background: false };
+        let leave = stmt(Kind::Simple(Simple { words: vec![Word::read("break", 0)], ..Simple::default() }));
+        let asked = if until { condition.clone() } else { stmt(Kind::Not(Box::new(condition.clone()))) };
+        let mut rounds = vec![stmt(Kind::If { branches: vec![(vec![asked], vec![leave])], otherwise: None })];
+        rounds.extend(body.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s.clone()));
+        self.poll(Rounds { count, seen: Some(limit), behind: None }, name, &rounds, after, st, end)
     }
 
     fn eventually(&self, out: Out, seconds: u64, interval: u64) -> Out {
@@ -1459,6 +1592,18 @@ struct Rounds {
     /// In the last round.
     seen: Option<u32>,
     behind: Option<u32>,
+}
+
+/// The variable that a statement counts up by one.
+fn counted(stmt: &Stmt) -> Option<&str> {
+    match &stmt.kind {
+        Kind::Step(name) => Some(name),
+        Kind::Assign(assigns) => match assigns.as_slice() {
+            [assign] if statement::counts_up(assign) => Some(&assign.name),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// A part of a message for people; an output goes by the name of its variable.

@@ -122,7 +122,17 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     if counting {
         // Who counts goes on behind what is wrong; so must the steps.
         let apart = goes_on(&list);
-        let touched = |s: &Stmt| lifter.tallies.iter().any(|t| touches(s, t));
+        let functions = |s: &&Stmt| matches!(s.kind, Kind::Function { .. });
+        let callees: Vec<&str> = list
+            .iter()
+            .filter(functions)
+            .filter(|s| lifter.tallies.iter().any(|t| touches(s, t)))
+            .filter_map(|s| if let Kind::Function { name, .. } = &s.kind { Some(name.as_str()) } else { None })
+            .collect();
+        // In itself, or in a function that it calls.
+        let touched = |s: &Stmt| {
+            lifter.tallies.iter().any(|t| touches(s, t)) || callees.iter().any(|name| mentions_word(s, name))
+        };
         let init = |s: &Stmt| matches!(&s.kind, Kind::Assign(a) if a.iter().all(|a| lifter.tallies.contains(&a.name)));
         let first = list.iter().position(|s| touched(s) && !init(s)).unwrap_or(0);
         // Where they are looked at nothing may happen but the end.
@@ -310,6 +320,23 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
             }
         });
     }
+    let mut set: HashMap<String, bool> = HashMap::new();
+    for stmt in list {
+        walk(stmt, &mut |s| match &s.kind {
+            Kind::Assign(assigns) => {
+                for assign in assigns {
+                    let number =
+                        assign.value.as_ref().and_then(Word::literal).is_some_and(|n| n.parse::<u32>().is_ok());
+                    let counts = !assign.odd && !assign.export && number || statement::counts_up(assign);
+                    set.entry(assign.name.clone()).and_modify(|all| *all &= counts).or_insert(counts);
+                }
+            }
+            Kind::For { var, .. } | Kind::Count { var, .. } => drop(set.insert(var.clone(), false)),
+            _ => {}
+        });
+    }
+    scope.counters =
+        set.into_iter().filter(|(name, all)| *all && !scope.wild.contains(name)).map(|(name, _)| name).collect();
     State {
         scope,
         errexit: false,
@@ -321,6 +348,7 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
         fragile: false,
         function: false,
         waiting: false,
+        as_line: false,
         depth: 0,
     }
 }
@@ -697,10 +725,28 @@ fn assemble(
                 let comments = messages(&slice[0].comments);
                 let mut lifted = out.clone().told(&comments).steps;
                 let piece_of = books.pieces.len();
-                lifted.iter_mut().for_each(|step| step.each(&mut |step| step.origin = Some(piece_of)));
+                let mut lines = Vec::new();
+                lifted.iter_mut().for_each(|step| {
+                    step.each(&mut |step| {
+                        step.origin = Some(piece_of);
+                        if let step::Kind::Command { run, shell: Some(_), .. } = &step.kind {
+                            lines.push(run.clone());
+                        }
+                    });
+                });
                 steps.extend(lifted);
-                books.tally.add(out.label, statements);
-                books.pieces.push(piece(out.label, (!out.why.is_empty()).then(|| out.why.join("; "))));
+                // What takes a shell is left to one, also as a step of its own.
+                let left = lines.len().min(statements);
+                books.tally.add(out.label, statements - left);
+                books.pieces.push(Piece {
+                    statements: statements - left,
+                    ..piece(out.label, (!out.why.is_empty()).then(|| out.why.join("; ")))
+                });
+                if left > 0 {
+                    books.tally.add(Label::Residual, left);
+                    let why = format!("one line of shell in a step: `{}`", cut(&lines[0]));
+                    books.pieces.push(Piece { statements: left, ..piece(Label::Residual, Some(why)) });
+                }
             }
             ChunkKind::Residual(why, holes) => {
                 // Trailing statements that only print end the script with success.
@@ -758,6 +804,7 @@ fn residual(
                 Kind::Assign(assigns) => assigns.iter().any(|a| a.export || texts.iter().any(|s| mentions(s, &a.name))),
                 Kind::Function { name, .. } => texts.iter().any(|s| mentions_word(s, name)),
                 Kind::Step(name) => texts.iter().any(|s| mentions(s, name)),
+                Kind::Or(pair) => matches!(&pair[0].kind, Kind::Simple(simple) if lifter.name(simple) == Some("cd")),
                 _ => false,
             };
             if needed && needs.insert(index) {

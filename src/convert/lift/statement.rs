@@ -71,6 +71,11 @@ pub fn mentions(stmt: &Stmt, name: &str) -> bool {
     }
 }
 
+/// `"$1"`
+fn is_argument(word: &Word) -> bool {
+    word.variable().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()))
+}
+
 fn in_word(word: &Word, name: &str) -> bool {
     let mut names = Vec::new();
     word.variables(&mut names);
@@ -86,10 +91,12 @@ pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
             env.iter().filter_map(|a| a.value.as_ref()).any(word)
                 || words.iter().any(word)
                 || words.first().is_some_and(|w| {
-                    w.source == "eval" || w.source == "export" && words.iter().any(|w| w.source == name)
+                    // What a function was given stands in its call.
+                    w.source == "eval" && !words[1..].iter().all(is_argument)
+                        || w.source == "export" && words.iter().any(|w| w.source == name)
                 })
                 || redirects.iter().any(|r| match r {
-                    Redirect::Write(w) | Redirect::Herestring(w) => word(w),
+                    Redirect::Write(w) | Redirect::Read(w) | Redirect::Herestring(w) => word(w),
                     Redirect::Heredoc(parts) => {
                         word(&Word { range: 0..0, source: String::new(), parts: parts.clone() })
                     }
@@ -149,6 +156,55 @@ pub fn words(inner: &str) -> Option<Vec<Word>> {
     let words = split(inner)?;
     let joined = words.iter().any(|w| matches!(w.source.as_str(), "&&" | "||" | "-a" | "-o" | "(" | ")"));
     (!joined).then_some(words)
+}
+
+/// `NAME=$((NAME + 1))`
+pub fn counts_up(assign: &ast::Assign) -> bool {
+    let text = |w: &Word| w.source.chars().filter(|c| !c.is_whitespace() && *c != '$').collect::<String>();
+    !assign.odd
+        && !assign.export
+        && assign.value.as_ref().map(text).is_some_and(|text| text == format!("(({}+1))", assign.name))
+}
+
+/// Words of a test in `[[ ]]`, in which parentheses are words of their own; those of a pattern stay in it.
+pub fn grouped(words: Vec<Word>) -> Vec<Word> {
+    let mut out = Vec::new();
+    for word in words {
+        let mut source = word.source.as_str();
+        let mut behind = 0;
+        let open = |text: &str| {
+            let bare: String = text.split(['"', '\'']).step_by(2).collect();
+            bare.matches('(').count() as isize - bare.matches(')').count() as isize
+        };
+        while source.starts_with('(') && open(source) > 0 {
+            out.push(Word::read("(", 0));
+            source = &source[1..];
+        }
+        while source.ends_with(')') && open(source) < 0 {
+            behind += 1;
+            source = &source[..source.len() - 1];
+        }
+        if !source.is_empty() {
+            out.push(if source == word.source { word.clone() } else { Word::read(source, 0) });
+        }
+        out.extend((0..behind).map(|_| Word::read(")", 0)));
+    }
+    out
+}
+
+/// The places of words that stand in no parentheses; `None` where these do not fit.
+pub fn outside(words: &[Word]) -> Option<Vec<usize>> {
+    let mut depth = 0usize;
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        match word.source.as_str() {
+            "(" => depth += 1,
+            ")" => depth = depth.checked_sub(1)?,
+            _ if depth == 0 => found.push(at),
+            _ => {}
+        }
+    }
+    (depth == 0).then_some(found)
 }
 
 /// The words of a test.
