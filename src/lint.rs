@@ -43,6 +43,7 @@ mod misspelt;
 mod models;
 mod no_verdict;
 mod nowhere;
+mod odd_word;
 mod oracle;
 mod orphan;
 mod other_cluster;
@@ -55,6 +56,7 @@ mod prompt_variable;
 mod python;
 mod quantity;
 mod requirement;
+mod refusals;
 mod released;
 mod same_script;
 mod secret;
@@ -430,6 +432,8 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
     Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_branch::check) },
     Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },
+    // Behind those that know what a word is.
+    Lint { rule: &odd_word::ODD_WORD, found: Found::InTask(odd_word::check) },
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::UnderAndInEval(servers::required, oracle::calls) },
