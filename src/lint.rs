@@ -161,6 +161,12 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     nowhere::check(view, out);
 }
 
+/// Verify asks for the opposite of the prompt, or of what it says itself.
+fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
+    wrong_state::check(view, out);
+    refusals::check(view, out);
+}
+
 impl<'a> TaskView<'a> {
     /// The text that a step gives to a shell.
     pub fn script_of(&self, step: &Step<Def>) -> Option<&'a script::ScriptView<'a>> {
@@ -382,7 +388,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
     Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::InTask(unverified::check) },
     Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(already_true::check) },
-    Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(wrong_state::check) },
+    Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(prompt_disagrees::check) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },
     Lint { rule: &steps::IS_ERROR_ALSO_PASSES, found: Found::InTask(steps::is_error) },

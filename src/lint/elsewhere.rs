@@ -453,10 +453,11 @@ fn local_ports(text: &str) -> impl Iterator<Item = (usize, &str)> {
 /// `curl localhost:8081` in verify alone, where all else is at another port of this machine.
 fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(_) = &view.task.prompt else { return };
-    let elsewhere = super::facts::elsewhere(view);
-    if local_ports(&elsewhere.verify).next().is_none() {
+    let mut scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+    if !scripts.any(|script| local_ports(&script.content.text).next().is_some()) {
         return;
     }
+    let elsewhere = super::facts::elsewhere(view);
     let said = spelt(&view.effects.prompt);
     let others: Vec<&str> = local_ports(&elsewhere.rest).chain(local_ports(&said)).map(|(_, port)| port).collect();
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {

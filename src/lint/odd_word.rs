@@ -146,12 +146,12 @@ const ENDINGS: [&str; 20] = [
 
 /// `report.csv` in verify alone, where all else says `reports.csv`: of a file the ending of its name is no other form of a word.
 fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let elsewhere = super::facts::elsewhere(view);
     let said = view.effects.prompt.shown();
     let mut known: Option<Vec<&str>> = None;
     let mut look =
         |text: &'_ str, place: &dyn Fn(usize, usize) -> Span, told: &mut Vec<String>, out: &mut Diagnostics| {
             for (name, at) in file_names(text) {
+                let elsewhere = super::facts::elsewhere(view);
                 if said.contains(name) || elsewhere.rest.contains(name) || told.iter().any(|known| known == name) {
                     continue;
                 }
@@ -198,10 +198,16 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// The names of files in a text, without their folders, with their places.
 fn file_names(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    super::texts::words(text, part).filter_map(|(at, word)| {
-        let word = word.trim_end_matches('.');
-        let (stem, ending) = word.rsplit_once('.')?;
-        (stem.len() > 2 && !stem.contains('.') && ENDINGS.contains(&ending)).then_some((word, at))
+    text.match_indices('.').filter_map(move |(dot, _)| {
+        let behind = &text[dot + 1..];
+        let end = behind.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(behind.len());
+        if !ENDINGS.contains(&&behind[..end]) {
+            return None;
+        }
+        let start = text[..dot].rfind(|c| !part(c)).map_or(0, |at| text.ceil_char_boundary(at + 1));
+        let stem = &text[start..dot];
+        let whole = !behind[end..].trim_end_matches('.').starts_with(['-', '_', '.']);
+        (stem.len() > 2 && !stem.contains('.') && whole).then(|| (&text[start..dot + 1 + end], start))
     })
 }
 
@@ -273,18 +279,19 @@ fn split<'t>(text: &'t str, code: bool, visit: &mut dyn FnMut(&'t str, usize, u8
     let bytes = text.as_bytes();
     let part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let mut at = 0;
-    while at < bytes.len() {
-        if code && bytes[at] == b'#' && (at == 0 || matches!(bytes[at - 1], b' ' | b'\t' | b'\n')) {
-            at = text[at..].find('\n').map_or(bytes.len(), |end| at + end);
-            continue;
-        }
-        if !part(bytes[at]) {
-            at += 1;
+    loop {
+        let Some(next) = bytes[at..].iter().position(|b| part(*b) || code && *b == b'#') else { return };
+        at += next;
+        if bytes[at] == b'#' {
+            let opens = at == 0 || matches!(bytes[at - 1], b' ' | b'\t' | b'\n');
+            at = if opens { text[at..].find('\n').map_or(bytes.len(), |end| at + end) } else { at + 1 };
             continue;
         }
         let start = at;
-        while at < bytes.len() && part(bytes[at]) {
-            at += 1;
+        at += bytes[at..].iter().position(|b| !part(*b)).unwrap_or(bytes.len() - at);
+        let least = if bytes[start].is_ascii_uppercase() { SHORTEST_NAME } else { SHORTEST };
+        if at - start < least {
+            continue;
         }
         let before = start.checked_sub(1).map_or(b' ', |before| bytes[before]);
         // `\n`, `%3D`: what is written before the word.
@@ -299,11 +306,14 @@ fn split<'t>(text: &'t str, code: bool, visit: &mut dyn FnMut(&'t str, usize, u8
         if open(before) || bytes.get(at).is_some_and(|b| open(*b)) || before == b']' {
             continue;
         }
-        let word = text[from..at].trim_matches(['-', '_']);
-        let from = from + text[from..at].find(word).unwrap_or_default();
-        let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
-        let least = if word.starts_with(|c: char| c.is_ascii_uppercase()) { SHORTEST_NAME } else { SHORTEST };
-        if word.len() >= least && letters + 2 >= least && word.as_bytes()[0].is_ascii_alphabetic() {
+        let mut word = &text[from..at];
+        let mut from = from;
+        if !word.starts_with(|c: char| c.is_ascii_alphanumeric()) || !bytes[at - 1].is_ascii_alphanumeric() {
+            let trimmed = word.trim_start_matches(['-', '_']);
+            from += word.len() - trimmed.len();
+            word = trimmed.trim_end_matches(['-', '_']);
+        }
+        if word.len() >= least && word.as_bytes()[0].is_ascii_alphabetic() {
             visit(word, from, before);
         }
     }

@@ -37,11 +37,6 @@ const GOOD: [&str; 9] = [
 /// Needs: a wait for a good condition to be false, or for a thing to be gone, and a prompt that asks for nothing of the kind; or a check that
 /// fails where a thing is there which the prompt asks to make (or the other way round).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    otherwise(view, out);
-    super::refusals::check(view, out);
-}
-
-fn otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let said = view.effects.prompt.shown();
     let mut found: Vec<(Span, String)> = Vec::new();
