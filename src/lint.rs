@@ -43,6 +43,7 @@ mod misspelt;
 mod models;
 mod no_verdict;
 mod nowhere;
+mod odd_word;
 mod oracle;
 mod orphan;
 mod other_cluster;
@@ -55,6 +56,7 @@ mod prompt_variable;
 mod python;
 mod quantity;
 mod requirement;
+mod refusals;
 mod released;
 mod same_script;
 mod secret;
@@ -157,6 +159,12 @@ pub struct TaskView<'a> {
 fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     elsewhere::check(view, out);
     nowhere::check(view, out);
+}
+
+/// Verify asks for the opposite of the prompt, or of what it says itself.
+fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
+    wrong_state::check(view, out);
+    refusals::check(view, out);
 }
 
 impl<'a> TaskView<'a> {
@@ -380,7 +388,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &verify::PROMPT_CONTAINS_ANSWER, found: Found::InTask(verify::prompt_answers) },
     Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::InTask(unverified::check) },
     Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(already_true::check) },
-    Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(wrong_state::check) },
+    Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
     Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(prompt_disagrees::check) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },
     Lint { rule: &steps::IS_ERROR_ALSO_PASSES, found: Found::InTask(steps::is_error) },
@@ -430,6 +438,8 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
     Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_branch::check) },
     Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },
+    // Behind those that know what a word is.
+    Lint { rule: &odd_word::ODD_WORD, found: Found::InTask(odd_word::check) },
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
     Lint { rule: &servers::UNKNOWN_SERVER, found: Found::UnderAndInEval(servers::required, oracle::calls) },

@@ -90,7 +90,7 @@ impl Memory {
         let mut hasher = DefaultHasher::new();
         (selecting, &result.scripts, unit.reported.is_some()).hash(&mut hasher);
         said(&read.from.texts, &self.sources).hash(&mut hasher);
-        result.touches.iter().for_each(|touch| touch.hash(&mut hasher));
+        result.touches.iter().for_each(|touch| touch.put_into(&mut hasher));
         let mut takeable = DefaultHasher::new();
         result.touches.iter().for_each(|touch| touch.hash_takeable(&mut takeable));
         unit.task.is_some().hash(&mut hasher);

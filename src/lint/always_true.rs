@@ -44,7 +44,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             Form::Count | Form::Status => true,
             _ => false,
         };
-        if matches!(&question.demand, Demand::Compared { operator, with } if operator == "-ge" && with == "0")
+        if matches!(&question.demand, Demand::Compared { operator, with } if is_nothing(operator, with))
             && is_number
             && !found.iter().any(|(span, ..)| *span == question.span)
         {
@@ -110,7 +110,8 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
                 ));
             }
             [left, compares, right]
-                if compares.source == "-ge" && right.literal().as_deref() == Some("0") && is_count(left, content) =>
+                if right.literal().is_some_and(|right| is_nothing(&compares.source, &right))
+                    && is_count(left, content) =>
             {
                 return Some((
                     span(),
@@ -131,6 +132,11 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
     None
 }
 
+/// `-ge 0`, `-gt -1`: every count meets this.
+fn is_nothing(operator: &str, with: &str) -> bool {
+    matches!((operator, with), ("-ge", "0") | ("-gt", "-1"))
+}
+
 /// `[[ $x != a || $x != b ]]`, `[ "$x" = a ] && [ "$x" = b ]`: nothing is two things at once.
 fn two_values(content: &Content, found: &mut Vec<Fault>) {
     let mut told: Vec<std::ops::Range<usize>> = Vec::new();
@@ -149,6 +155,13 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
             return;
         }
         let words = ast::split(text, s.range.start);
+        if let Some(left) = no_range(&words, signs.0) {
+            told.push(s.range.clone());
+            let message = if signs.0 { "every number is one or the other" } else { "no number is both" };
+            let help = if signs.0 { "write `&&` between the two" } else { "write `||` between the two" };
+            found.push((content.span(s.range.clone()), format!("`{}`: {message}", left.trim_matches('"')), help));
+            return;
+        }
         let (operators, message) = if signs.0 {
             (["!=", "!="], "is not both at once: this is always true")
         } else {
@@ -180,6 +193,36 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
             ));
         }
     });
+}
+
+/// The word of which two bounds are asked that no number meets both of, or (`either`) that every number meets one of:
+/// `[ $n -lt 10 ] && [ $n -gt 20 ]`.
+fn no_range(words: &[Word], either: bool) -> Option<&str> {
+    // Each bound is the numbers that meet it.
+    let bounds = words.windows(3).filter_map(|triple| {
+        let number: i64 = triple[2].literal()?.parse().ok()?;
+        let (low, high) = match triple[1].source.as_str() {
+            "-gt" => (number.checked_add(1)?, i64::MAX),
+            "-ge" => (number, i64::MAX),
+            "-lt" => (i64::MIN, number.checked_sub(1)?),
+            "-le" => (i64::MIN, number),
+            _ => return None,
+        };
+        Some((triple[0].source.as_str(), low, high))
+    });
+    let bounds: Vec<(&str, i64, i64)> = bounds.filter(|(left, ..)| left.contains('$')).collect();
+    let negated = words.iter().any(|word| word.source == "!");
+    let [(left, low, high), (again, other_low, other_high)] = bounds.as_slice() else { return None };
+    // A default is another way to write the same.
+    let name = |text: &str| text.trim_matches(['"', '$', '{', '}']).split(':').next().unwrap_or_default().to_owned();
+    let met = if either {
+        let from = if *low == i64::MIN { *other_low } else { *low };
+        let to = if *low == i64::MIN { *high } else { *other_high };
+        (*low == i64::MIN) != (*other_low == i64::MIN) && from.saturating_sub(1) <= to
+    } else {
+        low.max(other_low) > high.min(other_high)
+    };
+    (!negated && met && name(left) == name(again)).then_some(*left)
 }
 
 /// Whether a list is of tests alone.

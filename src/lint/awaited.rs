@@ -32,11 +32,15 @@ const MADE: [(&str, &str); 3] = [("secret", "certificate"), ("secret", "external
 
 /// Needs: nothing in verify waits, and the prompt asks for a change. Then an agent that has done it right, and ends at once, may fail.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    if view.task.prompt.is_none() || step_waits(view) {
+    if view.task.prompt.is_none() {
         return;
     }
     let said = view.effects.prompt.shown();
     if !asks(&said) {
+        return;
+    }
+    hurried(view, out);
+    if step_waits(view) {
         return;
     }
     let mut found: Vec<(Span, String)> = Vec::new();
@@ -80,6 +84,29 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         )
         .help("wait first: `kubectl wait`, `kubectl rollout status`, a loop with a limit, or `eventually`"),
     );
+}
+
+/// `kubectl rollout status deployment/web --timeout=1s`: a wait that is over before anything can have started. Not in a loop, which asks again.
+fn hurried(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl" && !run.maybe) {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let behind = words.windows(2).find(|pair| pair[0] == "--timeout").map(|pair| pair[1]);
+            let limit = behind.or_else(|| words.iter().find_map(|word| word.strip_prefix("--timeout=")));
+            let waits = words.iter().take(4).any(|word| matches!(*word, "wait" | "rollout"));
+            let gone = words.iter().any(|word| word.contains("delete"));
+            if let Some(limit @ ("1s" | "2s" | "1" | "2")) = limit.filter(|_| waits && !gone) {
+                out.push(
+                    Diagnostic::new(
+                        &NOT_AWAITED,
+                        run.content.span(run.statement.range.clone()),
+                        format!("{} s are over before anything can have started", limit.trim_end_matches('s')),
+                    )
+                    .help("wait as long as it may take: `--timeout=60s`"),
+                );
+            }
+        }
+    }
 }
 
 /// A step that asks for what takes a while.

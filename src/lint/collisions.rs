@@ -48,7 +48,7 @@ pub struct Touch {
 
 impl Touch {
     /// All of it but where it is, and what searches may find of it.
-    pub fn hash(&self, hasher: &mut impl Hasher) {
+    pub fn put_into(&self, hasher: &mut impl Hasher) {
         let Self { key, what, owned, within, begins, is_glob, sweep, takeable, place: _ } = self;
         // What stands for the task as a whole is called by its place.
         let key = if takeable.is_none() { key } else { "" };

@@ -10,7 +10,11 @@ use crate::{
         tools,
     },
     diagnostic::{Diagnostic, Diagnostics},
-    effects::{Followed, value::Value},
+    effects::{
+        Followed,
+        asked::{self, Form},
+        value::Value,
+    },
     hir::PhaseKind,
     rule,
     source::Span,
@@ -519,9 +523,11 @@ fn is_search(text: &str) -> bool {
 /// Where the name of a variable stands.
 fn places<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 't {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.match_indices(name)
-        .map(|(at, _)| at)
-        .filter(move |at| !text[..*at].ends_with(part) && !text[at + name.len()..].starts_with(part))
+    text.match_indices(name).map(|(at, _)| at).filter(move |at| {
+        // `.spec.type` is a field.
+        let before = &text[..*at];
+        !before.ends_with(part) && !before.ends_with('.') && !text[at + name.len()..].starts_with(part)
+    })
 }
 
 /// The innermost statement that holds a place.
@@ -586,6 +592,17 @@ fn unread(
         return;
     }
     let given = |name: &str| view.declares(name) || super::env::read_by_programs(name);
+    let mut reads: FxHashSet<usize> = FxHashSet::default();
+    for (run, form) in followed.into_iter().flat_map(asked::printed) {
+        if std::ptr::eq(run.content, &**content) && !matches!(form, Form::Other | Form::Names) {
+            let holder = |s: &&Statement| s.range.contains(&run.statement.range.start);
+            program.walk(&mut |s| {
+                if matches!(s.kind, Kind::Assignment) && holder(&s) {
+                    reads.insert(s.range.start);
+                }
+            });
+        }
+    }
     let errexit = program.stops_at_errors() || exit_status::errexit_line(&content.text);
     let mut lists = Vec::new();
     program.walk(&mut |s| match &s.kind {
@@ -600,7 +617,9 @@ fn unread(
     for list in lists {
         for (nth, statement) in list.iter().enumerate() {
             let masked = matches!(statement.kind, Kind::Declaration);
-            let plain = matches!(statement.kind, Kind::Assignment) && !errexit && nth + 1 < list.len();
+            // Where errors end the script, the command may be a check by itself; what it reads of a thing is none.
+            let plain = matches!(statement.kind, Kind::Assignment)
+                && if errexit { reads.contains(&statement.range.start) } else { nth + 1 < list.len() };
             if !(masked || plain) || statement.nested.is_empty() {
                 continue;
             }

@@ -12,6 +12,7 @@ use crate::{
     },
     hir::PhaseKind,
     rule,
+    source::Span,
 };
 
 rule! {
@@ -25,6 +26,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     filled(view, out);
     called_otherwise(view, out);
     places(view, out);
+    scattered(view, out);
+    ports(view, out);
     urls(view, out);
     accounts(view, out);
     files(view, out);
@@ -341,6 +344,26 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .literal()
                 .filter(|name| name.len() > 2)
                 .and_then(|name| nearest(name, literals.iter().map(String::as_str).filter(|known| *known != name)));
+            // Another of the same kind is made of the same parts, and is named; this one stands only here.
+            let kin = || {
+                let own = name.literal()?;
+                let text = super::facts::elsewhere(view);
+                let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+                let count: usize = scripts.map(|script| script.content.text.matches(own).count()).sum();
+                let is_other = |other: &&Act| {
+                    other.thing.kind == act.thing.kind
+                        && other.thing.name.as_ref().and_then(Value::literal).is_some_and(|other| {
+                            other != own
+                                && super::prompt_disagrees::is_kin(own, other)
+                                && (has_word(&said, other) || text.rest.contains(other))
+                        })
+                };
+                if count != 1 || text.rest.contains(own) {
+                    return None;
+                }
+                model.acts.iter().find(is_other)?.thing.name.as_ref()?.literal()
+            };
+            let near = near.or_else(kin);
             let sees = model.sees(PhaseKind::Setup)
                 && prompt.text.holes().all(|hole| hole.text.starts_with("{env.") || hole.text.starts_with("{random."));
             // A prompt that calls nothing by its name leaves names to other places.
@@ -414,6 +437,150 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// The ports at which a text finds something on this machine, with their places.
+fn local_ports(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    ["localhost:", "127.0.0.1:"].into_iter().flat_map(move |host| {
+        text.match_indices(host).filter_map(move |(at, _)| {
+            let start = at + host.len();
+            let end = text[start..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |end| start + end);
+            (end - start > 1).then(|| (start, &text[start..end]))
+        })
+    })
+}
+
+/// `curl localhost:8081` in verify alone, where all else is at another port of this machine.
+fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(_) = &view.task.prompt else { return };
+    let mut scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+    if !scripts.any(|script| local_ports(&script.content.text).next().is_some()) {
+        return;
+    }
+    let elsewhere = super::facts::elsewhere(view);
+    let said = spelt(&view.effects.prompt);
+    let others: Vec<&str> = local_ports(&elsewhere.rest).chain(local_ports(&said)).map(|(_, port)| port).collect();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let text = &script.content.text;
+        for (at, port) in local_ports(text) {
+            let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
+            let count: usize = scripts.map(|script| script.content.text.matches(port).count()).sum();
+            let named = has_word(&said, port) || has_word(&elsewhere.rest, port) || count > 1;
+            let other =
+                others.iter().copied().chain(local_ports(text).map(|(_, port)| port)).find(|other| *other != port);
+            if let Some(other) = other.filter(|_| !named) {
+                out.push(
+                    Diagnostic::new(
+                        &UNKNOWN_RESOURCE,
+                        script.content.span(at..at + port.len()),
+                        format!("nothing else in the task is at the port {port} of this machine"),
+                    )
+                    .here(format!("did you mean {other}?"))
+                    .help("ask at the port that set-up and prompt name"),
+                );
+            }
+        }
+    }
+}
+
+/// Kinds of which one thing is only one.
+const WORKLOADS: [&str; 7] =
+    ["deployment", "statefulset", "daemonset", "replicaset", "cronjob", "job", "deploymentconfig"];
+
+/// One thing is looked for, or deleted, in two namespaces, and nothing else is in one of them; or as a workload of another kind than all else says.
+fn scattered(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let model = view.effects;
+    if view.task.prompt.is_none() {
+        return;
+    }
+    let said = spelt(&model.prompt);
+    let acts: Vec<&Act> = model
+        .acts
+        .iter()
+        .filter(|act| matches!(act.thing.system.as_str(), "kubernetes" | "helm"))
+        .filter(|act| act.thing.name.as_ref().is_some_and(|name| name.is_known() && !name.pieces().is_empty()))
+        .collect();
+    let same_name = |a: &Act, b: &Act| a.thing.name.as_ref().zip(b.thing.name.as_ref()).is_some_and(|(a, b)| a.is(b));
+    for act in &acts {
+        let looks = act.phase == PhaseKind::Verify && act.verb != Verb::Creates
+            || act.phase == PhaseKind::Cleanup && act.verb == Verb::Deletes;
+        let Some(space) = act.thing.space.as_ref().filter(|space| looks && space.is_known()) else { continue };
+        let others = || acts.iter().filter(|other| other.span != act.span);
+        let elsewhere = others().find(|other| {
+            other.thing.kind == act.thing.kind
+                && same_name(other, act)
+                && other.thing.space.as_ref().is_some_and(|other| other.is_known() && !other.may_be(space))
+        });
+        let alone = || {
+            let inside = |other: &Act| {
+                other.span != act.span
+                    && (other.thing.space.as_ref().is_some_and(|other| other.may_be(space))
+                        || other.thing.kind == "namespace"
+                            && other.thing.name.as_ref().is_none_or(|name| name.may_be(space)))
+            };
+            !model.acts.iter().any(inside) && !has_word(&said, &spelt(space)) && model.sees(act.phase)
+        };
+        let known = |place: Span| out_has(out, place);
+        // A literal that nobody names is found by `cluster::namespace`.
+        let by_name = || {
+            let mut found = Diagnostics::default();
+            super::cluster::namespace(view, &mut found);
+            out_has(&found, act.span)
+        };
+        if let Some(other) = elsewhere.filter(|_| !known(act.span) && alone() && !by_name()) {
+            let (name, place) = (act.thing.name.as_ref().map(Value::shown).unwrap_or_default(), space.shown());
+            let own = other.thing.space.as_ref().map(Value::shown).unwrap_or_default();
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    act.span,
+                    format!(
+                        "the {} `{name}` is in the namespace `{own}` elsewhere, and nothing else is in `{place}`",
+                        act.thing.kind
+                    ),
+                )
+                .label(other.span, "as here")
+                .help("name the namespace in which it is"),
+            );
+            continue;
+        }
+        let is_workload = |kind: &str| WORKLOADS.contains(&kind);
+        let another = others().find(|other| {
+            is_workload(&other.thing.kind)
+                && other.thing.kind != act.thing.kind
+                && same_name(other, act)
+                && other.thing.space.as_ref().is_none_or(|other| other.may_be(space))
+        });
+        let kind = act.thing.kind.as_str();
+        let lower = said.to_lowercase();
+        let spoken = || {
+            // `cron job` speaks of no job.
+            let bare = lower.replace("cron job", "cronjob").replace("cron-job", "cronjob");
+            let apart = ["stateful set", "daemon set", "replica set"]
+                .iter()
+                .any(|word| word.replace(' ', "") == kind && bare.contains(word));
+            apart || has_word(&bare, kind) || has_word(&bare, &format!("{kind}s"))
+        };
+        let again = || others().any(|other| other.thing.kind == kind && same_name(other, act));
+        if let Some(other) = another.filter(|_| is_workload(kind) && !known(act.span) && !again() && !spoken()) {
+            let name = act.thing.name.as_ref().map(Value::shown).unwrap_or_default();
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    act.span,
+                    format!("`{name}` is a {} elsewhere, and nothing else speaks of a {kind}", other.thing.kind),
+                )
+                .label(other.span, "as here")
+                .help("name the kind that it has"),
+            );
+        }
+    }
+}
+
+/// Whether something is known of a place.
+pub(super) fn out_has(out: &Diagnostics, place: Span) -> bool {
+    out.iter()
+        .any(|known| known.span.file == place.file && known.span.start < place.end && place.start < known.span.end)
 }
 
 /// Verify looks into a namespace that nobody names, or into none where all else is in one; and for a label that nothing has.

@@ -8,9 +8,9 @@ use std::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
 
-use super::TaskView;
+use super::{TaskView, odd_word};
 use crate::{
-    ascii::{Ascii, Match, ascii},
+    ascii::{Ascii, ascii},
     bash::tools::{self, Tool},
     diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     effects::{
@@ -41,69 +41,53 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     paths(view, out);
     states(view, out);
     places(view, out);
-    words(view, out);
+    programs(view, out);
     capitals(view, out);
 }
 
-/// `grep -q Elcetions`, where the prompt says `Elections`: two letters have changed places, or one is not doubled. Needs: nothing else in the
-/// task has the word as verify writes it.
-fn words(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let mut asked: Vec<(Span, String)> = Vec::new();
-    for question in view.asked() {
-        match &question.demand {
-            Demand::Matches { pattern, .. } => asked.push((question.span, pattern.clone())),
-            Demand::Compared { with, .. } => asked.push((question.span, with.clone())),
-            Demand::There => {}
-        }
-    }
-    asked.extend(super::facts::asked(view).iter().map(|fact| (fact.span, fact.text())));
-    if asked.is_empty() {
-        return;
-    }
-    let elsewhere = super::facts::elsewhere(view);
-    let said = view.effects.prompt.shown();
-    let known: LazyCell<FxHashSet<String>, _> = LazyCell::new(|| {
-        long_words(&said).chain(long_words(&elsewhere.rest)).map(|word| word.as_str().to_owned()).collect()
-    });
-    let mut told: FxHashSet<String> = FxHashSet::default();
-    for (span, text) in asked {
-        for word in long_words(&text).filter(|word| !is_open(&text, *word)).map(|word| word.as_str()) {
-            // Most are said as they are.
-            if said.contains(word) || elsewhere.rest.contains(word) {
-                continue;
+/// `kubctl get pod`: no program that is known, and nearly one. The status of what is not found, 127, is one that a check may take for its answer.
+fn programs(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut told: Vec<&str> = Vec::new();
+    for script in view.scripts {
+        script.content.program.walk(&mut |command| {
+            let name = command.name();
+            if name.len() < 4 || told.contains(&name) || PROGRAMS.contains(&name) {
+                return;
             }
-            // The text of a script is also that of its step.
-            let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
-            let count: usize = scripts.map(|script| script.content.text.matches(word).count()).sum();
-            let again = count > 1 || count == 0 && elsewhere.verify.matches(word).count() > 1;
-            if again || known.iter().any(|known| known.eq_ignore_ascii_case(word)) {
-                continue;
-            }
-            let near = known.iter().filter(|known| is_swapped(word, known) || is_doubled(word, known)).min();
-            if let Some(near) = near.filter(|_| told.insert(word.to_owned())) {
+            let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+            let near = || PROGRAMS.iter().find(|known| odd_word::is_slip(name, known));
+            let Some(near) = plain.then(near).flatten().filter(|_| view.tools.tool(name).is_none()) else { return };
+            let defines = |script: &super::script::ScriptView<'_>| {
+                let mut defines = false;
+                script.content.program.walk(&mut |s| defines |= s.function() == Some(name));
+                defines
+            };
+            let sources = view.effects.scripts.iter().any(|script| !script.trace.sources.is_empty());
+            if !sources && !view.scripts.iter().any(defines) {
+                told.push(name);
                 out.push(
-                    Diagnostic::new(&MISSPELT_VALUE, span, format!("nothing else in the task says `{word}`"))
-                        .here(format!("did you mean `{near}`?"))
-                        .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
-                        .strength(Strength::Warning),
+                    Diagnostic::new(
+                        &MISSPELT_VALUE,
+                        script.content.span(command.words()[0].range.clone()),
+                        format!("`{name}` is no program that is known, and nearly one"),
+                    )
+                    .here(format!("did you mean `{near}`?"))
+                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                    .strength(Strength::Warning),
                 );
             }
-        }
+        });
     }
 }
 
-/// The long words of a text; the letter of `\b` is none of them.
-fn long_words(text: &str) -> impl Iterator<Item = Match<'_>> {
-    PART.find_iter(text).filter(|part| !part.as_str().starts_with('\\'))
-}
-
-/// Whether a pattern leaves a letter of a word open: `cancell?ed`, `[Bb]ackend`.
-fn is_open(pattern: &str, word: Match<'_>) -> bool {
-    pattern[..word.start()].ends_with([']', ')', '?', '*', '+'])
-        || pattern[word.end()..].starts_with(['?', '*', '+', '{', '[', '('])
-}
-
-static PART: Ascii = ascii(r"\\[A-Za-z]|[A-Za-z]{6,}");
+/// What scripts of suites run most, with names that are long enough.
+#[rustfmt::skip]
+const PROGRAMS: [&str; 52] = [
+    "kubectl", "helm", "docker", "podman", "nerdctl", "virtctl", "gcloud", "psql", "mysql", "sqlite3", "redis", "mongosh", "curl", "wget", "terraform",
+    "openssl", "istioctl", "argocd", "systemctl", "journalctl", "python3", "python", "node", "bash", "grep", "egrep", "sleep", "echo", "test", "printf",
+    "mkdir", "rmdir", "touch", "chmod", "chown", "xargs", "head", "tail", "sort", "uniq", "diff", "stat", "find", "exit", "return", "export", "base64",
+    "timeout", "mktemp", "source", "local", "true",
+];
 
 /// Signs by which a script writes all letters small, or large, before it looks.
 const FOLDS: [&str; 9] =
@@ -167,16 +151,6 @@ fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 static ESCAPE: Ascii = ascii(r"\\[A-Za-z]");
-
-/// Whether one of two words has a letter twice that stands once in the other.
-fn is_doubled(word: &str, known: &str) -> bool {
-    let (short, long) = if word.len() < known.len() { (word, known) } else { (known, word) };
-    let at = short.bytes().zip(long.bytes()).take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
-    long.len() == short.len() + 1
-        && at > 0
-        && long.as_bytes()[at].eq_ignore_ascii_case(&long.as_bytes()[at - 1])
-        && long[at + 1..].eq_ignore_ascii_case(&short[at..])
-}
 
 /// `.status.phase` of a deployment, `.spec.port[0]` of a service: what may stand there is known, and this is none of it.
 fn places(view: &TaskView<'_>, out: &mut Diagnostics) {

@@ -218,12 +218,7 @@ fn disagrees(span: Span, expected: &str, said: &str, prompt: Span) -> Diagnostic
 /// Verify looks for a name that stands nowhere else, and the prompt has one that stands nowhere else and is made of the same parts.
 fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let Elsewhere { verify: verified, rest: others } = facts::elsewhere(view);
-    let has = |text: &str, name: &str| super::cluster::whole(text, name);
-    let free: Vec<&str> = NAME
-        .find_iter(said)
-        .map(|m| m.as_str())
-        .filter(|name| !has(others, name) && !verified.contains(name))
-        .collect();
+    let free: Vec<&str> = NAME.find_iter(said).map(|m| m.as_str()).filter(|name| !verified.contains(name)).collect();
     if free.is_empty() || !view.effects.sees(PhaseKind::Setup) {
         return;
     }
@@ -838,7 +833,7 @@ fn constants(content: &Content, found: &mut Vec<(Span, String)>) {
 }
 
 /// Whether two names are made of the same parts, but for one or two.
-fn is_kin(a: &str, b: &str) -> bool {
+pub(super) fn is_kin(a: &str, b: &str) -> bool {
     let parts = |name: &str| -> BTreeSet<String> {
         name.split(['-', '_', '.', '/']).filter(|part| part.len() > 1).map(str::to_lowercase).collect()
     };

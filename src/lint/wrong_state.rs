@@ -181,9 +181,13 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     for question in view.asked() {
         let Demand::Compared { operator, with } = &question.demand else { continue };
         differs(question, operator, with, found);
-        if !matches!(operator.as_str(), "=" | "==" | "-eq")
-            || with.len() < 2 && !with.starts_with(|c: char| c.is_ascii_digit())
-        {
+        // Whether the value itself is asked for; of `more than 3` another one is.
+        let wanted = match operator.as_str() {
+            "=" | "==" | "-eq" => question.is_wanted(),
+            "-ge" | "-le" if !ABOUT.is_match(said) => question.is_wanted(),
+            _ => continue,
+        };
+        if with.len() < 2 && !with.starts_with(|c: char| c.is_ascii_digit()) {
             continue;
         }
         let ends = STOPS.is_match(said) || already_true::DELETES.is_match(said) || FORBIDS.is_match(said);
@@ -196,7 +200,7 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 && !super::facts::given(view).iter().any(|fact| fact.text() == *with)
                 && !places.any(|sentence| NEGATES.is_match(sentence) || FORBIDS.is_match(sentence))
         };
-        if (is_well || named()) && question.is_wanted() == Some(false) {
+        if wanted == Some(false) && (is_well || named()) {
             found.push((question.span, format!("verify fails where this is `{with}`")));
         }
     }
@@ -458,6 +462,9 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     }
 }
 
+static ABOUT: Ascii = ascii(
+    r"(?i)\b(?:more|fewer|less|greater|larger|smaller|lower|higher) than\b|\b(?:under|below|above|over|at least|at most)\b",
+);
 static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|without|unless|again)\b");
 
 /// What is to be repaired is called by the state that it is to leave: `it is in CrashLoopBackOff`.

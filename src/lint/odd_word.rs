@@ -1,0 +1,406 @@
+//! Words that stand in one place of a task, and nearly so in another: one of them is a slip.
+
+use rustc_hash::FxHashMap;
+
+use super::{TaskView, script::Content};
+use crate::{
+    bash::tools,
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::{Def, OperationKind, Part, PhaseKind, Template},
+    rule,
+    source::Span,
+};
+
+rule! {
+    pub static ODD_WORD = "odd-word", Warning;
+}
+
+/// Shorter words are often near to others.
+const SHORTEST: usize = 6;
+/// Names, and words by which programs say how their things are, begin with a capital letter, and few others do.
+const SHORTEST_NAME: usize = 4;
+
+/// Where words stand: a bit for each part of a task.
+const PROMPT: u8 = 1;
+const ENV: u8 = 2;
+
+fn bit(phase: PhaseKind) -> u8 {
+    match phase {
+        PhaseKind::Setup => 4,
+        PhaseKind::Verify => 8,
+        PhaseKind::Cleanup => 16,
+    }
+}
+
+/// A word, and where it was first seen.
+struct Word<'v> {
+    text: &'v str,
+    count: usize,
+    parts: u8,
+    place: Place<'v>,
+    /// A word of a sentence: neither in quotes nor with a hyphen or an underscore.
+    spoken: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Place<'v> {
+    Script(&'v Content, usize),
+    Text(Span),
+}
+
+impl Place<'_> {
+    fn span(self, length: usize) -> Span {
+        match self {
+            Self::Script(content, at) => content.span(at..at + length),
+            Self::Text(span) => span,
+        }
+    }
+}
+
+/// Needs: a word of six letters or more that stands in one part of the task alone (prompt, variables, set-up, verify, cleanup), or once, and
+/// one that differs from it by one slip and stands elsewhere. Rules that know what the word is come first.
+pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    if view.task.prompt.is_none() || view.task.verify.steps.is_empty() {
+        return;
+    }
+    let said = view.effects.prompt.shown();
+    // Such a task is about slips.
+    if ["spell", "spelt", "typo"].iter().any(|word| said.contains(word)) {
+        return;
+    }
+    files(view, out);
+    let words = words(view);
+    // Slips keep the first letter.
+    let mut by_letter: FxHashMap<u8, Vec<usize>> = FxHashMap::default();
+    for (at, word) in words.iter().enumerate() {
+        by_letter.entry(word.text.as_bytes()[0].to_ascii_lowercase()).or_default().push(at);
+    }
+    for (at, word) in words.iter().enumerate() {
+        if word.spoken || !word.parts.is_power_of_two() {
+            continue;
+        }
+        let state = (word.parts == bit(PhaseKind::Verify)).then(|| near_state(word.text)).flatten();
+        if let Some(state) = state.filter(|_| !out.iter().any(|known| known.message.contains(word.text))) {
+            out.push(
+                Diagnostic::new(
+                    &ODD_WORD,
+                    word.place.span(word.text.len()),
+                    format!("`{}` is no state that is known, and nearly one", word.text),
+                )
+                .here(format!("did you mean `{state}`?"))
+                .help("where it is meant, say so: `# gevals: allow(odd-word)`"),
+            );
+            continue;
+        }
+        let others = &by_letter[&word.text.as_bytes()[0].to_ascii_lowercase()];
+        let near =
+            others.iter().filter(|other| **other != at).map(|other| (*other, &words[*other])).find(|(place, other)| {
+                let apart = other.parts & word.parts == 0;
+                let odd = if apart {
+                    // Of two that stand once each, that of verify is told.
+                    other.count > word.count
+                        || !other.parts.is_power_of_two()
+                        || word.parts == bit(PhaseKind::Verify)
+                        || other.parts != bit(PhaseKind::Verify) && (other.spoken || *place < at)
+                } else {
+                    word.count == 1 && other.count > 2
+                };
+                let long = word.text.len().max(other.text.len()) >= SHORTEST;
+                odd && (long || is_name(word.text) && is_name(other.text)) && is_slip(word.text, other.text)
+            });
+        let Some((_, near)) = near.filter(|_| !is_of_program(word.text)) else { continue };
+        if out.iter().any(|known| known.message.contains(word.text) || known.message.contains(near.text)) {
+            continue;
+        }
+        out.push(
+            Diagnostic::new(
+                &ODD_WORD,
+                word.place.span(word.text.len()),
+                format!("`{}` stands only here, and nearly so elsewhere", word.text),
+            )
+            .here(format!("did you mean `{}`?", near.text))
+            .label(near.place.span(near.text.len()), "as here")
+            .help("write it the same everywhere; where it is meant, say so: `# gevals: allow(odd-word)`"),
+        );
+    }
+}
+
+/// Whether a word is one of a program: a field, a kind, a state.
+fn is_of_program(word: &str) -> bool {
+    tools::all().any(|tool| {
+        tool.kind(word).is_some()
+            || tool.fields.values().flatten().chain(&tool.states).chain(&tool.names).any(|known| known == word)
+    })
+}
+
+/// `Bound`, `North`.
+fn is_name(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_uppercase()) && word.bytes().skip(1).all(|b| b.is_ascii_lowercase())
+}
+
+/// What names of files end in.
+#[rustfmt::skip]
+const ENDINGS: [&str; 20] = [
+    "txt", "json", "yaml", "yml", "conf", "cfg", "csv", "tsv", "log", "md", "sh", "py", "toml", "ini", "html", "sql", "xml", "env", "pem", "crt",
+];
+
+/// `report.csv` in verify alone, where all else says `reports.csv`: of a file the ending of its name is no other form of a word.
+fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let said = view.effects.prompt.shown();
+    let mut known: Option<Vec<&str>> = None;
+    let mut look =
+        |text: &'_ str, place: &dyn Fn(usize, usize) -> Span, told: &mut Vec<String>, out: &mut Diagnostics| {
+            for (name, at) in file_names(text) {
+                let elsewhere = super::facts::elsewhere(view);
+                if said.contains(name) || elsewhere.rest.contains(name) || told.iter().any(|known| known == name) {
+                    continue;
+                }
+                let known = known.get_or_insert_with(|| {
+                    file_names(&said).chain(file_names(&elsewhere.rest)).map(|(name, _)| name).collect()
+                });
+                let near = known.iter().find(|known| {
+                    let digit = |text: &str| text.bytes().filter(u8::is_ascii_digit).count();
+                    known.len().min(name.len()) > 6
+                        && digit(known) == 0
+                        && digit(name) == 0
+                        && known.rsplit('.').next() == name.rsplit('.').next()
+                        && strsim::osa_distance(known, name) == 1
+                });
+                let span = place(at, name.len());
+                if let Some(near) = near.filter(|_| !out.iter().any(|known| known.message.contains(name))) {
+                    out.push(
+                        Diagnostic::new(
+                            &ODD_WORD,
+                            span,
+                            format!("`{name}` stands only in verify, and nearly so elsewhere"),
+                        )
+                        .here(format!("did you mean `{near}`?"))
+                        .help("write it the same everywhere; where it is meant, say so: `# gevals: allow(odd-word)`"),
+                    );
+                    told.push(name.to_owned());
+                }
+            }
+        };
+    let mut told: Vec<String> = Vec::new();
+    for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
+        let content = &script.content;
+        look(&content.text, &|at, length| content.span(at..at + length), &mut told, out);
+    }
+    view.task.walk(&mut |phase, step| {
+        if phase == PhaseKind::Verify && view.script_of(step).is_none() {
+            step.templates(&mut |template| {
+                look(&super::texts::written(template), &|_, _| template.span, &mut told, out)
+            });
+        }
+    });
+}
+
+/// The names of files in a text, without their folders, with their places.
+fn file_names(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    text.match_indices('.').filter_map(move |(dot, _)| {
+        let behind = &text[dot + 1..];
+        let end = behind.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(behind.len());
+        if !ENDINGS.contains(&&behind[..end]) {
+            return None;
+        }
+        let start = text[..dot].rfind(|c| !part(c)).map_or(0, |at| text.ceil_char_boundary(at + 1));
+        let stem = &text[start..dot];
+        let whole = !behind[end..].trim_end_matches('.').starts_with(['-', '_', '.']);
+        (stem.len() > 2 && !stem.contains('.') && whole).then(|| (&text[start..dot + 1 + end], start))
+    })
+}
+
+/// A state that a word nearly is, and no program has the word itself.
+fn near_state(word: &str) -> Option<&'static str> {
+    if !is_name(word) {
+        return None;
+    }
+    let states = || tools::all().flat_map(|tool| &tool.states);
+    let near = states().find(|state| state.len() > SHORTEST_NAME && is_slip(word, state))?;
+    (!states().any(|state| state == word)).then_some(near)
+}
+
+/// All words that are long enough, in the order in which they are first seen.
+fn words<'v>(view: &TaskView<'v>) -> Vec<Word<'v>> {
+    let mut found: Vec<Word<'v>> = Vec::new();
+    let mut known: FxHashMap<&'v str, usize> = FxHashMap::default();
+    let mut add = |text: &'v str, at: usize, before: u8, part: u8, place: Place<'v>| {
+        let spoken = part == PROMPT && !text.contains(['-', '_']) && !matches!(before, b'`' | b'"' | b'\'');
+        let place = match place {
+            Place::Script(content, start) => Place::Script(content, start + at),
+            text => text,
+        };
+        match known.get(text) {
+            Some(nth) => {
+                let word = &mut found[*nth];
+                word.count += 1;
+                word.parts |= part;
+                word.spoken &= spoken;
+            }
+            None => {
+                known.insert(text, found.len());
+                found.push(Word { text, count: 1, parts: part, place, spoken });
+            }
+        }
+    };
+    let task = view.task;
+    let mut template = |template: &'v Template<Def>, part: u8| {
+        for piece in &template.parts {
+            if let Part::Text(text) = piece {
+                split(text, false, &mut |word, at, before| add(word, at, before, part, Place::Text(template.span)));
+            }
+        }
+    };
+    task.prompt.iter().for_each(|prompt| template(&prompt.text, PROMPT));
+    task.env.iter().for_each(|(_, value)| template(value, ENV));
+    task.walk(&mut |phase, step| {
+        let is_shell = matches!(step.op.kind, OperationKind::Builtin("command" | "script"));
+        for (key, arg) in &step.args {
+            if !(is_shell && matches!(key.value.as_str(), "run" | "inline" | "file")) {
+                arg.templates(&mut |text| template(text, bit(phase)));
+            }
+        }
+        step.expect.iter().for_each(|(_, expect)| expect.templates(&mut |text| template(text, bit(phase))));
+    });
+    for followed in &view.effects.scripts {
+        let own: &'v Content = &followed.view.content;
+        for content in std::iter::once(own).chain(followed.trace.sources.iter().copied()) {
+            split(&content.text, true, &mut |word, at, before| {
+                add(word, at, before, bit(followed.view.phase), Place::Script(content, 0))
+            });
+        }
+    }
+    found
+}
+
+/// The words of a text with their places, and the byte before each. `code`: comments are left out.
+fn split<'t>(text: &'t str, code: bool, visit: &mut dyn FnMut(&'t str, usize, u8)) {
+    let bytes = text.as_bytes();
+    let part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let mut at = 0;
+    loop {
+        let Some(next) = bytes[at..].iter().position(|b| part(*b) || code && *b == b'#') else { return };
+        at += next;
+        if bytes[at] == b'#' {
+            let opens = at == 0 || matches!(bytes[at - 1], b' ' | b'\t' | b'\n');
+            at = if opens { text[at..].find('\n').map_or(bytes.len(), |end| at + end) } else { at + 1 };
+            continue;
+        }
+        let start = at;
+        at += bytes[at..].iter().position(|b| !part(*b)).unwrap_or(bytes.len() - at);
+        let least = if bytes[start].is_ascii_uppercase() { SHORTEST_NAME } else { SHORTEST };
+        if at - start < least {
+            continue;
+        }
+        let before = start.checked_sub(1).map_or(b' ', |before| bytes[before]);
+        // `\n`, `%3D`: what is written before the word.
+        let from = start
+            + match before {
+                b'\\' => 1,
+                b'%' => 2.min(at - start),
+                _ => 0,
+            };
+        // Words of other alphabets, and those of which a pattern leaves a letter open, go on: `cancell?ed`.
+        let open = |b: u8| b >= 0x80 || matches!(b, b'?' | b'*' | b'+');
+        if open(before) || bytes.get(at).is_some_and(|b| open(*b)) || before == b']' {
+            continue;
+        }
+        let mut word = &text[from..at];
+        let mut from = from;
+        if !word.starts_with(|c: char| c.is_ascii_alphanumeric()) || !bytes[at - 1].is_ascii_alphanumeric() {
+            let trimmed = word.trim_start_matches(['-', '_']);
+            from += word.len() - trimmed.len();
+            word = trimmed.trim_end_matches(['-', '_']);
+        }
+        if word.len() >= least && word.as_bytes()[0].is_ascii_alphabetic() {
+            visit(word, from, before);
+        }
+    }
+}
+
+/// Whether two words differ by one letter that is missing, doubled, wrong or has changed places with the next. Not: by case, by a digit, by
+/// an ending, by a hyphen, by the first letter of a part.
+pub(super) fn is_slip(a: &str, b: &str) -> bool {
+    if a.len().abs_diff(b.len()) > 1 {
+        return false;
+    }
+    let (short, long) = if a.len() < b.len() { (a.as_bytes(), b.as_bytes()) } else { (b.as_bytes(), a.as_bytes()) };
+    let same = |(a, b): &(&u8, &u8)| a.eq_ignore_ascii_case(b);
+    let at = short.iter().zip(long).take_while(same).count();
+    // Where a part of the word begins or ends.
+    let edge = |byte: Option<&u8>| byte.is_none_or(|b| matches!(b, b'-' | b'_'));
+    let plain = |b: u8| b.is_ascii_alphabetic();
+    if short.len() < long.len() {
+        let ends = match long.get(at + 1) {
+            None => matches!(long[at].to_ascii_lowercase(), b's' | b'd' | b'r' | b'y' | b'n' | b'e'),
+            Some(b'-' | b'_') => long[at].eq_ignore_ascii_case(&b's'),
+            Some(_) => false,
+        };
+        let begins = at == 0 || edge(long.get(at - 1));
+        // A letter alone is a part of its own.
+        return plain(long[at])
+            && !ends
+            && !(begins && edge(long.get(at + 1)))
+            && at > 0
+            && short[at..].eq_ignore_ascii_case(&long[at + 1..]);
+    }
+    let swapped = |at: usize| {
+        short.get(at + 1).is_some_and(|next| {
+            plain(short[at])
+                && plain(*next)
+                && next.eq_ignore_ascii_case(&long[at])
+                && short[at].eq_ignore_ascii_case(&long[at + 1])
+        }) && short[at + 2..].eq_ignore_ascii_case(&long[at + 2..])
+    };
+    let inside = |at: usize| at > 0 && !edge(short.get(at - 1)) && !edge(short.get(at + 1));
+    at > 0
+        && at < short.len()
+        && (swapped(at)
+            || plain(short[at])
+                && plain(long[at])
+                && inside(at)
+                && short[at + 1..].eq_ignore_ascii_case(&long[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_no_endings_digits_and_parts() {
+        for (a, b) in [
+            ("terraform_data", "terrafom_data"),
+            ("eval-mute", "eva-mute"),
+            ("Elcetions", "Elections"),
+            ("cancelled", "canceled"),
+            ("storage", "stirage"),
+        ] {
+            assert!(is_slip(a, b) && is_slip(b, a), "{a} {b}");
+        }
+        for (a, b) in [
+            ("silences", "silenced"),
+            ("note-eval", "notes-eval"),
+            ("server1", "server2"),
+            ("setfacl", "getfacl"),
+            ("node-a-x", "node-b-x"),
+            ("web-app", "webapp"),
+            ("web-app", "web_app"),
+            ("Storage", "storage"),
+            ("test-b-one", "test-one"),
+        ] {
+            assert!(!is_slip(a, b) && !is_slip(b, a), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn words_of_a_text() {
+        let of = |text: &'static str, code| {
+            let mut found = Vec::new();
+            split(text, code, &mut |word, at, _| found.push((word, at)));
+            found
+        };
+        assert_eq!(of("a\\nretries %3DEvalDisk # comment", true), [("retries", 3), ("EvalDisk", 14)]);
+        assert_eq!(of("--timeout=5 größer 2025-01-01", false), [("timeout", 2)]);
+    }
+}

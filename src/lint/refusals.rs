@@ -1,0 +1,343 @@
+//! A branch of verify that refuses what its own words ask for: `if [ "$n" = 3 ]; then echo "expected 3"; exit 1; fi`.
+
+use rustc_hash::FxHashSet;
+
+use super::{TaskView, comparison, script::Content, wrong_state::WRONG_STATE};
+use crate::{
+    bash::{
+        ast,
+        program::{Kind, Program, Statement},
+    },
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::PhaseKind,
+};
+
+/// A branch that ends in a failure, the condition before it, and whether the condition is true there.
+struct Refusal<'s> {
+    condition: &'s Statement,
+    truth: bool,
+    /// What it says, in small letters.
+    said: String,
+    /// The first line of that: what follows may say how to go on.
+    first: String,
+}
+
+/// Needs: a branch that certainly fails, that says why in the words of its `echo`, or of the function that it calls, and a condition of one
+/// test. The words say that a value is expected which leads into the branch, or that a thing is missing which is there.
+pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
+        let content = &*script.view.content;
+        if !content.program.sound {
+            continue;
+        }
+        let sources = || script.trace.sources.iter().map(|content| &content.program);
+        let failing = failing(std::iter::once(&content.program).chain(sources()));
+        let mut told: Vec<usize> = Vec::new();
+        content.program.walk(&mut |s| {
+            for refusal in refusals(s, content, &failing) {
+                let found = contradiction(&refusal, content).or_else(|| fixed(view, &refusal, content));
+                let Some(message) = found else { continue };
+                let span = content.span(refusal.condition.range.clone());
+                if !told.contains(&refusal.condition.range.start) && !super::elsewhere::out_has(out, span) {
+                    told.push(refusal.condition.range.start);
+                    out.push(
+                        Diagnostic::new(&WRONG_STATE, span, message).help("turn the condition round, or the words"),
+                    );
+                }
+            }
+        });
+    }
+}
+
+/// The functions that end in a failure.
+fn failing<'p>(programs: impl Iterator<Item = &'p Program>) -> FxHashSet<&'p str> {
+    let mut found = FxHashSet::default();
+    for program in programs {
+        program.walk(&mut |s| {
+            if let Kind::Function { name, body } = &s.kind
+                && inside(body).last().is_some_and(is_failure)
+            {
+                found.insert(name.as_str());
+            }
+        });
+    }
+    found
+}
+
+/// What stands in the braces that are all of a list.
+fn inside(list: &[Statement]) -> &[Statement] {
+    match list {
+        [Statement { kind: Kind::Group(list) | Kind::Subshell(list), .. }] => list,
+        list => list,
+    }
+}
+
+/// `exit 1`, `return 1`, `false`.
+fn is_failure(statement: &Statement) -> bool {
+    match statement.name() {
+        "exit" | "return" => statement
+            .words()
+            .get(1)
+            .is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit()) && word.text != "0"),
+        "false" => true,
+        _ => false,
+    }
+}
+
+fn refusals<'s>(s: &'s Statement, content: &Content, failing: &FxHashSet<&str>) -> Vec<Refusal<'s>> {
+    let of = |condition: &'s Statement, truth: bool, body: &'s [Statement]| {
+        let body = inside(body);
+        let calls = |s: &Statement| failing.contains(s.name());
+        body.last().filter(|last| is_failure(last) || calls(last))?;
+        let says = body.iter().filter(|s| matches!(s.name(), "echo" | "printf") || calls(s));
+        let text = |s: &Statement| content.text.get(s.words().first()?.range.end..s.range.end);
+        let lines: Vec<String> = says.filter_map(text).map(|line| line.trim().to_lowercase()).collect();
+        let (condition, truth) = match &condition.kind {
+            Kind::Not(inner) => (&**inner, !truth),
+            _ => (condition, truth),
+        };
+        Some(Refusal { condition, truth, first: lines.first()?.clone(), said: lines.join(" ") })
+    };
+    match &s.kind {
+        Kind::If { branches, otherwise } => {
+            let mut found: Vec<Refusal<'s>> = Vec::new();
+            for branch in branches {
+                if let [condition] = branch.condition.as_slice() {
+                    found.extend(of(condition, true, &branch.body));
+                }
+            }
+            if let ([branch], Some(otherwise)) = (branches.as_slice(), otherwise)
+                && let [condition] = branch.condition.as_slice()
+            {
+                found.extend(of(condition, false, otherwise));
+            }
+            found
+        }
+        Kind::Or(pair) => of(&pair[0], false, std::slice::from_ref(&pair[1])).into_iter().collect(),
+        Kind::And(pair) => of(&pair[0], true, std::slice::from_ref(&pair[1])).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What is asked by a condition of one test.
+enum Asked {
+    /// Whether a text is this one.
+    Is(String),
+    /// Whether a number and this one stand so to each other.
+    Stands(String, f64),
+    /// Whether something is there.
+    There,
+}
+
+fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
+    let (asked, truth) = asked(refusal.condition, content)?;
+    let truth = truth == refusal.truth;
+    let said = &refusal.said;
+    match asked {
+        Asked::Is(value) => {
+            let value = value.to_lowercase();
+            if truth && is_behind(said, &value, &WANTED) && !is_behind(said, &value, &UNWANTED) {
+                return Some(format!("this is refused where it is `{value}`, and the words ask for that"));
+            }
+            (!truth && is_behind(said, &value, &UNWANTED))
+                .then(|| format!("this is refused where it is not `{value}`, and the words refuse that"))
+        }
+        Asked::Stands(operator, value) => {
+            let met = match operator.as_str() {
+                "-eq" | "-ge" | "-le" => true,
+                "-ne" | "-gt" | "-lt" => false,
+                _ => return None,
+            };
+            (met == truth && is_behind(said, &value.to_string(), &WANTED))
+                .then(|| format!("this is refused where it is {value}, and the words ask for that"))
+        }
+        Asked::There => {
+            let (lacks, stays) = (has_one(&refusal.first, &LACKS), has_one(&refusal.first, &STAYS));
+            let lacks = lacks || refusal.first.trim_start_matches(['"', '\'']).starts_with("no ");
+            (truth && lacks && !stays)
+                .then(|| "this is refused where it is there, and the words say that it is not".to_owned())
+        }
+    }
+}
+
+/// `if [ "$role" = editor ]; then echo "the role is $role"; exit 1; fi`: what the branch says of a value is what the condition has just said of
+/// it. Needs: set-up has no such value, it is none that says that something is wrong, and nothing else asks for the variable.
+fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Option<String> {
+    let text = content.text.get(refusal.condition.range.clone())?;
+    let words = ast::split(text, 0);
+    let words: Vec<&ast::Word> =
+        words.iter().filter(|word| !matches!(word.source.as_str(), "[" | "]" | "[[" | "]]" | "test")).collect();
+    let ([left, sign, right], Kind::Test) = (words.as_slice(), &refusal.condition.kind) else { return None };
+    let equal = match sign.source.as_str() {
+        "=" | "==" | "-eq" => true,
+        "!=" | "-ne" => false,
+        _ => return None,
+    };
+    let name = left.variable()?;
+    let printed = |name: &str| {
+        let name = name.to_lowercase();
+        refusal.said.contains(&format!("${{{name}}}")) || has_variable(&refusal.said, &name)
+    };
+    if equal != refusal.truth || !printed(name) {
+        return None;
+    }
+    let value = match (right.literal(), right.variable()) {
+        (Some(value), _) => value,
+        (None, Some(other)) if printed(other) => {
+            return Some(format!("this is refused where `${name}` is `${other}`, and says both"));
+        }
+        _ => return None,
+    };
+    let lower = value.to_lowercase();
+    let tests = content.text.match_indices(name).filter(|(at, _)| {
+        let line = content.text[content.line_start(*at)..].lines().next().unwrap_or_default();
+        line.contains("[ ") || line.contains("[[ ") || line.contains("test ") || line.contains("case ")
+    });
+    let is_bad = value.len() < 2 && !value.starts_with(|c: char| ('1'..='9').contains(&c)) || has_one(&lower, &BAD);
+    let old = super::texts::has_word(&super::facts::elsewhere(view).rest, &value);
+    (!is_bad && !old && tests.count() < 2).then(|| format!("this is refused where `${name}` is `{value}`, and says so"))
+}
+
+/// `$role`, and no longer name.
+fn has_variable(said: &str, name: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    said.match_indices(&format!("${name}")).any(|(at, found)| !said[at + found.len()..].starts_with(part))
+}
+
+/// What a condition asks, and whether it asks for that or for its opposite.
+fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
+    let text = content.text.get(condition.range.clone())?;
+    let quiet = |s: &Statement| {
+        matches!(s.name(), "grep" | "egrep" | "fgrep")
+            && s.words()
+                .iter()
+                .any(|word| word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('q'))
+            && !s.words().iter().any(|word| word.text.starts_with('-') && word.text.contains('v') || word.text == ".")
+    };
+    match &condition.kind {
+        Kind::Test => {}
+        Kind::Pipeline(parts) => return parts.last().filter(|last| quiet(last)).map(|_| (Asked::There, true)),
+        Kind::Command(_) if quiet(condition) => return Some((Asked::There, true)),
+        Kind::Command(words) if condition.tool() == "kubectl" => {
+            let gets = words.iter().take(4).any(|word| matches!(word.text.as_str(), "get" | "wait" | "rollout"));
+            let gone = words.iter().any(|word| word.text.contains("delete"));
+            return (gets && !gone).then_some((Asked::There, true));
+        }
+        Kind::Command(words)
+            if matches!(condition.name(), "systemctl" | "id" | "getent" | "command" | "which" | "stat") =>
+        {
+            let asks = condition.name() != "systemctl" || words.iter().any(|word| word.text.starts_with("is-"));
+            return asks.then_some((Asked::There, true));
+        }
+        Kind::Command(words) if condition.name() == "jq" => {
+            let answers = words.iter().any(|word| word.text.starts_with('-') && word.text.contains('e'));
+            return answers.then_some((Asked::There, true));
+        }
+        Kind::Command(_) if condition.name() == "test" => {}
+        _ => return None,
+    }
+    if text.contains("$?") || text.contains("&&") || text.contains("||") {
+        return None;
+    }
+    let words = ast::split(text, 0);
+    let words: Vec<&ast::Word> =
+        words.iter().filter(|word| !matches!(word.source.as_str(), "[" | "]" | "[[" | "]]" | "test")).collect();
+    let negations = words.iter().take_while(|word| word.source == "!").count();
+    let asks = negations % 2 == 0;
+    match &words[negations..] {
+        [sign, word] if matches!(sign.source.as_str(), "-n" | "-z") => {
+            // Of a message there is none where all is well.
+            let name = word.variable().unwrap_or_default().to_lowercase();
+            let tells = ["err", "bad", "miss", "fail", "wrong", "diff", "left", "remain", "invalid", "unexpected"];
+            (!tells.iter().any(|word| name.contains(word))).then_some((Asked::There, asks == (sign.source == "-n")))
+        }
+        [sign, _] if matches!(sign.source.as_str(), "-f" | "-e" | "-d" | "-s" | "-x") => Some((Asked::There, asks)),
+        [left, sign, right] => {
+            let value = right.literal().filter(|_| left.source.contains('$'))?;
+            match sign.source.as_str() {
+                "=" | "==" if !value.is_empty() => Some((Asked::Is(value), asks)),
+                "!=" if !value.is_empty() => Some((Asked::Is(value), !asks)),
+                operator => {
+                    let number: f64 = value.parse().ok()?;
+                    let counts = left.variable().is_some_and(|name| comparison::counts(content, name));
+                    match (operator, number) {
+                        ("-gt" | "-ne", 0.0) | ("-ge", 1.0) if counts => Some((Asked::There, asks)),
+                        ("-eq" | "-le", 0.0) | ("-lt", 1.0) if counts => Some((Asked::There, !asks)),
+                        _ => Some((Asked::Stands(operator.to_owned(), number), asks)),
+                    }
+                }
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether a value stands in a text right behind one of these words.
+fn is_behind(said: &str, value: &str, words: &[&str]) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    said.match_indices(value).any(|(at, _)| {
+        let behind = &said[at + value.len()..];
+        let before = &said[..at];
+        let whole =
+            !before.ends_with(part) && !behind.trim_end_matches('.').starts_with(part) || behind.starts_with(". ");
+        let before = before.trim_end_matches([' ', '\'', '"', '`', ':', '(', '\\', '=']);
+        whole
+            && words.iter().any(|word| {
+                before.strip_suffix(word).is_some_and(|rest| !rest.ends_with(|c: char| c.is_ascii_alphabetic()))
+            })
+    })
+}
+
+fn has_one(said: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| said.contains(word))
+}
+
+/// Behind these stands what is to be.
+const WANTED: [&str; 14] = [
+    "expected",
+    "expect",
+    "expecting",
+    "should be",
+    "must be",
+    "not",
+    "want",
+    "wanted",
+    "instead of",
+    "at least",
+    "exactly",
+    "needs",
+    "required",
+    "!",
+];
+/// Behind these stands what is not to be.
+const UNWANTED: [&str; 10] = [
+    "still",
+    "still at",
+    "must not be",
+    "should not be",
+    "unexpected",
+    "unexpectedly",
+    "not expected",
+    "is already",
+    "remains",
+    "must not",
+];
+/// Something is not there.
+#[rustfmt::skip]
+const LACKS: [&str; 28] = [
+    "not found", "not exist", "t exist", "not set", "not ready", "not present", "not created", "not running", "not available", "not installed",
+    "not defined", "not there", "not configured", "not reachable", "not say", "not have", "not contain ", "not an ", "missing", "no such", "nothing",
+    "is gone", " lost", "is empty", "has no ", "have no ", " is no ", "expected active",
+];
+/// Something is there that should not be; or who speaks denies it.
+#[rustfmt::skip]
+const STAYS: [&str; 19] = [
+    "still ", "should not", "must not", "not deleted", "not removed", "not gone", "not cleaned", "unexpected", "not allowed", "left behind", "not been",
+    "not terminated", "no longer", "not expected", "shouldn't", "leftover", "not be ", "not blocked", "not stopped",
+];
+/// Values that say that something is wrong.
+#[rustfmt::skip]
+const BAD: [&str; 21] = [
+    "fail", "err", "crash", "unknown", "pending", "000", "null", "none", "false", "stop", "terminat", "evict", "lost", "degraded", "unhealthy", "exited",
+    "down", "inactive", "missing", "backoff", "<no value>",
+];
