@@ -106,7 +106,9 @@ fn sampled(hir: &Hir) -> String {
         HirKind::Class(Class::Unicode(class)) => {
             let has = |c: &char| class.iter().any(|range| (range.start()..=range.end()).contains(c));
             let plain = ['a', '1', 'A', '-', ' '].into_iter().find(has);
-            plain.or_else(|| class.iter().next().map(regex_syntax::hir::ClassUnicodeRange::start)).map_or_else(String::new, String::from)
+            plain
+                .or_else(|| class.iter().next().map(regex_syntax::hir::ClassUnicodeRange::start))
+                .map_or_else(String::new, String::from)
         }
         HirKind::Class(Class::Bytes(_)) => String::new(),
         HirKind::Repetition(repetition) => sampled(&repetition.sub).repeat(repetition.min.min(20) as usize),
