@@ -200,6 +200,13 @@ impl Sources {
         paths.iter().filter_map(|path| texts.by_path.get(path).copied()).collect()
     }
 
+    /// The text of a path that this compilation has read.
+    pub fn read(&self, path: &Path) -> Option<Arc<Source>> {
+        let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let id = texts.by_path.get(path).filter(|id| texts.current[id.0 as usize])?;
+        Some(Arc::clone(&texts.files[id.0 as usize]))
+    }
+
     /// The file that an id stands for. Ids come from [`Sources::add`] alone.
     pub fn get(&self, file: FileId) -> Arc<Source> {
         let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);

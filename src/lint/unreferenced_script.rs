@@ -61,8 +61,8 @@ fn unmentioned(dir: &Path, mut silent: Vec<String>, said: &Said<'_>, view: &Proj
     // What has been read is not asked for again.
     let read = |name: &str| {
         let path = dir.join(name);
-        match view.sources.known(std::slice::from_ref(&path)).first() {
-            Some(known) => Some(view.sources.get(*known).text().to_owned()),
+        match view.sources.read(&path) {
+            Some(source) => Some(source.text().to_owned()),
             None => String::from_utf8(view.files.read(&path).ok()?).ok(),
         }
     };

@@ -215,8 +215,8 @@ fn encode(
         let mut grams = Grams([0; WORDS]);
         grams.add(sources.get(task.unit.file).text());
         for path in &*task.refers {
-            match sources.known(std::slice::from_ref(path)).first() {
-                Some(known) => grams.add(sources.get(*known).text()),
+            match sources.read(path) {
+                Some(source) => grams.add(source.text()),
                 None => grams.add(&String::from_utf8_lossy(&files.read(path).unwrap_or_default())),
             }
         }
