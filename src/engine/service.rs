@@ -13,7 +13,9 @@ use temporalio_client::{
 };
 use temporalio_common::protos::temporal::api::{
     common::v1::{Payload, Payloads, WorkflowExecution, WorkflowType},
-    enums::v1::{TaskQueueType, WorkflowExecutionStatus, WorkflowIdConflictPolicy, WorkflowIdReusePolicy},
+    enums::v1::{
+        HistoryEventFilterType, TaskQueueType, WorkflowExecutionStatus, WorkflowIdConflictPolicy, WorkflowIdReusePolicy,
+    },
     failure::v1::{ApplicationFailureInfo, Failure, failure::FailureInfo},
     history::v1::HistoryEvent,
     taskqueue::v1::TaskQueue,
@@ -159,6 +161,23 @@ impl Service {
             events: answer.history.map(|history| history.events).unwrap_or_default(),
             next: answer.next_page_token,
         })
+    }
+
+    /// Waits for a workflow to end, for as long as the server likes, and says whether it did.
+    ///
+    /// # Errors
+    /// The server does not say.
+    pub async fn has_ended(&self, id: &str, run: &str) -> Result<bool, Status> {
+        let request = GetWorkflowExecutionHistoryRequest {
+            namespace: self.namespace(),
+            execution: Some(WorkflowExecution { workflow_id: id.to_owned(), run_id: run.to_owned() }),
+            wait_new_event: true,
+            history_event_filter_type: HistoryEventFilterType::CloseEvent.into(),
+            ..Default::default()
+        };
+        let mut client = self.client.clone();
+        let answer = WorkflowService::get_workflow_execution_history(&mut client, request.into_request()).await?;
+        Ok(answer.into_inner().history.is_some_and(|history| !history.events.is_empty()))
     }
 
     /// Asks a workflow to end.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::journal::Carried;
 
 /// Of what is told. It is part of the name of the queue: workers and clients of another version have another one.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 3;
 /// How often a unit is begun at most whose attempts are lost with their workers.
 pub const MOST_LOST: u32 = 5;
 
@@ -68,7 +68,7 @@ pub struct SoFar {
     pub stopped: Option<String>,
     /// Units that were given up.
     pub given_up: Vec<GivenUp>,
-    /// How long those took that ended last, in seconds, with their parts of what a batch takes around its units.
+    /// How long those took that ended last, in seconds.
     pub took: VecDeque<f64>,
     /// How many bytes of history a batch had at most.
     pub largest: u64,
@@ -145,8 +145,6 @@ pub struct BatchEnd {
     /// The results file of those that have one, compressed, in base64.
     pub results: Option<String>,
     pub worker: String,
-    /// How long all of it took the worker, in seconds.
-    pub seconds: f64,
 }
 
 /// How an attempt at a unit ended.

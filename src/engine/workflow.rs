@@ -39,10 +39,9 @@ const CLEANUP: Duration = Duration::from_secs(24 * 3600);
 /// After so many units something is known of how long they take, and so many of the last ones count.
 const KNOWN: usize = 4;
 const REMEMBERED: usize = 16;
-/// As long as nothing is known, each place gets one of so many parts of what there is for it, and no more than so many units: those that wait
-/// behind a long one go back when it has ended, and until then the other parts are enough to do for everybody.
-const BLIND: usize = 4;
-const MOST_BLIND: usize = 32;
+/// As long as nothing is known, so many times more is left for each place than goes together, and no more than so many go: those that wait
+/// behind a long one go back when it has ended, and until then there is enough to do for everybody.
+const BLIND: usize = 16;
 
 /// Runs the units of a batch.
 #[derive(Debug)]
@@ -235,7 +234,7 @@ impl Pack {
         let waiting = self.order.units.saturating_sub(so_far.next) as usize + so_far.again.len() + 1;
         let share = waiting / self.order.parallel.max(1) as usize;
         if so_far.took.len() < KNOWN {
-            return (share / BLIND).clamp(1, MOST_BLIND);
+            return (share / BLIND).clamp(1, BLIND);
         }
         let mean = so_far.took.iter().sum::<f64>() / so_far.took.len() as f64;
         let fit = |seconds: f64| (seconds / mean.max(0.001)).ceil() as usize;
@@ -302,10 +301,9 @@ impl Pack {
 
     fn ended(&self, batch: &[Try], end: BatchEnd) {
         let of = |unit: u32| batch.iter().find(|attempt| attempt.unit == unit).copied();
-        let each = end.seconds / end.ends.len().max(1) as f64;
         for end in &end.ends {
             if let Some(attempt) = of(end.unit) {
-                self.unit_ended(attempt, end, each);
+                self.unit_ended(attempt, end);
             }
         }
         for attempt in end.lost.iter().copied().filter_map(of) {
@@ -315,11 +313,10 @@ impl Pack {
         end.left.iter().rev().copied().filter_map(of).for_each(|attempt| so_far.again.push_front(attempt));
     }
 
-    /// It took so many seconds.
-    fn unit_ended(&self, attempt: Try, end: &UnitEnd, took: f64) {
+    fn unit_ended(&self, attempt: Try, end: &UnitEnd) {
         let mut so_far = self.so_far.borrow_mut();
         so_far.cost += end.cost.unwrap_or_default();
-        so_far.took.push_back(took);
+        so_far.took.push_back(end.seconds);
         if so_far.took.len() > REMEMBERED {
             so_far.took.pop_front();
         }
@@ -479,13 +476,12 @@ mod tests {
         while pack.so_far.borrow().next < pack.order.units || !pack.so_far.borrow().again.is_empty() {
             let (first, others) = pack.taken();
             let batch: Vec<_> = std::iter::once(first).chain(others).collect();
-            let ends: Vec<_> = batch.iter().map(|attempt| end(attempt.unit, seconds(attempt.unit))).collect();
+            let ends = batch.iter().map(|attempt| end(attempt.unit, seconds(attempt.unit))).collect();
             seen.extend(batch.iter().map(|attempt| attempt.unit));
             sizes.push(batch.len());
-            let seconds = ends.iter().map(|end| end.seconds).sum();
             pack.ended(
                 &batch,
-                BatchEnd { ends, left: Vec::new(), lost: Vec::new(), results: None, worker: String::new(), seconds },
+                BatchEnd { ends, left: Vec::new(), lost: Vec::new(), results: None, worker: String::new() },
             );
         }
         assert_eq!(seen, (0..pack.order.units).collect::<Vec<_>>(), "each unit once, in order");
@@ -495,23 +491,16 @@ mod tests {
     #[test]
     fn short_units_go_together_and_long_ones_alone() {
         let short = sizes(&pack(1000, |_| {}), |_| 0.01);
-        assert_eq!(short[..2], [32, 200], "nothing is known at first, then two seconds are full");
+        assert_eq!(short[..2], [15, 200], "nothing is known at first, then two seconds are full");
         // What takes a quarter of the time keeps nobody waiting; else as many are left for each of the others.
         assert!(short[2..].iter().all(|size| (1..=200).contains(size)) && short.len() < 20, "{short:?}");
-        let alone = |sizes: Vec<usize>| sizes[0] == 6 && sizes[1..].iter().all(|size| *size == 1);
-        assert!(alone(sizes(&pack(100, |_| {}), |_| 2.0)));
-        assert!(sizes(&pack(100, |_| {}), |_| 1.0)[1..].contains(&2), "the second one begins in time");
-        assert!(alone(sizes(&pack(100, |_| {}), |unit| if unit % 4 == 3 { 30.0 } else { 0.01 })));
-        // What a batch takes around its units counts as well.
-        let pack = pack(1000, |_| {});
-        let (first, others) = pack.taken();
-        let batch: Vec<_> = std::iter::once(first).chain(others).collect();
-        let ends = batch.iter().map(|attempt| end(attempt.unit, 0.001)).collect();
-        let (left, lost, seconds) = (Vec::new(), Vec::new(), batch.len() as f64 * 0.01);
-        pack.ended(&batch, BatchEnd { ends, left, lost, results: None, worker: String::new(), seconds });
-        assert_eq!(pack.taken().1.len() + 1, 200);
+        assert!(sizes(&pack(100, |_| {}), |_| 2.0).iter().all(|size| *size == 1));
+        assert!(sizes(&pack(100, |_| {}), |_| 1.0).contains(&2), "the second one begins in time");
+        assert!(
+            sizes(&pack(100, |_| {}), |unit| if unit % 4 == 3 { 30.0 } else { 0.01 }).iter().all(|size| *size == 1)
+        );
         // Four places, twelve units: nobody takes more than a share, unless it is short.
-        let few = sizes(&self::pack(16, |_| {}), |_| 0.4);
+        let few = sizes(&pack(16, |_| {}), |_| 0.4);
         assert_eq!(few, [1, 1, 1, 1, 3, 2, 2, 2, 2, 1]);
     }
 
@@ -567,7 +556,6 @@ mod tests {
                 lost: vec![3],
                 results: None,
                 worker: String::new(),
-                seconds: 0.03,
             },
         );
         let (first, others) = pack.taken();

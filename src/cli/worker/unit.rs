@@ -402,7 +402,6 @@ impl Site {
             lost: Vec::new(),
             results: None,
             worker: self.identity.clone(),
-            seconds: took.as_secs_f64(),
         };
         let text = std::fs::read_to_string(self.results_of(out));
         let file = text.as_deref().map_err(|error| io::Error::from(error.kind()));

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use temporalio_client::tonic;
 use temporalio_common::protos::temporal::api::history::v1::{HistoryEvent, history_event::Attributes};
+use tokio_util::sync::CancellationToken;
 
 use super::RunArgs;
 use crate::{
@@ -38,6 +39,8 @@ type Fault = (u8, String);
 const NO_WORKER: Duration = Duration::from_secs(5);
 /// After a call that failed.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Between two pages of a history, unless the workflow has ended: a server has more to do than to tell of each event by itself.
+const BETWEEN: Duration = Duration::from_millis(200);
 
 pub fn run(args: &RunArgs, global: Global) -> Result<u8, Fault> {
     if !packed::is_pack(&args.eval) {
@@ -121,12 +124,18 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
     let mut screen = Screen::new(manifest, args, global, parts);
     let mut heard = stop::Heard::default();
     let started = Instant::now();
-    let page = |run: &str, from: Vec<u8>| {
-        let (service, id, run) = (service.clone(), id.clone(), run.to_owned());
-        Box::pin(async move { service.history(&id, &run, from).await })
+    let page = |run: &str, from: Vec<u8>, end: &CancellationToken| {
+        let (service, id, run, end) = (service.clone(), id.clone(), run.to_owned(), end.clone());
+        Box::pin(async move {
+            if !from.is_empty() {
+                let _ = tokio::time::timeout(BETWEEN, end.cancelled()).await;
+            }
+            service.history(&id, &run, from).await
+        })
     };
     let (mut run, mut from) = (first, Vec::new());
-    let mut paging = page(&run, from.clone());
+    let mut end = end_of(&service, &id, &run);
+    let mut paging = page(&run, from.clone(), &end);
     let mut tick = tokio::time::interval(Duration::from_millis(250));
     let (mut told_of_workers, mut looked) = (false, Instant::now());
     let ended = loop {
@@ -181,7 +190,7 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
             // It comes back.
             Err(_) => {
                 tokio::time::sleep(PAUSE).await;
-                paging = page(&run, from.clone());
+                paging = page(&run, from.clone(), &end);
                 continue;
             }
         };
@@ -190,17 +199,37 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
             over = over.or(screen.take(event)?);
         }
         match over {
-            Some(End::GoesOn(other)) => (run, from) = (other, Vec::new()),
+            Some(End::GoesOn(other)) => {
+                end = end_of(&service, &id, &other);
+                (run, from) = (other, Vec::new());
+            }
             Some(End::Over(ended)) => break ended,
             None if next.is_empty() => {
                 return Err(broken(format!("the server tells no more of the run `{id}`, and not how it ended")));
             }
             None => from = next,
         }
-        paging = page(&run, from.clone());
+        paging = page(&run, from.clone(), &end);
     };
     screen.clear();
     screen.finish(args, ended, heard.first(), started.elapsed())
+}
+
+/// Is cancelled when the workflow has ended.
+fn end_of(service: &Service, id: &str, run: &str) -> CancellationToken {
+    let end = CancellationToken::new();
+    let (service, id, run, ended) = (service.clone(), id.to_owned(), run.to_owned(), end.clone());
+    tokio::spawn(async move {
+        loop {
+            match service.has_ended(&id, &run).await {
+                Ok(true) => return ended.cancel(),
+                Ok(false) => {}
+                // It comes back.
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    });
+    end
 }
 
 /// How a workflow ended.
