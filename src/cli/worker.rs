@@ -173,7 +173,9 @@ mod at_work {
             places.spawn(async move {
                 let mut handing_in = JoinSet::new();
                 let ended = poll(service, queue, site, stop, is_away, &mut handing_in).await;
-                while handing_in.join_next().await.is_some() {}
+                while let Some(handed_in) = handing_in.join_next().await {
+                    handed_in.map_err(not_handed_in)?;
+                }
                 ended
             });
         }
@@ -220,6 +222,10 @@ mod at_work {
         ended
     }
 
+    fn not_handed_in(error: tokio::task::JoinError) -> String {
+        format!("what came of a batch was not handed in: {error}")
+    }
+
     /// One batch, or one cleanup, after another, in a process that gets ready meanwhile. `is_away`: whether it was said that the server does
     /// not answer.
     ///
@@ -236,7 +242,7 @@ mod at_work {
         let mut process = site.ready();
         loop {
             while let Some(handed_in) = handing_in.try_join_next() {
-                handed_in.map_err(|error| format!("what came of a batch was not handed in: {error}"))?;
+                handed_in.map_err(not_handed_in)?;
             }
             let polled = tokio::select! {
                 biased;

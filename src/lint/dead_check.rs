@@ -642,13 +642,15 @@ fn unread(
             {
                 continue;
             }
+            // Where errors end the script, how it ends counts.
+            let message = match plain && errexit {
+                true => "nothing looks at what this finds",
+                false => "nothing looks at what this finds, nor at how it ends",
+            };
             out.push(
-                finding(
-                    content.span(first_line(content, statement)),
-                    "nothing looks at what this finds, nor at how it ends",
-                )
-                .here(format!("`${name}` is read nowhere"))
-                .help("compare it with what is expected, or let the command itself decide"),
+                finding(content.span(first_line(content, statement)), message)
+                    .here(format!("`${name}` is read nowhere"))
+                    .help("compare it with what is expected, or let the command itself decide"),
             );
         }
     }

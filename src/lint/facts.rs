@@ -1,6 +1,6 @@
 //! What set-up says of things, and what verify asks of them: names of fields with their values.
 
-use std::cell::OnceCell;
+use std::cell::{LazyCell, OnceCell};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
@@ -9,7 +9,7 @@ use super::{TaskView, texts};
 use crate::{
     ascii::{Ascii, ascii},
     bash::{
-        fields,
+        fields, flow,
         program::{Kind, Statement},
     },
     effects::{
@@ -680,6 +680,13 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
         if !(matches!(s.kind, Kind::Test) || s.name() == "test") {
             return;
         }
+        // What ends the script in a failure is no value that is asked for.
+        let outcomes = LazyCell::new(|| flow::outcomes(&content.program, &s.range));
+        let is_refused = |test: &str| {
+            let is = |operators: &[&str]| test.split_whitespace().any(|word| operators.contains(&word));
+            let (met, missed) = *outcomes;
+            is(&["=", "==", "-eq"]) && !met.zero && missed.zero || is(&["!=", "-ne"]) && !missed.zero && met.zero
+        };
         for test in TEST.captures_iter(text) {
             // `"x$mode"` is more than the field.
             let before = &text[..test.get(0).map_or(0, |whole| whole.start())];
@@ -696,6 +703,7 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
             let value = group("value").filter(|value| !(text.starts_with("[[") && value.contains(['*', '?', '['])));
             if let (Some(path), Some(value)) = (path, value)
                 && let Some(key) = last_name(path)
+                && !is_refused(test.get(0).map_or("", |whole| whole.as_str()))
             {
                 let span = content.span(s.range.clone());
                 found.push(Fact { key, parent: parent(path), value: scalar(value), span, typed: false });

@@ -126,7 +126,32 @@ enum Asked {
     /// Whether a number and this one stand so to each other.
     Stands(String, f64),
     /// Whether something is there.
-    There,
+    There(Subject),
+}
+
+/// What is looked for.
+enum Subject {
+    /// A thing that has the name.
+    Thing,
+    /// What a pattern or a filter finds, which may as well be a fault: the words have to speak of it.
+    Found(String),
+    /// What is in a variable, which may as well be a list of what is wrong: the words must not print it.
+    Held(String),
+}
+
+impl Subject {
+    /// Whether words that say that something is missing speak of this.
+    fn is_meant(&self, said: &str) -> bool {
+        match self {
+            Self::Thing => true,
+            Self::Found(pattern) => {
+                let pattern = pattern.to_lowercase();
+                let mut words = pattern.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.len() > 2);
+                !has_one(&pattern, &LACKS) && words.any(|word| super::texts::has_word(said, word))
+            }
+            Self::Held(name) => !is_printed(said, name),
+        }
+    }
 }
 
 fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
@@ -151,10 +176,10 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
             (met == truth && is_behind(said, &value.to_string(), &WANTED))
                 .then(|| format!("this is refused where it is {value}, and the words ask for that"))
         }
-        Asked::There => {
+        Asked::There(subject) => {
             let (lacks, stays) = (has_one(&refusal.first, &LACKS), has_one(&refusal.first, &STAYS));
             let lacks = lacks || refusal.first.trim_start_matches(['"', '\'']).starts_with("no ");
-            (truth && lacks && !stays)
+            (truth && lacks && !stays && subject.is_meant(said))
                 .then(|| "this is refused where it is there, and the words say that it is not".to_owned())
         }
     }
@@ -174,10 +199,7 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
         _ => return None,
     };
     let name = left.variable()?;
-    let printed = |name: &str| {
-        let name = name.to_lowercase();
-        refusal.said.contains(&format!("${{{name}}}")) || has_variable(&refusal.said, &name)
-    };
+    let printed = |name: &str| is_printed(&refusal.said, name);
     if equal != refusal.truth || !printed(name) {
         return None;
     }
@@ -198,10 +220,11 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
     (!is_bad && !old && tests.count() < 2).then(|| format!("this is refused where `${name}` is `{value}`, and says so"))
 }
 
-/// `$role`, and no longer name.
-fn has_variable(said: &str, name: &str) -> bool {
-    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    said.match_indices(&format!("${name}")).any(|(at, found)| !said[at + found.len()..].starts_with(part))
+/// `$role` or `${role}` in small letters, and no longer name.
+fn is_printed(said: &str, name: &str) -> bool {
+    let (name, part) = (name.to_lowercase(), |c: char| c.is_ascii_alphanumeric() || c == '_');
+    said.contains(&format!("${{{name}}}"))
+        || said.match_indices(&format!("${name}")).any(|(at, found)| !said[at + found.len()..].starts_with(part))
 }
 
 /// What a condition asks, and whether it asks for that or for its opposite.
@@ -214,24 +237,31 @@ fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
                 .any(|word| word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('q'))
             && !s.words().iter().any(|word| word.text.starts_with('-') && word.text.contains('v') || word.text == ".")
     };
+    // The words of a filter, but for its options.
+    let found = |filter: &Statement| {
+        let words = filter.words().iter().skip(1).filter(|word| !word.text.starts_with('-'));
+        let words: Vec<&str> = words.map(|word| word.text.as_str()).collect();
+        Some((Asked::There(Subject::Found(words.join(" "))), true))
+    };
     match &condition.kind {
         Kind::Test => {}
-        Kind::Pipeline(parts) => return parts.last().filter(|last| quiet(last)).map(|_| (Asked::There, true)),
-        Kind::Command(_) if quiet(condition) => return Some((Asked::There, true)),
+        Kind::Pipeline(parts) => return parts.last().filter(|last| quiet(last)).and_then(found),
+        Kind::Command(_) if quiet(condition) => return found(condition),
         Kind::Command(words) if condition.tool() == "kubectl" => {
             let gets = words.iter().take(4).any(|word| matches!(word.text.as_str(), "get" | "wait" | "rollout"));
             let gone = words.iter().any(|word| word.text.contains("delete"));
-            return (gets && !gone).then_some((Asked::There, true));
+            return (gets && !gone).then_some((Asked::There(Subject::Thing), true));
         }
         Kind::Command(words)
             if matches!(condition.name(), "systemctl" | "id" | "getent" | "command" | "which" | "stat") =>
         {
-            let asks = condition.name() != "systemctl" || words.iter().any(|word| word.text.starts_with("is-"));
-            return asks.then_some((Asked::There, true));
+            let mut texts = words.iter().map(|word| word.text.as_str());
+            let asks = condition.name() != "systemctl" || texts.any(|word| matches!(word, "is-active" | "is-enabled"));
+            return asks.then_some((Asked::There(Subject::Thing), true));
         }
         Kind::Command(words) if condition.name() == "jq" => {
             let answers = words.iter().any(|word| word.text.starts_with('-') && word.text.contains('e'));
-            return answers.then_some((Asked::There, true));
+            return if answers { found(condition) } else { None };
         }
         Kind::Command(_) if condition.name() == "test" => {}
         _ => return None,
@@ -249,9 +279,12 @@ fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
             // Of a message there is none where all is well.
             let name = word.variable().unwrap_or_default().to_lowercase();
             let tells = ["err", "bad", "miss", "fail", "wrong", "diff", "left", "remain", "invalid", "unexpected"];
-            (!tells.iter().any(|word| name.contains(word))).then_some((Asked::There, asks == (sign.source == "-n")))
+            let held = || (Asked::There(Subject::Held(name.clone())), asks == (sign.source == "-n"));
+            (!tells.iter().any(|word| name.contains(word))).then(held)
         }
-        [sign, _] if matches!(sign.source.as_str(), "-f" | "-e" | "-d" | "-s" | "-x") => Some((Asked::There, asks)),
+        [sign, _] if matches!(sign.source.as_str(), "-f" | "-e" | "-d" | "-s" | "-x") => {
+            Some((Asked::There(Subject::Thing), asks))
+        }
         [left, sign, right] => {
             let value = right.literal().filter(|_| left.source.contains('$'))?;
             match sign.source.as_str() {
@@ -260,9 +293,10 @@ fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
                 operator => {
                     let number: f64 = value.parse().ok()?;
                     let counts = left.variable().is_some_and(|name| comparison::counts(content, name));
+                    let held = || Asked::There(Subject::Held(left.variable().unwrap_or_default().to_owned()));
                     match (operator, number) {
-                        ("-gt" | "-ne", 0.0) | ("-ge", 1.0) if counts => Some((Asked::There, asks)),
-                        ("-eq" | "-le", 0.0) | ("-lt", 1.0) if counts => Some((Asked::There, !asks)),
+                        ("-gt" | "-ne", 0.0) | ("-ge", 1.0) if counts => Some((held(), asks)),
+                        ("-eq" | "-le", 0.0) | ("-lt", 1.0) if counts => Some((held(), !asks)),
                         _ => Some((Asked::Stands(operator.to_owned(), number), asks)),
                     }
                 }
@@ -310,7 +344,8 @@ const WANTED: [&str; 14] = [
     "!",
 ];
 /// Behind these stands what is not to be.
-const UNWANTED: [&str; 10] = [
+const UNWANTED: [&str; 11] = [
+    "expected not",
     "still",
     "still at",
     "must not be",
@@ -324,16 +359,16 @@ const UNWANTED: [&str; 10] = [
 ];
 /// Something is not there.
 #[rustfmt::skip]
-const LACKS: [&str; 28] = [
+const LACKS: [&str; 27] = [
     "not found", "not exist", "t exist", "not set", "not ready", "not present", "not created", "not running", "not available", "not installed",
     "not defined", "not there", "not configured", "not reachable", "not say", "not have", "not contain ", "not an ", "missing", "no such", "nothing",
-    "is gone", " lost", "is empty", "has no ", "have no ", " is no ", "expected active",
+    "is gone", " lost", "is empty", "has no ", "have no ", " is no ",
 ];
-/// Something is there that should not be; or who speaks denies it.
+/// Something is there that should not be; or who speaks says what is to be, or denies it.
 #[rustfmt::skip]
-const STAYS: [&str; 19] = [
-    "still ", "should not", "must not", "not deleted", "not removed", "not gone", "not cleaned", "unexpected", "not allowed", "left behind", "not been",
-    "not terminated", "no longer", "not expected", "shouldn't", "leftover", "not be ", "not blocked", "not stopped",
+const STAYS: [&str; 20] = [
+    "should ", "must ", "may ", "expected no", "s expected", "allowed", "exists", "removed", "still ", "not deleted", "not gone", "not cleaned",
+    "unexpected", "left behind", "not been", "not terminated", "no longer", "shouldn't", "leftover", "not stopped",
 ];
 /// Values that say that something is wrong.
 #[rustfmt::skip]

@@ -199,6 +199,7 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 && !texts::has_word(&super::facts::elsewhere(view).rest, with)
                 && !super::facts::given(view).iter().any(|fact| fact.text() == *with)
                 && !places.any(|sentence| NEGATES.is_match(sentence) || FORBIDS.is_match(sentence))
+                && !is_left(said, with)
         };
         if wanted == Some(false) && (is_well || named()) {
             found.push((question.span, format!("verify fails where this is `{with}`")));
@@ -460,6 +461,15 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             }
         }
     }
+}
+
+/// `from VALUE to another`: the prompt names what is to be left.
+fn is_left(said: &str, value: &str) -> bool {
+    said.match_indices(value).any(|(at, _)| {
+        let before = said[..at].trim_end_matches(['`', '"', '\'']);
+        let behind = said[at + value.len()..].trim_start_matches(['`', '"', '\'']);
+        before.to_lowercase().ends_with("from ") && behind.starts_with(" to ")
+    })
 }
 
 static ABOUT: Ascii = ascii(
