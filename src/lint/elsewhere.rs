@@ -450,7 +450,8 @@ fn local_ports(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// `curl localhost:8081` in verify alone, where all else is at another port of this machine.
+/// `curl localhost:8081` in verify alone, where set-up or prompt is at a port of this machine that is nearly this one. Another service has another
+/// port.
 fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(_) = &view.task.prompt else { return };
     let mut scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
@@ -466,8 +467,11 @@ fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
             let scripts = view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify);
             let count: usize = scripts.map(|script| script.content.text.matches(port).count()).sum();
             let named = has_word(&said, port) || has_word(&elsewhere.rest, port) || count > 1;
-            let other =
-                others.iter().copied().chain(local_ports(text).map(|(_, port)| port)).find(|other| *other != port);
+            let next = |other: &str| {
+                let (other, port) = (other.parse::<u32>(), port.parse::<u32>());
+                other.is_ok_and(|other| port.is_ok_and(|port| other.abs_diff(port) == 1))
+            };
+            let other = others.iter().copied().find(|other| next(other) || strsim::osa_distance(other, port) == 1);
             if let Some(other) = other.filter(|_| !named) {
                 out.push(
                     Diagnostic::new(
