@@ -157,7 +157,8 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
         let words = ast::split(text, s.range.start);
         if let Some(left) = no_range(&words, signs.0) {
             told.push(s.range.clone());
-            let message = if signs.0 { "every number is one or the other" } else { "no number is both" };
+            let message =
+                if signs.0 { "every number meets one of these bounds" } else { "no number meets both bounds" };
             let help = if signs.0 { "write `&&` between the two" } else { "write `||` between the two" };
             found.push((content.span(s.range.clone()), format!("`{}`: {message}", left.trim_matches('"')), help));
             return;

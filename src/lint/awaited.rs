@@ -100,7 +100,7 @@ fn hurried(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &NOT_AWAITED,
                         run.content.span(run.statement.range.clone()),
-                        format!("{} s are over before anything can have started", limit.trim_end_matches('s')),
+                        format!("a wait of {} s ends before anything can have started", limit.trim_end_matches('s')),
                     )
                     .help("wait as long as it may take: `--timeout=60s`"),
                 );

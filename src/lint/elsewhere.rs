@@ -477,10 +477,10 @@ fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &UNKNOWN_RESOURCE,
                         script.content.span(at..at + port.len()),
-                        format!("nothing else in the task is at the port {port} of this machine"),
+                        format!("nothing else in the task uses port {port} of this machine"),
                     )
                     .here(format!("did you mean {other}?"))
-                    .help("ask at the port that set-up and prompt name"),
+                    .help("use the port that set-up and prompt name"),
                 );
             }
         }

@@ -69,7 +69,7 @@ fn programs(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &MISSPELT_VALUE,
                         script.content.span(command.words()[0].range.clone()),
-                        format!("`{name}` is no program that is known, and nearly one"),
+                        format!("`{name}` is not a known program"),
                     )
                     .here(format!("did you mean `{near}`?"))
                     .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")

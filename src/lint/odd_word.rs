@@ -85,10 +85,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &ODD_WORD,
                     word.place.span(word.text.len()),
-                    format!("`{}` is no state that is known, and nearly one", word.text),
+                    format!("`{}` is not a known state", word.text),
                 )
                 .here(format!("did you mean `{state}`?"))
-                .help("where it is meant, say so: `# gevals: allow(odd-word)`"),
+                .help("if it is intended, say so: `# gevals: allow(odd-word)`"),
             );
             continue;
         }
@@ -116,11 +116,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &ODD_WORD,
                 word.place.span(word.text.len()),
-                format!("`{}` stands only here, and nearly so elsewhere", word.text),
+                format!("`{}` appears only here, and a nearly equal word elsewhere", word.text),
             )
             .here(format!("did you mean `{}`?", near.text))
             .label(near.place.span(near.text.len()), "as here")
-            .help("write it the same everywhere; where it is meant, say so: `# gevals: allow(odd-word)`"),
+            .help("spell it the same everywhere; if it is intended, say so: `# gevals: allow(odd-word)`"),
         );
     }
 }
@@ -172,10 +172,10 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
                         Diagnostic::new(
                             &ODD_WORD,
                             span,
-                            format!("`{name}` stands only in verify, and nearly so elsewhere"),
+                            format!("`{name}` appears only in verify, and a nearly equal name elsewhere"),
                         )
                         .here(format!("did you mean `{near}`?"))
-                        .help("write it the same everywhere; where it is meant, say so: `# gevals: allow(odd-word)`"),
+                        .help("spell it the same everywhere; if it is intended, say so: `# gevals: allow(odd-word)`"),
                     );
                     told.push(name.to_owned());
                 }

@@ -41,7 +41,8 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 if !told.contains(&refusal.condition.range.start) && !super::elsewhere::out_has(out, span) {
                     told.push(refusal.condition.range.start);
                     out.push(
-                        Diagnostic::new(&WRONG_STATE, span, message).help("turn the condition round, or the words"),
+                        Diagnostic::new(&WRONG_STATE, span, message)
+                            .help("invert the condition, or correct the message"),
                     );
                 }
             }
@@ -160,12 +161,12 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
     let said = &refusal.said;
     match asked {
         Asked::Is(value) => {
-            let value = value.to_lowercase();
-            if truth && is_behind(said, &value, &WANTED) && !is_behind(said, &value, &UNWANTED) {
-                return Some(format!("this is refused where it is `{value}`, and the words ask for that"));
+            let lower = value.to_lowercase();
+            if truth && is_behind(said, &lower, &WANTED) && !is_behind(said, &lower, &UNWANTED) {
+                return Some(format!("this fails when the value is `{value}`, which its message asks for"));
             }
-            (!truth && is_behind(said, &value, &UNWANTED))
-                .then(|| format!("this is refused where it is not `{value}`, and the words refuse that"))
+            (!truth && is_behind(said, &lower, &UNWANTED))
+                .then(|| format!("this fails unless the value is `{value}`, which its message rejects"))
         }
         Asked::Stands(operator, value) => {
             let met = match operator.as_str() {
@@ -174,13 +175,13 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
                 _ => return None,
             };
             (met == truth && is_behind(said, &value.to_string(), &WANTED))
-                .then(|| format!("this is refused where it is {value}, and the words ask for that"))
+                .then(|| format!("this fails when the number is {value}, which its message asks for"))
         }
         Asked::There(subject) => {
             let (lacks, stays) = (has_one(&refusal.first, &LACKS), has_one(&refusal.first, &STAYS));
             let lacks = lacks || refusal.first.trim_start_matches(['"', '\'']).starts_with("no ");
             (truth && lacks && !stays && subject.is_meant(said))
-                .then(|| "this is refused where it is there, and the words say that it is not".to_owned())
+                .then(|| "this fails when something is found, and its message says that it is missing".to_owned())
         }
     }
 }
@@ -206,7 +207,7 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
     let value = match (right.literal(), right.variable()) {
         (Some(value), _) => value,
         (None, Some(other)) if printed(other) => {
-            return Some(format!("this is refused where `${name}` is `${other}`, and says both"));
+            return Some(format!("this fails when `${name}` equals `${other}`, and its message only prints both"));
         }
         _ => return None,
     };
@@ -217,7 +218,8 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
     });
     let is_bad = value.len() < 2 && !value.starts_with(|c: char| ('1'..='9').contains(&c)) || has_one(&lower, &BAD);
     let old = super::texts::has_word(&super::facts::elsewhere(view).rest, &value);
-    (!is_bad && !old && tests.count() < 2).then(|| format!("this is refused where `${name}` is `{value}`, and says so"))
+    (!is_bad && !old && tests.count() < 2)
+        .then(|| format!("this fails when `${name}` is `{value}`, and its message only says so"))
 }
 
 /// `$role` or `${role}` in small letters, and no longer name.
