@@ -335,7 +335,7 @@ fn another(default: &str) -> String {
     }
 }
 
-/// How often the original is run before it is believed that it does the same each time.
+/// How often both are run again where they disagree, before it is believed.
 const REPEATS: usize = 3;
 
 /// Worlds that differ in two things from the best one, at most.
@@ -450,8 +450,8 @@ impl Proof<'_> {
 
     /// Both in one world.
     async fn compare(&mut self, world: World) -> Result<(), String> {
-        let a = ran(&self.old, &world, &self.stage).await?;
-        let b = ran(&self.new, &world, &self.stage).await?;
+        let mut a = ran(&self.old, &world, &self.stage).await?;
+        let mut b = ran(&self.new, &world, &self.stage).await?;
         let certificate = &mut self.certificate;
         certificate.seeds += 1;
         for call in b.phases.values().flatten() {
@@ -466,14 +466,20 @@ impl Proof<'_> {
             let may = ran(&self.old, &fails, &self.stage).await?;
             wrong = wrong.filter(|_| !may.agent || b.passed && !may.passed);
         }
-        if wrong.is_some() && !self.is_repeatable(&world).await? {
-            self.certificate = Certificate {
-                hindered: Some("the original does not do the same twice".to_owned()),
-                ..Certificate::default()
-            };
-            self.near.clear();
-            self.erratic = true;
-            return Ok(());
+        if wrong.is_some() {
+            match self.afresh(&world, &a, &b).await? {
+                Afresh::Same => {}
+                Afresh::Agree(old, new) => (a, b, wrong) = (*old, *new, None),
+                Afresh::Erratic => {
+                    self.certificate = Certificate {
+                        hindered: Some("the original does not do the same twice".to_owned()),
+                        ..Certificate::default()
+                    };
+                    self.near.clear();
+                    self.erratic = true;
+                    return Ok(());
+                }
+            }
         }
         let certificate = &mut self.certificate;
         if let Some(why) = wrong {
@@ -522,28 +528,33 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// Whether the original does the same once more, where nothing is remembered.
-    async fn is_repeatable(&self, world: &World) -> Result<bool, String> {
+    /// Runs both some more times where they disagree, and where nothing is remembered: a race in the original is no fault of the
+    /// conversion, which may do any of the things that the original does. The conversion itself has to do the same each time.
+    async fn afresh(&self, world: &World, a: &Ran, b: &Ran) -> Result<Afresh, String> {
         let memory = self.stage.forget();
-        let is_repeated = self.is_repeated(world).await;
-        // The next conversion is proved with what was known before.
-        self.stage.remember(memory);
-        is_repeated
-    }
-
-    async fn is_repeated(&self, world: &World) -> Result<bool, String> {
-        let mut known = None;
+        let (mut old, mut new) = (Vec::new(), Vec::new());
         for _ in 0..REPEATS {
             self.stage.forget();
-            let ran = ran(&self.old, world, &self.stage).await?;
-            let calls = ran.phases.into_values().flatten().filter(|call| !call.is_aside()).collect::<Vec<_>>();
-            let this = (calls, ran.passed, ran.left);
-            if known.as_ref().is_some_and(|known| !is_same(known, &this)) {
-                return Ok(false);
-            }
-            known = Some(this);
+            old.push(ran(&self.old, world, &self.stage).await?);
+            new.push(ran(&self.new, world, &self.stage).await?);
         }
-        Ok(true)
+        let is_one = |all: &[Ran]| all.windows(2).all(|pair| is_same(&life(&pair[0]), &life(&pair[1])));
+        let is_as_before = is_same(&life(a), &life(&old[0])) && is_same(&life(b), &life(&new[0]));
+        let (is_old_one, is_new_one) = (is_one(&old), is_one(&new));
+        if is_as_before && is_old_one && is_new_one {
+            // The next conversion is proved with what was known before.
+            self.stage.remember(memory);
+            return Ok(Afresh::Same);
+        }
+        self.stage.forget();
+        let fresh = new.pop().filter(|_| is_new_one);
+        if let Some(new) = fresh {
+            let agrees = |old: &Ran| disagreement(old, &new, world, self.job.allow, &self.asked).is_none();
+            if let Some(at) = old.iter().position(agrees) {
+                return Ok(Afresh::Agree(Box::new(old.swap_remove(at)), Box::new(new)));
+            }
+        }
+        Ok(if is_old_one { Afresh::Same } else { Afresh::Erratic })
     }
 
     /// Which demands have decided in a world in which the conversion fails: without one of them it would have passed.
@@ -720,8 +731,23 @@ impl Proof<'_> {
     }
 }
 
+/// What both come to where they have disagreed, when they are run again.
+enum Afresh {
+    /// They disagree each time.
+    Same,
+    /// They agree: the original sometimes, the conversion each time.
+    Agree(Box<Ran>, Box<Ran>),
+    /// The original does other things each time, and none of them is what the conversion does.
+    Erratic,
+}
+
 /// Calls, the verdict, and the files that are left.
 type Life = (Vec<Call>, bool, Written);
+
+fn life(ran: &Ran) -> Life {
+    let calls = ran.phases.values().flatten().filter(|call| !call.is_aside()).cloned().collect();
+    (calls, ran.passed, ran.left.clone())
+}
 
 /// Whether two lives of a task are the same; what only looks may come in another order, as in a pipeline.
 fn is_same(a: &Life, b: &Life) -> bool {
