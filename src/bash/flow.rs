@@ -78,8 +78,10 @@ pub fn both_ways<'r>(
 
 /// The statuses a script can end with where the statement at `range` succeeds, and where it fails.
 pub fn outcomes(program: &Program, range: &Range<usize>) -> (Status, Status) {
-    let with = |status| {
-        Evaluator { given: vec![(range.clone(), status)], ..Evaluator::new(program, Some(range.clone())) }.run()
+    let mut evaluator = Evaluator::new(program, Some(range.clone()));
+    let mut with = |status| {
+        evaluator.given = vec![(range.clone(), status)];
+        evaluator.run()
     };
     (with(Status::ZERO), with(Status::OTHER))
 }
