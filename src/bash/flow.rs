@@ -150,17 +150,18 @@ struct Evaluator<'p> {
 
 impl<'p> Evaluator<'p> {
     fn new(program: &'p Program, focus: Option<Range<usize>>) -> Self {
-        let mut functions = Vec::new();
+        let (mut functions, mut errexit, mut pipefail) = (Vec::new(), false, false);
         program.walk(&mut |s| {
             if let Kind::Function { name, body } = &s.kind {
                 functions.push((name.as_str(), body.as_slice()));
             }
+            errexit |= s.sets('e', "errexit");
+            pipefail |= s.sets('\0', "pipefail");
         });
-        let pipefail = program.sets('\0', "pipefail");
         Self {
             program,
             functions,
-            errexit: program.stops_at_errors(),
+            errexit,
             pipefail,
             focus,
             by_break: false,

@@ -47,7 +47,7 @@ const PLACE: usize = 12;
 /// So many tasks are written at a time.
 const PART: usize = 512;
 /// The digests of so many files are held.
-const FEW: usize = 64;
+const FEW: usize = 1024;
 /// The words of a [`Grams`].
 const WORDS: usize = 32;
 
@@ -131,12 +131,17 @@ impl Index {
         memory: &Memory,
         is_clear: &dyn Fn(&str) -> bool,
     ) {
-        let facts = memory.facts(&compiled.project);
-        let mut rest = Vec::new();
+        let facts = memory.facts(&compiled.project).filter(|facts| {
+            // The same is said again and again.
+            let said: FxHashSet<&str> = compiled.diagnostics.iter().chain(&facts.broad).flat_map(said).collect();
+            is_clear(&said.into_iter().collect::<Vec<_>>().join("\n"))
+        });
+        // What is not written to takes no memory, and what grows is copied.
+        let mut rest = Vec::with_capacity(LARGEST);
         put_part(&mut rest, &self.question);
         let length = rest.len();
         let found = facts.and_then(|facts| encode(written, compiled, facts, memory.sources(), files, &mut rest));
-        match found.filter(|found| rest.len() <= LARGEST && is_clear(&String::from_utf8_lossy(found))) {
+        match found.filter(|_| rest.len() <= LARGEST) {
             Some(found) => put_part(&mut rest, &found),
             None => rest.truncate(length),
         }
@@ -311,6 +316,13 @@ impl Lines {
         let nth = self.0.partition_point(|(end, _)| *end <= byte as usize);
         self.0.get(nth).or(self.0.last()).map_or(0, |(_, digest)| *digest)
     }
+}
+
+/// The texts of a finding.
+fn said(one: &Diagnostic) -> impl Iterator<Item = &str> {
+    let labels = one.labels.iter().map(|label| &label.message);
+    let fixes = one.fix.iter().flat_map(|fix| fix.edits.iter().map(|edit| &edit.text).chain([&fix.description]));
+    [&one.message, &one.label].into_iter().chain(&one.help).chain(labels).chain(fixes).map(String::as_str)
 }
 
 /// A finding behind its length. `place` gives the place of a file, and a digest of it up to the end of a span and of its line.
