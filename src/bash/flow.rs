@@ -158,15 +158,7 @@ impl<'p> Evaluator<'p> {
             errexit |= s.sets('e', "errexit");
             pipefail |= s.sets('\0', "pipefail");
         });
-        Self {
-            program,
-            functions,
-            errexit,
-            pipefail,
-            focus,
-            by_break: false,
-            given: Vec::new(),
-        }
+        Self { program, functions, errexit, pipefail, focus, by_break: false, given: Vec::new() }
     }
 
     fn run(&self) -> Status {
