@@ -126,8 +126,8 @@ pub struct Memory {
 struct Broad {
     /// The paths that were asked for.
     asked: Vec<PathBuf>,
-    /// The files in which rules found something that look at several tasks.
-    places: FxHashSet<FileId>,
+    /// What rules found that look at several tasks, before a policy weighed it.
+    found: Vec<Diagnostic>,
 }
 
 /// How much is compiled.
@@ -137,6 +137,8 @@ struct Scope<'a> {
     /// What is asked about.
     changed: Option<Changed<'a>>,
     only: Option<&'a Only>,
+    /// With a part of a project: what rules find in it that look at several tasks.
+    known: &'a [Diagnostic],
 }
 
 impl Memory {
@@ -162,18 +164,19 @@ impl Memory {
         all(paths, &options, &self.sources, files, Scope { memory: Some(self), ..Scope::default() })
     }
 
-    /// Compiles a part of a project for the first time with this memory. Of what is found, only that is what [`compile_with`] finds which
-    /// rules find that look at one task. `changed`: what is asked about, where not all is.
+    /// Compiles a part of a project for the first time with this memory. What rules find in it that look at several tasks is `known`.
+    /// `changed`: what is asked about, where not all is.
     pub fn compile_part(
         &self,
         paths: &[PathBuf],
         options: &Options,
         files: &dyn Files,
         only: &Only,
+        known: &[Diagnostic],
         changed: Option<Changed<'_>>,
     ) -> Compiled {
         let options = Options { plans: Plans::None, ..options.clone() };
-        let scope = Scope { memory: Some(self), changed, only: Some(only) };
+        let scope = Scope { memory: Some(self), changed, only: Some(only), known };
         all(paths, &options, &self.sources, files, scope)
     }
 }
@@ -195,7 +198,7 @@ fn all(
     options: &Options,
     sources: &Sources,
     files: &dyn Files,
-    Scope { memory, changed, only }: Scope<'_>,
+    Scope { memory, changed, only, known }: Scope<'_>,
 ) -> Compiled {
     let files = &Listed::new(files);
     let heard = memory.map(|_| Asked::of(files));
@@ -289,14 +292,19 @@ fn all(
     };
     let evals = || -> Vec<Diagnostics> {
         let evals = project.evals.par_iter().zip(&units);
-        evals.map(|(unit, tasks)| in_eval(unit, tasks, sources, broad)).collect()
+        let found = |(unit, tasks): (&EvalUnit, &Vec<&TaskUnit>)| match only {
+            Some(_) => Diagnostics::default(),
+            None => in_eval(unit, tasks, sources, broad),
+        };
+        evals.map(found).collect()
     };
     let (mut results, linted) = rayon::join(tasks, evals);
     for result in &mut results {
         out.extend(std::mem::take(&mut result.found));
     }
     let mut among = Diagnostics::default();
-    if options.soft {
+    among.extend(known.iter().cloned());
+    if options.soft && only.is_none() {
         let scripts = results.iter().flat_map(|result| &*result.scripts).map(PathBuf::as_path).collect();
         let view = ProjectView { project: &project, scripts: &scripts, sources, files: broad };
         lint::in_project(&view, &mut among);
@@ -310,8 +318,8 @@ fn all(
         lint::orphans(&project, &selected, &mut among);
     }
     if let (Some(memory), Some(heard)) = (memory, &heard) {
-        let places = among.iter().chain(linted.iter().flat_map(Diagnostics::iter)).map(|found| found.span.file);
-        let broad = Broad { asked: heard.take(), places: places.collect() };
+        let found = among.iter().chain(linted.iter().flat_map(Diagnostics::iter)).cloned();
+        let broad = Broad { asked: heard.take(), found: found.collect() };
         *memory.broad.lock().unwrap_or_else(PoisonError::into_inner) = broad;
     }
     out.extend(among);

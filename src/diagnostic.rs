@@ -19,6 +19,8 @@ pub use pretty::{Pretty, concise, print, summary};
 
 pub use writers::{WRITERS, Writer, annotation};
 
+use rustc_hash::FxHashMap;
+
 use crate::source::{Sources, Span};
 
 /// How much a finding weighs (`decisions.md` §1).
@@ -291,7 +293,20 @@ impl Diagnostics {
 
 /// Sorts findings by path, place and rule.
 pub fn sort(found: &mut [Diagnostic], sources: &Sources) {
-    found.sort_by_cached_key(|d| (sources.path(d.span), d.span.start, d.rule.name, d.span.end, d.message.clone()));
+    let mut files: Vec<_> = found.iter().map(|d| d.span.file).collect();
+    files.sort_unstable();
+    files.dedup();
+    let mut files: Vec<_> = files.into_iter().map(|file| (sources.get(file), file)).collect();
+    files.sort_by(|(a, _), (b, _)| a.path().cmp(b.path()));
+    // Two texts of one path have one rank.
+    let mut ranks = FxHashMap::default();
+    let mut rank = 0;
+    for (at, (source, file)) in files.iter().enumerate() {
+        rank += usize::from(at > 0 && files[at - 1].0.path() != source.path());
+        ranks.insert(*file, rank);
+    }
+    let key = |d: &Diagnostic| (ranks.get(&d.span.file).copied(), d.span.start, d.rule.name, d.span.end);
+    found.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.message.cmp(&b.message)));
 }
 
 impl IntoIterator for Diagnostics {

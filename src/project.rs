@@ -28,7 +28,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     builtin::extension,
-    diagnostic::{Diagnostics, Reported},
+    diagnostic::{Diagnostic, Diagnostics, Reported},
     hir::{self, Agent, Dialect, Eval, McpConfig, Oracle},
     lock::Lock,
     memo::{Memo, Origin},
@@ -211,8 +211,8 @@ pub struct Read {
     /// Whether its file was found in a folder that was named; an eval may name it as well.
     pub is_searched: bool,
     pub from: Origin,
-    /// The files in which something was found.
-    pub places: Vec<FileId>,
+    /// What was found.
+    pub found: Vec<Diagnostic>,
 }
 
 /// What was read, kept for the next compilation.
@@ -240,7 +240,7 @@ impl Memory {
             let read = tasks.entry(path).or_default();
             read.is_searched |= is_searched;
             read.from.extend(from);
-            read.places.extend(found.iter().map(|found| found.span.file));
+            read.found.extend(found.iter().cloned());
         };
         for ((path, _), parsed, from) in self.parsed.take() {
             let found = if let load::Parsed::Task(_, found) = &parsed { Some(found) } else { None };

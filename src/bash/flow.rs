@@ -78,8 +78,10 @@ pub fn both_ways<'r>(
 
 /// The statuses a script can end with where the statement at `range` succeeds, and where it fails.
 pub fn outcomes(program: &Program, range: &Range<usize>) -> (Status, Status) {
-    let with = |status| {
-        Evaluator { given: vec![(range.clone(), status)], ..Evaluator::new(program, Some(range.clone())) }.run()
+    let mut evaluator = Evaluator::new(program, Some(range.clone()));
+    let mut with = |status| {
+        evaluator.given = vec![(range.clone(), status)];
+        evaluator.run()
     };
     (with(Status::ZERO), with(Status::OTHER))
 }
@@ -148,22 +150,15 @@ struct Evaluator<'p> {
 
 impl<'p> Evaluator<'p> {
     fn new(program: &'p Program, focus: Option<Range<usize>>) -> Self {
-        let mut functions = Vec::new();
+        let (mut functions, mut errexit, mut pipefail) = (Vec::new(), false, false);
         program.walk(&mut |s| {
             if let Kind::Function { name, body } = &s.kind {
                 functions.push((name.as_str(), body.as_slice()));
             }
+            errexit |= s.sets('e', "errexit");
+            pipefail |= s.sets('\0', "pipefail");
         });
-        let pipefail = program.sets('\0', "pipefail");
-        Self {
-            program,
-            functions,
-            errexit: program.stops_at_errors(),
-            pipefail,
-            focus,
-            by_break: false,
-            given: Vec::new(),
-        }
+        Self { program, functions, errexit, pipefail, focus, by_break: false, given: Vec::new() }
     }
 
     fn run(&self) -> Status {

@@ -158,6 +158,12 @@ impl Statement {
         lists
     }
 
+    /// Whether it is `set -FLAG`, or `set -o NAME`.
+    pub fn sets(&self, flag: char, name: &str) -> bool {
+        let short = |w: &Word| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(flag);
+        self.name() == "set" && self.words()[1..].iter().any(|w| short(w) || w.text == name)
+    }
+
     /// This statement and every one below it, in the order written.
     pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Self)) {
         visit(self);
@@ -204,11 +210,8 @@ impl Program {
 
     /// Whether `set -FLAG`, or `set -o NAME`, stands anywhere.
     pub fn sets(&self, flag: char, name: &str) -> bool {
-        let short = |w: &Word| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(flag);
         let mut sets = false;
-        self.walk(&mut |s| {
-            sets |= s.name() == "set" && s.words()[1..].iter().any(|w| short(w) || w.text == name);
-        });
+        self.walk(&mut |s| sets |= s.sets(flag, name));
         sets
     }
 }

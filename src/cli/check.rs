@@ -306,13 +306,15 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     put(&text, args.format == ANNOTATIONS);
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
     // Why a file cannot be read is not asked of `seen`.
-    if let Some(kept) = kept.as_ref().filter(|_| !unreadable && !is_quick) {
+    if let Some(kept) = kept.as_ref().filter(|_| !unreadable && !is_quick)
+        && let Some(names) = kept.trail().written()
+    {
         if let Some(index) = index {
             let (given, tokens) = (clear(&compiled.project), Secrets::default());
             let is_clear = |text: &str| given.mask(text) == text && tokens.mask(text) == text;
-            index.keep((kept.trail(), seen), &compiled, &whole, &is_clear);
+            index.keep((&names, seen), &compiled, &whole, &is_clear);
         }
-        kept.keep(&text, if failed { status::NO } else { status::OK });
+        kept.keep(&text, if failed { status::NO } else { status::OK }, &names);
     }
     if !args.watch {
         // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.

@@ -8,16 +8,17 @@ use std::{
 };
 
 use rayon::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::{KnownTask, Memory};
 use crate::{
     builtin::extension,
+    diagnostic::Diagnostic,
     hir::{RequirementKind, Task},
     lint::Touch,
     memo::Origin,
     project::{EvalUnit, Project, Read, TaskUnit},
-    source::{FileId, Sources},
+    source::{FileId, Sources, Span},
     template,
 };
 
@@ -27,8 +28,8 @@ pub struct Facts {
     pub tasks: Vec<TaskFacts>,
     /// The paths that were asked for by what concerns no single task.
     pub asked: Vec<PathBuf>,
-    /// The files in which rules found something that look at several tasks.
-    pub places: FxHashSet<PathBuf>,
+    /// What rules found that look at several tasks, before a policy weighed it.
+    pub broad: Vec<Diagnostic>,
 }
 
 /// What is known of a task.
@@ -40,8 +41,8 @@ pub struct TaskFacts {
     /// All paths that were asked for, to read it and to compile it.
     pub asked: Vec<PathBuf>,
     pub refers: Arc<[PathBuf]>,
-    /// The files in which something was found.
-    pub places: FxHashSet<PathBuf>,
+    /// The files in which something was found, and a digest of that.
+    pub places: FxHashMap<PathBuf, u64>,
     /// A digest of all that rules see of it which look at several tasks.
     pub seen: u64,
     /// A digest of what searches of others may find; and whether it searches for what it deletes.
@@ -78,15 +79,18 @@ impl Memory {
         }
         let tasks = tasks.into_par_iter().map(|(read, task, selecting)| self.of(read, task, &selecting));
         let broad = std::mem::take(&mut *self.broad.lock().unwrap_or_else(PoisonError::into_inner));
-        let places = broad.places.iter().map(|id| self.sources.get(*id).path().to_owned());
         let asked = broad.asked.into_iter().chain(others);
-        Some(Facts { tasks: tasks.collect(), asked: asked.collect(), places: places.collect() })
+        Some(Facts { tasks: tasks.collect(), asked: asked.collect(), broad: broad.found })
     }
 
     fn of(&self, read: Read, task: KnownTask, selecting: &[(&Path, &[usize])]) -> TaskFacts {
         let KnownTask { unit, result, .. } = task;
-        let places = read.places.into_iter().chain(result.found.iter().map(|found| found.span.file));
-        let places: FxHashSet<FileId> = places.collect();
+        let mut places: FxHashMap<FileId, u64> = FxHashMap::default();
+        for found in read.found.iter().chain(result.found.iter()) {
+            // In whatever order.
+            let all = places.entry(found.span.file).or_default();
+            *all = all.wrapping_add(digest(found, &self.sources));
+        }
         let mut hasher = DefaultHasher::new();
         (selecting, &result.scripts, unit.reported.is_some()).hash(&mut hasher);
         said(&read.from.texts, &self.sources).hash(&mut hasher);
@@ -101,13 +105,30 @@ impl Memory {
             is_searched: read.is_searched,
             asked: read.from.asked,
             refers: result.refers,
-            places: places.into_iter().map(|id| self.sources.get(id).path().to_owned()).collect(),
+            places: places.into_iter().map(|(id, found)| (self.sources.get(id).path().to_owned(), found)).collect(),
             seen: hasher.finish(),
             takeable: takeable.finish(),
             searches: result.touches.iter().any(Touch::is_found),
             unit,
         }
     }
+}
+
+/// Of another finding it is another one.
+fn digest(found: &Diagnostic, sources: &Sources) -> u64 {
+    let Diagnostic { rule, strength, message, span, label, labels, places: _, help, fix } = found;
+    let mut hasher = DefaultHasher::new();
+    let put = |span: Span, text: &str, hasher: &mut DefaultHasher| {
+        (sources.get(span.file).path().as_os_str(), span.start, span.end, text).hash(hasher);
+    };
+    (rule.name, format!("{strength:?}"), message, help).hash(&mut hasher);
+    put(*span, label, &mut hasher);
+    labels.iter().for_each(|label| put(label.span, &label.message, &mut hasher));
+    if let Some(fix) = fix {
+        (&fix.description, format!("{:?}", fix.applicability)).hash(&mut hasher);
+        fix.edits.iter().for_each(|edit| put(edit.span, &edit.text, &mut hasher));
+    }
+    hasher.finish()
 }
 
 /// What the texts of a task say of scripts: of each, all of its line that stands before.

@@ -105,13 +105,14 @@ impl Trail {
         }
     }
 
-    /// All of it, in the order in which it is [written](Self::write); nothing where nobody could tell later whether something has changed.
+    /// All of it, in the order in which it is [written](Written::write); nothing where nobody could tell later whether something has
+    /// changed. It is told once: then the trail has forgotten all.
     pub fn written(&self) -> Option<Written> {
         if self.is_doubtful.load(Ordering::Relaxed) || cfg!(not(unix)) {
             return None;
         }
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut names: Vec<_> = names.iter().map(|(path, known)| (path.clone(), *known)).collect();
+        let names = std::mem::take(&mut *self.names.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut names: Vec<_> = names.into_iter().collect();
         // What was changed last is what is changed next.
         names.par_sort_by_key(|(_, Known { state: State(words), .. })| Reverse(words[4].max(words[5])));
         Some(Written(names))
@@ -132,6 +133,8 @@ pub struct Written(Vec<(OsString, Known)>);
 impl Written {
     /// Writes them behind `bytes`; `false` where that cannot be.
     pub fn write(&self, bytes: &mut Vec<u8>) -> bool {
+        let one = |(path, _): &(OsString, Known)| path.len() + 4 + 8 * (State::WORDS + 1) + 1;
+        bytes.reserve_exact(self.0.iter().map(one).sum());
         for (path, Known { state: State(words), listing, is_target }) in &self.0 {
             let path = path.as_encoded_bytes();
             // No system has names that long.

@@ -63,7 +63,10 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     let parsed: Vec<_> = wanted.par_iter().map(|(path, named)| parse(path, *named, cx)).collect();
     loader.tasks.units.reserve_exact(parsed.iter().filter(|p| matches!(p, Parsed::Task(..))).count());
     let mut evals = Vec::new();
-    for ((path, _), parsed) in wanted.iter().zip(parsed) {
+    for ((path, named), parsed) in wanted.iter().zip(parsed) {
+        if !named && matches!(parsed, Parsed::Eval(..) | Parsed::Other(..)) {
+            loader.tasks.others.insert(path.clone());
+        }
         match parsed {
             Parsed::Unreadable => loader.project.unreadable.push(path.clone()),
             Parsed::Foreign => loader.project.foreign.push(path.clone()),

@@ -7,7 +7,7 @@ use std::{
 
 use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     Context, EMPTY_GLOB, EMPTY_SELECTION, Selected, TaskUnit, glob,
@@ -29,6 +29,8 @@ pub(super) struct Tasks {
     by_path: FxHashMap<PathBuf, usize>,
     /// Files of other programs that a glob matched.
     pub foreign: IndexSet<PathBuf>,
+    /// What is known to be no task, and where a glob may match it.
+    pub others: FxHashSet<PathBuf>,
     /// Of the repositories that tasks come from.
     digests: Digests,
 }
@@ -95,7 +97,10 @@ pub(super) fn select(
             Some(source) => own.get(&(source.name.value.clone(), path.to_owned())).copied(),
             None => tasks.by_path.get(path).copied(),
         };
-        let new: Vec<_> = paths.iter().filter(|(path, _)| known(tasks, &own, path).is_none()).collect();
+        let is_other = |tasks: &Tasks, path: &Path, named: bool| !named && tasks.others.contains(path);
+        let is_new =
+            |(path, named): &&(PathBuf, bool)| known(tasks, &own, path).is_none() && !is_other(tasks, path, *named);
+        let new: Vec<_> = paths.iter().filter(is_new).collect();
         let mut read: FxHashMap<PathBuf, _> = new
             .into_par_iter()
             .map(|(path, named)| {
@@ -106,7 +111,11 @@ pub(super) fn select(
                 (path.clone(), memory.tasks.get_or_make(path.clone(), cx.sources, cx.apart, fits, make))
             })
             .collect();
-        for (path, _) in paths {
+        for (path, named) in paths {
+            if is_other(tasks, &path, named) {
+                tasks.foreign.insert(path);
+                continue;
+            }
             let unit = match (known(tasks, &own, &path), read.remove(&path)) {
                 (Some(known), _) => Ok(Some(known)),
                 (None, Some(Named { unit, found, .. })) => {
@@ -126,6 +135,7 @@ pub(super) fn select(
             let task = match unit {
                 Ok(Some(task)) => task,
                 Ok(None) => {
+                    tasks.others.insert(path.clone());
                     tasks.foreign.insert(path);
                     continue;
                 }

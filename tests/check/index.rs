@@ -17,7 +17,7 @@ const EDITS: usize = 10;
 const TASKS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// What is put into tasks; what stands before the arrow is replaced.
-const IN_TASKS: [(&str, &str); 20] = [
+const IN_TASKS: [(&str, &str); 23] = [
     ("Do it", "Do it well"),
     ("spec:", "spec:\n  tiemout: 5s"),
     ("  tiemout: 5s\n", ""),
@@ -26,6 +26,9 @@ const IN_TASKS: [(&str, &str); 20] = [
     ("kind: Task", "kind: Task\n# a line more"),
     ("name: ", "name: other-"),
     ("name: other-", "name: "),
+    ("name: e", "name: f"),
+    ("# gevals: allow(same-resource-in-parallel-tasks)", ""),
+    ("name: a", "name: b"),
     ("easy", "hard"),
     ("  difficulty: easy\n", ""),
     ("area: one", "area: two"),
@@ -86,6 +89,15 @@ fn project() -> World {
         world.write(&format!("{folder}/verify.sh"), "#!/usr/bin/env bash\nset -e\n./spare.sh\ntest -d /\n");
         world.executable(&format!("{folder}/verify.sh"));
     }
+    // Two that make the same, of which one may.
+    let made = "    - command: {run: kubectl create namespace market}\n";
+    let allowed = format!("    # gevals: allow(same-resource-in-parallel-tasks)\n{made}");
+    for (name, setup) in [("b", made), ("c", &allowed)] {
+        let text = task(name).replace("  prompt:", &format!("  setup:\n{setup}  prompt:"));
+        world.write(&format!("suite/evals/tasks/{name}/task.yaml"), &text);
+    }
+    // Another has its name.
+    world.write("suite/evals/tasks/f/task.yaml", &task("e"));
     // Only another task speaks of it.
     world.write("suite/evals/tasks/a/hidden.sh", "test -d /\n");
     world
@@ -161,10 +173,16 @@ type Case<'c> = (&'c str, &'c [(&'c str, &'c str, &'c str)], &'c [&'c str]);
 
 #[test]
 fn only_what_an_edit_concerns_is_compiled() {
-    let (verify, a) = ("evals/tasks/d/verify.sh", "evals/tasks/a/task.yaml");
-    let cases: [Case<'_>; 6] = [
+    let verify = "evals/tasks/d/verify.sh";
+    let [a, b, c, f] = ["a", "b", "c", "f"].map(|name| format!("evals/tasks/{name}/task.yaml"));
+    let (a, b, c, f) = (a.as_str(), b.as_str(), c.as_str(), f.as_str());
+    let cases: [Case<'_>; 10] = [
         ("a task", &[(a, "Do it", "Do it well")], &["check"]),
         ("a task with a fault", &[(a, "spec:", "spec:\n  tiemout: 5s")], &["check", "--affected", a]),
+        ("one whose name another has", &[(f, "Do it", "Do it well")], &["check"]),
+        ("one that makes what another makes", &[(b, "Do it", "Do it well")], &["check"]),
+        ("one that may", &[(c, "Do it", "Do it well")], &["check"]),
+        ("one of those by itself", &[(f, "Do it", "Do it well")], &["check", "--affected", f]),
         ("a script", &[(verify, "test -d /", "test -d /nowhere")], &["check", "--affected", verify]),
         ("one that is not named", &[(verify, "test -d /", "test -d /nowhere")], &["check", "--affected", a]),
         ("two", &[(a, "Do it", "Do it now"), (verify, "test", "tset")], &["check", "--format", "json", "."]),

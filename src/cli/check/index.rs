@@ -6,8 +6,10 @@
 
 use std::{
     cell::Cell,
+    collections::{BTreeMap, hash_map::Entry},
     ffi::{OsStr, OsString},
     fs,
+    hash::{Hash as _, Hasher as _},
     path::{Path, PathBuf},
 };
 
@@ -28,7 +30,7 @@ use crate::{
     diagnostic::{self, Applicability, Diagnostic, Edit, Fix, Label, Strength},
     host::{
         disk::Disk,
-        trail::{Names, Trail, Written, spelt},
+        trail::{Names, Written, spelt},
     },
     lint,
     project::Only,
@@ -36,10 +38,16 @@ use crate::{
 };
 
 /// What a file of this form begins with.
-const FORM: &[u8] = b"gevals index 1\n";
+const FORM: &[u8] = b"gevals index 2\n";
 /// The most bytes that are kept, and the most tasks that are compiled for themselves.
 const LARGEST: usize = 48 << 20;
 const MANY: usize = 128;
+/// The bytes of a place and a digest.
+const PLACE: usize = 12;
+/// So many tasks are written at a time.
+const PART: usize = 512;
+/// The digests of so many files are held.
+const FEW: usize = 1024;
 /// The words of a [`Grams`].
 const WORDS: usize = 32;
 
@@ -114,22 +122,26 @@ impl Index {
         }
     }
 
-    /// Keeps what is known of a project that was compiled as a whole, with this memory and with this trail. Where nothing can be known of
+    /// Keeps what is known of a project that was compiled as a whole, with this memory and with these names. Where nothing can be known of
     /// it, that is kept. `is_clear`: whether no secret is in what was found.
     pub fn keep(
         &self,
-        (trail, files): (&Trail, &dyn Files),
+        (written, files): (&Written, &dyn Files),
         compiled: &Compiled,
         memory: &Memory,
         is_clear: &dyn Fn(&str) -> bool,
     ) {
-        let Some(written) = trail.written() else { return };
-        let facts = memory.facts(&compiled.project);
-        let mut rest = Vec::new();
+        let facts = memory.facts(&compiled.project).filter(|facts| {
+            // The same is said again and again.
+            let said: FxHashSet<&str> = compiled.diagnostics.iter().chain(&facts.broad).flat_map(said).collect();
+            is_clear(&said.into_iter().collect::<Vec<_>>().join("\n"))
+        });
+        // What is not written to takes no memory, and what grows is copied.
+        let mut rest = Vec::with_capacity(LARGEST);
         put_part(&mut rest, &self.question);
         let length = rest.len();
-        let found = facts.and_then(|facts| encode(&written, compiled, &facts, memory.sources(), files, &mut rest));
-        match found.filter(|found| rest.len() <= LARGEST && is_clear(&String::from_utf8_lossy(found))) {
+        let found = facts.and_then(|facts| encode(written, compiled, facts, memory.sources(), files, &mut rest));
+        match found.filter(|_| rest.len() <= LARGEST) {
             Some(found) => put_part(&mut rest, &found),
             None => rest.truncate(length),
         }
@@ -140,14 +152,28 @@ impl Index {
 /// Of bytes that were damaged it is another one.
 fn digest(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
-    std::hash::Hasher::write(&mut hasher, bytes);
-    std::hash::Hasher::finish(&hasher)
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 fn put_part(bytes: &mut Vec<u8>, part: &[u8]) {
-    // A file of that length is not kept.
-    bytes.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+    bytes.extend(length(part.len()));
     bytes.extend(part);
+}
+
+/// Puts what `write` writes, without a copy of it; `false` where it cannot be written.
+fn put(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    let start = bytes.len();
+    bytes.extend([0; 4]);
+    let is_written = write(bytes);
+    let part = length(bytes.len() - start - 4);
+    bytes[start..start + 4].copy_from_slice(&part);
+    is_written
+}
+
+/// A file of more is not kept.
+fn length(part: usize) -> [u8; 4] {
+    u32::try_from(part).unwrap_or(u32::MAX).to_le_bytes()
 }
 
 fn put_all(bytes: &mut Vec<u8>, places: impl IntoIterator<Item = u32>) {
@@ -193,7 +219,7 @@ impl Grams {
 fn encode(
     written: &Written,
     compiled: &Compiled,
-    facts: &Facts,
+    mut facts: Facts,
     sources: &Sources,
     files: &dyn Files,
     bytes: &mut Vec<u8>,
@@ -201,17 +227,13 @@ fn encode(
     let ids = written.places();
     let id = |path: &Path| ids.get(spelt(path).as_os_str()).copied();
     let all = |paths: &mut dyn Iterator<Item = &PathBuf>| paths.map(|path| id(path)).collect::<Option<Vec<u32>>>();
-    let mut names = Vec::new();
-    if !written.write(&mut names) {
+    if !put(bytes, |bytes| written.write(bytes)) {
         return None;
     }
-    put_part(bytes, &names);
-    drop(names);
     bytes.extend((compiled.project.files() as u64).to_le_bytes());
     put_all(bytes, all(&mut compiled.project.evals.iter().map(|unit| &unit.path))?);
     put_all(bytes, all(&mut facts.asked.iter())?);
-    put_all(bytes, all(&mut facts.places.iter())?);
-    let records = facts.tasks.par_iter().map(|task| {
+    let record = |task: TaskFacts| {
         let mut grams = Grams([0; WORDS]);
         grams.add(sources.get(task.unit.file).text());
         for path in &*task.refers {
@@ -229,36 +251,89 @@ fn encode(
         record.extend([u8::from(task.is_searched), u8::from(task.searches)]);
         grams.0.iter().for_each(|word| record.extend(word.to_le_bytes()));
         put_all(&mut record, all(&mut task.asked.iter())?);
-        put_all(&mut record, all(&mut task.places.iter())?);
+        let mut found = Vec::with_capacity(task.places.len() * PLACE);
+        for (path, digest) in &task.places {
+            found.extend(id(path)?.to_le_bytes());
+            found.extend(digest.to_le_bytes());
+        }
+        put_part(&mut record, &found);
         Some(record)
+    };
+    let is_whole = put(bytes, |bytes| {
+        // Some at a time: all of them would take as much memory again.
+        while !facts.tasks.is_empty() {
+            let part = facts.tasks.split_off(facts.tasks.len().saturating_sub(PART));
+            let Some(records) = part.into_par_iter().map(record).collect::<Option<Vec<_>>>() else { return false };
+            records.iter().for_each(|record| bytes.extend(record));
+        }
+        true
     });
-    let records = records.collect::<Option<Vec<Vec<u8>>>>()?;
-    put_part(bytes, &records.concat());
-    let mut found = Vec::new();
-    let mut texts: FxHashMap<FileId, (u32, u64)> = FxHashMap::default();
-    for one in &compiled.diagnostics {
-        encode_finding(one, &mut found, &mut |file| {
-            if let Some(known) = texts.get(&file) {
-                return Some(*known);
+    if !is_whole {
+        return None;
+    }
+    let mut texts: FxHashMap<FileId, (u32, Lines)> = FxHashMap::default();
+    let mut place = |span: Span| {
+        // Findings of one file follow each other.
+        if texts.len() > FEW {
+            texts.clear();
+        }
+        let (place, lines) = match texts.entry(span.file) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let source = sources.get(span.file);
+                let place = id(source.path()).filter(|_| !source.is_given())?;
+                new.insert((place, Lines::of(source.text())))
             }
-            let source = sources.get(file);
-            let known = (id(source.path()).filter(|_| !source.is_given())?, digest(source.text().as_bytes()));
-            texts.insert(file, known);
-            Some(known)
-        })?;
+        };
+        Some((*place, lines.up_to(span.end)))
+    };
+    let mut found = Vec::new();
+    for all in [&facts.broad, &compiled.diagnostics] {
+        let mut records = Vec::new();
+        all.iter().try_for_each(|one| encode_finding(one, &mut records, &mut place))?;
+        put_part(&mut found, &records);
     }
     Some(found)
 }
 
-/// A finding behind its length. `file` gives the place and the digest of a file.
+/// Where each line of a text ends, and a digest of all before that.
+struct Lines(Vec<(usize, u64)>);
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        let (mut end, mut digest) = (0, 0);
+        let line = |line: &str| {
+            let mut hasher = FxHasher::default();
+            (digest, line.trim_end_matches('\n')).hash(&mut hasher);
+            (end, digest) = (end + line.len(), hasher.finish());
+            (end, digest)
+        };
+        Self(text.split_inclusive('\n').map(line).collect())
+    }
+
+    /// The digest of all up to the end of the line of a byte; behind the last one, of everything.
+    fn up_to(&self, byte: u32) -> u64 {
+        let nth = self.0.partition_point(|(end, _)| *end <= byte as usize);
+        self.0.get(nth).or(self.0.last()).map_or(0, |(_, digest)| *digest)
+    }
+}
+
+/// The texts of a finding.
+fn said(one: &Diagnostic) -> impl Iterator<Item = &str> {
+    let labels = one.labels.iter().map(|label| &label.message);
+    let fixes = one.fix.iter().flat_map(|fix| fix.edits.iter().map(|edit| &edit.text).chain([&fix.description]));
+    [&one.message, &one.label].into_iter().chain(&one.help).chain(labels).chain(fixes).map(String::as_str)
+}
+
+/// A finding behind its length. `place` gives the place of a file, and a digest of it up to the end of a span and of its line.
 fn encode_finding(
     one: &Diagnostic,
     bytes: &mut Vec<u8>,
-    file: &mut dyn FnMut(FileId) -> Option<(u32, u64)>,
+    place: &mut dyn FnMut(Span) -> Option<(u32, u64)>,
 ) -> Option<()> {
     let mut record = Vec::new();
     let mut span = |record: &mut Vec<u8>, span: Span| {
-        let (place, digest) = file(span.file)?;
+        let (place, digest) = place(span)?;
         [place, span.start, span.end].iter().for_each(|word| record.extend(word.to_le_bytes()));
         record.extend(digest.to_le_bytes());
         Some(())
@@ -292,11 +367,14 @@ fn encode_finding(
     Some(())
 }
 
-fn decode_finding(mut bytes: &[u8], file: &mut dyn FnMut(u32, u64) -> Option<FileId>) -> Option<Diagnostic> {
+/// A finding, where all that it speaks of is where it was. `file` gives the file of a place, and the digest of it up to the end of the
+/// line of a byte.
+fn decode_finding(mut bytes: &[u8], file: &mut dyn FnMut(u32, u32) -> Option<(FileId, u64)>) -> Option<Diagnostic> {
     let bytes = &mut bytes;
     let mut span = |bytes: &mut &[u8]| {
-        let (place, start, end) = (word(bytes)?, word(bytes)? as usize, word(bytes)? as usize);
-        Some(Span::new(file(place, long(bytes)?)?, start..end))
+        let (place, start, end, was) = (word(bytes)?, word(bytes)?, word(bytes)?, long(bytes)?);
+        let (file, _) = file(place, end).filter(|(_, digest)| *digest == was)?;
+        Some(Span::new(file, start as usize..end as usize))
     };
     let place = span(bytes)?;
     let strengths = [Strength::Hard, Strength::Verdict, Strength::Warning, Strength::Note];
@@ -328,10 +406,24 @@ struct Known<'b> {
     evals: &'b [u8],
     /// What was asked for that concerns no single task.
     asked: &'b [u8],
-    /// Where rules have found something that look at several tasks.
-    places: &'b [u8],
     tasks: Vec<Task<'b>>,
+    /// What rules have found that look at several tasks, before a policy weighed it.
+    broad: &'b [u8],
     found: &'b [u8],
+}
+
+/// The findings that were written one behind the other, with the place of each.
+fn findings(mut bytes: &[u8]) -> impl Iterator<Item = Option<(u32, &[u8])>> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let Some(record) = part(&mut bytes) else {
+            bytes = &[];
+            return Some(None);
+        };
+        Some(word(&mut &*record).map(|place| (place, record)))
+    })
 }
 
 struct Task<'b> {
@@ -344,6 +436,13 @@ struct Task<'b> {
     grams: &'b [u8],
     asked: &'b [u8],
     places: &'b [u8],
+}
+
+impl Task<'_> {
+    /// The places where something was found, and a digest of that.
+    fn places(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.places.chunks_exact(PLACE).filter_map(|mut bytes| Some((word(&mut bytes)?, long(&mut bytes)?)))
+    }
 }
 
 /// A set of places.
@@ -377,7 +476,7 @@ impl<'b> Known<'b> {
     fn of(mut rest: &'b [u8]) -> Option<Self> {
         let rest = &mut rest;
         let names = Names::of(part(rest)?)?;
-        let (files, evals, asked, places) = (long(rest)?, part(rest)?, part(rest)?, part(rest)?);
+        let (files, evals, asked) = (long(rest)?, part(rest)?, part(rest)?);
         let (records, mut tasks) = (&mut part(rest)?, Vec::new());
         while !records.is_empty() {
             tasks.push(Task {
@@ -392,7 +491,8 @@ impl<'b> Known<'b> {
                 places: part(records)?,
             });
         }
-        Some(Self { names, files, evals, asked, places, tasks, found: part(rest)? })
+        let found = &mut part(rest)?;
+        Some(Self { names, files, evals, asked, tasks, broad: part(found)?, found: part(found)? })
     }
 
     /// Compiles the tasks that have asked for what was `changed`, and those that may speak of what is `asked` about; all else that was
@@ -432,9 +532,25 @@ impl<'b> Known<'b> {
         let outside = Set::of(names, others.iter().flat_map(|task| places(task.asked)));
         let own = meant.iter().flat_map(|task| places(task.asked));
         let own = Set::of(names, own.filter(|place| !outside.has(*place) && !broad.has(*place)));
-        let mut places_of = meant.iter().flat_map(|task| places(task.places));
-        if places(self.places).any(|place| own.has(place)) || places_of.any(|place| !own.has(place)) {
-            return Err(Miss::Other);
+        let sources = memory.sources();
+        let mut texts: FxHashMap<u32, (FileId, Lines)> = FxHashMap::default();
+        let mut file = |place: u32, byte: u32| {
+            let (id, lines) = match texts.entry(place) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let path = names.path(place)?;
+                    let id = sources.add(path, String::from_utf8(files.read(path).ok()?).ok()?);
+                    new.insert((id, Lines::of(sources.get(id).text())))
+                }
+            };
+            Some((*id, lines.up_to(byte)))
+        };
+        let mut broad_found = Vec::new();
+        for record in findings(self.broad) {
+            let (place, record) = record.ok_or(Miss::Stale)?;
+            if own.has(place) {
+                broad_found.push(decode_finding(record, &mut file).ok_or(Miss::Other)?);
+            }
         }
         let path = |place: u32| names.path(place).map(Path::to_owned).ok_or(Miss::Stale);
         let searched = places(self.evals).chain(meant.iter().filter(|task| task.is_searched).map(|task| task.path));
@@ -442,22 +558,24 @@ impl<'b> Known<'b> {
             searched: searched.map(path).collect::<Result<_, _>>()?,
             tasks: meant.iter().map(|task| path(task.path)).collect::<Result<_, _>>()?,
         };
-        let mut compiled = memory.compile_part(paths, options, files, &only, asked);
+        let mut compiled = memory.compile_part(paths, options, files, &only, &broad_found, asked);
         if compiled.affected.as_ref().is_some_and(|affected| affected.is_whole) {
             return Err(Miss::Other);
         }
         let facts = memory.facts(&compiled.project).ok_or(Miss::Stale)?;
-        let sources = memory.sources();
         let compiled_places = compiled.diagnostics.iter().map(|one| sources.path(one.span));
-        let named = compiled_places.chain(facts.tasks.iter().flat_map(|task| task.places.iter().cloned()));
-        let named: FxHashSet<OsString> =
-            named.chain(facts.places.iter().cloned()).map(|path| spelt(&path).as_os_str().to_owned()).collect();
+        let named = compiled_places.chain(facts.tasks.iter().flat_map(|task| task.places.keys().cloned()));
+        let named: FxHashSet<OsString> = named.map(|path| spelt(&path).as_os_str().to_owned()).collect();
         let named: FxHashMap<&OsStr, u32> = names.these(&named);
         let place = |path: &Path| named.get(spelt(path).as_os_str()).copied();
-        // What nobody has asked for before is asked for by these tasks alone, but for what is missing there since others are not looked at.
-        let is_own = |path: &Path| match place(path) {
-            Some(place) => own.has(place),
-            None => !facts.places.contains(path),
+        // What nobody has asked for before is asked for by these tasks alone.
+        let is_own = |path: &Path| place(path).is_none_or(|place| own.has(place));
+        // What they find elsewhere is known, if it is the same as before.
+        let elsewhere_before =
+            |task: &Task<'_>| task.places().filter(|(place, _)| !own.has(*place)).collect::<BTreeMap<_, _>>();
+        let elsewhere = |task: &TaskFacts| {
+            let places = task.places.iter().filter(|(path, _)| !is_own(path));
+            places.filter_map(|(path, found)| Some((place(path)?, *found))).collect::<BTreeMap<_, _>>()
         };
         let before: FxHashMap<&Path, &Task<'_>> =
             meant.iter().filter_map(|task| Some((names.path(task.path)?, *task))).collect();
@@ -468,30 +586,13 @@ impl<'b> Known<'b> {
             before.is_some_and(|before| {
                 (before.seen, before.is_searched) == (task.seen, task.is_searched)
                     && (before.takeable == task.takeable || !is_searched_for)
+                    && elsewhere_before(before) == elsewhere(task)
             })
         };
         if facts.tasks.len() != meant.len() || !facts.tasks.iter().all(is_as_before) {
             return Err(Miss::Stale);
         }
-        let is_known_place = |path: &PathBuf| place(path).is_some_and(|place| own.has(place));
-        if facts.places.iter().any(is_known_place)
-            || !facts.tasks.iter().all(|task| task.places.iter().all(|path| is_own(path)))
-        {
-            return Err(Miss::Other);
-        }
         compiled.diagnostics.retain(|one| is_own(&sources.path(one.span)));
-        let is_changed = Set::of(names, changed.iter().copied());
-        let mut texts: FxHashMap<u32, FileId> = FxHashMap::default();
-        let mut file = |place: u32, was: u64| {
-            if let Some(known) = texts.get(&place) {
-                return Some(*known);
-            }
-            let path = names.path(place).filter(|_| !is_changed.has(place))?;
-            let text = String::from_utf8(files.read(path).ok()?).ok().filter(|text| digest(text.as_bytes()) == was)?;
-            let id = sources.add(path, text);
-            texts.insert(place, id);
-            Some(id)
-        };
         let concerned = match &compiled.affected {
             Some(affected) => {
                 let same = |path| Some(names.same(&fs::metadata(path).ok()?, changed));
@@ -501,10 +602,8 @@ impl<'b> Known<'b> {
             None => None,
         };
         let mut wanted: FxHashMap<u32, bool> = FxHashMap::default();
-        let mut found = self.found;
-        while !found.is_empty() {
-            let record = part(&mut found).ok_or(Miss::Stale)?;
-            let place = word(&mut &*record).ok_or(Miss::Stale)?;
+        for record in findings(self.found) {
+            let (place, record) = record.ok_or(Miss::Stale)?;
             let is_wanted = *wanted.entry(place).or_insert_with(|| {
                 // Where a link leads is not looked at.
                 !own.has(place) && concerned.as_ref().is_none_or(|set| set.has(place) || names.is_link(place))

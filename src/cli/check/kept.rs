@@ -18,7 +18,7 @@ use crate::{
     host::{
         cache,
         disk::Disk,
-        trail::{Noted, Trail},
+        trail::{Noted, Trail, Written},
     },
     source::Files,
 };
@@ -105,8 +105,8 @@ impl Kept {
         Some((Answer { text, code }, rest))
     }
 
-    /// Keeps an answer. Where that does not work, the next check looks at everything again.
-    pub fn keep(&self, text: &str, code: u8) {
+    /// Keeps an answer, and the names of its trail. Where that does not work, the next check looks at everything again.
+    pub fn keep(&self, text: &str, code: u8, names: &Written) {
         let mut rest = Vec::new();
         for part in [self.question.as_slice(), text.as_bytes()] {
             let Ok(length) = u32::try_from(part.len()) else { return };
@@ -114,7 +114,6 @@ impl Kept {
             rest.extend(part);
         }
         rest.push(code);
-        let Some(names) = self.trail.written() else { return };
         if names.write(&mut rest) && rest.len() <= ONE {
             let digest = Sha256::digest(&rest);
             let _ = write(&self.folder, &self.name, &[FORM, digest.as_slice(), &rest]);
