@@ -157,6 +157,11 @@ fn special(meta: &Metadata) -> Option<&'static str> {
 /// Opens a plain file to read it: never one that could block, or do something by being opened.
 fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
     let fault = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound if path.is_symlink() => ReadError::Other("it is a link that leads nowhere".to_owned()),
+        // Folders are listed with such names.
+        io::ErrorKind::NotFound if path.to_str().is_some_and(|path| path.contains(char::REPLACEMENT_CHARACTER)) => {
+            ReadError::Other("its name is not UTF-8: give it another one".to_owned())
+        }
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadError::Missing,
         io::ErrorKind::IsADirectory => ReadError::IsDir,
         _ if path.is_dir() => ReadError::IsDir,
