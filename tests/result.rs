@@ -156,6 +156,9 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
     // What is gone counts as not passed.
     world.write("bad.json", &file(complete, std::slice::from_ref(&a)));
     world.run(&["result", "diff", "good.json", "bad.json"]).expect(1, &["1/2 (50.00%, 9–91 %)", "-50.00 pp"]);
+    let lacking = "the base is incomplete, and what it lacks is compared with nothing: `b` has no result";
+    let ran = world.run(&["result", "diff", "bad.json", "good.json"]).expect(0, &["New tasks (1)"]);
+    assert!([ran.out, ran.err].concat().contains(lacking));
     // Of two shards one is missing: what is written does not verify.
     world.write(
         "one.json",
