@@ -446,7 +446,8 @@ fn unreadable(compiled: &Compiled) -> bool {
         let reason = crate::source::Files::read(&Disk, path).err().map_or_else(String::new, |e| format!(": {e}"));
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let beside = crate::source::Files::list(&Disk, path.parent().unwrap_or(std::path::Path::new("")));
-        let near = diagnostic::nearest(&name, beside.iter().map(String::as_str));
+        let others = beside.iter().map(String::as_str).filter(|other| *other != name);
+        let near = diagnostic::nearest(&name, others);
         let hint = near.map(|near| format!("; there is `{}`", path.with_file_name(near).display())).unwrap_or_default();
         complain(&format!("cannot read `{}`{reason}{hint}", path.display()));
     }

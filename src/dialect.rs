@@ -367,6 +367,12 @@ fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, diale
         Some(node) => reader.name(node, "the name of a task").unwrap_or(nameless),
         None => nameless,
     };
+    // It could write another verdict over its own.
+    if let Some(bad) = name.value.chars().find(|c| c.is_control()) {
+        let message = format!("the name of a task cannot contain `{}`", bad.escape_default());
+        let help = "verdicts are printed beside the name, on one line: write plain text";
+        reader.error(Diagnostic::new(&decode::INVALID_VALUE, name.span, message).help(help));
+    }
     if let Some(node) = fields.take(reader, "description") {
         meta.description = reader.string(node, "the description of a task");
     }

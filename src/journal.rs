@@ -18,7 +18,7 @@ mod spool;
 pub use carried::{Carried, Follower, News};
 pub use past::{Damage, End, Ends, Past, TaskPast};
 pub use snapshot::{Snapshot, Watched};
-pub use spool::{Spool, publish, replace, results};
+pub use spool::{Spool, publish, results};
 
 use std::{
     collections::HashSet,

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
     event::{Event, EventKind, TaskRun},
-    host::Host,
+    host::{Host, disk},
     journal::{self, Spool},
     plan::EvalPlan,
     run::{Gate, Interrupt, Only, RunOptions, RunSummary, Selection, run_eval},
@@ -210,7 +210,7 @@ fn put(input: &ReportInput, results: &mut Results, own: Option<&Path>, host: &dy
         results.write(&mut text)?;
         return host.write(&input.results, &text, None);
     };
-    journal::replace(&own, |out| results.write(out))?;
+    disk::replace(&own, None, |out| results.write(out))?;
     if own != input.results {
         journal::publish(&own, &input.results)?;
     }
@@ -236,7 +236,7 @@ fn writable(input: &ReportInput, options: &RunOptions, host: &dyn Host) -> std::
 pub fn restore(input: &ReportInput, journal: &Path) -> std::io::Result<()> {
     let mut results = Results::new(input, Spool::of_run(journal)?);
     journal::events(journal)?.for_each(|event| results.take(&event));
-    journal::replace(&journal::results(journal), |out| results.write(out))?;
+    disk::replace(&journal::results(journal), None, |out| results.write(out))?;
     results.written();
     Ok(())
 }

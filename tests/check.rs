@@ -407,6 +407,9 @@ fn a_baseline_of_three_evals_shows_the_fourth() {
     world.run(&["check", "q", "--format", "concise"]).expect(1, &["q/one.yaml:3:1", "found 3 errors in 4 files"]);
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
     world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["known, and not shown: 3 findings"]);
+    world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
+    world.run(&["check", "q", "--write-baseline", "q/one.yaml"]).expect(2, &["`q/one.yaml` is there already"]);
+    assert_eq!(world.read("q/one.yaml"), eval("one"));
     world.write("q/four.yaml", &eval("four"));
     let ran = world.run(&["check", "q", "--baseline", "known.json", "--format", "concise"]);
     ran.expect(1, &["q/four.yaml:3:1: error[no-judge]", "found 1 error in 5 files"]);

@@ -328,6 +328,41 @@ async fn files_are_replaced_whole_or_not_at_all() {
     HOST.remove(&temp.0.join("dir")).unwrap();
 }
 
+#[tokio::test]
+async fn what_fails_leaves_the_old_file_and_nothing_else() {
+    let temp = Temp::new();
+    let file = temp.file("results.json", "old", 0o600);
+    let failed = disk::replace(&file, None, |out| {
+        out.write_all(b"new")?;
+        Err(std::io::ErrorKind::StorageFull.into())
+    });
+    assert!(failed.is_err());
+    assert_eq!(std::fs::read(&file).unwrap(), b"old");
+    assert_eq!(HOST.files().list(&temp.0), ["results.json"]);
+}
+
+/// `-o /dev/null` as root does not make a file of it.
+#[tokio::test]
+async fn a_pipe_is_written_to_and_stays_a_pipe() {
+    let temp = Temp::new();
+    let pipe = temp.0.join("pipe");
+    assert_eq!(run(sh(&format!("mkfifo {}", pipe.display()))).await.exit, Exit::Exited(0));
+    let at = pipe.clone();
+    let reader = std::thread::spawn(move || std::fs::read(at).unwrap());
+    disk::write_atomic(&pipe, b"through").unwrap();
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&std::fs::metadata(&pipe).unwrap().file_type()));
+    assert_eq!(reader.join().unwrap(), b"through");
+}
+
+/// The longest name that a file may have.
+#[tokio::test]
+async fn a_long_name_is_written() {
+    let temp = Temp::new();
+    let file = temp.0.join("n".repeat(255));
+    disk::write_atomic(&file, b"new").unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), b"new");
+}
+
 fn get(url: &str) -> HttpRequest {
     let (method, url) = ("GET".to_string(), url.to_string());
     HttpRequest { method, url, headers: Vec::new(), body: None, timeout: ms(3000), max_body: 1000 }

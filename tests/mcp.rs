@@ -673,6 +673,35 @@ mod notes {
     }
 
     #[tokio::test]
+    async fn a_server_ends_with_its_input_whatever_was_asked() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let dir = tempfile::tempdir().unwrap();
+        let long = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"ping","params":{{"a":"{}"}}}}"#, "a".repeat(17 << 20));
+        for asked in [
+            r#"{"id":5,"method":"ping"}"#,
+            r#"{"jsonrpc":"1.0","id":5,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":[1]}"#,
+            &long,
+        ] {
+            let (mut near, far) = tokio::io::duplex(64 * 1024);
+            let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params":
+                {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}});
+            let ask = async {
+                let text = format!("{hello}\n{asked}\n{}\n", json!({"jsonrpc": "2.0", "id": 6, "method": "ping"}));
+                near.write_all(text.as_bytes()).await.unwrap();
+                near.shutdown().await.unwrap();
+                let mut answers = String::new();
+                near.read_to_string(&mut answers).await.unwrap();
+                assert!(answers.contains(r#""id":6"#), "{answers}");
+            };
+            let both = async { tokio::join!(gevals::mcp::demo::serve(dir.path(), far), ask) };
+            let (served, ()) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it ends");
+            served.unwrap();
+        }
+    }
+
+    #[tokio::test]
     async fn gevals_and_an_agent_share_a_server() {
         let dir = tempfile::tempdir().unwrap();
         let (hub, own) = on_demo(dir.path(), SessionKind::Own).await;

@@ -449,6 +449,9 @@ fn unpacked(world: &World, pack: &str) -> String {
 fn what_cannot_be_packed_is_refused() {
     let world = suite();
     world.run(&["pack", "p", "-o", "p"]).expect(2, &["is a folder"]);
+    let eval = world.read("p/eval.yaml");
+    world.run(&["pack", "p", "-o", "p/eval.yaml"]).expect(2, &["is there already and is no pack"]);
+    assert_eq!(world.read("p/eval.yaml"), eval);
     world.run(&["pack", "nowhere", "-o", "s.gevals"]).expect(2, &["nowhere"]);
     world.run(&["pack", "p", "-o", "no/such/s.gevals"]).expect(3, &["no/such/s.gevals"]);
     world

@@ -156,6 +156,9 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
     // What is gone counts as not passed.
     world.write("bad.json", &file(complete, std::slice::from_ref(&a)));
     world.run(&["result", "diff", "good.json", "bad.json"]).expect(1, &["1/2 (50.00%, 9–91 %)", "-50.00 pp"]);
+    let lacking = "the base is incomplete, and what it lacks is compared with nothing: `b` has no result";
+    let ran = world.run(&["result", "diff", "bad.json", "good.json"]).expect(0, &["New tasks (1)"]);
+    assert!([ran.out, ran.err].concat().contains(lacking));
     // Of two shards one is missing: what is written does not verify.
     world.write(
         "one.json",
@@ -212,6 +215,14 @@ fn junit_goes_to_a_file_or_to_the_terminal() {
     let args = ["result", "convert", "junit", "old.json", "--output-file", "j.xml"];
     assert!(world.run(&args).expect(0, &[]).out.is_empty());
     assert_eq!(world.read("j.xml"), ran.out);
+    let old = world.read("old.json");
+    for args in [
+        ["convert", "junit", "old.json", "--output-file", "./old.json"].as_slice(),
+        &["html", "new.json", "old.json", "-o", "old.json"],
+    ] {
+        world.run(&[&["result"], args].concat()).expect(2, &["old.json` would be written over"]);
+        assert_eq!(world.read("old.json"), old);
+    }
     world
         .run(&["result", "convert", "junit", "new.json"])
         .expect(0, &[r#"type="VerificationFailure""#, "&lt;none&gt; &amp;"]);
@@ -1245,7 +1256,11 @@ fn new_files_pass_check_and_run() {
     world.run(&["check", "tasks/more.yaml"]).expect(0, &[]);
     world.run(&["new", "task", "x", "--from-server", "sh -c 'exit 3'"]).expect(3, &["exited with status 3"]);
     assert!(world.read("x.yaml").is_empty());
-    world.run(&["new", "task", "a b"]).expect(2, &["gives no name"]);
+    for no_name in ["a b", ".", "..", "tasks/", ".hidden"] {
+        world.run(&["new", "task", no_name]).expect(2, &["gives no name"]);
+    }
+    world.run(&["new", "eval", "folder/"]).expect(0, &["wrote folder/eval.yaml"]);
+    world.run(&["new", "eval", "none/.yaml"]).expect(2, &["gives no name"]);
 }
 
 /// Whatever a run comes to, its results are as `schemas/results.json` says.

@@ -252,6 +252,7 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     unrelated.iter().for_each(|why| complain(why));
     let unreadable = unreadable(&compiled) || !unrelated.is_empty();
     if let Some(path) = &args.write_baseline {
+        Baseline::refuse_others(path)?;
         let text =
             serde_json::to_string_pretty(&Baseline::of(&found, sources, &|p| place(p, path, &compiled.project)).0)
                 .unwrap_or_default();
@@ -465,6 +466,16 @@ impl Baseline {
         let fault = |e: String| (status::USAGE, format!("cannot read the baseline `{}`: {e}", path.display()));
         let bytes = Disk.read(path).map_err(|e| fault(e.to_string()))?;
         serde_json::from_slice(&bytes).map(Self).map_err(|e| fault(e.to_string()))
+    }
+
+    /// A file that is none is not written over: with an eval in its place an eval would be gone.
+    fn refuse_others(path: &Path) -> Result<(), Fault> {
+        let there = Disk.read(path).unwrap_or_default();
+        if there.is_empty() || serde_json::from_slice::<Vec<Known>>(&there).is_ok() {
+            return Ok(());
+        }
+        let why = format!("`{}` is there already and is no baseline: name another file, or delete it", path.display());
+        Err((status::USAGE, why))
     }
 
     /// Takes known findings out: those, and what the baseline knows and nobody finds any more.

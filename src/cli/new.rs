@@ -156,7 +156,7 @@ fn task(args: &Task) -> Result<String, Fault> {
 fn eval(args: &Eval) -> Result<String, Fault> {
     let path = match Disk.stat(&args.path) {
         Some(crate::source::Stat::Dir) => args.path.join("eval.yaml"),
-        _ => yaml_file(&args.path, "eval"),
+        _ => eval_file(&args.path),
     };
     refuse_existing(places(&path).iter().map(PathBuf::as_path))?;
     let name = eval_name(&path)?;
@@ -226,7 +226,7 @@ pub(super) fn first_files(path: &Path, dialect: Option<Form>) -> Result<Vec<(Pat
             Ok(vec![(path, text)])
         }
         None => {
-            let path = yaml_file(path, "eval");
+            let path = eval_file(path);
             let name = eval_name(&path).map_err(said)?;
             Ok(eval_files(&path, &name, &demo(), None))
         }
@@ -261,13 +261,19 @@ fn yaml_file(path: &Path, what: &str) -> PathBuf {
     }
 }
 
+/// The same for an eval; what ends with a `/` is a folder, whether it is there or not.
+fn eval_file(path: &Path) -> PathBuf {
+    if path.to_string_lossy().ends_with('/') { path.join("eval.yaml") } else { yaml_file(path, "eval") }
+}
+
 fn name_of(path: &Path) -> Result<String, Fault> {
     let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
     let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    if stem.is_empty() || !stem.chars().all(fits) {
+    // What begins with a dot is hidden; a folder (`.`, `tasks/`) would become such a name, too.
+    if stem.is_empty() || stem.starts_with('.') || !stem.chars().all(fits) {
         return Err((
             status::USAGE,
-            format!("`{}` gives no name: use letters, digits, `-`, `_` and `.`", path.display()),
+            format!("`{}` gives no name: use letters, digits, `-`, `_` and, not at the beginning, `.`", path.display()),
         ));
     }
     Ok(stem.to_owned())

@@ -16,7 +16,7 @@ use inputs::{Input, Run};
 
 use super::{complain, print, project_files, shown, status, warn};
 use crate::{
-    host::disk::{Disk, write_atomic},
+    host::disk::{self, Disk, write_atomic},
     results::{
         self, ResultsFile, compare, diff, html, junit, merge,
         recording::{self, Recorded},
@@ -403,7 +403,13 @@ fn some<'a>(file: &'a ResultsFile, path: &Path, task: Option<&str>) -> Result<Ve
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Fault> {
+/// Writes what was made of these files, and not over one of them.
+fn write(path: &Path, text: &str, of: &[PathBuf]) -> Result<(), Fault> {
+    let same =
+        |file: &&PathBuf| file.canonicalize().is_ok_and(|file| path.canonicalize().is_ok_and(|path| path == file));
+    if of.iter().any(|file| same(&file)) {
+        return Err((status::USAGE, format!("`{}` would be written over: name another file", path.display())));
+    }
     write_atomic(path, text.as_bytes()).map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
 }
 
@@ -520,7 +526,7 @@ fn to_html(args: &Html) -> Result<u8, Fault> {
     let text = page(&named, order, args.source_url.clone(), &[]);
     match &args.output {
         Some(path) => {
-            write(path, &text)?;
+            write(path, &text, &args.files)?;
             print(&format!("{}\n", path.display()));
         }
         None => print(&text),
@@ -535,7 +541,7 @@ fn to_junit(args: &Junit) -> Result<u8, Fault> {
     let file = read(&args.file)?;
     let xml = junit::junit(&file, &some(&file, &args.file, args.task.as_deref())?);
     match &args.output_file {
-        Some(path) => write(path, &xml)?,
+        Some(path) => write(path, &xml, std::slice::from_ref(&args.file))?,
         None => print(&xml),
     }
     Ok(status::OK)
@@ -633,8 +639,7 @@ fn write_run(run: &merge::Together, files: &[Input], path: Option<&Path>) -> Res
         print(&String::from_utf8_lossy(&text));
         return Ok(());
     };
-    crate::journal::replace(path, write)
-        .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
+    disk::replace(path, None, write).map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
 }
 
 fn put_together(args: &Merge) -> Result<u8, Fault> {
@@ -649,7 +654,7 @@ fn put_together(args: &Merge) -> Result<u8, Fault> {
     let text = results::text(&merged.file);
     match &args.output {
         Some(path) => {
-            write(path, &text)?;
+            write(path, &text, &[])?;
             let count = merged.file["results"].as_array().map_or(0, Vec::len);
             print(&format!("{count} results of {} files in {}\n", files.len(), path.display()));
         }

@@ -172,6 +172,8 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
     Some(eval)
 }
 
+const LONGEST_NAME: usize = 200;
+
 fn eval_name(reader: &mut Reader<'_>, name: Name) -> Name {
     if let Some(bad) = name.value.chars().find(|c| matches!(c, '/' | '\\') || c.is_control()) {
         reader.error(
@@ -181,6 +183,13 @@ fn eval_name(reader: &mut Reader<'_>, name: Name) -> Name {
                 format!("the name of an eval cannot contain `{}`", bad.escape_default()),
             )
             .help("the results file is named after the eval"),
+        );
+    }
+    // With what is put before and behind it, it has to fit into the 255 bytes that file systems give a name.
+    if name.value.len() > LONGEST_NAME {
+        let message = format!("the name of an eval has {} bytes, and may have {LONGEST_NAME}", name.value.len());
+        reader.error(
+            Diagnostic::new(&INVALID_EVAL_NAME, name.span, message).help("the results file is named after the eval"),
         );
     }
     name

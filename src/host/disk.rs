@@ -5,7 +5,7 @@ use crate::source::{Files, ReadError, Stat};
 use std::{
     ffi::OsString,
     fs::{self, File, Metadata, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, BufWriter, Read, Write},
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
@@ -157,6 +157,11 @@ fn special(meta: &Metadata) -> Option<&'static str> {
 /// Opens a plain file to read it: never one that could block, or do something by being opened.
 fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
     let fault = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound if path.is_symlink() => ReadError::Other("it is a link that leads nowhere".to_owned()),
+        // Folders are listed with such names.
+        io::ErrorKind::NotFound if path.to_str().is_some_and(|path| path.contains(char::REPLACEMENT_CHARACTER)) => {
+            ReadError::Other("its name is not UTF-8: give it another one".to_owned())
+        }
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ReadError::Missing,
         io::ErrorKind::IsADirectory => ReadError::IsDir,
         _ if path.is_dir() => ReadError::IsDir,
@@ -184,7 +189,7 @@ fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
 /// Replaces or makes the file whole or not at all: readers see the old content or the new, and an error leaves the old.
-/// A symbolic link is written through; a file that was there keeps its permissions.
+/// A symbolic link is written through; a file that was there keeps its permissions. A device or a pipe is written to.
 ///
 /// # Errors
 /// As the operating system says; what was there is unchanged.
@@ -194,13 +199,30 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// [`write_atomic`] with permission bits, which have no meaning on Windows.
 pub(crate) fn write_with(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
+    replace(path, mode, |out| out.write_all(bytes))
+}
+
+/// [`write_with`] what `text` writes.
+///
+/// # Errors
+/// As the operating system says, or `text`; what was there is unchanged.
+pub fn replace(path: &Path, mode: Option<u32>, text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let there = fs::metadata(path).ok();
+    // A rename would put a file in its place.
+    if there.as_ref().is_some_and(|meta| !meta.is_file() && !meta.is_dir()) {
+        let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
+        return text(&mut out).and_then(|()| out.flush());
+    }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let (temp, mut file) = beside(&target)?;
+    let (temp, file) = beside(&target)?;
     let written = (|| {
-        file.write_all(bytes)?;
-        match (mode, fs::metadata(&target)) {
+        let mut out = BufWriter::with_capacity(64 << 10, &file);
+        text(&mut out)?;
+        out.flush()?;
+        drop(out);
+        match (mode, &there) {
             (Some(mode), _) => set_mode(&temp, mode)?,
-            (None, Ok(meta)) if meta.is_file() => fs::set_permissions(&temp, meta.permissions())?,
+            (None, Some(meta)) if meta.is_file() => fs::set_permissions(&temp, meta.permissions())?,
             (None, _) => {}
         }
         file.sync_all()?;
@@ -234,9 +256,13 @@ fn beside(target: &Path) -> io::Result<(PathBuf, File)> {
     let name =
         target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
     loop {
+        // Not the name and more: it may be as long as a name can be.
+        let word = crate::random::word();
         let mut temp = OsString::from(".");
-        temp.push(name);
-        temp.push(format!(".{}.tmp", crate::random::word()));
+        if name.len() < 200 {
+            temp.push(name);
+        }
+        temp.push(format!(".{word}.tmp"));
         let temp = target.with_file_name(temp);
         match OpenOptions::new().write(true).create_new(true).open(&temp) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}

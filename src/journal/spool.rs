@@ -5,11 +5,13 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufWriter, Write},
+    io,
     ops::Range,
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
+
+use crate::host::disk::replace;
 
 /// Of a run's folder: its results, and those of its tasks that have ended so far, as JSON lines.
 const RESULTS: &str = "results.json";
@@ -87,50 +89,13 @@ pub fn results(dir: &Path) -> PathBuf {
     dir.join(RESULTS)
 }
 
-/// Makes or replaces a file, whole or not at all, of what `text` writes. A symbolic link is written through; a file that was there
-/// keeps its permissions.
-///
-/// # Errors
-/// As the operating system says, or `text`; what was there is unchanged.
-pub fn replace(path: &Path, text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
-    let temporary = target.with_file_name(format!(".{name}.{}.tmp", crate::random::word()));
-    let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-    let written = (|| {
-        let mut out = BufWriter::with_capacity(64 << 10, &file);
-        text(&mut out)?;
-        out.flush()?;
-        drop(out);
-        if let Ok(there) = fs::metadata(&target)
-            && there.is_file()
-        {
-            fs::set_permissions(&temporary, there.permissions())?;
-        }
-        file.sync_all()?;
-        fs::rename(&temporary, &target)
-    })();
-    match written {
-        // The rename itself is made durable too; a file system that cannot sync a folder is no reason to fail.
-        Ok(()) => {
-            if let Some(Ok(dir)) = target.parent().map(File::open) {
-                let _ = dir.sync_all();
-            }
-        }
-        Err(_) => {
-            let _ = fs::remove_file(&temporary);
-        }
-    }
-    written
-}
-
 /// Copies the results of a run to where the user looks for them.
 ///
 /// # Errors
 /// One of the files cannot be read, or written.
 pub fn publish(own: &Path, target: &Path) -> io::Result<()> {
     let mut own = File::open(own)?;
-    replace(target, |out| io::copy(&mut own, out).map(drop))
+    replace(target, None, |out| io::copy(&mut own, out).map(drop))
 }
 
 #[cfg(test)]
@@ -149,19 +114,5 @@ mod tests {
             spool.remove();
         }
         assert!(!dir.path().join(STREAM).exists());
-    }
-
-    #[test]
-    fn what_fails_leaves_the_old_file_and_nothing_else() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("results.json");
-        replace(&path, |out| out.write_all(b"old")).unwrap();
-        let failed = replace(&path, |out| {
-            out.write_all(b"new")?;
-            Err(io::ErrorKind::StorageFull.into())
-        });
-        assert!(failed.is_err());
-        assert_eq!(fs::read(&path).unwrap(), b"old");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

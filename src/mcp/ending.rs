@@ -9,6 +9,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
+use rmcp::{RoleServer, service::RxJsonRpcMessage, transport::async_rw::DEFAULT_MAX_LINE_LENGTH};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::bytes::Bytes;
 
@@ -52,6 +53,11 @@ fn scan(line: &mut Vec<u8>, bytes: &[u8], mut see: impl FnMut(Message)) {
     }
 }
 
+fn readable(message: &Message) -> bool {
+    message.bytes.len() <= DEFAULT_MAX_LINE_LENGTH
+        && serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(&message.bytes).is_ok()
+}
+
 impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
@@ -60,7 +66,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
         let mut pending = this.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let read = &buf.filled()[before..];
         scan(&mut this.line, read, |message| match (message.shape(), message.key()) {
-            (Shape::Request, Some(id)) => drop(pending.ids.insert(id)),
+            // What is no request to the one that answers has no answer with its id.
+            (Shape::Request, Some(id)) if readable(&message) => drop(pending.ids.insert(id)),
             (Shape::Notification, _) if message.method.as_deref() == Some("notifications/cancelled") => {
                 message.param("requestId").map(|id| pending.ids.remove(&IdKey::of(id)));
             }

@@ -27,6 +27,8 @@ pub struct Diff<'a> {
     current_coverage: (usize, usize),
     /// What is missing of the current results.
     gaps: Vec<String>,
+    /// What is missing of the base: it cannot have got worse.
+    base_gaps: Vec<String>,
 }
 
 /// Runs on two sides that belong together: the first of a task with its first, and so on.
@@ -139,6 +141,7 @@ pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile, alpha: f64) -> 
         base_coverage: counted(base),
         current_coverage: counted(current),
         gaps: current.gaps(),
+        base_gaps: base.gaps(),
     };
     let few = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let both: Vec<_> = now.iter().filter_map(|(task, runs)| Some((*task, before.get(task)?, runs))).collect();
@@ -267,6 +270,10 @@ impl Diff<'_> {
     fn warnings(&self) -> Vec<String> {
         let mut out: Vec<_> =
             self.gaps.iter().map(|gap| format!("the current results are incomplete: {gap}")).collect();
+        if let Some((gap, more)) = self.base_gaps.split_first() {
+            let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
+            out.push(format!("the base is incomplete, and what it lacks is compared with nothing: {gap}{more}"));
+        }
         for (side, all, (counted, results)) in
             [("base", &self.base, self.base_coverage), ("current", &self.current, self.current_coverage)]
         {

@@ -50,6 +50,9 @@ pub fn main(args: &Args) -> Result<u8, Fault> {
 
     let inputs = inputs::of(&args.files)?;
     let unwritten = |why: String| (status::BROKEN, format!("cannot write `{}`: {why}", args.output.display()));
+    if args.output.metadata().is_ok_and(|there| !there.is_file()) {
+        return Err(unwritten("it is no file".to_owned()));
+    }
     // Nothing is at its place before it is whole.
     let folder = args.output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let temporary = tempfile::Builder::new().permissions(permissions()).tempfile_in(folder);

@@ -16,7 +16,10 @@ use crate::{
     builtin::count,
     cli::{Global, ROOT, combination::combinations, complain, print, project_files, shown, status, warn},
     hir::Transport,
-    host::{disk::write_atomic, within::Within},
+    host::{
+        disk::{Disk, write_atomic},
+        within::Within,
+    },
     pack::{self, Combination, Contents, Manifest, Need, PackedTask, Settings},
     package::{Package, package},
     plan::{ActionKind, AgentKind, EvalPlan, reach, wire, worst_case},
@@ -97,6 +100,11 @@ fn make(args: &Args, global: Global) -> Result<u8, Fault> {
     let output = std::path::absolute(&args.output).map_err(broken)?;
     if output.is_dir() {
         return Err(usage(format!("`{}` is a folder: name a file, such as `-o suite.gevals`", shown(&args.output))));
+    }
+    let there = Disk.read(&output).unwrap_or_default();
+    if !there.is_empty() && !pack::looks_like(&there) {
+        let why = "is there already and is no pack: name another file, or delete it";
+        return Err(usage(format!("`{}` {why}", shown(&args.output))));
     }
     // What is packed must not depend on where it is packed from: all paths are the project's own.
     let project = project_files(std::slice::from_ref(&args.eval));
