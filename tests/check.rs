@@ -80,6 +80,8 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     assert_eq!(found(&["evals/tasks/b/task.yaml"]), (false, true));
     assert_eq!(found(&["--affected", "evals/tasks/b/task.yaml", "deploy/tekton.yaml"]), (false, true));
     assert_eq!(found(&["--affected", "deploy/tekton.yaml", "deploy/build.sh"]), (false, false));
+    let slip = world.run(&["check", "--affected", "nowhere.yaml"]).expect(0, &[]);
+    assert!(slip.err.contains("`nowhere.yaml` is not there, and nothing refers to it"), "{}", slip.err);
     world.run(&["check", "deploy/build.sh"]).expect(2, &["no task and no eval refers to `deploy/build.sh`"]);
     world.run(&["check", "deploy/tekton.yaml"]).expect(1, &["unknown-kind"]);
     // What belongs to nothing hides nothing of the others.

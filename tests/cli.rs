@@ -319,6 +319,7 @@ fn bad_files_are_refused_with_their_place() {
         assert!(ran.out.is_empty(), "{}", ran.out);
     }
     world.run(&["explain", "no-such-rule"]).expect(2, &["no rule is called `no-such-rule`"]);
+    world.run(&["explain", ""]).expect(2, &["no rule is called ``"]);
     world.run(&["explain", "unknown-field"]).expect(0, &["unknown-field"]);
     world.run(&["explain"]).expect(0, &["unknown-field", "Topics: agents, running, ci, convert"]);
     world.run(&["explain", "agents"]).expect(0, &["builtin.llm-agent", "skills"]);

@@ -293,20 +293,26 @@ async fn evals_are_run_where_it_is_allowed() {
     assert!(served.refuses("run", json!({"eval": "task.yaml"})).await.contains("is not one eval"));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_cancelled_cleans_up() {
+/// With an eval that waits in its setup, and leaves a file there and in its cleanup.
+fn slow_project() -> World {
     let world = project();
     world.write("p/slow.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: slow, timeout: 5m}\nspec:\n  prompt: Do it.\n  setup:\n    - command: {run: \"touch WORLD/begun; sleep 200\"}\n  verify:\n    - command: {run: test -e WORLD/begun}\n  cleanup:\n    - command: {run: touch WORLD/cleaned}\n");
     world.write(
         "p/slow-eval.yaml",
         "kind: Eval\nmetadata: {name: s}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: slow.yaml}]\n",
     );
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_cancelled_cleans_up() {
+    let world = slow_project();
     let served = Served::with(&world.path("p"), &["--allow-run"]).await;
     let call = served.client.call_tool("run", json!({"eval": "slow-eval.yaml"}));
     // The client gives up once the run is under way, and says so.
     tokio::select! {
         ended = call => panic!("{ended:?}"),
-        () = async { while !world.path("begun").exists() { tokio::time::sleep(Duration::from_millis(20)).await } } => {}
+        () = begun(&world) => {}
     }
     cleaned(&world).await;
     // And where the client leaves without a word: the server is ended, and ends the run.
@@ -316,13 +322,35 @@ async fn a_run_that_is_cancelled_cleans_up() {
     let served = Served::with(&world.path("p"), &["--allow-run"]).await;
     let call = served.client.call_tool("run", json!({"eval": "slow-eval.yaml"}));
     let closing = async {
-        while !world.path("begun").exists() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        begun(&world).await;
         served.hub.close().await;
     };
     let _ = tokio::join!(call, closing);
     cleaned(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_ends_and_cleans_up_where_its_server_is_killed() {
+    let world = slow_project();
+    let (pid, gevals, root) = (world.path("pid"), env!("CARGO_BIN_EXE_gevals"), world.path("p"));
+    let script = format!("echo $$ > {}; exec {gevals} mcp --root {} --allow-run", pid.display(), root.display());
+    let args = vec!["-c".to_owned(), script];
+    let served = Served::at(Transport::Stdio { command: "sh".to_owned(), args, env: IndexMap::new(), cwd: None }).await;
+    let call = served.client.call_tool("run", json!({"eval": "slow-eval.yaml"}));
+    let killing = async {
+        begun(&world).await;
+        let pid = std::fs::read_to_string(&pid).unwrap();
+        assert!(std::process::Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
+    };
+    let (answer, ()) = tokio::join!(call, killing);
+    assert!(answer.is_err(), "{answer:?}");
+    cleaned(&world).await;
+}
+
+async fn begun(world: &World) {
+    while !world.path("begun").exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 async fn cleaned(world: &World) {

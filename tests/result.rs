@@ -46,6 +46,8 @@ fn upstreams_results_are_summarised() {
     let older =
         older.expect(0, &["✗ create-pod  ", "✗ create-pod-again\n      agent execution failed\n", "0/2 passed"]);
     says(&older, &["fix-service", "trace", "Tokens"]);
+    let none = ["result", "summary", "old.json", "--task", "no-such"];
+    world.run(&none).expect(2, &["no task in `old.json` has `no-such` in its name"]);
     let json = world.run(&["result", "summary", "new.json", "-o", "json"]).expect(0, &[]);
     let json: Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(json["resultsFile"], "new.json");

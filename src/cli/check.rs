@@ -22,7 +22,7 @@ use super::{
     complain,
     log::{self, Stream},
     overlay::{Edited, Overlay},
-    print, status, unreadable,
+    print, status, unreadable, warn,
 };
 use crate::{
     Compiled, Memory, Options, Plans,
@@ -250,6 +250,10 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     };
     let Looked { compiled, mut found, files, may_be_empty, unrelated } = looked?;
     unrelated.iter().for_each(|why| complain(why));
+    // One that was deleted concerns what has referred to it; of a slip of the hand nothing is concerned.
+    for path in args.paths.iter().filter(|path| args.affected && files == 0 && Disk.stat(path).is_none()) {
+        warn(&format!("`{}` is not there, and nothing refers to it", path.display()));
+    }
     let unreadable = unreadable(&compiled) || !unrelated.is_empty();
     if let Some(path) = &args.write_baseline {
         Baseline::refuse_others(path)?;

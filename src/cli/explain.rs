@@ -155,6 +155,9 @@ pub(super) fn page(topic: &str) -> Option<&'static str> {
 
 /// What is known of a word: a topic, a step or another section of a page, a rule, a key of a table, a command.
 pub fn explained(word: &str) -> Option<String> {
+    if word.trim().is_empty() {
+        return None;
+    }
     if let Some((topic, page)) = TOPICS.iter().find(|(topic, _)| topic.eq_ignore_ascii_case(word)) {
         // A script has a page of its own beside its section.
         let own = named(word).into_iter().filter(|section| section.topic == "steps" && *topic != "steps");

@@ -445,6 +445,9 @@ fn prompt(task: &str) -> Option<String> {
 fn summarise(args: &Summary) -> Result<u8, Fault> {
     let file = read(&args.file)?;
     let (path, task) = (shown(&args.file), args.task.as_deref());
+    if task.is_some() {
+        some(&file, &args.file, task)?;
+    }
     print(&match args.output {
         _ if args.github_output => summary::github(&file, &path, task),
         SummaryFormat::Text => summary::text(&file, task),

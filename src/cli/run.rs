@@ -44,6 +44,9 @@ pub fn main(args: &Args, global: Global) -> u8 {
         complain(&why);
         return status::USAGE;
     }
+    if args.end_with_stdin {
+        end_with_stdin();
+    }
     if args.engine.engine.is_some() {
         return engine::main(args, global);
     }
@@ -51,6 +54,15 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return unit::packed(args, |args| each(args, global));
     }
     each(args, global)
+}
+
+/// Signals this process to end once its standard input has ended.
+fn end_with_stdin() {
+    std::thread::spawn(|| {
+        // Nothing is expected there but the end.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
+    });
 }
 
 fn each(args: &Args, global: Global) -> u8 {

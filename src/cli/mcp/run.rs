@@ -6,7 +6,7 @@ use std::{
     io::{Read, Seek, SeekFrom},
     os::unix::process::CommandExt,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::Mutex,
     time::Duration,
 };
@@ -79,8 +79,8 @@ fn run(input: &Input, stop: &Stop) -> Answer {
     let fault = |error: std::io::Error| format!("the run could not be started: {error}");
     let said = tempfile::tempfile().map_err(fault)?;
     let mut command = Command::new(std::env::current_exe().map_err(fault)?);
-    // What ends this server must not end the cleanups.
-    command.args(["run", "--color=never"]).stdin(Stdio::null()).process_group(0);
+    // A signal to this server's group must not end the cleanups. Where the server is killed, its end of the pipe is closed.
+    command.args(["run", "--color=never", "--end-with-stdin"]).stdin(Stdio::piped()).process_group(0);
     for (option, value) in [("--run", &input.task), ("--agent", &input.agent)] {
         command.args(value.as_ref().map(|value| format!("{option}={value}")));
     }
@@ -89,9 +89,11 @@ fn run(input: &Input, stop: &Stop) -> Answer {
     let status = ended(command.spawn().map_err(fault)?, stop).map_err(fault)?;
     let report = end_of(said).map_err(|error| format!("what the run has said cannot be read: {error}"))?;
     // Where it refuses to run, or ended before there were results, those of an earlier run lie there.
-    let file = match status {
-        0 | 1 | 4 => project_files(&[]).read(&results).ok().and_then(|bytes| String::from_utf8(bytes).ok()),
-        _ => return Err(format!("the run ended with status {status}:\n{report}")),
+    let (file, status) = match status.code() {
+        Some(status @ (0 | 1 | 4)) => {
+            (project_files(&[]).read(&results).ok().and_then(|bytes| String::from_utf8(bytes).ok()), status)
+        }
+        _ => return Err(format!("the run ended with {status}:\n{report}")),
     };
     let file = file.and_then(|text| results::read(&text).ok());
     let summary = file.map(|file| summary(&file, &file.only(None), false, false));
@@ -103,12 +105,12 @@ pub fn finished() {
     drop(UNDER_WAY.lock());
 }
 
-/// The exit status of a run. A call that is cancelled interrupts it, and its cleanups are done.
-fn ended(mut child: Child, stop: &Stop) -> std::io::Result<i32> {
+/// How a run ended. A call that is cancelled interrupts it, and its cleanups are done.
+fn ended(mut child: Child, stop: &Stop) -> std::io::Result<ExitStatus> {
     let mut interrupted = false;
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(status.code().unwrap_or(-1));
+            return Ok(status);
         }
         if stop.is_wanted() && !interrupted {
             interrupted = true;
