@@ -37,6 +37,11 @@ fn commands(log: &str) -> Vec<String> {
     found
 }
 
+/// The name of a task: control characters are an error there.
+fn name_of(nth: usize, line: &str) -> String {
+    format!("{line} {nth}").replace(char::is_control, " ")
+}
+
 /// A suite in which everybody says what is hostile: the names of tasks, the agent on both streams, steps, tools, servers.
 fn suite() -> World {
     let hostile = HOSTILE.join("\n");
@@ -48,7 +53,7 @@ fn suite() -> World {
         let task = json!({
             "kind": "Task",
             "apiVersion": "mcp-eval/v1",
-            "metadata": { "name": format!("{line} {nth}"), "difficulty": "easy", "description": hostile },
+            "metadata": { "name": name_of(nth, line), "difficulty": "easy", "description": hostile },
             "spec": {
                 "prompt": format!("{hostile}\n{nth}"),
                 "verify": [
@@ -83,7 +88,7 @@ fn suite() -> World {
     let entries: serde_json::Map<String, Value> = HOSTILE
         .iter()
         .enumerate()
-        .map(|(nth, line)| (format!("{line} {nth}"), json!({ "calls": calls, "output": hostile })))
+        .map(|(nth, line)| (name_of(nth, line), json!({ "calls": calls, "output": hostile })))
         .collect();
     world.write("script.yaml", &json!({ "kind": "Oracle", "tasks": entries }).to_string());
     let agent = format!("cat {0}; cat {0} >&2; true {{{{ .Prompt }}}}; exit 1", world.path("hostile.txt").display());
@@ -213,7 +218,7 @@ fn the_page_of_a_job_holds_no_markup_of_others() {
     let world = World::new(&[]);
     let task = json!({
         "kind": "Task", "apiVersion": "mcp-eval/v1",
-        "metadata": { "name": evil },
+        "metadata": { "name": evil.replace('\n', " ") },
         "spec": { "prompt": "x", "verify": [{ "command": { "run": format!("cat <<'E'\n{evil}\nE\ntest -e nowhere") } }] },
     });
     world.write("task.yaml", &task.to_string());
