@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     step::{PortableStep, StepsStep},
-    word::{Alias, Difficulty, LegacyVersion, Name, Nullable, PortableVersion, StepsVersion, Time},
+    word::{Alias, Difficulty, LegacyVersion, Name, Nullable, PortableVersion, StepsVersion, TaskName, Time},
 };
 
 /// A task of the portable dialect, `mcp-eval/v1`.
@@ -27,7 +27,7 @@ pub struct PortableTask {
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PortableMetadata {
     /// What results call the task; unique in an eval.
-    pub name: Name,
+    pub name: TaskName,
     /// For people; carried, never interpreted.
     pub description: Option<String>,
     /// How hard it is: results count by it.
@@ -173,7 +173,7 @@ pub struct StepsTask {
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Metadata {
     /// What results call the task; unique in an eval.
-    pub name: Name,
+    pub name: TaskName,
     /// For people; carried, never interpreted.
     pub description: Option<String>,
     /// How hard it is: results count by it.

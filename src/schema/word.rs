@@ -43,8 +43,10 @@ words! {
     Time = json_schema!({ "type": "string", "pattern": DURATION });
     /// The prefix of steps: no dot in it.
     Alias = json_schema!({ "type": "string", "pattern": r"^[^.]+$" });
+    /// The name of a task: one line of plain text.
+    TaskName = json_schema!({ "type": "string", "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$" });
     /// The name of an eval: its results file is named after it.
-    EvalName = json_schema!({ "type": "string", "pattern": r"^[^/\\\u0000-\u001f\u007f]+$" });
+    EvalName = json_schema!({ "type": "string", "maxLength": 200, "pattern": r"^[^/\\\u0000-\u001f\u007f]+$" });
     /// How hard a task is; of a word that is not known `check` warns.
     Difficulty = json_schema!({ "type": "string", "anyOf": [{ "enum": ["easy", "medium", "hard"] }, {}] });
     /// `kube`, or which share of a control plane.

@@ -65,7 +65,7 @@ fn anything() -> Strategy1 {
 
 fn metadata(portable: bool) -> Strategy1 {
     let mut fields = vec![
-        ("!name", string()),
+        ("!name", one(&[json!("a"), json!("two words"), json!("yes"), json!("1"), json!("\u{e4}")])),
         ("description", string()),
         ("difficulty", one(&[json!("easy"), json!("hard")])),
         ("labels", map(string())),
