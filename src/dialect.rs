@@ -367,7 +367,7 @@ fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, diale
         Some(node) => reader.name(node, "the name of a task").unwrap_or(nameless),
         None => nameless,
     };
-    // It could write another verdict over its own.
+    // On a terminal, control characters could overwrite the verdict.
     if let Some(bad) = name.value.chars().find(|c| c.is_control()) {
         let message = format!("the name of a task cannot contain `{}`", bad.escape_default());
         let help = "verdicts are printed beside the name, on one line: write plain text";

@@ -156,7 +156,7 @@ impl Editor {
         diagnostics.iter().map(|diagnostic| diagnostic["code"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Reads on until what is shown in a file is so: that of others than the one that is worked on comes when there is time.
+    /// Waits until what is shown in a file fits. Findings in files that are not being edited are published later.
     fn until(&mut self, uri: &str, fits: impl Fn(&Value) -> bool) {
         while self.shown.get(uri).is_none_or(|shown| !fits(&shown["diagnostics"])) {
             let message = self.messages.recv_timeout(LIMIT).unwrap();

@@ -312,9 +312,9 @@ async fn a_run_that_is_cancelled_cleans_up() {
     // The client gives up once the run is under way, and says so.
     tokio::select! {
         ended = call => panic!("{ended:?}"),
-        () = begun(&world) => {}
+        () = appears(&world, "begun") => {}
     }
-    cleaned(&world).await;
+    appears(&world, "cleaned").await;
     // And where the client leaves without a word: the server is ended, and ends the run.
     for file in ["begun", "cleaned"] {
         std::fs::remove_file(world.path(file)).unwrap();
@@ -322,11 +322,11 @@ async fn a_run_that_is_cancelled_cleans_up() {
     let served = Served::with(&world.path("p"), &["--allow-run"]).await;
     let call = served.client.call_tool("run", json!({"eval": "slow-eval.yaml"}));
     let closing = async {
-        begun(&world).await;
+        appears(&world, "begun").await;
         served.hub.close().await;
     };
     let _ = tokio::join!(call, closing);
-    cleaned(&world).await;
+    appears(&world, "cleaned").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -338,29 +338,23 @@ async fn a_run_ends_and_cleans_up_where_its_server_is_killed() {
     let served = Served::at(Transport::Stdio { command: "sh".to_owned(), args, env: IndexMap::new(), cwd: None }).await;
     let call = served.client.call_tool("run", json!({"eval": "slow-eval.yaml"}));
     let killing = async {
-        begun(&world).await;
+        appears(&world, "begun").await;
         let pid = std::fs::read_to_string(&pid).unwrap();
         assert!(std::process::Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
     };
     let (answer, ()) = tokio::join!(call, killing);
     assert!(answer.is_err(), "{answer:?}");
-    cleaned(&world).await;
+    appears(&world, "cleaned").await;
 }
 
-async fn begun(world: &World) {
-    while !world.path("begun").exists() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-async fn cleaned(world: &World) {
+async fn appears(world: &World, file: &str) {
     for _ in 0..500 {
-        if world.path("cleaned").exists() {
+        if world.path(file).exists() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("the cleanup was not done");
+    panic!("there is no `{file}` after ten seconds");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -250,7 +250,7 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     };
     let Looked { compiled, mut found, files, may_be_empty, unrelated } = looked?;
     unrelated.iter().for_each(|why| complain(why));
-    // One that was deleted concerns what has referred to it; of a slip of the hand nothing is concerned.
+    // A deleted file concerns whatever referred to it; a mistyped name concerns nothing.
     for path in args.paths.iter().filter(|path| args.affected && files == 0 && Disk.stat(path).is_none()) {
         warn(&format!("`{}` is not there, and nothing refers to it", path.display()));
     }
@@ -472,7 +472,7 @@ impl Baseline {
         serde_json::from_slice(&bytes).map(Self).map_err(|e| fault(e.to_string()))
     }
 
-    /// A file that is none is not written over: with an eval in its place an eval would be gone.
+    /// Refuses to overwrite a file that is not a baseline, such as an eval that was named by mistake.
     fn refuse_others(path: &Path) -> Result<(), Fault> {
         let there = Disk.read(path).unwrap_or_default();
         if there.is_empty() || serde_json::from_slice::<Vec<Known>>(&there).is_ok() {

@@ -56,7 +56,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     each(args, global)
 }
 
-/// Signals this process to end once its standard input has ended.
+/// Sends SIGTERM to this process once its standard input has ended.
 fn end_with_stdin() {
     std::thread::spawn(|| {
         // Nothing is expected there but the end.

@@ -256,7 +256,7 @@ fn beside(target: &Path) -> io::Result<(PathBuf, File)> {
     let name =
         target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
     loop {
-        // Not the name and more: it may be as long as a name can be.
+        // A long name leaves no room for a suffix.
         let word = crate::random::word();
         let mut temp = OsString::from(".");
         if name.len() < 200 {

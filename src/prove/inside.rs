@@ -457,29 +457,19 @@ impl Proof<'_> {
         for call in b.phases.values().flatten() {
             self.unreached.retain(|pattern| !asks(pattern, call));
         }
-        let mut wrong = disagreement(&a, &b, &world, self.job.allow, &self.asked);
-        // What may fail may hang: the conversion goes on behind it, where the original was killed with all that was to come.
-        let hangs = world.given.values().any(|given| *given == Given::Hangs);
-        if wrong.is_some() && hangs && !a.passed {
-            let mut fails = world.clone();
-            fails.given.values_mut().filter(|given| **given == Given::Hangs).for_each(|given| *given = Given::Fails);
-            let may = ran(&self.old, &fails, &self.stage).await?;
-            wrong = wrong.filter(|_| !may.agent || b.passed && !may.passed);
-        }
+        let mut wrong = self.disagreement(&world, &a, &b).await?;
         if wrong.is_some() {
-            match self.afresh(&world, &a, &b).await? {
-                Afresh::Same => {}
-                Afresh::Agree(old, new) => (a, b, wrong) = (*old, *new, None),
-                Afresh::Erratic => {
-                    self.certificate = Certificate {
-                        hindered: Some("the original does not do the same twice".to_owned()),
-                        ..Certificate::default()
-                    };
-                    self.near.clear();
-                    self.erratic = true;
-                    return Ok(());
-                }
-            }
+            let Some(both) = self.afresh(&world, a, b).await? else {
+                self.certificate = Certificate {
+                    hindered: Some("the original does not do the same twice".to_owned()),
+                    ..Certificate::default()
+                };
+                self.near.clear();
+                self.erratic = true;
+                return Ok(());
+            };
+            (a, b) = both;
+            wrong = self.disagreement(&world, &a, &b).await?;
         }
         let certificate = &mut self.certificate;
         if let Some(why) = wrong {
@@ -528,33 +518,49 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// Runs both some more times where they disagree, and where nothing is remembered: a race in the original is no fault of the
-    /// conversion, which may do any of the things that the original does. The conversion itself has to do the same each time.
-    async fn afresh(&self, world: &World, a: &Ran, b: &Ran) -> Result<Afresh, String> {
+    /// In what the two differ that is not allowed.
+    async fn disagreement(&self, world: &World, a: &Ran, b: &Ran) -> Result<Option<String>, String> {
+        let wrong = disagreement(a, b, world, self.job.allow, &self.asked);
+        // What may fail may hang: the conversion goes on behind it, where the original was killed with all that was to come.
+        let hangs = world.given.values().any(|given| *given == Given::Hangs);
+        if wrong.is_none() || !hangs || a.passed {
+            return Ok(wrong);
+        }
+        let mut fails = world.clone();
+        fails.given.values_mut().filter(|given| **given == Given::Hangs).for_each(|given| *given = Given::Fails);
+        let may = ran(&self.old, &fails, &self.stage).await?;
+        Ok(wrong.filter(|_| !may.agent || b.passed && !may.passed))
+    }
+
+    /// The two runs to judge by where `a` and `b` disagree: both are run again, with nothing remembered. A race in the original is no
+    /// fault of the conversion, which may do any of the things that the original does, but the same each time. `None` where the original
+    /// does other things each time, and none of them is what the conversion does.
+    async fn afresh(&self, world: &World, a: Ran, b: Ran) -> Result<Option<(Ran, Ran)>, String> {
         let memory = self.stage.forget();
-        let (mut old, mut new) = (Vec::new(), Vec::new());
+        let (mut old, mut new) = (vec![a], vec![b]);
         for _ in 0..REPEATS {
             self.stage.forget();
             old.push(ran(&self.old, world, &self.stage).await?);
             new.push(ran(&self.new, world, &self.stage).await?);
         }
-        let is_one = |all: &[Ran]| all.windows(2).all(|pair| is_same(&life(&pair[0]), &life(&pair[1])));
-        let is_as_before = is_same(&life(a), &life(&old[0])) && is_same(&life(b), &life(&new[0]));
-        let (is_old_one, is_new_one) = (is_one(&old), is_one(&new));
-        if is_as_before && is_old_one && is_new_one {
+        let is_one = |runs: &[Ran]| runs.windows(2).all(|pair| is_same(&life(&pair[0]), &life(&pair[1])));
+        if is_one(&old) && is_one(&new) {
             // The next conversion is proved with what was known before.
             self.stage.remember(memory);
-            return Ok(Afresh::Same);
+            return Ok(Some((old.swap_remove(0), new.swap_remove(0))));
         }
         self.stage.forget();
-        let fresh = new.pop().filter(|_| is_new_one);
-        if let Some(new) = fresh {
-            let agrees = |old: &Ran| disagreement(old, &new, world, self.job.allow, &self.asked).is_none();
-            if let Some(at) = old.iter().position(agrees) {
-                return Ok(Afresh::Agree(Box::new(old.swap_remove(at)), Box::new(new)));
+        let (is_old_one, is_new_one) = (is_one(&old[1..]), is_one(&new[1..]));
+        if !is_new_one {
+            return Ok(is_old_one.then(|| (old.swap_remove(0), new.swap_remove(0))));
+        }
+        let new = new.swap_remove(1);
+        for at in 1..old.len() {
+            if self.disagreement(world, &old[at], &new).await?.is_none() {
+                return Ok(Some((old.swap_remove(at), new)));
             }
         }
-        Ok(if is_old_one { Afresh::Same } else { Afresh::Erratic })
+        Ok(is_old_one.then(|| (old.swap_remove(1), new)))
     }
 
     /// Which demands have decided in a world in which the conversion fails: without one of them it would have passed.
@@ -731,19 +737,10 @@ impl Proof<'_> {
     }
 }
 
-/// What both come to where they have disagreed, when they are run again.
-enum Afresh {
-    /// They disagree each time.
-    Same,
-    /// They agree: the original sometimes, the conversion each time.
-    Agree(Box<Ran>, Box<Ran>),
-    /// The original does other things each time, and none of them is what the conversion does.
-    Erratic,
-}
-
 /// Calls, the verdict, and the files that are left.
 type Life = (Vec<Call>, bool, Written);
 
+/// What is compared of a run with another one of the same task.
 fn life(ran: &Ran) -> Life {
     let calls = ran.phases.values().flatten().filter(|call| !call.is_aside()).cloned().collect();
     (calls, ran.passed, ran.left.clone())

@@ -136,7 +136,7 @@ impl Index {
             let said: FxHashSet<&str> = compiled.diagnostics.iter().chain(&facts.broad).flat_map(said).collect();
             is_clear(&said.into_iter().collect::<Vec<_>>().join("\n"))
         });
-        // What is not written to takes no memory, and what grows is copied.
+        // Growing would copy it; pages that are never written take no memory.
         let mut rest = Vec::with_capacity(LARGEST);
         put_part(&mut rest, &self.question);
         let length = rest.len();

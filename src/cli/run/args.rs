@@ -216,7 +216,8 @@ pub struct Args {
     /// Look whether commands, servers, agents and extensions are there, without running a task.
     #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "How")]
     pub preflight: bool,
-    /// Ends as on SIGTERM, cleanups done, when standard input ends: what holds its other end takes the run along even where it is killed.
+    /// Stop as on SIGTERM, with all cleanups, when standard input ends: so a run does not outlive the program that started it, even one
+    /// that was killed.
     #[arg(long, hide = true)]
     pub end_with_stdin: bool,
 }
