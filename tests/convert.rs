@@ -1056,6 +1056,31 @@ fn worlds_are_found_in_which_scripts_pass() {
     assert_eq!(proof.counter_example, None);
 }
 
+/// The first run of the original fails, and no later one: a file that is not put back between runs stands for a race. The proof goes on with
+/// what is repeatable.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn one_odd_run_refutes_no_conversion() {
+    // Only in worlds that are compared. Written as patterns: worlds are made of the words and paths of a script.
+    let odd = "D=$(echo /wor?d)\nif grep -qs 'hasty.[^.]false' \"$D\"/*.json && ! test -e \"$D/odd\"; then touch \"$D/odd\"; exit 1; fi";
+    let world = World::new(&[("task.yaml", &task_of("verify", &format!("{odd}\nkubectl get pod a")))]);
+    let plain = World::new(&[("task.yaml", &task_of("verify", "kubectl get pod a"))]);
+    let converted = |world: &World| {
+        let sources = Sources::default();
+        let compiled = compile(&[world.path("task.yaml")], &sources, &Disk);
+        let cx = context(&sources, &Disk, &compiled, Dialect::Portable, Target::Builtin);
+        convert::task(&compiled.project.tasks[0], cx).unwrap()
+    };
+    let (new, right) = (converted(&world), converted(&plain));
+    let text = right.text.replace("kubectl get pod a", "kubectl get pod b");
+    for (text, is_refuted) in [(right.text, false), (text, true)] {
+        let (bwrap, exe, path) = (bwrap(), exe(), world.path("task.yaml"));
+        let new = Converted { text, ..new.clone() };
+        let proof = prove::prove((&bwrap, &exe), &path, &new, None, None, 6).unwrap();
+        assert_eq!((proof.counter_example.is_some(), proof.hindered.is_some()), (is_refuted, false), "{proof:#?}");
+    }
+}
+
 /// What one world cannot have another one has: an answer before the agent and another one behind it, a judge that says no to one
 /// question of several, a variable that has to be set, and files where people leave them.
 #[test]
