@@ -93,6 +93,7 @@ fn a_world_is_there_for_a_run_and_gone_after_it() {
     each_task_has_an_api();
     a_killed_run_is_recovered();
     a_kept_world_stays_until_it_is_cleaned_up();
+    a_control_plane_is_up_with_all_its_programs();
 }
 
 fn each_task_has_a_namespace() {
@@ -194,4 +195,45 @@ fn without_its_programs_nothing_is_begun() {
     assert!(plan.out.contains("\"kube\": \"namespace\"") && !plan.out.contains("KUBE_NAMESPACE\","), "{}", plan.out);
     world.write("eval.yaml", &EVAL.replace("SHARE", "{kube: apy}"));
     gevals(&["check", "eval.yaml"]).expect(1, &["unknown share of a control plane `apy`", "did you mean `api`?"]);
+}
+
+/// Without its controller manager namespaces never end and deployments have no pods, and nothing says why.
+fn a_control_plane_is_up_with_all_its_programs() {
+    let Some(manager) = plane::program("kube-controller-manager") else { return };
+    let world = World::new(&[]);
+    std::fs::create_dir(world.path("bin")).unwrap();
+    for name in plane::PROGRAMS {
+        std::os::unix::fs::symlink(plane::program(name).unwrap(), world.path("bin").join(name)).unwrap();
+    }
+    let play = |script: &str| {
+        let path = world.path("bin/kube-controller-manager");
+        let _ = std::fs::remove_file(&path);
+        let script =
+            format!("#!/bin/sh\n[ \"$1\" != --version ] || exec '{0}' --version\n{script}\n", manager.display());
+        std::fs::write(&path, script.replace("REAL", &manager.display().to_string())).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    let kube = |verb: &str| {
+        let mut command = world.command(&["kube", verb, "plane"]);
+        command.env("KUBEBUILDER_ASSETS", world.path("bin"));
+        world.start(command).end_within(PATIENCE)
+    };
+    // Its port was taken.
+    play("echo once >> \"$0.log\"; [ $(wc -l < \"$0.log\") -gt 1 ] || exit 1; exec REAL \"$@\"");
+    kube("up").expect(0, &["plane/kubeconfig"]);
+    assert_eq!(world.read("bin/kube-controller-manager.log"), "once\nonce\n");
+    assert!(plane::is_up(&world.path("plane")));
+    let pid: i32 = world.read("plane/kube-controller-manager.pid").trim().parse().unwrap();
+    let manager = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(manager, Signal::KILL).unwrap();
+    let begun = Instant::now();
+    while plane::is_up(&world.path("plane")) {
+        assert!(begun.elapsed() < PATIENCE, "it is up without its controller manager");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kube("down").expect(0, &["stopped kube-apiserver, etcd"]);
+    play("echo I1127 starting; echo F1127 no port; echo goroutine 1; exit 255");
+    let said = kube("up").expect(3, &["`kube-controller-manager` has ended: F1127 no port (see "]);
+    assert_eq!(said.out, "");
+    assert_eq!(world.survivors(), [""; 0]);
 }

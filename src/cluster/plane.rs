@@ -24,11 +24,16 @@ use kube::{
 };
 use ring::{rand::SystemRandom, signature};
 
-/// The programs, in the order in which they start.
-const PROGRAMS: [&str; 3] = ["etcd", "kube-apiserver", "kube-controller-manager"];
+use crate::host::listen::free_port;
 
-/// How long the API server may take to become ready.
+/// The programs, in the order in which they start.
+pub const PROGRAMS: [&str; 3] = ["etcd", "kube-apiserver", "kube-controller-manager"];
+
+/// How long the API server, and then the controller manager, may take to become ready.
 const READY: Duration = Duration::from_secs(60);
+
+/// How often a control plane is started whose programs end.
+const ATTEMPTS: u32 = 3;
 
 /// The path of a program: in `KUBEBUILDER_ASSETS`, as envtest has it, else on the PATH.
 pub fn program(name: &str) -> Option<PathBuf> {
@@ -72,17 +77,43 @@ pub fn up(folder: &Path) -> Result<PathBuf, String> {
     if let Some(name) = PROGRAMS.iter().find(|name| running(&folder, name).is_some()) {
         return Err(format!("`{name}` runs in {} already: `gevals kube down` stops it", folder.display()));
     }
-    start(&folder).inspect_err(|_| drop(down(&folder)))
+    let mut attempts = 1..=ATTEMPTS;
+    loop {
+        let last = attempts.next().is_none_or(|attempt| attempt == ATTEMPTS);
+        let why = match start(&folder) {
+            Ok(kubeconfig) => return Ok(kubeconfig),
+            Err(why) => why,
+        };
+        let _ = down(&folder);
+        match why {
+            // A port that was free a moment ago was taken by another.
+            NotUp::Ended(_) if !last => {}
+            NotUp::Ended(why) | NotUp::Other(why) => return Err(why),
+        }
+    }
 }
 
-fn start(folder: &Path) -> Result<PathBuf, String> {
+/// Why a control plane did not start.
+enum NotUp {
+    /// A program ended. Another attempt may do better.
+    Ended(String),
+    Other(String),
+}
+
+impl From<String> for NotUp {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+fn start(folder: &Path) -> Result<PathBuf, NotUp> {
     let at = |name: &str| folder.join(name).display().to_string();
     let io = |e: io::Error| format!("{}: {e}", folder.display());
-    let (client, peer, manager) = (port().map_err(io)?, port().map_err(io)?, port().map_err(io)?);
+    let (client, peer) = (free_port().map_err(io)?, free_port().map_err(io)?);
     let (api, token) = match earlier(folder) {
         Some((port, token)) if TcpListener::bind(("127.0.0.1", port)).is_ok() => (port, token),
-        Some((_, token)) => (port().map_err(io)?, token),
-        None => (port().map_err(io)?, token()?),
+        Some((_, token)) => (free_port().map_err(io)?, token),
+        None => (free_port().map_err(io)?, token()?),
     };
     if !folder.join("sa.pub").exists() {
         key(folder)?;
@@ -131,8 +162,10 @@ fn start(folder: &Path) -> Result<PathBuf, String> {
     );
     write(folder, "kubeconfig", &text).map_err(io)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-    runtime.block_on(ready(folder, &kubeconfig))?;
+    let config = runtime.block_on(config(&kubeconfig))?;
+    runtime.block_on(answers(folder, config.clone(), "/readyz", &PROGRAMS[..2]))?;
     if let Some(path) = program(PROGRAMS[2]) {
+        let manager = free_port().map_err(io)?;
         let mut words = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--authentication-kubeconfig={}", kubeconfig.display()),
@@ -147,6 +180,11 @@ fn start(folder: &Path) -> Result<PathBuf, String> {
         // Before 1.24 it also listens on a port without TLS, and always on the same.
         words.extend(is_before_24(&path).then(|| "--port=0".to_owned()));
         spawn(folder, PROGRAMS[2], &words)?;
+        // Without it namespaces never end and deployments have no pods: nothing else would say that it is not there.
+        let url = format!("https://127.0.0.1:{manager}").parse();
+        let mut config = config;
+        config.cluster_url = url.map_err(|e| format!("{e}"))?;
+        runtime.block_on(answers(folder, config, "/healthz", &PROGRAMS))?;
     }
     Ok(kubeconfig)
 }
@@ -179,9 +217,11 @@ pub fn down(folder: &Path) -> Result<Vec<&'static str>, String> {
     Ok(stopped)
 }
 
-/// Whether the control plane in a folder runs.
+/// Whether the control plane in a folder runs, with all that was started of it.
 pub fn is_up(folder: &Path) -> bool {
-    PROGRAMS[..2].iter().all(|name| running(folder, name).is_some())
+    let started = |name: &str| folder.join(format!("{name}.pid")).exists();
+    PROGRAMS[..2].iter().all(|name| started(name))
+        && PROGRAMS.iter().all(|name| !started(name) || running(folder, name).is_some())
 }
 
 /// The process of a program, if it is still that program.
@@ -224,11 +264,14 @@ fn spawn(folder: &Path, name: &'static str, words: &[String]) -> Result<(), Stri
     Ok(())
 }
 
-async fn client(kubeconfig: &Path) -> Result<kube::Client, String> {
+async fn config(kubeconfig: &Path) -> Result<kube::Config, String> {
     let config = kube::config::Kubeconfig::read_from(kubeconfig).map_err(|e| e.to_string())?;
     let options = kube::config::KubeConfigOptions::default();
-    let config = kube::Config::from_custom_kubeconfig(config, &options).await.map_err(|e| e.to_string())?;
-    kube::Client::try_from(config).map_err(|e| e.to_string())
+    kube::Config::from_custom_kubeconfig(config, &options).await.map_err(|e| e.to_string())
+}
+
+async fn client(kubeconfig: &Path) -> Result<kube::Client, String> {
+    kube::Client::try_from(config(kubeconfig).await?).map_err(|e| e.to_string())
 }
 
 /// The port and the token of the control plane that was in a folder before.
@@ -267,26 +310,32 @@ pub async fn drop_namespace(folder: &Path, name: &str) -> Result<(), String> {
     namespaces.delete(name, &DeleteParams::background()).await.map(drop).map_err(|e| e.to_string())
 }
 
-async fn ready(folder: &Path, kubeconfig: &Path) -> Result<(), String> {
-    let client = client(kubeconfig).await?;
+/// Waits until the last of these programs says at a path that it is well, as long as all of them run.
+async fn answers(folder: &Path, config: kube::Config, path: &str, programs: &[&str]) -> Result<(), NotUp> {
+    let client = kube::Client::try_from(config).map_err(|e| e.to_string())?;
     let begun = Instant::now();
     while begun.elapsed() < READY {
-        let request = axum::http::Request::get("/readyz").body(Vec::new()).map_err(|e| e.to_string())?;
-        if client.request_text(request).await.is_ok_and(|text| text.starts_with("ok")) {
-            return Ok(());
+        let request = axum::http::Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;
+        let well = client.request_text(request).await.is_ok_and(|text| text.starts_with("ok"));
+        if let Some(name) = programs.iter().find(|name| running(folder, name).is_none()) {
+            return Err(NotUp::Ended(format!("`{name}` has ended: {}", cause(folder, name))));
         }
-        if let Some(name) = PROGRAMS[..2].iter().find(|name| running(folder, name).is_none()) {
-            return Err(format!("`{name}` has ended: {}", last_line(folder, name)));
+        if well {
+            return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    Err(format!("the API server is not ready after {} s: {}", READY.as_secs(), last_line(folder, PROGRAMS[1])))
+    let name = programs.last().copied().unwrap_or_default();
+    Err(NotUp::Other(format!("`{name}` is not ready after {} s: {}", READY.as_secs(), cause(folder, name))))
 }
 
-fn last_line(folder: &Path, name: &str) -> String {
+/// What a program logged of its end: its fatal line, as klog marks it (a trace of all goroutines follows), else the last.
+fn cause(folder: &Path, name: &str) -> String {
     let path = folder.join(format!("{name}.log"));
     let text = fs::read_to_string(&path).unwrap_or_default();
-    format!("{} (see {})", text.lines().last().unwrap_or_default(), path.display())
+    let is_fatal = |line: &&str| line.starts_with('F') && line[1..].starts_with(|c: char| c.is_ascii_digit());
+    let line = text.lines().find(is_fatal).or(text.lines().last()).unwrap_or_default();
+    format!("{line} (see {})", path.display())
 }
 
 fn is_before_24(manager: &Path) -> bool {
@@ -322,10 +371,6 @@ fn pem(label: &str, bytes: &[u8]) -> String {
 fn token() -> Result<String, String> {
     let bytes: [u8; 16] = ring::rand::generate(&SystemRandom::new()).map_err(|e| e.to_string())?.expose();
     Ok(hex::encode(bytes))
-}
-
-fn port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 fn private(folder: &Path, name: &str) -> io::Result<fs::File> {

@@ -17,6 +17,22 @@ pub async fn loopback() -> io::Result<(impl Listener<Io = TcpStream, Addr = Sock
     Ok((listener, address.port()))
 }
 
+/// A port of 127.0.0.1 that nothing listens on, for a program that is started later.
+///
+/// It is below those that the system gives to connections: until the program starts, no client on this machine is given it by chance.
+///
+/// # Errors
+/// No port can be bound.
+pub fn free_port() -> io::Result<u16> {
+    let free = |port| Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.local_addr()?.port());
+    let mut random = crate::random::generator();
+    let drawn = std::iter::repeat_with(|| free(random.u16(LISTENED))).take(100).find_map(io::Result::ok);
+    drawn.map_or_else(|| free(0), Ok)
+}
+
+/// Ports of servers that the system gives to no connection: Linux begins with 32768, IANA and macOS with 49152.
+const LISTENED: std::ops::Range<u16> = 10_000..32_768;
+
 /// A listener at this address; port 0 is any that is free.
 ///
 /// # Errors

@@ -5,14 +5,13 @@ use super::{
     Exec, Finished, Host, HttpFault, HttpRequest, HttpResponse, Leftover, Original, Process, Snapshot, Stamp,
     StartFault, descriptors,
     disk::{self, Disk},
-    exec, http,
+    exec, http, listen,
     tree::{self, Tree},
 };
 use crate::{random, source::Files};
 use futures_util::future::BoxFuture;
 use std::{
     fs, io,
-    net::TcpListener,
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -109,7 +108,7 @@ impl Host for RealHost {
     }
 
     fn free_port(&self) -> io::Result<u16> {
-        Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+        listen::free_port()
     }
 
     fn env(&self, name: &str) -> Option<String> {

@@ -208,8 +208,8 @@ pub async fn on_api(place: &Place, pairs: &[Pair], tell: &dyn Fn(&str)) -> Resul
         Place::Disposable => {
             plane::startable().map_err(Fault::Usage)?;
             let folder = folder.path().to_owned();
-            let up = move || plane::up(&folder).or_else(|_| plane::up(&folder));
-            let up = tokio::task::spawn_blocking(up).await.map_err(|e| broken(e.to_string()))?;
+            let up =
+                tokio::task::spawn_blocking(move || plane::up(&folder)).await.map_err(|e| broken(e.to_string()))?;
             up.map_err(|why| broken(format!("no control plane: {why}")))?
         }
     };

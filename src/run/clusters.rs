@@ -196,11 +196,7 @@ fn name(task: &TaskRun) -> String {
 }
 
 async fn up(folder: PathBuf) -> Result<(), String> {
-    let start = move || {
-        // Its ports were free a moment ago; another may have been quicker.
-        let started = plane::up(&folder).or_else(|_| plane::up(&folder));
-        started.map(drop).map_err(|why| format!("no control plane: {why}"))
-    };
+    let start = move || plane::up(&folder).map(drop).map_err(|why| format!("no control plane: {why}"));
     tokio::task::spawn_blocking(start).await.unwrap_or_else(|e| Err(e.to_string()))
 }
 
