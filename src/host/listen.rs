@@ -23,6 +23,7 @@ pub async fn loopback() -> io::Result<(impl Listener<Io = TcpStream, Addr = Sock
 ///
 /// # Errors
 /// No port can be bound.
+#[expect(clippy::disallowed_methods, reason = "this is the door to the world")]
 pub fn free_port() -> io::Result<u16> {
     let free = |port| Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.local_addr()?.port());
     let mut random = crate::random::generator();
