@@ -19,7 +19,7 @@ use regex_automata::{
     util::captures,
 };
 
-/// How many bytes are searched for a pattern before compiling it for speed pays.
+/// How many bytes are searched for a pattern before compiling it for speed is worth it.
 const FEW: usize = 2 << 10;
 
 /// A pattern that is compiled when it is first used.
