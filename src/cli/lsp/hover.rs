@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    names::{self, Named, Occurrence},
-    paths::Paths,
+    names::{self, Occurrence},
+    paths::{Named, Paths},
     reading::{Reading, holes},
 };
 use crate::{

@@ -3,7 +3,11 @@
 
 use std::ops::Range;
 
-use super::{paths::Paths, reading::Reading, scripts};
+use super::{
+    paths::{Named, Paths},
+    reading::Reading,
+    scripts,
+};
 use crate::{
     diagnostic::Diagnostics,
     dialect,
@@ -12,24 +16,6 @@ use crate::{
     template::Path,
     yaml::{self, Node, Tree},
 };
-
-/// What a name is given to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Named {
-    Step(String),
-    Output { step: String, name: String },
-    Variable(String),
-    Anchor(String),
-}
-
-impl Named {
-    /// The name itself.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Step(name) | Self::Output { name, .. } | Self::Variable(name) | Self::Anchor(name) => name,
-        }
-    }
-}
 
 /// A place where a name stands.
 #[derive(Clone, PartialEq, Eq, Debug)]

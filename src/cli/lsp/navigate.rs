@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     BAD_PARAMS, Refusal, Server, hover,
-    names::{Named, Names, Occurrence, names},
+    names::{Names, Occurrence, names},
+    paths::Named,
     place::{self, Place, Way},
     reading::Reading,
     schemas,

@@ -1,10 +1,27 @@
 //! What the paths of holes lead through: steps, what they leave, and what is inside of that where it comes from other steps.
 
-use super::names::Named;
 use crate::{
     hir::{Arg, ArgKind, Hole, Step, Task, Template},
     template::{Path, Segment, SegmentKind},
 };
+
+/// What a name is given to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Named {
+    Step(String),
+    Output { step: String, name: String },
+    Variable(String),
+    Anchor(String),
+}
+
+impl Named {
+    /// The name itself.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Step(name) | Self::Output { name, .. } | Self::Variable(name) | Self::Anchor(name) => name,
+        }
+    }
+}
 
 /// How many holes may stand behind one another; a task with errors may go in circles.
 const HOLES: usize = 20;

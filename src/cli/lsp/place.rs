@@ -146,7 +146,7 @@ fn collect(node: Node<'_>, found: &mut Vec<Step>) {
 /// The ids of the steps inside of one whose outputs can be used behind them: not those inside of another loop, and not a cleanup's.
 fn left(body: Node<'_>, found: &mut Vec<String>) {
     let items = ["setup", "steps"].into_iter().filter_map(|key| body.get(key)).chain([body]).flat_map(Node::items);
-    for entry in items.flat_map(|item| item.entries()) {
+    for entry in items.flat_map(Node::entries) {
         if let Some(id) = entry.value.get("id").and_then(Node::as_str)
             && !found.iter().any(|known| known == id)
         {

@@ -74,7 +74,7 @@ pub fn is_script(dialect: Dialect, operation: &str, key: &str) -> bool {
     let is = |shape: &Shape| matches!(shape, Shape::String { format: Some(Format::Script), .. });
     let signature = builtin::vocabularies().of(dialect).get(operation).map(|(_, signature)| signature);
     let field = signature.and_then(|signature| signature.params.fields()?.get(key));
-    field.is_some_and(|field| field.shape.alternatives().iter().any(|shape| is(shape)))
+    field.is_some_and(|field| field.shape.alternatives().iter().any(is))
 }
 
 /// The file of a step's script.
