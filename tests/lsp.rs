@@ -10,6 +10,9 @@ mod world;
 #[expect(dead_code, reason = "shared with other tests")]
 mod page;
 
+#[path = "lsp/rename.rs"]
+mod rename;
+
 #[path = "lsp/replay.rs"]
 mod replay;
 

@@ -71,11 +71,9 @@ impl Checker<'_> {
             Ok(ty) => ty,
             Err((index, message)) => {
                 let span = hole.spans.get(1 + found.taken + index).copied().unwrap_or(hole.span);
-                self.error(Diagnostic::new(&UNKNOWN_OUTPUT, span, message).help(format!(
-                    "`{}` is {}",
-                    written(path, found.taken + index),
-                    found.ty
-                )));
+                let ty = template::walk_type(&found.ty, &rest[..index]).unwrap_or_default();
+                let whole = written(path, found.taken + index);
+                self.error(Diagnostic::new(&UNKNOWN_OUTPUT, span, message).help(format!("`{whole}` is {ty}")));
                 return None;
             }
         };

@@ -7,6 +7,7 @@ use super::{
     operations::{self, Operation},
     place::{self, Way},
     schemas::{self, Choice},
+    scripts,
     text::{Encoding, Lines},
 };
 use crate::{
@@ -28,9 +29,11 @@ pub fn at(text: &str, offset: usize, encoding: Encoding, lock: &Lock) -> Value {
     let alias = before.rsplit([' ', '[', ',']).next().filter(|word| word.starts_with('*'));
     // What is there of the word behind the cursor, where it is a key.
     let mut behind = 0;
-    let (choices, typed) = match (place::filter(text, offset), place::hole(text, offset), alias) {
-        (Some(word), ..) => (filters(), word.len()),
-        (_, Some((start, path)), _) => in_hole(text, start, path, lock),
+    let hole = (place::filter(text, offset), place::hole(text, offset));
+    let (choices, typed) = match (in_script(text, offset), hole, alias) {
+        (Some(found), ..) => found,
+        (_, (Some(word), _), _) => (filters(), word.len()),
+        (_, (_, Some((start, path))), _) => in_hole(text, start, path, lock),
         (.., Some(word)) => (anchors(text, offset, word), word.len() - 1),
         _ => match before.trim_start().trim_start_matches("- ").split_once(": ") {
             Some((_, value)) => (words(text, start..end, before, lock), value.trim_start().len()),
@@ -91,6 +94,31 @@ fn as_key(choice: Choice) -> Completion {
 
 fn filters() -> Vec<Completion> {
     FILTERS.iter().map(|info| completion(info.name, hover::about_filter(info), FUNCTION)).collect()
+}
+
+/// The variables that a script may use behind `$` or `${`: those of its step and of the task.
+fn in_script(text: &str, offset: usize) -> Option<(Vec<Completion>, usize)> {
+    let before = text[..offset].trim_end_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '_');
+    before.strip_suffix('{').unwrap_or(before).strip_suffix('$')?;
+    let tree = place::tree(text)?;
+    let Some(FileKind::Task(dialect)) = place::kind(&tree) else { return None };
+    let place = place::at(&tree, offset).filter(|place| !place.is_key)?;
+    let [step @ .., Way::Key(key)] = place.way.as_slice() else { return None };
+    let Some(Way::Key(operation)) = step.last() else { return None };
+    if !scripts::is_script(dialect, operation, key) {
+        return None;
+    }
+    let own = place::node(&tree, step).and_then(|step| step.get("env"));
+    let task = tree.root().get("spec").and_then(|spec| spec.get("env"));
+    let mut found: Vec<Completion> = Vec::new();
+    for (node, whose) in [(own, format!("of this `{operation}`")), (task, "of the task".to_owned())] {
+        for entry in node.into_iter().flat_map(Node::entries) {
+            if !found.iter().any(|known| known.insert == entry.name) {
+                found.push(completion(entry.name, format!("a variable {whose}"), VARIABLE));
+            }
+        }
+    }
+    Some((found, offset - before.len()))
 }
 
 /// The anchors that stand before an alias.
@@ -232,13 +260,27 @@ fn in_hole(text: &str, start: usize, path: &str, lock: &Lock) -> (Vec<Completion
         }
         ["steps", _] => steps().into_iter().map(|step| completion(&step.id, step.name, VARIABLE)).collect(),
         ["steps", _, _] => vec![completion("outputs", "what the step has left".to_owned(), PROPERTY)],
-        ["steps", id, "outputs", _] => {
-            let step = steps().into_iter().find(|step| step.id == *id);
+        ["steps", id, "outputs", inside @ .., _] => {
+            let steps = steps();
+            let of = |id: &str| steps.iter().find(|step| step.id == id);
+            // `rounds[0].ID`, as often as loops stand in one another.
+            let step = inside.chunks(2).try_fold((of(id), false), |(step, _), part| match (step, part) {
+                (Some(step), [rounds, ..]) if step.outputs.is_empty() && is_round(rounds) => match part.get(1) {
+                    Some(id) if step.rounds.iter().any(|known| known == id) => Some((of(id), false)),
+                    Some(_) => None,
+                    None => Some((Some(step), true)),
+                },
+                _ => None,
+            });
             match (tree, step) {
-                (Some(tree), Some(step)) if step.outputs.is_empty() => {
+                (_, Some((Some(step), true))) => {
+                    let name = |id: &String| of(id).map(|step| step.name.clone()).unwrap_or_default();
+                    step.rounds.iter().map(|id| completion(id, name(id), VARIABLE)).collect()
+                }
+                (Some(tree), Some((Some(step), false))) if step.outputs.is_empty() => {
                     of_types(operations::outputs(tree, &step.name, lock))
                 }
-                (_, Some(step)) => {
+                (_, Some((Some(step), false))) => {
                     step.outputs.iter().map(|output| completion(output, String::new(), PROPERTY)).collect()
                 }
                 _ => Vec::new(),
@@ -257,4 +299,9 @@ fn in_hole(text: &str, start: usize, path: &str, lock: &Lock) -> (Vec<Completion
         }
     };
     (found, typed)
+}
+
+/// Whether a part of a path is one of the rounds of a loop.
+fn is_round(part: &str) -> bool {
+    part.strip_prefix("rounds[").is_some_and(|nth| nth.ends_with(']'))
 }

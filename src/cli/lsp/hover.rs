@@ -2,14 +2,18 @@
 
 use std::ops::Range;
 
-use super::reading::{Reading, holes};
+use super::{
+    names::{self, Occurrence},
+    paths::{Named, Paths},
+    reading::{Reading, holes},
+};
 use crate::{
     effects::{self, Model, script},
     hir::{Def, Hole, OperationKind, Step, Target, Task},
     policy::Policy,
     secrets::{is_secret_name, looks_drawn, tokens},
     signature::{Effects, Schema},
-    source::Files,
+    source::{Files, Span},
     template::{FILTERS, FilterInfo},
     ty::duration,
 };
@@ -30,7 +34,30 @@ pub fn hole(offset: usize, reading: &Reading) -> Option<Said> {
     {
         return Some((span.range(), about_filter(info)));
     }
-    Some((hole.span.range(), about_hole(hole, task)))
+    Some((hole.span.range(), about_hole(hole, task, output(hole.span, reading))))
+}
+
+/// The output that a hole leads to in the end: behind `rounds[0]` that of a step inside of the loop.
+fn output(span: Span, reading: &Reading) -> Option<(String, String)> {
+    let task = reading.task()?;
+    let paths = Paths::new(task);
+    let mut found = None;
+    paths.templates(&mut |template, place| {
+        found = found.or_else(|| template.holes().find(|hole| hole.span == span).map(|hole| (hole, place)));
+    });
+    let around = task.prompt.iter().flat_map(|prompt| prompt.text.holes()).find(|hole| hole.span == span);
+    let (hole, place) = found.or(around.map(|hole| (hole, None)))?;
+    names::used(hole, place, &paths).into_iter().rev().find_map(|one| match one.named {
+        Named::Output { step, name } => Some((step, name)),
+        _ => None,
+    })
+}
+
+/// What a variable of the task is that a script uses.
+pub fn used(one: &Occurrence, reading: &Reading) -> Option<Said> {
+    let (Named::Variable(name), Some(task)) = (&one.named, &reading.checked) else { return None };
+    let known = !one.given && task.env.iter().any(|(known, _)| known.value == *name);
+    known.then(|| (one.span.range(), format!("the variable `{name}` of the task{}", value(name, task))))
 }
 
 /// A filter: how it is written, what it takes and gives.
@@ -45,7 +72,7 @@ pub fn signature(info: &FilterInfo) -> String {
     if args.is_empty() { info.name.to_owned() } else { format!("{}({})", info.name, args.join(", ")) }
 }
 
-fn about_hole(hole: &Hole<Def>, task: &Task<Def>) -> String {
+fn about_hole(hole: &Hole<Def>, task: &Task<Def>, output: Option<(String, String)>) -> String {
     let of_step = |id: &str| {
         let mut found = None;
         task.walk(&mut |_, step| {
@@ -63,23 +90,25 @@ fn about_hole(hole: &Hole<Def>, task: &Task<Def>) -> String {
         Target::TaskName => format!("the name of the task: `{}`", task.name.value),
         Target::AgentOutput => "what the agent said last".to_owned(),
         Target::AgentPrompt => "the prompt as it is sent".to_owned(),
-        Target::Output { step, name } => match of_step(step) {
-            Some(found) => {
-                let given = found.outputs.iter().flatten().find(|(output, _)| output.value == *name);
-                let given = given.and_then(|(_, arg)| match &arg.kind {
-                    crate::hir::ArgKind::Text(template) => Some(format!(": `{}`", template.display())),
-                    _ => None,
-                });
-                let given = given.unwrap_or_default();
-                format!("the output `{name}` of the step `{step}` ({}){given}", found.op.name)
-            }
-            None => format!("the output `{name}` of the step `{step}`"),
-        },
+        Target::Output { step, name } => {
+            let (step, name) = output.unwrap_or_else(|| (step.clone(), name.clone()));
+            about_output(&step, &name, of_step(&step))
+        }
         Target::Loop(name) => format!("the value `{name}` of this round"),
         Target::Local(name) => format!("`{name}` of this step"),
         Target::Calls => "the answer of an earlier call".to_owned(),
     };
     format!("`{}` is {}\n\n{what}", hole.text, hole.reference.ty)
+}
+
+fn about_output(id: &str, name: &str, step: Option<&Step<Def>>) -> String {
+    let Some(step) = step else { return format!("the output `{name}` of the step `{id}`") };
+    let given = step.outputs.iter().flatten().find(|(output, _)| output.value == *name);
+    let given = given.and_then(|(_, arg)| match &arg.kind {
+        crate::hir::ArgKind::Text(template) => Some(format!(": `{}`", template.display())),
+        _ => None,
+    });
+    format!("the output `{name}` of the step `{id}` ({}){}", step.op.name, given.unwrap_or_default())
 }
 
 /// What is known of a variable's value; nothing of one that may be a secret.

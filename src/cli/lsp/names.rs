@@ -1,35 +1,21 @@
 //! The names that an author gives – steps, outputs, variables of a task, anchors – and every place where one stands, also in the
-//! prompt's file and in the oracles of evals.
+//! prompt's file, in scripts and in the oracles of evals.
 
 use std::ops::Range;
 
-use super::reading::Reading;
+use super::{
+    paths::{Named, Paths},
+    reading::Reading,
+    scripts,
+};
 use crate::{
     diagnostic::Diagnostics,
     dialect,
     hir::{Dialect, Hole, Task, Template},
-    source::Span,
-    template::{Path, SegmentKind},
+    source::{Files, Span},
+    template::Path,
     yaml::{self, Node, Tree},
 };
-
-/// What a name is given to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Named {
-    Step(String),
-    Output { step: String, name: String },
-    Variable(String),
-    Anchor(String),
-}
-
-impl Named {
-    /// The name itself.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Step(name) | Self::Output { name, .. } | Self::Variable(name) | Self::Anchor(name) => name,
-        }
-    }
-}
 
 /// A place where a name stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,35 +26,51 @@ pub struct Occurrence {
     pub given: bool,
 }
 
+/// All names of a text, and what stands in the way of changing one.
+#[derive(Default)]
+pub struct Names {
+    /// Where names are given and used. Variables of the process are given nowhere.
+    pub all: Vec<Occurrence>,
+    /// For each script that uses variables of its environment, these, and those that are its own or its step's.
+    pub scripts: Vec<(Vec<String>, Vec<String>)>,
+    /// Variables of the task that are perhaps used in a way that is not followed.
+    pub doubts: Vec<(String, Span)>,
+    /// Places that mean something else to another step, or to another task.
+    pub shared: Vec<Span>,
+}
+
 /// All names of a text, where they are given and where they are used. `oracles` are files of the sources.
-pub fn occurrences(text: &str, reading: &Reading, oracles: &[Span]) -> Vec<Occurrence> {
-    let mut found = Vec::new();
+pub fn names(text: &str, reading: &Reading, oracles: &[Span], files: &dyn Files) -> Names {
+    let mut found = Names::default();
     if let Some(tree) = reading.tree() {
         let file = reading.file().unwrap_or_else(|| tree.file());
         let at = |range: Range<usize>| Span::new(file, range);
-        found.extend(anchors(text, tree).into_iter().map(|(name, range, given)| Occurrence {
+        found.all.extend(anchors(text, tree).into_iter().map(|(name, range, given)| Occurrence {
             named: Named::Anchor(name),
             span: at(range),
             given,
         }));
     }
     let Some(task) = reading.task().filter(|task| task.dialect == Dialect::Portable) else { return found };
-    found.extend(given(text, task));
-    let mut templates: Vec<&Template<Path>> = task.env.iter().map(|(_, template)| template).collect();
-    templates.extend(task.prompt.iter().map(|prompt| &prompt.text));
-    task.walk(&mut |_, step| step.templates(&mut |template| templates.push(template)));
-    let variables: Vec<&str> = task.env.iter().map(|(name, _)| name.value.as_str()).collect();
-    for hole in templates.into_iter().flat_map(Template::holes) {
-        found.extend(used(hole, &variables));
-    }
+    found.all.extend(given(text, task));
+    let paths = Paths::new(task);
+    let around = task.env.iter().map(|(_, template)| template).chain(task.prompt.iter().map(|prompt| &prompt.text));
+    around.flat_map(Template::holes).for_each(|hole| found.all.extend(used(hole, None, &paths)));
+    paths.templates(&mut |template, place| {
+        template.holes().for_each(|hole| found.all.extend(used(hole, place, &paths)));
+    });
+    in_scripts(task, reading, files, &mut found);
     for oracle in oracles {
         let source = reading.sources.get(oracle.file);
         let Ok(tree) = yaml::parse(oracle.file, source.text(), &mut Diagnostics::default()) else { continue };
         let oracle = dialect::oracle::decode(tree.root(), oracle.file, &mut Diagnostics::default()).value;
-        let entries = oracle.into_iter().flat_map(|oracle| oracle.tasks);
-        for entry in entries.filter(|entry| entry.task.value == task.name.value) {
+        for entry in oracle.into_iter().flat_map(|oracle| oracle.tasks) {
             let mut visit = |template: &Template<Path>| {
-                template.holes().for_each(|hole| found.extend(used(hole, &variables)));
+                let uses = template.holes().flat_map(|hole| used(hole, None, &paths));
+                match entry.task.value == task.name.value {
+                    true => found.all.extend(uses),
+                    false => found.shared.extend(uses.map(|one| one.span)),
+                }
             };
             entry.output.iter().for_each(&mut visit);
             for call in &entry.calls {
@@ -78,6 +80,33 @@ pub fn occurrences(text: &str, reading: &Reading, oracles: &[Span]) -> Vec<Occur
         }
     }
     found
+}
+
+/// The variables that scripts use.
+fn in_scripts(task: &Task<Path>, reading: &Reading, files: &dyn Files, found: &mut Names) {
+    for script in scripts::all(reading, task, files) {
+        let mut variables = script.variables();
+        let env = script.env();
+        variables.given.retain(|(name, range)| {
+            let is_given = !env.contains(&name.as_str());
+            if !is_given {
+                found.shared.push(script.span(range.clone()));
+            }
+            is_given
+        });
+        let own: Vec<String> = variables.own.into_iter().chain(env.iter().map(|name| (*name).to_owned())).collect();
+        let undoubted = |name: &str| own.iter().any(|own| own == name);
+        for (name, _) in task.env.iter().filter(|(name, _)| !undoubted(&name.value)) {
+            let doubt = script.doubt(&name.value, reading, files);
+            found.doubts.extend(doubt.map(|at| (name.value.clone(), at)));
+        }
+        found.all.extend(variables.given.iter().map(|(name, range)| Occurrence {
+            named: Named::Variable(name.clone()),
+            span: script.span(range.clone()),
+            given: false,
+        }));
+        found.scripts.push((variables.given.into_iter().map(|(name, _)| name).collect(), own));
+    }
 }
 
 /// The names that a task gives.
@@ -100,31 +129,9 @@ fn given(text: &str, task: &Task<Path>) -> Vec<Occurrence> {
 }
 
 /// The names that a hole uses.
-fn used(hole: &Hole<Path>, variables: &[&str]) -> Vec<Occurrence> {
-    let names: Vec<&str> = hole
-        .reference
-        .segments
-        .iter()
-        .map_while(|segment| match &segment.kind {
-            SegmentKind::Name(name) => Some(name.as_str()),
-            SegmentKind::Index(_) => None,
-        })
-        .collect();
-    let uses: Vec<(Named, usize)> = match (hole.reference.root.text.as_str(), names.as_slice()) {
-        ("env", [name, ..]) if variables.contains(name) => vec![(Named::Variable((*name).to_owned()), 1)],
-        ("steps", [step, rest @ ..]) => {
-            let output = match rest {
-                ["outputs", name, ..] => {
-                    Some((Named::Output { step: (*step).to_owned(), name: (*name).to_owned() }, 3))
-                }
-                _ => None,
-            };
-            std::iter::once((Named::Step((*step).to_owned()), 1)).chain(output).collect()
-        }
-        _ => Vec::new(),
-    };
+pub fn used<'h>(hole: &'h Hole<Path>, place: Option<usize>, paths: &Paths<'h>) -> Vec<Occurrence> {
     let at = |(named, nth): (Named, usize)| Some(Occurrence { named, span: *hole.spans.get(nth)?, given: false });
-    uses.into_iter().filter_map(at).collect()
+    paths.names(hole, place).into_iter().filter_map(at).collect()
 }
 
 /// Anchors and aliases: the name, its bytes, and whether it is the anchor.

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     BAD_PARAMS, Refusal, Server, hover,
-    names::{Named, Occurrence, occurrences},
+    names::{Names, Occurrence, names},
+    paths::Named,
     place::{self, Place, Way},
     reading::Reading,
     schemas,
@@ -37,6 +38,10 @@ impl Server {
         if let Some(found) = hover::hole(offset, &reading).or_else(step) {
             return said(found);
         }
+        let names = self.names(path, text, &reading);
+        if let Some(found) = at(&names.all, &reading, offset).and_then(|one| hover::used(one, &reading)) {
+            return said(found);
+        }
         let (Some(tree), Some(kind)) = (reading.tree(), reading.kind) else { return Value::Null };
         let Some(Place { way, is_key: true, range }) = place::at(tree, offset) else { return Value::Null };
         let Some(Way::Key(key)) = way.last() else { return Value::Null };
@@ -51,7 +56,7 @@ impl Server {
 
     pub(super) fn definition(&self, path: &Path, text: &str, offset: usize) -> Value {
         let reading = self.reading(path, text);
-        let all = self.occurrences(path, text, &reading);
+        let Names { all, .. } = self.names(path, text, &reading);
         if let Some(one) = at(&all, &reading, offset) {
             let given = all.iter().filter(|other| other.given && other.named == one.named);
             return given.map(|given| self.location(given.span, &reading)).collect();
@@ -103,7 +108,7 @@ impl Server {
 
     pub(super) fn references(&self, path: &Path, text: &str, offset: usize, params: &Value) -> Value {
         let reading = self.reading(path, text);
-        let all = self.occurrences(path, text, &reading);
+        let Names { all, .. } = self.names(path, text, &reading);
         let declared = params.pointer("/context/includeDeclaration").and_then(Value::as_bool).unwrap_or(true);
         if let Some(one) = at(&all, &reading, offset) {
             let same = all.iter().filter(|other| other.named == one.named && (declared || !other.given));
@@ -120,8 +125,9 @@ impl Server {
 
     pub(super) fn prepare_rename(&self, path: &Path, text: &str, offset: usize) -> Value {
         let reading = self.reading(path, text);
-        let all = self.occurrences(path, text, &reading);
-        at(&all, &reading, offset).map_or(
+        let Names { all, .. } = self.names(path, text, &reading);
+        let given = |one: &&Occurrence| all.iter().any(|other| other.given && other.named == one.named);
+        at(&all, &reading, offset).filter(given).map_or(
             Value::Null,
             |one| json!({ "range": self.lines(text).range(one.span.range()), "placeholder": one.named.name() }),
         )
@@ -130,8 +136,9 @@ impl Server {
     pub(super) fn rename(&self, path: &Path, text: &str, offset: usize, new: &str) -> Result<Value, Refusal> {
         let refuse = |why: String| Err((BAD_PARAMS, why));
         let reading = self.reading(path, text);
-        let all = self.occurrences(path, text, &reading);
-        let Some(one) = at(&all, &reading, offset) else {
+        let names = self.names(path, text, &reading);
+        let all = &names.all;
+        let Some(one) = at(all, &reading, offset) else {
             return refuse("only steps, outputs, variables of a task and anchors can be renamed".to_owned());
         };
         let is_variable = matches!(one.named, Named::Variable(_));
@@ -152,6 +159,9 @@ impl Server {
         }
         if !all.iter().any(|other| other.given && other.named == one.named) {
             return refuse(format!("`{}` is given nowhere", one.named.name()));
+        }
+        if let Some(why) = self.hindrance(path, &one.named, new, &names, &reading) {
+            return refuse(why);
         }
         let mut changes: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for place in all.iter().filter(|other| other.named == one.named) {
@@ -174,8 +184,42 @@ impl Server {
         Ok(json!({ "changes": changes }))
     }
 
+    /// Why a name cannot be changed without changing what something else means.
+    fn hindrance(&self, path: &Path, named: &Named, new: &str, names: &Names, reading: &Reading) -> Option<String> {
+        let old = named.name();
+        let place = |span: Span| {
+            let source = reading.sources.get(span.file);
+            format!("line {} of {}", source.position(span.start).line, source.path().display())
+        };
+        if let Named::Variable(_) = named {
+            let both = |(used, own): &&(Vec<String>, Vec<String>)| {
+                used.iter().any(|name| name == old) && own.iter().any(|name| name == new)
+            };
+            if new != old && names.scripts.iter().any(|script| both(&script)) {
+                return Some(format!("a script that uses `{old}` has a `{new}` of its own"));
+            }
+            if let Some((_, at)) = names.doubts.iter().find(|(name, _)| name == old) {
+                return Some(format!("`{old}` in {} may be the same variable; rename it by hand", place(*at)));
+            }
+        }
+        let uses: Vec<Span> = names.all.iter().filter(|one| one.named == *named).map(|one| one.span).collect();
+        if let Some(at) = uses.iter().find(|span| names.shared.contains(span)) {
+            return Some(format!("`{old}` in {} is used for something else, too; rename it by hand", place(*at)));
+        }
+        let task = reading.task()?;
+        let mut files: Vec<_> = uses.iter().map(|span| span.file).filter(|file| *file != task.file).collect();
+        files.sort_unstable();
+        files.dedup();
+        files.into_iter().find_map(|file| {
+            let file = normalize(reading.sources.get(file).path());
+            let (reader, at) = self.suite().reader(&file, path, &task.name.value)?;
+            let (file, at) = (file.display(), at.display());
+            Some(format!("the task `{reader}` ({at}) reads {file}, too, and would miss `{old}` there"))
+        })
+    }
+
     /// All names of a task, also in the oracles of the evals that select it.
-    fn occurrences(&self, path: &Path, text: &str, reading: &Reading) -> Vec<Occurrence> {
+    fn names(&self, path: &Path, text: &str, reading: &Reading) -> Names {
         let portable = reading.task().is_some_and(|task| task.dialect == Dialect::Portable);
         let mut oracles: Vec<&Path> = Vec::new();
         if portable {
@@ -183,12 +227,12 @@ impl Server {
             oracles.sort_unstable();
             oracles.dedup();
         }
-        let files = (!oracles.is_empty()).then(|| self.files(&Texts::new()));
+        let files = self.files(&Texts::new());
         let oracles = oracles.into_iter().filter_map(|oracle| {
-            let text = String::from_utf8(files.as_ref()?.read(oracle).ok()?).ok()?;
+            let text = String::from_utf8(files.read(oracle).ok()?).ok()?;
             Some(Span::new(reading.sources.add(oracle, text), 0..0))
         });
-        occurrences(text, reading, &oracles.collect::<Vec<_>>())
+        names(text, reading, &oracles.collect::<Vec<_>>(), &files)
     }
 
     fn location(&self, span: Span, reading: &Reading) -> Value {

@@ -112,6 +112,8 @@ pub struct Step {
     pub range: Range<usize>,
     pub name: String,
     pub outputs: Vec<String>,
+    /// The steps whose outputs its rounds have, where it is a `foreach` that lists none.
+    pub rounds: Vec<String>,
 }
 
 /// The steps of a task that have an id, in order.
@@ -127,12 +129,31 @@ fn collect(node: Node<'_>, found: &mut Vec<Step>) {
             if let Some(id) = entry.value.get("id").and_then(|id| Some((id.as_str()?.to_owned(), id.span().range()))) {
                 let outputs = entry.value.get("outputs").into_iter().flat_map(Node::entries);
                 let outputs = outputs.map(|output| output.name.to_owned()).collect();
-                found.push(Step { id: id.0, range: id.1, name: entry.name.to_owned(), outputs });
+                let mut rounds = Vec::new();
+                if entry.name == "foreach" {
+                    left(entry.value, &mut rounds);
+                }
+                found.push(Step { id: id.0, range: id.1, name: entry.name.to_owned(), outputs, rounds });
             }
         }
         collect(item, found);
     }
     for entry in node.entries() {
         collect(entry.value, found);
+    }
+}
+
+/// The ids of the steps inside of one whose outputs can be used behind them: not those inside of another loop, and not a cleanup's.
+fn left(body: Node<'_>, found: &mut Vec<String>) {
+    let items = ["setup", "steps"].into_iter().filter_map(|key| body.get(key)).chain([body]).flat_map(Node::items);
+    for entry in items.flat_map(Node::entries) {
+        if let Some(id) = entry.value.get("id").and_then(Node::as_str)
+            && !found.iter().any(|known| known == id)
+        {
+            found.push(id.to_owned());
+        }
+        if entry.name != "foreach" {
+            left(entry.value, found);
+        }
     }
 }

@@ -6,15 +6,20 @@ use std::{
     sync::Arc,
 };
 
+use super::scripts;
 use crate::{
     lock::Lock,
     project::Project,
     source::{Sources, normalize},
 };
 
-/// The evals of the opened folders.
+/// The evals of the opened folders, and the files that their tasks read.
 #[derive(Default)]
-pub struct Suite(Vec<KnownEval>);
+pub struct Suite {
+    evals: Vec<KnownEval>,
+    /// Prompts and scripts, each with the task that reads it.
+    read: Vec<(PathBuf, KnownTask)>,
+}
 
 /// An eval, with what it refers to.
 pub struct KnownEval {
@@ -68,23 +73,42 @@ impl Suite {
                 sets: sets.collect(),
             })
         };
-        Self(project.evals.iter().filter_map(of).collect())
+        let read =
+            project.tasks.iter().filter_map(|unit| Some((unit, unit.task.as_ref()?))).flat_map(|(unit, task)| {
+                let prompt = task.prompt.as_ref().filter(|prompt| prompt.file.is_some());
+                let mut files: Vec<PathBuf> =
+                    prompt.into_iter().map(|prompt| sources.get(prompt.text.span.file).path().to_owned()).collect();
+                task.walk(&mut |_, step| files.extend(scripts::file(task, step)));
+                files.into_iter().map(|file| {
+                    let name = task.name.value.clone();
+                    (normalize(&file), KnownTask { path: normalize(&unit.path), name, range: 0..0 })
+                })
+            });
+        Self { evals: project.evals.iter().filter_map(of).collect(), read: read.collect() }
+    }
+
+    /// Another task that reads a file: its prompt, its script, or what a scripted agent does in tasks of its name.
+    pub fn reader(&self, file: &Path, task: &Path, name: &str) -> Option<(&str, &Path)> {
+        let read = self.read.iter().filter(|(known, _)| known == file).map(|(_, reader)| reader);
+        let scripted = self.scripted(file).flat_map(|eval| &eval.sets).flat_map(|set| &set.tasks);
+        let readers = read.chain(scripted.filter(|other| other.name == name));
+        readers.filter(|other| other.path != task).map(|other| (other.name.as_str(), other.path.as_path())).next()
     }
 
     /// The eval in a file.
     pub fn eval(&self, path: &Path) -> Option<&KnownEval> {
-        self.0.iter().find(|eval| eval.path == path)
+        self.evals.iter().find(|eval| eval.path == path)
     }
 
     /// The evals that select a task, each with the set that does.
     pub fn selecting(&self, task: &Path) -> impl Iterator<Item = (&KnownEval, &KnownSet)> {
         let set = move |eval: &KnownEval| eval.sets.iter().position(|set| set.tasks.iter().any(|one| one.path == task));
-        self.0.iter().filter_map(move |eval| Some((eval, &eval.sets[set(eval)?])))
+        self.evals.iter().filter_map(move |eval| Some((eval, &eval.sets[set(eval)?])))
     }
 
     /// The evals whose scripted agent is in a file.
     pub fn scripted(&self, oracle: &Path) -> impl Iterator<Item = &KnownEval> {
-        self.0.iter().filter(move |eval| eval.oracle.as_deref() == Some(oracle))
+        self.evals.iter().filter(move |eval| eval.oracle.as_deref() == Some(oracle))
     }
 
     /// The lock that a file is seen under: an eval's own, else that of the first eval that has to do with it. What is half typed
@@ -95,7 +119,7 @@ impl Suite {
             let folder = eval.path.parent().filter(|folder| path.starts_with(folder));
             folder.map(|folder| folder.as_os_str().len())
         };
-        let above = || self.0.iter().filter(|eval| depth(eval).is_some()).max_by_key(depth);
+        let above = || self.evals.iter().filter(|eval| depth(eval).is_some()).max_by_key(depth);
         let eval = eval.or_else(|| self.scripted(path).next()).or_else(above);
         eval.map(|eval| Arc::clone(&eval.lock)).unwrap_or_default()
     }

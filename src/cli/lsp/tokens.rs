@@ -6,15 +6,14 @@ use serde_json::{Value, json};
 
 use super::{
     reading::{Reading, steps},
+    scripts::{self, Inline},
     text::Lines,
 };
 use crate::{
     bash::{self, BUILTINS},
-    builtin,
     dialect::FileKind,
     effects::script::{self, Reader},
     hir::{Arg, Dialect, Hole, Name},
-    signature::{Format, Shape},
     source::Span,
     template::{self, Path},
     yaml::Node,
@@ -145,31 +144,15 @@ fn script_of(
     dialect: Dialect,
     operation: &str,
     args: &[(Name, Arg<Path>)],
-    (key, value): &(Name, Arg<Path>),
+    arg: &(Name, Arg<Path>),
     out: &mut Vec<Token>,
 ) {
-    let is_script = |shape: &Shape| {
-        let is = |shape: &Shape| matches!(shape, Shape::String { format: Some(Format::Script), .. });
-        shape.alternatives().iter().any(is)
-    };
-    let signature = builtin::vocabularies().of(dialect).get(operation).map(|(_, signature)| signature);
-    let field = signature.and_then(|signature| signature.params.fields()?.get(&key.value));
-    if !field.is_some_and(|field| is_script(&field.shape)) {
-        return;
-    }
-    let node = reading.unit.as_ref().and_then(|unit| unit.tree.node_at(value.span));
-    let Some((node, written)) = node.and_then(|node| Some((node, node.text()?))) else { return };
-    let shell = args.iter().find(|(key, _)| key.value == "shell").and_then(|(_, shell)| shell.as_literal());
-    let reader = script::shebang(written.trim_start()).or_else(|| shell.map(script::named));
+    let Some(inline) = scripts::inline(reading, dialect, operation, args, arg) else { return };
+    let Inline { written, holes, map, reader } = inline;
     if reader == Some(Reader::Foreign) {
         return;
     }
-    let holes: Vec<_> = match dialect {
-        Dialect::Portable => template::scan(written).holes().map(|hole| hole.range.clone()).collect(),
-        _ => Vec::new(),
-    };
     let Some(parsed) = bash::parse(&script::masked(written, &holes)) else { return };
-    let map = node.source_map();
     for (range, kind, own) in runs(&paint(&parsed, written.len(), &holes), written) {
         out.push(Token { range: map.span(range).range(), kind, own });
     }
