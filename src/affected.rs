@@ -80,6 +80,8 @@ impl Affected {
             tasks: touched.to_owned(),
             ..Self::default()
         };
+        // What is no task of the project counts with those that are.
+        let mut unread = BTreeSet::new();
         for unit in &project.evals {
             let named = eval_files(unit);
             let dir = unit.path.parent().unwrap_or(Path::new(""));
@@ -90,6 +92,12 @@ impl Affected {
             if itself {
                 unit.selected.iter().for_each(|selected| found.tasks[selected.task] = true);
             }
+            for path in unit.unread.iter().filter(|path| itself || changed.touches(path)) {
+                match project.tasks.iter().position(|task| task.path == *path) {
+                    Some(task) => found.tasks[task] = true,
+                    None => drop(unread.insert(key(path))),
+                }
+            }
             let is_concerned = itself || unit.selected.iter().any(|selected| found.tasks[selected.task]);
             if is_concerned {
                 found.units += 1;
@@ -97,6 +105,8 @@ impl Affected {
             }
             found.evals.push(is_concerned);
         }
+        found.units += unread.len();
+        found.files.extend(unread);
         for task in (0..project.tasks.len()).filter(|task| found.tasks[*task]) {
             found.units += 1;
             found.files.extend(own_files(project, refers, task).map(|path| key(path)));

@@ -456,9 +456,40 @@ fn permissions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Permissions> {
 
 fn permitted(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Permissions {
     let network = fields.take(reader, "network").and_then(|n| reader.bool(n, "`network`"));
-    let [read, write, env] = ["read", "write", "env"]
+    let [read, write] = ["read", "write"]
         .map(|key| fields.take(reader, key).map(|n| reader.words(n, &format!("`{key}`"))).unwrap_or_default());
+    let env = fields.take(reader, "env").map(|n| variables(reader, n, "`env`")).unwrap_or_default();
     Permissions { network: network.is_some_and(|n| n.value), read, write, env }
+}
+
+/// A list of names of environment variables. What stands there instead may be the secret itself, and is not repeated.
+fn variables(reader: &mut Reader<'_>, node: Node<'_>, what: &str) -> Vec<Name> {
+    let words = reader.words(node, what);
+    words.into_iter().filter_map(|word| variable(reader, word, what)).collect()
+}
+
+fn variable(reader: &mut Reader<'_>, word: Name, what: &str) -> Option<Name> {
+    let is_name = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    if is_name(&word.value) {
+        return Some(word);
+    }
+    let message = format!("an item of {what} is no name of an environment variable");
+    let diagnostic = Diagnostic::new(&decode::INVALID_VALUE, word.span, message);
+    let bare = word.value.strip_prefix('$').map(|rest| {
+        let inner = rest.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        (inner.unwrap_or(rest), if inner.is_some() { "`${}`" } else { "`$`" })
+    });
+    reader.error(match bare {
+        Some((bare, marks)) if is_name(bare) => diagnostic
+            .help("the variable is named here, not filled in: its name stands alone")
+            .fix(format!("take the {marks} away"), word.span, bare),
+        _ => diagnostic
+            .help("write the name of the variable that holds the value, of letters, digits and `_`, not the value"),
+    });
+    None
 }
 
 /// `isolation: LEVEL`, or a mapping with the level and what is granted.

@@ -98,6 +98,8 @@ pub struct EvalUnit {
     pub lock: Arc<Lock>,
     /// The tasks it selects, in order of collection.
     pub selected: Vec<Selected>,
+    /// Files that it would take tasks from, and that could not be read as one.
+    pub unread: Vec<PathBuf>,
     pub reported: Option<Reported>,
     /// The same in another compilation with the same [`Memory`]: nothing that it was read from has changed, but for its tasks.
     pub reading: u64,

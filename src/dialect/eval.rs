@@ -146,7 +146,7 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
         limits.finish(reader);
     }
     if let Some(node) = fields.take(reader, "secrets") {
-        eval.secrets = reader.words(node, "`secrets`");
+        eval.secrets = super::variables(reader, node, "`secrets`");
     }
     let help = "write `taskSets: [{glob: \"tasks/*.yaml\"}]`";
     match fields.require_entry(reader, "taskSets", config.key.span(), Some(help)) {

@@ -254,6 +254,7 @@ impl Loader<'_> {
             may_be_served: !self.cx.overrides.asked,
             lock: Arc::new(Lock::default()),
             selected: Vec::new(),
+            unread: Vec::new(),
             reported,
             reading: 0,
         };
@@ -337,13 +338,9 @@ impl Loader<'_> {
         }
         if let Some(eval) = &unit.eval {
             let cx = Context { files: self.plain, ..self.cx };
-            match select(eval, matched, &unit.lock, &mut self.tasks, cx, out) {
-                (selected, None) => unit.selected = selected,
-                (selected, Some(r)) => {
-                    unit.selected = selected;
-                    failed = Some(r);
-                }
-            }
+            let chosen = select(eval, matched, &unit.lock, &mut self.tasks, cx, out);
+            (unit.selected, unit.unread) = (chosen.selected, chosen.unread);
+            failed = chosen.failed.or(failed);
         }
         unit.reported = failed;
         unit

@@ -44,6 +44,14 @@ impl Tasks {
     }
 }
 
+/// What an eval takes.
+pub(super) struct Chosen {
+    pub selected: Vec<Selected>,
+    /// Files that could not be read as the tasks that they may be.
+    pub unread: Vec<PathBuf>,
+    pub failed: Option<Reported>,
+}
+
 /// What the globs of an eval's task sets match, by their order; of those that no other repository decides.
 pub(super) fn matched(eval: &Eval, cx: Context<'_>) -> Vec<Option<glob::Matched>> {
     let here = |set: &TaskSet| set.source.is_none() && set.path.is_none();
@@ -59,7 +67,8 @@ pub(super) fn select(
     tasks: &mut Tasks,
     cx: Context<'_>,
     out: &mut Diagnostics,
-) -> (Vec<Selected>, Option<Reported>) {
+) -> Chosen {
+    let mut unread = Vec::new();
     let mut selected: Vec<Selected> = Vec::new();
     let mut at: IndexMap<usize, usize> = IndexMap::new();
     let mut failed = None;
@@ -142,11 +151,16 @@ pub(super) fn select(
                 Err(reported) => {
                     failed = Some(reported);
                     matched = true;
+                    unread.push(path);
                     continue;
                 }
             };
             let labels = tasks.units[task].task.as_ref().map(|t| &t.meta.labels);
             if !labels.is_some_and(|l| dialect::eval::selects(&set.selector, l)) && !set.selector.is_empty() {
+                // Its labels are not known.
+                if labels.is_none() {
+                    unread.push(path);
+                }
                 continue;
             }
             matched = true;
@@ -162,7 +176,7 @@ pub(super) fn select(
             nothing_selected(tasks, set, &place, out);
         }
     }
-    (selected, failed)
+    Chosen { selected, unread, failed }
 }
 
 /// The files that a pattern matches.

@@ -150,6 +150,19 @@ pub(super) struct Place<'a> {
     pub(super) bracket: Option<usize>,
 }
 
+/// The first tab that indents a line behind `at`, where the parser was in a scalar that goes on there.
+fn indenting_tab(text: &str, at: usize) -> Option<usize> {
+    if text.as_bytes().get(at) == Some(&b'\t') {
+        return Some(at);
+    }
+    let mut lines = text[at..].match_indices('\n').map(|(end, _)| at + end + 1);
+    lines.find_map(|start| {
+        let line = &text[start..];
+        let white = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
+        white.find('\t').map(|tab| start + tab)
+    })
+}
+
 /// The diagnostic for a syntax error.
 pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
     let Place { file, text, at, .. } = *place;
@@ -187,7 +200,10 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
         | ErrorKind::TabInBlockIndentation
         | ErrorKind::TabInIndentation
         | ErrorKind::TabAtBlockScalarStart
-        | ErrorKind::TabInPlainScalar => error("a tab indents this line", "YAML indents with spaces only"),
+        | ErrorKind::TabInPlainScalar => {
+            let tab = indenting_tab(text, at).map_or(span, |tab| Span::new(file, tab..tab + 1));
+            Diagnostic::new(&SYNTAX, tab, "a tab indents this line").help("YAML indents with spaces only")
+        }
         ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
             error("this quote is never closed", "close it, or quote the whole text if the quote belongs to it")
         }
