@@ -235,8 +235,8 @@ impl Recorder {
         });
         let limits = self.shared.limits.get().filter(|_| kind == CallKind::Tool);
         // Each of them counts the call.
-        let admitted = |limits: &Limits| limits.allowances.iter().fold(true, |all, one| one.admits() && all);
-        let beyond = limits.filter(|limits| !admitted(limits));
+        let refusing = |limits: &&Limits| limits.allowances.iter().filter(|one| !one.admits()).count();
+        let beyond = limits.filter(|limits| refusing(limits) > 0);
         if let Some(limits) = beyond {
             limits.beyond.cancel();
         }
