@@ -29,7 +29,7 @@ pub(crate) use child::{Lines, Process, spawn_with};
 pub use client::{CallError, Client, ClientOptions, Notification, ToolResult};
 pub use front::HttpFront;
 pub use hub::Hub;
-pub use record::{CallKind, CallOutcome, CallRecord, Notice, Recorder};
+pub use record::{Allowance, CallKind, CallOutcome, CallRecord, Notice, Recorder, Unmasked};
 pub use recording::{Recording, RecordingBounds};
 pub use relay::{Added, Answer, Direction, HubOptions, SessionKind, Tap, Traffic};
 pub use session::Session;

@@ -383,30 +383,33 @@ impl Secrets {
         Cow::Owned(masked)
     }
 
-    /// Masks the strings, the keys and the numbers of a JSON value in place.
-    pub fn mask_json(&self, value: &mut Value) {
+    /// Masks the strings, the keys and the numbers of a JSON value in place; says whether any was.
+    pub fn mask_json(&self, value: &mut Value) -> bool {
         match value {
-            Value::Null | Value::Bool(_) => {}
+            Value::Null | Value::Bool(_) => false,
             Value::Number(number) => {
                 let text = number.to_string();
-                if let Cow::Owned(masked) = self.mask(&text) {
-                    *value = Value::String(masked);
-                }
+                let masked = self.mask(&text);
+                let Cow::Owned(masked) = masked else { return false };
+                *value = Value::String(masked);
+                true
             }
             Value::String(text) => {
-                if let Cow::Owned(masked) = self.mask(text) {
-                    *text = masked;
-                }
+                let Cow::Owned(masked) = self.mask(text) else { return false };
+                *text = masked;
+                true
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_json(item)),
+            Value::Array(items) => items.iter_mut().fold(false, |any, item| self.mask_json(item) | any),
             Value::Object(map) => {
-                map.values_mut().for_each(|item| self.mask_json(item));
+                let mut any = map.values_mut().fold(false, |any, item| self.mask_json(item) | any);
                 if map.keys().any(|key| self.occurs_in(key)) {
+                    any = true;
                     *map = std::mem::take(map)
                         .into_iter()
                         .map(|(key, item)| (self.mask(&key).into_owned(), item))
                         .collect();
                 }
+                any
             }
         }
     }

@@ -8,6 +8,8 @@ mod forgery;
 mod leaks;
 #[path = "attacks/loss.rs"]
 mod loss;
+#[path = "attacks/record.rs"]
+mod record;
 #[path = "support/world.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;

@@ -154,8 +154,9 @@ async fn a_refused_handshake_is_tried_again_for_the_next() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     server.send(r#"{"id":0,"error":{"code":-1,"message":"no"}}"#).await;
     assert_eq!(first.next_json().await["error"]["code"], -1);
-    assert_eq!(server.next_json().await["params"]["v"], 2);
-    server.send(r#"{"id":0,"result":{}}"#).await;
+    let again = server.next_json().await;
+    assert_eq!(again["params"]["v"], 2);
+    server.send(&format!(r#"{{"id":{},"result":{{}}}}"#, again["id"])).await;
     assert_eq!(second.next().await, r#"{"id":0,"result":{}}"#);
 }
 
@@ -290,6 +291,37 @@ async fn ids_and_tokens_of_two_sessions_do_not_mix() {
 }
 
 #[tokio::test]
+async fn what_a_server_says_of_an_answered_request_goes_to_nobody() {
+    let (hub, mut server) = hub(HubOptions::default());
+    let recorder = Recorder::default();
+    let call = |name: &str| format!(r#"{{"id":1,"method":"tools/call","params":{{"name":"{name}"}}}}"#);
+    let answer = |id: &Value| format!(r#"{{"id":{id},"result":{{"of":{id}}}}}"#);
+    let mut one = Agent::on(&hub, agent_kind());
+    one.send(&call("one")).await;
+    assert_eq!(server.next().await, call("one"), "the first bytes pass as they are");
+    server.send(&answer(&json!(1))).await;
+    assert_eq!(one.next().await, answer(&json!(1)));
+    drop(one);
+    let mut two = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        two.send(&call("two")).await;
+        let id = server.next_json().await["id"].clone();
+        server.send(&answer(&json!(1))).await;
+        ids.iter().for_each(|old| assert_ne!(*old, id));
+        server.send(&answer(&id)).await;
+        assert_eq!(two.next_json().await, json!({"id": 1, "result": {"of": id}}));
+        ids.push(id);
+    }
+    server.send(&answer(&ids[0])).await;
+    server.send(r#"{"method":"notifications/x"}"#).await;
+    assert_eq!(two.next_json().await["method"], "notifications/x");
+    let texts: Vec<String> = recorder.notices().into_iter().map(|notice| notice.text).collect();
+    assert_eq!(texts.len(), 4, "{texts:?}");
+    assert!(texts[0].contains("answered a request once more"), "{texts:?}");
+}
+
+#[tokio::test]
 async fn a_server_asks_the_agent_that_works() {
     let (hub, mut server) = hub(HubOptions::default());
     let mut own = Agent::on(&hub, SessionKind::Own);
@@ -387,7 +419,9 @@ async fn a_message_beyond_the_limit_fails_its_call_alone() {
         let message = answer["error"]["message"].to_string();
         assert!(message.contains("more than 100000 bytes") && message.contains("--max-message"), "{message}");
     }
-    assert_eq!(recorder.records()[0].outcome, CallOutcome::Lost);
+    // The server is there.
+    let CallOutcome::ProtocolError { message, .. } = &recorder.records()[0].outcome else { panic!() };
+    assert!(message.contains("more than 100000 bytes"), "{message}");
     // A request of the server is refused, a notification is left out, and the other way round it is the same.
     server.send(&format!(r#"{{"params":"{long}","id":3,"method":"roots/list"}}"#)).await;
     assert_eq!(server.next_json().await["error"]["code"], -32600);
@@ -443,6 +477,11 @@ async fn secrets_are_masked_in_records_and_not_on_the_wire() {
     server.send("log: hunter2hunter2").await;
     server.send(answer).await;
     assert_eq!(agent.next().await, answer);
+    let unmasked = recorder.records()[0].unmasked.clone().unwrap();
+    assert_eq!(
+        (unmasked.name.as_str(), &unmasked.params["arguments"]["p"]),
+        ("hunter2hunter2", &json!("a hunter2hunter2"))
+    );
     let text = format!("{:?}{:?}", recorder.records(), hub.notices());
     assert!(text.contains("a ***") && !text.contains("hunter2") && !text.contains("aHVud"), "{text}");
     assert_eq!(
@@ -968,10 +1007,11 @@ mod http {
 
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
         let long = "7".repeat(400);
-        for odd in [r#""a\ud83d""#, r#"{"\ud83d":1}"#, "1e999", &long, &deep] {
+        for (id, odd) in [r#""a\ud83d""#, r#"{"\ud83d":1}"#, "1e999", &long, &deep].into_iter().enumerate() {
+            let id = id + 10;
             let params = format!(r#"{{"arguments":{{"odd":{odd}}},"name":"delete"}}"#);
-            let call = format!(r#"{{"id":2,"method":"tools/call","params":{params}}}"#);
-            let answer = format!(r#"{{"id":2,"result":{{"content":[],"odd":{odd},"isError":true}}}}"#);
+            let call = format!(r#"{{"id":{id},"method":"tools/call","params":{params}}}"#);
+            let answer = format!(r#"{{"id":{id},"result":{{"content":[],"odd":{odd},"isError":true}}}}"#);
             let (response, ()) = tokio::join!(post(&session, call.clone()), async {
                 assert_eq!(server.next().await, call);
                 server.send(&answer).await;
@@ -992,8 +1032,8 @@ mod http {
         for odd in ["null", "\"true\"", "1"] {
             let call = r#"{"id":3,"method":"tools/call","params":{"name":"delete"}}"#;
             let (response, ()) = tokio::join!(post(&session, call.into()), async {
-                server.next().await;
-                server.send(&format!(r#"{{"id":3,"result":{{"isError":{odd}}}}}"#)).await;
+                let id = server.next_json().await["id"].clone();
+                server.send(&format!(r#"{{"id":{id},"result":{{"isError":{odd}}}}}"#)).await;
             });
             response.unwrap().text().await.unwrap();
             let record = recorder.records().pop().unwrap();
@@ -1181,7 +1221,8 @@ mod http {
             let (response, ()) = tokio::join!(send("tools/call", call.clone(), &all), async {
                 let request = server.next_json().await;
                 assert_eq!(request["params"], call);
-                server.send(&format!(r#"{{"id":7,"error":{{"code":{code},"message":"no"}}}}"#)).await;
+                let id = &request["id"];
+                server.send(&format!(r#"{{"id":{id},"error":{{"code":{code},"message":"no"}}}}"#)).await;
             });
             assert_eq!(response.unwrap().status(), status, "{code}");
         }

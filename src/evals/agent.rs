@@ -164,6 +164,7 @@ mod tests {
             outcome: CallOutcome::Ok,
             result: None,
             headers: Default::default(),
+            unmasked: None,
         };
         assert_eq!(rounds(&[]), 0);
         assert_eq!(rounds(&[call(0, 10), call(5, 10), call(12, 1)]), 1);

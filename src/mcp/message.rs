@@ -24,6 +24,10 @@ pub(super) struct Message {
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
     pub method: Option<String>,
+    /// A member that stands twice, or in another case.
+    doubtful: Option<&'static str>,
+    /// Of `params`, where they were looked at.
+    meta: Option<Option<Range<usize>>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +41,9 @@ impl Message {
     /// `None` if the bytes are not one JSON object that has the shape of a JSON-RPC message.
     pub fn parse(bytes: Bytes) -> Option<Message> {
         let text = str::from_utf8(&bytes).ok()?;
-        let [id, method, params, result, error] = members(text, ["id", "method", "params", "result", "error"])?;
+        const NAMES: [&str; 6] = ["id", "method", "params", "result", "error", "jsonrpc"];
+        let Found { parts: [id, method, params, result, error, _], doubtful } = found(text, NAMES)?;
+        let doubtful = doubtful.map(|nth| NAMES[nth]);
         let at = |member: Option<&str>| member.map(|part| place(text, part));
         let method = match method {
             Some(raw) => Some(lossy_text(raw)?),
@@ -51,7 +57,21 @@ impl Message {
         if method.is_none() && (id.is_none() || (result.is_none() && error.is_none())) {
             return None;
         }
-        Some(Message { bytes, id, params, result, error, method })
+        Some(Message { bytes, id, params, result, error, method, doubtful, meta: None })
+    }
+
+    /// A member, of a call also one of its `params`, that a server may read otherwise than we do: it stands twice, and others
+    /// take the first one, or in another case, which some take for the same (Go's `encoding/json` does).
+    pub fn doubtful(&mut self, is_call: bool) -> Option<&'static str> {
+        const NAMES: [&str; 4] = ["name", "uri", "arguments", "_meta"];
+        if self.doubtful.is_none()
+            && is_call
+            && let Some(Found { parts: [.., meta], doubtful }) = self.params().and_then(|params| found(params, NAMES))
+        {
+            let meta = meta.map(|meta| self.place_of(meta));
+            (self.doubtful, self.meta) = (doubtful.map(|nth| NAMES[nth]), Some(meta));
+        }
+        self.doubtful
     }
 
     pub fn shape(&self) -> Shape {
@@ -90,7 +110,11 @@ impl Message {
 
     /// A member of `params._meta`, such as `progressToken`.
     pub fn meta(&self, name: &str) -> Option<&str> {
-        let [found] = members(self.param("_meta")?, [name])?;
+        let meta = match &self.meta {
+            Some(meta) => self.text(meta.as_ref())?,
+            None => self.param("_meta")?,
+        };
+        let [found] = members(meta, [name])?;
         found
     }
 
@@ -325,6 +349,10 @@ pub(super) fn single_line(bytes: Bytes) -> Bytes {
 
 /// The named members of a JSON object as the text they were written in; of a repeated key the last one counts.
 pub(super) fn members<'a, const N: usize>(object: &'a str, names: [&str; N]) -> Option<[Option<&'a str>; N]> {
+    found(object, names).map(|found| found.parts)
+}
+
+fn found<'a, const N: usize>(object: &'a str, names: [&str; N]) -> Option<Found<'a, N>> {
     let mut deserializer = serde_json::Deserializer::from_str(object);
     let found = deserializer.deserialize_map(Members { names }).ok()?;
     deserializer.end().ok()?;
@@ -416,24 +444,34 @@ struct Members<'n, const N: usize> {
     names: [&'n str; N],
 }
 
+struct Found<'a, const N: usize> {
+    parts: [Option<&'a str>; N],
+    /// Which of them stands twice, or in another case.
+    doubtful: Option<usize>,
+}
+
 impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
-    type Value = [Option<&'de str>; N];
+    type Value = Found<'de, N>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = [None; N];
-        while let Some(position) = map.next_key_seed(Position { names: &self.names })? {
-            match position {
-                Some(position) => found[position] = Some(map.next_value::<&'de RawValue>()?.get()),
-                None => {
-                    map.next_value::<IgnoredAny>()?;
+        let (mut parts, mut doubtful) = ([None; N], None);
+        while let Some(key) = map.next_key_seed(Position { names: &self.names })? {
+            match key {
+                Key::Is(position) => {
+                    let before = parts[position].replace(map.next_value::<&'de RawValue>()?.get());
+                    doubtful = doubtful.or(before.map(|_| position));
+                    continue;
                 }
+                Key::Like(position) => doubtful = doubtful.or(Some(position)),
+                Key::Other => {}
             }
+            map.next_value::<IgnoredAny>()?;
         }
-        Ok(found)
+        Ok(Found { parts, doubtful })
     }
 }
 
@@ -441,8 +479,24 @@ struct Position<'n> {
     names: &'n [&'n str],
 }
 
+/// What a key is among the names.
+enum Key {
+    Is(usize),
+    /// It is one in another case.
+    Like(usize),
+    Other,
+}
+
+/// Whether two names are the same to a decoder that folds case, as Go's does: to it `ſ` is an `s`, and the sign of Kelvin a `k`.
+fn folds_to(key: &[u8], name: &str) -> bool {
+    match str::from_utf8(key) {
+        Ok(key) if !key.is_ascii() => key.replace('\u{17f}', "s").replace('\u{212a}', "k").eq_ignore_ascii_case(name),
+        _ => key.eq_ignore_ascii_case(name.as_bytes()),
+    }
+}
+
 impl<'de> DeserializeSeed<'de> for Position<'_> {
-    type Value = Option<usize>;
+    type Value = Key;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_bytes(self)
@@ -450,14 +504,17 @@ impl<'de> DeserializeSeed<'de> for Position<'_> {
 }
 
 impl Visitor<'_> for Position<'_> {
-    type Value = Option<usize>;
+    type Value = Key;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a key")
     }
 
     fn visit_bytes<E>(self, key: &[u8]) -> Result<Self::Value, E> {
-        Ok(self.names.iter().position(|name| name.as_bytes() == key))
+        if let Some(position) = self.names.iter().position(|name| name.as_bytes() == key) {
+            return Ok(Key::Is(position));
+        }
+        Ok(self.names.iter().position(|name| folds_to(key, name)).map_or(Key::Other, Key::Like))
     }
 }
 
@@ -480,6 +537,30 @@ mod tests {
         assert_eq!(IdKey::of(token), IdKey::Text("a".into()));
         let edits = vec![(message.id_place().unwrap(), "7".into()), (message.place_of(token), "8".into())];
         assert_eq!(splice(&message.bytes, edits), text.replace("1e2", "7").replace(r#""\u0061""#, "8"));
+    }
+
+    #[test]
+    fn what_servers_read_differently_is_noticed() {
+        let doubtful = |text: &str| parse(text).unwrap().doubtful(text.contains("/call") || text.contains("/read"));
+        for (message, wanted) in [
+            (r#"{"id":1,"method":"ping","Method":"tools/call","params":{"name":"x"}}"#, Some("method")),
+            (r#"{"id":1,"method":"ping","m\u0065thod":"tools/call"}"#, Some("method")),
+            (r#"{"id":1,"ID":2,"method":"ping"}"#, Some("id")),
+            (r#"{"id":1,"method":"tools/call","params":{"name":"a"},"param\u017f":{"name":"b"}}"#, Some("params")),
+            (r#"{"id":1,"method":"tools/call","params":{"name":"a","Name":"b"}}"#, Some("name")),
+            (r#"{"method":"tools/call","params":{"name":"a","name":"a"}}"#, Some("name")),
+            (r#"{"id":1,"method":"tools/call","params":{"name":"a","argumentſ":{}}}"#, Some("arguments")),
+            (r#"{"id":1,"method":"resources/read","params":{"uri":"a","URI":"b"}}"#, Some("uri")),
+            (r#"{"id":1,"result":{},"Method":"tools/call"}"#, Some("method")),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"Name":1,"NAME":1}}}"#,
+                None,
+            ),
+            (r#"{"id":1,"method":"x/y","params":{"name":"a","Name":"b"},"names":1,"méthod":1}"#, None),
+        ] {
+            assert_eq!(doubtful(message), wanted, "{message}");
+        }
+        assert!(folds_to("to\u{212a}en".as_bytes(), "token") && !folds_to("tøken".as_bytes(), "token"));
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! What an agent called and what came of it. One recorder serves one run of a task, over all its servers.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -9,6 +13,7 @@ use axum::http::HeaderMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::message::decoded;
 use crate::{
@@ -37,6 +42,21 @@ pub struct CallRecord {
     pub result: Option<Value>,
     /// Of the request, where it came over HTTP.
     pub headers: Headers,
+    /// As the agent made it, where a part of it is masked above.
+    pub unmasked: Option<Unmasked>,
+}
+
+/// What a call names and passes, for those who judge it. It is written nowhere.
+#[derive(Clone, PartialEq)]
+pub struct Unmasked {
+    pub name: String,
+    pub params: Value,
+}
+
+impl fmt::Debug for Unmasked {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Unmasked")
+    }
 }
 
 /// What was asked for.
@@ -63,6 +83,31 @@ pub enum CallOutcome {
     Cancelled,
 }
 
+/// Counts tool calls that may be so many.
+#[derive(Debug, Default)]
+pub struct Allowance {
+    most: Option<u64>,
+    made: AtomicU64,
+}
+
+impl Allowance {
+    /// `made` is what was made of them before.
+    pub fn new(most: Option<u64>, made: u64) -> Self {
+        Allowance { most, made: AtomicU64::new(made) }
+    }
+
+    /// The calls so far, with those that were refused.
+    pub fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more; whether it may be made.
+    pub fn admits(&self) -> bool {
+        let before = self.made.fetch_add(1, Ordering::Relaxed);
+        self.most.is_none_or(|most| before < most)
+    }
+}
+
 /// Something odd that the hub saw and that nobody else would mention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
@@ -82,7 +127,15 @@ struct Shared {
     secrets: Arc<Secrets>,
     task: OnceLock<TaskRun>,
     wrong: OnceLock<WrongAnswer>,
+    limits: OnceLock<Limits>,
     calls: Mutex<Calls>,
+}
+
+#[derive(Debug)]
+struct Limits {
+    allowances: Vec<Arc<Allowance>>,
+    /// Fires at the first call that is beyond one.
+    beyond: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +165,12 @@ impl Recorder {
         if let Some(wrong) = wrong {
             let _ = self.shared.wrong.set(wrong);
         }
+        self
+    }
+
+    /// A tool call beyond one of these does not reach its server, and stops the agent.
+    pub fn within(self, allowances: Vec<Arc<Allowance>>, beyond: CancellationToken) -> Self {
+        let _ = self.shared.limits.set(Limits { allowances, beyond });
         self
     }
 
@@ -147,6 +206,11 @@ impl Recorder {
         self.lock().notices.clone()
     }
 
+    /// The agent sent something that a server may take for another call than it is recorded as. It went no further.
+    pub(super) fn doubtful(&self) {
+        self.lock().unreadable += 1;
+    }
+
     pub(super) fn notice(&self, notice: Notice) {
         self.lock().notices.push(notice);
     }
@@ -159,11 +223,23 @@ impl Recorder {
         headers: Option<&HeaderMap>,
     ) -> OpenCall {
         let started = Timestamp::now();
-        let mut params = decoded(params.unwrap_or("null"));
-        let name = params.get(kind.name_key()).and_then(Value::as_str);
-        let readable = name.is_some();
-        let name = self.shared.secrets.mask(name.unwrap_or_default()).into_owned();
-        self.shared.secrets.mask_json(&mut params);
+        let text = params.unwrap_or("null");
+        let mut params = decoded(text);
+        let named = params.get(kind.name_key()).and_then(Value::as_str);
+        let readable = named.is_some();
+        let name = self.shared.secrets.mask(named.unwrap_or_default()).into_owned();
+        let unmasked = self.shared.secrets.mask_json(&mut params).then(|| {
+            let params = decoded(text);
+            let name = params.get(kind.name_key()).and_then(Value::as_str).unwrap_or_default().to_owned();
+            Unmasked { name, params }
+        });
+        let limits = self.shared.limits.get().filter(|_| kind == CallKind::Tool);
+        // Each of them counts the call.
+        let refusing = |limits: &&Limits| limits.allowances.iter().filter(|one| !one.admits()).count();
+        let beyond = limits.filter(|limits| refusing(limits) > 0);
+        if let Some(limits) = beyond {
+            limits.beyond.cancel();
+        }
         let headers = headers.map(|headers| shown(headers, &self.shared.secrets)).unwrap_or_default();
         let mut calls = self.lock();
         calls.unreadable += usize::from(!readable);
@@ -171,6 +247,7 @@ impl Recorder {
         OpenCall {
             recorder: self.clone(),
             slot: calls.slots.len() - 1,
+            is_beyond: beyond.is_some(),
             clock: Instant::now(),
             record: CallRecord {
                 server: server.to_owned(),
@@ -182,6 +259,7 @@ impl Recorder {
                 outcome: CallOutcome::Lost,
                 result: None,
                 headers,
+                unmasked,
             },
         }
     }
@@ -226,19 +304,40 @@ impl CallKind {
     }
 }
 
+/// A result as JSON, or the code and the words of an error.
+pub(super) type Refusal = Result<String, (i64, &'static str)>;
+
 /// A call without an answer so far.
 #[derive(Debug)]
 pub(super) struct OpenCall {
     recorder: Recorder,
     slot: usize,
+    /// Whether it is more than the agent may make.
+    is_beyond: bool,
     clock: Instant,
     record: CallRecord,
 }
 
 impl OpenCall {
-    /// Whether the call is refused, without the server.
-    pub fn is_refused(&self) -> bool {
-        self.wrong() == Some(WrongKind::Error)
+    /// The answer to a call that does not reach the server.
+    pub fn refusal(&self) -> Option<Refusal> {
+        const OUT: &str = "out of service";
+        match self.record.kind {
+            _ if self.is_beyond => Some(Err((INVALID_REQUEST, "no more tool calls may be made"))),
+            _ if self.wrong() != Some(WrongKind::Error) => None,
+            CallKind::Tool => {
+                Some(Ok(json!({ "content": [{ "type": "text", "text": OUT }], "isError": true }).to_string()))
+            }
+            CallKind::Resource | CallKind::Prompt => Some(Err((-32603, OUT))),
+        }
+    }
+
+    /// It was answered so.
+    pub fn refused(self, refusal: &Refusal) {
+        match refusal {
+            Ok(result) => self.answered(Some(result), None),
+            Err((code, why)) => self.ended(CallOutcome::ProtocolError { code: *code, message: (*why).to_owned() }),
+        }
     }
 
     /// The result that the agent is given instead of the server's, as JSON.
@@ -296,7 +395,7 @@ impl OpenCall {
     }
 
     fn finish(self) {
-        let OpenCall { recorder, slot, clock, mut record } = self;
+        let OpenCall { recorder, slot, clock, mut record, .. } = self;
         record.duration = clock.elapsed();
         let secrets = &recorder.shared.secrets;
         if let Some(result) = &mut record.result {

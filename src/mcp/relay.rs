@@ -1,5 +1,5 @@
 //! Between one server and the sessions that share it. Messages pass as the bytes they came in; only an id or a progress
-//! token that another request holds is replaced on the way to the server, and put back on the way to its owner.
+//! token that another request holds, or an id that one held before, is replaced on the way to the server, and put back on the way to its owner.
 //!
 //! A process has one connection, so its sessions are distinguished by the ids of their requests. A streamable HTTP server has
 //! a session of its own for each of ours. Everything that both ways have in common happens in `State`, under one lock that is
@@ -11,8 +11,9 @@ mod from_server;
 mod to_server;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     fmt,
+    hash::{BuildHasher as _, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -229,6 +230,8 @@ struct State {
     sessions: HashMap<u64, Member>,
     /// Requests of the sessions, under the id that the server sees.
     pending: HashMap<Place, Pending>,
+    /// Ids of a pipe that were given to the server: what it says of one later, it says of that request.
+    used: Used,
     /// Progress tokens, as the server sees them, of pending requests.
     tokens: HashMap<Place, Token>,
     /// Requests of the server, and who was asked.
@@ -252,6 +255,24 @@ struct State {
     pipe: Option<mpsc::UnboundedSender<Outgoing>>,
     /// Counts sessions, replaced ids, and moments of activity.
     counter: u64,
+}
+
+/// Ids by their hashes, for they may be many. One that only seems used is replaced like one that is.
+#[derive(Default)]
+struct Used {
+    ids: HashSet<u64>,
+    state: RandomState,
+}
+
+impl Used {
+    /// Whether it is new. Sessions over HTTP have ids of their own.
+    fn insert(&mut self, place: &Place) -> bool {
+        place.0 != 0 || self.ids.insert(self.state.hash_one(&place.1))
+    }
+
+    fn contains(&self, place: &Place) -> bool {
+        place.0 == 0 && self.ids.contains(&self.state.hash_one(&place.1))
+    }
 }
 
 /// `initialize` over a pipe, where there is one for all.
@@ -507,13 +528,13 @@ impl Relay {
         }
     }
 
-    fn remark(&self, state: &mut State, session: Option<u64>, text: &str) {
+    fn remark(&self, state: &mut State, sessions: impl IntoIterator<Item = u64>, text: &str) {
         let text = self.options.secrets.mask(text).into_owned();
         let notice = Notice { server: self.name.clone(), text, at: Timestamp::now() };
-        if let Some(SessionKind::Agent(recorder)) =
-            session.and_then(|session| state.sessions.get(&session)).map(|member| &member.kind)
-        {
-            recorder.notice(notice.clone());
+        for member in sessions.into_iter().filter_map(|session| state.sessions.get(&session)) {
+            if let SessionKind::Agent(recorder) = &member.kind {
+                recorder.notice(notice.clone());
+            }
         }
         if state.notices.len() < NOTICES {
             state.notices.push(notice);
@@ -553,7 +574,13 @@ impl Relay {
 
     fn refuse(&self, state: &mut State, pending: Pending, error: &ServerError) {
         if let Some(call) = pending.call {
-            call.ended(CallOutcome::Lost);
+            call.ended(match error {
+                // The server is there, and has answered something.
+                ServerError::HttpStatus { .. } | ServerError::TooLong { .. } => {
+                    CallOutcome::ProtocolError { code: -32000, message: error.brief() }
+                }
+                _ => CallOutcome::Lost,
+            });
         }
         if let Some(token) = pending.token {
             state.tokens.remove(&(self.space(pending.session), token));

@@ -7,13 +7,67 @@ use serde_json::Value;
 use crate::{
     event::{ActionReport, CallReport, Difference, Outcome},
     hir::{Assertion, AssertionKind, CallKind, CallMatcher, CallStatus, OrderedCall, SkillMatcher},
+    mcp::Unmasked,
+    secrets::MASK,
     source::Span,
     ty::number::same_value,
 };
 
+/// A call as it is judged. What is said of it is what is reported: there secrets are masked.
+pub struct Seen {
+    pub report: CallReport,
+    pub made: Made,
+}
+
+/// How a call was made.
+pub enum Made {
+    AsReported,
+    Otherwise(Unmasked),
+    /// As it is reported, but for what is masked: more is not left of it.
+    Masked,
+}
+
+/// Of what nobody can know any more.
+const MASKED: &str =
+    "secrets are masked in what is left of the agent's calls: whether one of them is meant is not known";
+
+impl Seen {
+    fn name(&self) -> &str {
+        match &self.made {
+            Made::Otherwise(call) => &call.name,
+            Made::AsReported | Made::Masked => &self.report.name,
+        }
+    }
+
+    fn arguments(&self) -> Option<&Value> {
+        let params = match &self.made {
+            Made::Otherwise(call) => &call.params,
+            Made::AsReported | Made::Masked => &self.report.params,
+        };
+        params.get("arguments")
+    }
+
+    /// The text, unless it is known with a mask only.
+    fn text<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let masked = matches!(self.made, Made::Masked) && text.contains(MASK);
+        (!masked).then_some(text)
+    }
+
+    /// The same of a value.
+    fn value<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        let is_known = match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => true,
+            Value::String(text) => self.text(text).is_some(),
+            Value::Array(items) => items.iter().all(|item| self.value(item).is_some()),
+            Value::Object(map) => map.iter().all(|(key, item)| self.text(key).is_some() && self.value(item).is_some()),
+        };
+        is_known.then_some(value)
+    }
+}
+
 /// Judges one assertion; `calls` are in the order of their starts, `skills` the inputs of the agent's tool that reads one,
 /// where the agent tells what it calls. `None`: there is nothing to judge (`noDuplicateCalls: false`, an empty list).
-pub fn evaluate(assertion: &Assertion, calls: &[CallReport], skills: Option<&[Value]>) -> Option<ActionReport> {
+pub fn evaluate(assertion: &Assertion, calls: &[Seen], skills: Option<&[Value]>) -> Option<ActionReport> {
     let key = assertion.key.value.as_str();
     let verdict = match &assertion.kind {
         AssertionKind::AllUsed(_, items) | AssertionKind::AnyUsed(_, items) | AssertionKind::NoneUsed(_, items)
@@ -47,13 +101,21 @@ pub fn evaluate(assertion: &Assertion, calls: &[CallReport], skills: Option<&[Va
 
 type Judged = Result<ActionReport, String>;
 
-fn all_used(key: &str, kind: CallKind, items: &[CallMatcher], calls: &[CallReport]) -> Judged {
+fn all_used(key: &str, kind: CallKind, items: &[CallMatcher], calls: &[Seen]) -> Judged {
     let mut report = ActionReport::new(Outcome::Passed, "");
+    let mut unknown = false;
     for item in items {
-        if find(kind, item, calls)?.is_none() {
-            let expected = format!("a call of {}", describe(kind, item));
-            report.differences.push(difference(key, item.span, expected, made(kind, calls)));
+        match find(kind, item, calls)? {
+            Found::Call(_) => {}
+            Found::Unknown => unknown = true,
+            Found::Nothing => {
+                let expected = format!("a call of {}", describe(kind, item));
+                report.differences.push(difference(key, item.span, expected, made(kind, calls)));
+            }
         }
+    }
+    if unknown && report.differences.is_empty() {
+        return Err(MASKED.to_owned());
     }
     if let Some(first) = report.differences.first() {
         report.outcome = Outcome::Failed;
@@ -62,11 +124,19 @@ fn all_used(key: &str, kind: CallKind, items: &[CallMatcher], calls: &[CallRepor
     Ok(report)
 }
 
-fn any_used(key: &str, kind: CallKind, items: &[CallMatcher], span: Span, calls: &[CallReport]) -> Judged {
+fn any_used(key: &str, kind: CallKind, items: &[CallMatcher], span: Span, calls: &[Seen]) -> Judged {
+    let mut unknown = false;
     for item in items {
-        if let Some(call) = find(kind, item, calls)? {
-            return Ok(ActionReport::new(Outcome::Passed, format!("{} was called", name(call))));
+        match find(kind, item, calls)? {
+            Found::Call(call) => {
+                return Ok(ActionReport::new(Outcome::Passed, format!("{} was called", name(call))));
+            }
+            Found::Unknown => unknown = true,
+            Found::Nothing => {}
         }
+    }
+    if unknown {
+        return Err(MASKED.to_owned());
     }
     let wanted: Vec<_> = items.iter().map(|item| describe(kind, item)).collect();
     let mut report = ActionReport::new(Outcome::Failed, "none of them was called");
@@ -74,29 +144,49 @@ fn any_used(key: &str, kind: CallKind, items: &[CallMatcher], span: Span, calls:
     Ok(report)
 }
 
-fn none_used(key: &str, kind: CallKind, items: &[CallMatcher], calls: &[CallReport]) -> Judged {
+fn none_used(key: &str, kind: CallKind, items: &[CallMatcher], calls: &[Seen]) -> Judged {
     let mut report = ActionReport::new(Outcome::Passed, "");
+    let mut unknown = false;
     for item in items {
-        if let Some(call) = find(kind, item, calls)? {
-            let expected = format!("no call of {}", describe(kind, item));
-            let arguments = call.params.get("arguments").map(|a| format!(" {a}")).unwrap_or_default();
-            report.differences.push(difference(key, item.span, expected, format!("{}{arguments}", name(call))));
-            report.outcome = Outcome::Failed;
-            report.message = format!("{} was called", name(call));
-        }
+        let call = match find(kind, item, calls)? {
+            Found::Call(call) => &call.report,
+            Found::Unknown => {
+                unknown = true;
+                continue;
+            }
+            Found::Nothing => continue,
+        };
+        let expected = format!("no call of {}", describe(kind, item));
+        let arguments = call.params.get("arguments").map(|a| format!(" {a}")).unwrap_or_default();
+        report.differences.push(difference(key, item.span, expected, format!("{}{arguments}", shown(call))));
+        report.outcome = Outcome::Failed;
+        report.message = format!("{} was called", shown(call));
+    }
+    if unknown && report.differences.is_empty() {
+        return Err(MASKED.to_owned());
     }
     Ok(report)
 }
 
-fn call_order(key: &str, order: &[OrderedCall], calls: &[CallReport]) -> Judged {
-    let mut next = 0;
-    for call in calls {
-        let Some(wanted) = order.get(next) else { break };
-        if call.kind == wanted.kind && call.server == wanted.server.value && call.name == wanted.name.value {
-            next += 1;
+fn call_order(key: &str, order: &[OrderedCall], calls: &[Seen]) -> Judged {
+    // How many of them came in this order, at least or at most.
+    let came = |unknown: bool| {
+        let mut next = 0;
+        for call in calls {
+            let Some(wanted) = order.get(next) else { break };
+            let CallReport { kind, server, .. } = &call.report;
+            let named = || call.text(call.name()).map_or(unknown, |name| name == wanted.name.value);
+            if *kind == wanted.kind && *server == wanted.server.value && named() {
+                next += 1;
+            }
         }
-    }
+        next
+    };
+    let next = came(false);
     let Some(lacking) = order.get(next) else { return Ok(ActionReport::new(Outcome::Passed, "")) };
+    if came(true) == order.len() {
+        return Err(MASKED.to_owned());
+    }
     let message = format!("{next} of {} calls came in this order", order.len());
     let mut report = ActionReport::new(Outcome::Failed, message);
     let after = match next.checked_sub(1).map(|i| &order[i]) {
@@ -109,22 +199,35 @@ fn call_order(key: &str, order: &[OrderedCall], calls: &[CallReport]) -> Judged 
     Ok(report)
 }
 
-fn no_duplicates(key: &str, span: Span, calls: &[CallReport]) -> Judged {
+fn no_duplicates(key: &str, span: Span, calls: &[Seen]) -> Judged {
     let calls: Vec<_> = tools(calls).collect();
     let empty = Value::Object(serde_json::Map::new());
-    let arguments = |call: &'_ CallReport| call.params.get("arguments").unwrap_or(&empty).clone();
+    let mut unknown = false;
     for (i, call) in calls.iter().enumerate() {
-        let same = |other: &&&CallReport| {
-            other.server == call.server && other.name == call.name && same_value(&arguments(other), &arguments(call))
+        let arguments = call.arguments().unwrap_or(&empty);
+        let same = |other: &&&Seen| {
+            other.report.server == call.report.server
+                && other.name() == call.name()
+                && same_value(other.arguments().unwrap_or(&empty), arguments)
         };
-        if calls[..i].iter().any(|other| same(&other)) {
-            let times = calls.iter().filter(same).count();
-            let message = format!("{} was called {times} times with the same arguments", name(call));
-            let actual = format!("{times} times {} {}", name(call), arguments(call));
-            return demand(false, key, span, || (message, "every call at most once".to_owned(), actual));
+        if !calls[..i].iter().any(|other| same(&other)) {
+            continue;
         }
+        // What looks the same under a mask may be different.
+        if call.text(call.name()).is_none() || call.value(arguments).is_none() {
+            unknown = true;
+            continue;
+        }
+        let times = calls.iter().filter(same).count();
+        let message = format!("{} was called {times} times with the same arguments", name(call));
+        let arguments = call.report.params.get("arguments").unwrap_or(&empty);
+        let actual = format!("{times} times {} {arguments}", name(call));
+        return demand(false, key, span, || (message, "every call at most once".to_owned(), actual));
     }
-    Ok(ActionReport::new(Outcome::Passed, ""))
+    match unknown {
+        true => Err(MASKED.to_owned()),
+        false => Ok(ActionReport::new(Outcome::Passed, "")),
+    }
 }
 
 /// A skill is meant by what stands in quotes in the input, or by a pattern (§5.5.2 of the upstream behaviour).
@@ -177,39 +280,80 @@ fn demand(met: bool, key: &str, span: Span, words: impl FnOnce() -> (String, Str
     Ok(report)
 }
 
-/// The first call the matcher means.
-fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [CallReport]) -> Result<Option<&'c CallReport>, String> {
+/// What a matcher means.
+enum Found<'c> {
+    /// The first call that it means.
+    Call(&'c Seen),
+    Nothing,
+    /// Nothing for certain, but something that is masked.
+    Unknown,
+}
+
+fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [Seen]) -> Result<Found<'c>, String> {
     let pattern = match &item.pattern {
         Some(pattern) => Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is no pattern", pattern.value))?),
         None => None,
     };
-    let named = |call: &CallReport| match (&item.name, &pattern) {
-        (None, None) => true,
-        (name, pattern) => {
-            name.as_ref().is_some_and(|n| n.value == call.name)
-                || pattern.as_ref().is_some_and(|p| p.is_match(&call.name))
-        }
+    // `None`: a mask is in the way.
+    let named = |call: &Seen| match (&item.name, &pattern) {
+        (None, None) => Some(true),
+        (name, pattern) => call.text(call.name()).map(|called| {
+            name.as_ref().is_some_and(|n| n.value == called) || pattern.as_ref().is_some_and(|p| p.is_match(called))
+        }),
     };
-    let argued = |call: &CallReport| match item.arguments.as_ref().map(|a| &a.value) {
-        None => true,
+    let same = |call: &Seen, given: Option<&Value>, wanted: &Value| match given {
+        Some(given) => call.value(given).map(|given| same_value(given, wanted)),
+        None => Some(false),
+    };
+    let argued = |call: &Seen| match item.arguments.as_ref().map(|a| &a.value) {
+        None => Some(true),
         Some(Value::Object(wanted)) => {
-            let given = call.params.get("arguments");
-            wanted.iter().all(|(key, value)| given.and_then(|g| g.get(key)).is_some_and(|g| same_value(g, value)))
+            let given = call.arguments();
+            // One that is not there may be there under a masked name.
+            let unnamed =
+                given.and_then(Value::as_object).is_some_and(|g| g.keys().any(|key| call.text(key).is_none()));
+            let one = |(key, value): (&String, &Value)| match given.and_then(|given| given.get(key)) {
+                None if unnamed || given.is_some_and(|given| call.value(given).is_none() && !given.is_object()) => None,
+                given => same(call, given, value),
+            };
+            all(wanted.iter().map(one))
         }
-        Some(wanted) => call.params.get("arguments").is_some_and(|given| same_value(given, wanted)),
+        Some(wanted) => same(call, call.arguments(), wanted),
     };
-    Ok(calls.iter().find(|call| {
-        call.kind == kind
-            && call.server == item.server.value
-            && named(call)
-            && argued(call)
-            && item.status.is_none_or(|s| s.value == call.status)
-            && item.max_duration.is_none_or(|d| call.duration <= d.value)
-    }))
+    let means = |call: &Seen| {
+        let CallReport { kind: of, server, status, duration, .. } = &call.report;
+        let known = *of == kind
+            && *server == item.server.value
+            && item.status.is_none_or(|s| s.value == *status)
+            && item.max_duration.is_none_or(|d| *duration <= d.value);
+        if known { all([named(call), argued(call)]) } else { Some(false) }
+    };
+    let mut found = Found::Nothing;
+    for call in calls {
+        match means(call) {
+            Some(true) => return Ok(Found::Call(call)),
+            Some(false) => {}
+            None => found = Found::Unknown,
+        }
+    }
+    Ok(found)
 }
 
-fn tools(calls: &[CallReport]) -> impl Iterator<Item = &CallReport> {
-    calls.iter().filter(|call| call.kind == CallKind::Tool)
+/// Whether all hold; `None` where that is not known.
+fn all(each: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+    let mut all = Some(true);
+    for one in each {
+        match one {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => all = None,
+        }
+    }
+    all
+}
+
+fn tools(calls: &[Seen]) -> impl Iterator<Item = &Seen> {
+    calls.iter().filter(|call| call.report.kind == CallKind::Tool)
 }
 
 fn tool_calls(n: u64) -> String {
@@ -220,16 +364,20 @@ fn calls_made(n: u64) -> String {
     format!("the agent made {}", tool_calls(n))
 }
 
-fn name(call: &CallReport) -> String {
+fn name(call: &Seen) -> String {
+    shown(&call.report)
+}
+
+fn shown(call: &CallReport) -> String {
     format!("`{}.{}`", call.server, call.name)
 }
 
 /// The calls of one kind, as far as a line holds them. A call that failed stands with its error.
-fn made(kind: CallKind, calls: &[CallReport]) -> String {
+fn made(kind: CallKind, calls: &[Seen]) -> String {
     let mut counts: IndexMap<String, usize> = IndexMap::new();
-    for call in calls.iter().filter(|call| call.kind == kind) {
+    for call in calls.iter().map(|call| &call.report).filter(|call| call.kind == kind) {
         let failure = failure(call).map(|why| format!(" failed: {why}")).unwrap_or_default();
-        *counts.entry(name(call) + &failure).or_default() += 1;
+        *counts.entry(shown(call) + &failure).or_default() += 1;
     }
     let counted = counts.into_iter().map(|(name, n)| if n > 1 { format!("{name} ({n} times)") } else { name });
     listed(&counted.collect::<Vec<_>>())
@@ -319,7 +467,75 @@ mod tests {
     }
 
     fn judge(kind: AssertionKind, calls: &[CallReport], skills: Option<&[Value]>) -> Option<ActionReport> {
-        evaluate(&Assertion { key: word("key"), span: span(), kind }, calls, skills)
+        let seen = |report: &CallReport| Seen { report: report.clone(), made: Made::AsReported };
+        let calls: Vec<_> = calls.iter().map(seen).collect();
+        evaluate(&Assertion { key: word("key"), span: span(), kind }, &calls, skills)
+    }
+
+    /// Calls with one argument, as it is reported, and as it was made where that is known.
+    fn outcome(kind: &AssertionKind, calls: &[(&str, Made)]) -> Outcome {
+        let seen = |(shown, made): &(&str, Made)| Seen {
+            report: CallReport {
+                params: serde_json::json!({"name": "x", "arguments": {"t": shown}}),
+                ..call(CallKind::Tool, "a", "x")
+            },
+            made: match made {
+                Made::AsReported => Made::AsReported,
+                Made::Masked => Made::Masked,
+                Made::Otherwise(call) => Made::Otherwise(call.clone()),
+            },
+        };
+        let assertion = Assertion { key: word("key"), span: span(), kind: kind.clone() };
+        evaluate(&assertion, &calls.iter().map(seen).collect::<Vec<_>>(), None).unwrap().outcome
+    }
+
+    fn otherwise(value: &str) -> Made {
+        let params = serde_json::json!({"name": "x", "arguments": {"t": value}});
+        Made::Otherwise(Unmasked { name: "x".to_owned(), params })
+    }
+
+    #[test]
+    fn what_is_masked_is_judged_as_it_was_made_and_never_by_its_mask() {
+        use Outcome::{Broken, Failed, Passed};
+        let wanted = |value: &str| {
+            let arguments = Some(Spanned::new(serde_json::json!({ "t": value }), span()));
+            vec![CallMatcher { arguments, ..any("a") }]
+        };
+        let not = |value: &str| AssertionKind::NoneUsed(CallKind::Tool, wanted(value));
+        let used = |value: &str| AssertionKind::AllUsed(CallKind::Tool, wanted(value));
+        let one_of = |value: &str| AssertionKind::AnyUsed(CallKind::Tool, wanted(value));
+        let once = AssertionKind::NoDuplicateCalls(true);
+        for (made, [not_used, all_used, any_used]) in [
+            (otherwise("hidden"), [Failed, Passed, Passed]),
+            (otherwise("other"), [Passed, Failed, Failed]),
+            (Made::Masked, [Broken, Broken, Broken]),
+            // The agent itself may write so.
+            (Made::AsReported, [Passed, Failed, Failed]),
+        ] {
+            let calls = [("***", made)];
+            assert_eq!(outcome(&not("hidden"), &calls), not_used);
+            assert_eq!(outcome(&used("hidden"), &calls), all_used);
+            assert_eq!(outcome(&one_of("hidden"), &calls), any_used);
+            assert_eq!(outcome(&once, &calls), Passed);
+        }
+        // What is certain is certain, whatever is masked beside it.
+        let calls = [("***", Made::Masked), ("plain", Made::Masked)];
+        assert_eq!(outcome(&not("plain"), &calls), Failed);
+        assert_eq!(outcome(&used("plain"), &calls), Passed);
+        assert_eq!(outcome(&once, &calls), Passed);
+        assert_eq!(outcome(&once, &[("***", Made::Masked), ("***", Made::Masked)]), Broken);
+        assert_eq!(outcome(&once, &[("***", otherwise("a")), ("***", otherwise("b"))]), Passed);
+        assert_eq!(outcome(&once, &[("***", otherwise("a")), ("***", otherwise("a"))]), Failed);
+        assert_eq!(outcome(&once, &[("***", Made::AsReported), ("***", Made::AsReported)]), Failed);
+        let ordered = |name: &str, made: fn() -> Made| {
+            let order = vec![OrderedCall { span: span(), kind: CallKind::Tool, server: word("a"), name: word("x") }];
+            let assertion = Assertion { key: word("key"), span: span(), kind: AssertionKind::CallOrder(order) };
+            let calls = [Seen { report: call(CallKind::Tool, "a", name), made: made() }];
+            evaluate(&assertion, &calls, None).unwrap().outcome
+        };
+        assert_eq!(ordered("***", || Made::Masked), Broken);
+        assert_eq!(ordered("***", || otherwise("")), Passed);
+        assert_eq!(ordered("***", || Made::AsReported), Failed);
     }
 
     fn any(server: &str) -> CallMatcher {

@@ -246,14 +246,18 @@ fn mask(kind: &mut EventKind, secrets: &Secrets) {
                 step.content.iter_mut().for_each(text);
                 let Some(call) = &mut step.tool_call else { continue };
                 text(&mut call.title);
-                call.raw_input.iter_mut().chain(&mut call.raw_output).for_each(|value| secrets.mask_json(value));
+                for value in call.raw_input.iter_mut().chain(&mut call.raw_output) {
+                    secrets.mask_json(value);
+                }
             }
         }
         EventKind::CallRecorded { call } => {
             text(&mut call.name);
             secrets.mask_json(&mut call.params);
             call.error.iter_mut().for_each(text);
-            call.result.iter_mut().for_each(|result| secrets.mask_json(result));
+            if let Some(result) = &mut call.result {
+                secrets.mask_json(result);
+            }
             call.headers.values_mut().flatten().for_each(text);
         }
         EventKind::TaskFinished { reason, .. } | EventKind::Cancelled { reason } => text(reason),

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Keep, Only, RunOptions, agent, assert,
+    Keep, Only, RunOptions, agent,
+    assert::{self, Made, Seen},
     clusters::{Clusters, Share},
     emit::{self, Emitter, TaskEvents},
     fill::{Scope, TaskValues},
@@ -38,7 +39,7 @@ use crate::{
     hir::{CallKind, CallStatus, Def, Dialect, Part, Template},
     host::Host,
     journal::{End, Entry, TaskPast, Values},
-    mcp::{self, CallOutcome, CallRecord, Recorder, Recording},
+    mcp::{self, Allowance, CallOutcome, CallRecord, Recorder, Recording},
     plan::{self, ActionIx, ActionKind, Agenda, AgentAction, AgentKind, Judge, Plan, PlanPhase},
     prices::Price,
     sandbox::agent::Jail,
@@ -354,11 +355,12 @@ async fn phases(
         let stamps = (is_process(plan) && world.jail.is_none()).then(|| intact::Stamps::new(host, plan));
         let changed = || intact::changed(host, plan).or_else(|| stamps.as_ref()?.changed(host));
         let turned = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world, facts).await;
-        let Turned { calls, skills } = turned.unwrap_or_default();
-        let answered = calls.iter().any(|call| call.status == CallStatus::Ok);
+        let Turned { calls, lost, skills } = turned.unwrap_or_default();
+        let answered = calls.iter().any(|call| call.report.status == CallStatus::Ok);
         facts.unused = !servers.is_empty() && !answered && !plan.forbids_calls();
         facts.must_use = options.require_server_use;
-        facts.lost = servers.iter().find_map(|server| server.lost());
+        // One over HTTP is reached anew with each call, and lost with the call that it does not answer.
+        facts.lost = servers.iter().find_map(|server| server.lost()).or(lost);
         if plan.task.dialect != Dialect::Portable {
             scope.forget_outputs();
         }
@@ -431,7 +433,7 @@ async fn judge_kept<'a>(
         let mut state = unit.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.prompt = scope.text(&agent.prompt).unwrap_or_else(|_| as_written(&agent.prompt));
         state.agent = Some(AgentState { output: past.output.clone().unwrap_or_default(), exit_code });
-        state.call_history = history(&past.calls);
+        state.call_history = history(past.calls.iter());
     }
     if unit.plan.task.dialect != Dialect::Portable {
         scope.forget_outputs();
@@ -439,7 +441,8 @@ async fn judge_kept<'a>(
     unit.bind_phase(PlanPhase::Setup, &mut scope);
     verify(unit, &mut scope, limits, facts).await;
     if past.begun.contains("agent") && !limits.cancel.is_cancelled() {
-        assertions(unit, &past.calls, None, facts);
+        let seen = |report: &CallReport| Seen { report: report.clone(), made: Made::Masked };
+        assertions(unit, &past.calls.iter().map(seen).collect::<Vec<_>>(), None, facts);
     }
 }
 
@@ -529,7 +532,9 @@ struct Counted<'m> {
 #[derive(Default)]
 struct Turned {
     /// By their starts.
-    calls: Vec<CallReport>,
+    calls: Vec<Seen>,
+    /// The server that one of them was not answered by.
+    lost: Option<String>,
     /// What it gave its tool that reads skills, if it tells.
     skills: Option<Vec<Value>>,
 }
@@ -554,15 +559,19 @@ async fn agent_turn<'a>(
     unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
     let started = unit.host.elapsed();
     unit.events.emitter.durable().await;
-    let recorder = Recorder::new(unit.events.emitter.vault.secrets()).of_task(unit.events.run.clone()).with(*wrong);
+    // Stops the agent alone.
+    let stop = limits.cancel.child_token();
+    let own = Arc::new(Allowance::new(unit.plan.bounds.tool_calls, 0));
+    let recorder = Recorder::new(unit.events.emitter.vault.secrets())
+        .of_task(unit.events.run.clone())
+        .with(*wrong)
+        .within(vec![Arc::clone(&own), world.ledger.calls()], stop.clone());
     let mut live = recorder.subscribe();
     let filled = match scope.text(prompt) {
         // As upstream: a prompt with a hole that nothing fills is sent as written (`check` has reported it).
         Err(_) if unit.plan.task.dialect != Dialect::Portable => Ok(as_written(prompt)),
         filled => filled,
     };
-    // Stops the agent alone.
-    let stop = limits.cancel.child_token();
     let counted = Mutex::new(Counted::default());
     let count = |what: &dyn Fn(&mut Meter<'_>) -> Over| {
         let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -588,7 +597,7 @@ async fn agent_turn<'a>(
             if world.counts(unit.plan, kind) {
                 let asked = if is_client(kind) { servers } else { &[] };
                 let schema = schema_tokens(unit, asked, limits).await;
-                let meter = Meter::new(&prompt, schema, world.price, &unit.plan.bounds, world.ledger);
+                let meter = Meter::new(&prompt, schema, world.price, (&unit.plan.bounds, own), world.ledger);
                 counted.lock().unwrap_or_else(PoisonError::into_inner).meter = Some(meter);
             }
             let timeout = unit.left(limits).min(action.timeout.unwrap_or(Duration::MAX));
@@ -661,7 +670,12 @@ async fn agent_turn<'a>(
         facts.diverged = done.report.differences.iter().map(told).collect();
     }
     facts.cut = done.cut.take();
-    let calls: Vec<_> = recorder.records().into_iter().map(reported).collect();
+    let records = recorder.records();
+    let lost = records.iter().find(|call| call.outcome == CallOutcome::Lost).map(|call| {
+        let CallRecord { server, name, .. } = call;
+        format!("a server was lost while the agent worked: no answer came from `{server}` to `{name}`")
+    });
+    let calls: Vec<_> = records.into_iter().map(seen).collect();
     let steps = done.steps.take();
     if let Some(steps) = steps.clone().filter(|steps| !steps.is_empty()) {
         unit.events.emit(EventKind::AgentWorked { steps });
@@ -675,7 +689,7 @@ async fn agent_turn<'a>(
         let mut state = unit.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.prompt = prompt;
         state.agent = Some(AgentState { output: done.output.clone(), exit_code: done.exit_code });
-        state.call_history = history(&calls);
+        state.call_history = history(calls.iter().map(|call| &call.report));
     }
     let mut report = done.report;
     let malformed = (recorder.unreadable() > 0)
@@ -693,7 +707,7 @@ async fn agent_turn<'a>(
         let calls = steps.into_iter().filter_map(|step| step.tool_call);
         calls.filter(|call| call.title == tool).filter_map(|call| call.raw_input)
     };
-    Some(Turned { calls, skills: steps.map(|steps| reads(steps).collect()) })
+    Some(Turned { calls, lost, skills: steps.map(|steps| reads(steps).collect()) })
 }
 
 /// Whether the agent is a process of its own, which may do what it was not asked to.
@@ -809,7 +823,7 @@ fn begin<'p>(unit: &Unit<'p>, phase: PlanPhase) -> Agenda<'p> {
 }
 
 /// Assertions take no time, so they are judged even when the task's is over.
-fn assertions(unit: &Unit<'_>, calls: &[CallReport], skills: Option<&[Value]>, facts: &mut Facts) {
+fn assertions(unit: &Unit<'_>, calls: &[Seen], skills: Option<&[Value]>, facts: &mut Facts) {
     for (i, ix) in unit.plan.members(PlanPhase::Assert).enumerate() {
         let action = unit.plan.action(ix);
         let ActionKind::Assertion(assertion) = &action.kind else { continue };
@@ -836,6 +850,12 @@ fn skip<'a>(unit: &Unit<'a>, ix: ActionIx, scope: &mut Scope<'a>) -> Ended {
 
 fn judged(id: &str, end: Ended) -> Judged {
     Judged { id: id.to_owned(), outcome: end.outcome, why: end.message, comparisons: end.comparisons }
+}
+
+/// As it is judged.
+fn seen(mut record: CallRecord) -> Seen {
+    let made = record.unmasked.take().map_or(Made::AsReported, Made::Otherwise);
+    Seen { report: reported(record), made }
 }
 
 fn reported(record: CallRecord) -> CallReport {
@@ -867,9 +887,9 @@ fn reported(record: CallRecord) -> CallReport {
 }
 
 /// As scripts are given it (`portable-format.md`, "Script protocol").
-fn history(calls: &[CallReport]) -> Value {
+fn history<'c>(calls: impl Iterator<Item = &'c CallReport> + Clone) -> Value {
     let of = |kind: CallKind| -> Vec<Value> {
-        let calls = calls.iter().filter(|c| c.kind == kind);
+        let calls = calls.clone().filter(|c| c.kind == kind);
         let entries = calls.map(|call| {
             let name = match kind {
                 CallKind::Tool => "toolName",

@@ -9,6 +9,7 @@ use crate::{
     event::{CallReport, Limited, TokenEstimate, TokenUsage, Used},
     hir::{Bounds, CallKind},
     judge::token_usage,
+    mcp::Allowance,
     plan::Judge,
     prices::{Price, money},
     tokens::count,
@@ -19,7 +20,8 @@ pub(super) struct Meter<'a> {
     estimate: TokenEstimate,
     /// The agent says that it was this much at least.
     least: u64,
-    tool_calls: u64,
+    /// The tool calls of the turn.
+    calls: Arc<Allowance>,
     price: Option<Price>,
     bounds: &'a Bounds,
     budget: &'a Ledger,
@@ -31,23 +33,31 @@ pub(super) struct Meter<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     bounds: Bounds,
+    /// Without the tool calls.
     used: Mutex<Used>,
+    calls: Arc<Allowance>,
 }
 
 impl Ledger {
     /// `before` is what was used of these bounds by others.
     pub fn new(bounds: Bounds, before: Used) -> Self {
-        Self { bounds, used: Mutex::new(before) }
+        let calls = Arc::new(Allowance::new(bounds.tool_calls, before.tool_calls));
+        Self { bounds, used: Mutex::new(before), calls }
     }
 
     /// What is over already.
     pub fn over(&self) -> Option<String> {
-        self.settle(Used::default(), Used::default())
+        self.beyond(self.total())
     }
 
     /// What was used so far, by others before too.
     pub fn total(&self) -> Used {
-        *self.used()
+        Used { tool_calls: self.calls.made(), ..*self.used() }
+    }
+
+    /// The tool calls that may still be made.
+    pub fn calls(&self) -> Arc<Allowance> {
+        Arc::clone(&self.calls)
     }
 
     /// It beside the limits, if there are any.
@@ -73,16 +83,19 @@ impl Ledger {
             cost: cost(price, usage).unwrap_or_default(),
             tool_calls: 0,
         };
-        self.settle(used(before), used(now))
+        self.settle(used(before), used(now));
+        self.beyond(Used { tool_calls: 0, ..self.total() })
     }
 
-    /// Puts one amount in the place of another; says what is over now.
-    fn settle(&self, before: Used, now: Used) -> Option<String> {
+    /// Puts one amount of tokens and money in the place of another.
+    fn settle(&self, before: Used, now: Used) {
         let mut used = self.used();
         used.tokens = used.tokens.saturating_sub(before.tokens).saturating_add(now.tokens);
         used.cost += now.cost - before.cost;
-        used.tool_calls = (used.tool_calls + now.tool_calls).saturating_sub(before.tool_calls);
-        over(*used, &self.bounds).map(|what| format!("the run went beyond its limit of {what}"))
+    }
+
+    fn beyond(&self, used: Used) -> Option<String> {
+        over(used, &self.bounds).map(|what| format!("the run went beyond its limit of {what}"))
     }
 }
 
@@ -122,15 +135,21 @@ impl Over {
 }
 
 impl<'a> Meter<'a> {
-    /// `schema` is the tokens of the tools' descriptions.
-    pub fn new(prompt: &str, schema: u64, price: Option<Price>, bounds: &'a Bounds, budget: &'a Ledger) -> Self {
+    /// `schema` is the tokens of the tools' descriptions; `calls` are counted where they are made.
+    pub fn new(
+        prompt: &str,
+        schema: u64,
+        price: Option<Price>,
+        (bounds, calls): (&'a Bounds, Arc<Allowance>),
+        budget: &'a Ledger,
+    ) -> Self {
         let estimate = TokenEstimate {
             prompt_tokens: count(prompt),
             mcp_schema_tokens: schema,
             source: "estimated".to_owned(),
             ..TokenEstimate::default()
         };
-        Self { estimate, least: 0, tool_calls: 0, price, bounds, budget, reported: Used::default() }
+        Self { estimate, least: 0, calls, price, bounds, budget, reported: Used::default() }
     }
 
     /// A call that the agent has made.
@@ -143,7 +162,6 @@ impl<'a> Meter<'a> {
             CallKind::Tool => {
                 estimate.tool_input_tokens += arguments();
                 estimate.tool_output_tokens += result;
-                self.tool_calls += 1;
             }
             CallKind::Resource => {
                 estimate.resource_input_tokens += count(&call.name);
@@ -154,11 +172,16 @@ impl<'a> Meter<'a> {
                 estimate.prompt_get_output_tokens += result;
             }
         }
-        self.look()
+        self.look(false)
     }
 
     /// What the agent, or its model, says it has used so far.
     pub fn reported(&mut self, spent: Spent) -> Over {
+        self.take(spent);
+        self.look(false)
+    }
+
+    fn take(&mut self, spent: Spent) {
         match spent {
             Spent::Reported(usage) => {
                 self.estimate.source = "actual".to_owned();
@@ -166,19 +189,19 @@ impl<'a> Meter<'a> {
             }
             Spent::AtLeast(tokens) => self.least = self.least.max(tokens),
         }
-        self.look()
     }
 
     /// The turn is over.
     pub fn end(&mut self, message: &str, spent: Option<Spent>) -> Over {
         self.estimate.message_tokens = count(message);
-        match spent {
-            Some(spent) => self.reported(spent),
-            None => self.look(),
+        if let Some(spent) = spent {
+            self.take(spent);
         }
+        self.look(true)
     }
 
-    fn look(&mut self) -> Over {
+    /// How many calls were made is known when no more can be.
+    fn look(&mut self, is_over: bool) -> Over {
         let estimate = &mut self.estimate;
         let used = estimate.actual.unwrap_or_else(|| {
             let input_tokens = estimate.prompt_tokens
@@ -202,9 +225,15 @@ impl<'a> Meter<'a> {
         (estimate.input_tokens, estimate.output_tokens, estimate.total_tokens) =
             (used.input_tokens, used.output_tokens, used.total_tokens);
         estimate.cost = cost(self.price, &used);
-        let now =
-            Used { tokens: used.total_tokens, cost: estimate.cost.unwrap_or_default(), tool_calls: self.tool_calls };
-        let run = self.budget.settle(std::mem::replace(&mut self.reported, now), now);
+        let counted = |calls: u64| if is_over { calls } else { 0 };
+        let now = Used {
+            tokens: used.total_tokens,
+            cost: estimate.cost.unwrap_or_default(),
+            tool_calls: counted(self.calls.made()),
+        };
+        self.budget.settle(std::mem::replace(&mut self.reported, now), now);
+        let all = self.budget.total();
+        let run = self.budget.beyond(Used { tool_calls: counted(all.tool_calls), ..all });
         let task = over(now, self.bounds).map(|what| format!("the agent went beyond its limit of {what}"));
         Over { task, run }
     }
@@ -253,7 +282,10 @@ mod tests {
     #[test]
     fn a_turn_is_counted_and_stopped() {
         let (own, ledger) = (bounds(Some(200), None), Ledger::new(bounds(None, Some(3)), Used::default()));
-        let mut meter = Meter::new("Write it down.", 50, None, &own, &ledger);
+        let (calls, all) = (Arc::new(Allowance::new(None, 0)), ledger.calls());
+        let make = |own: &Allowance| own.admits() & all.admits();
+        let mut meter = Meter::new("Write it down.", 50, None, (&own, Arc::clone(&calls)), &ledger);
+        assert!(make(&calls) && make(&calls));
         assert!(!meter.call(&call("ok")).is_any());
         let over = meter.call(&call(&"word ".repeat(300)));
         assert!(over.task.is_some() && over.run.is_none(), "{over:?}");
@@ -263,14 +295,16 @@ mod tests {
         let estimate = meter.into_estimate();
         assert_eq!((estimate.total_tokens, estimate.source.as_str()), (100, "actual"));
         assert!(estimate.tool_output_tokens > 300 && estimate.mcp_schema_tokens == 50);
-        let used = *ledger.used();
+        let used = ledger.total();
         assert_eq!((used.tokens, used.tool_calls), (100, 2));
         // The next turn is over the run's limit of calls.
         let own = bounds(None, Some(1));
-        let mut next = Meter::new("x", 0, None, &own, &ledger);
+        let calls = Arc::new(Allowance::new(Some(1), 0));
+        let mut next = Meter::new("x", 0, None, (&own, Arc::clone(&calls)), &ledger);
+        // One call may be too much for both; how many there were is told at the end.
+        assert!(make(&calls) && !make(&calls));
         assert!(!next.call(&call("ok")).is_any());
-        // One call may be too much for both.
-        let Over { task, run } = next.call(&call("ok"));
+        let Over { task, run } = next.end("done", None);
         assert_eq!(run.unwrap(), "the run went beyond its limit of 3 tool calls: 4 were made");
         assert_eq!(task.unwrap(), "the agent went beyond its limit of 1 tool calls: 2 were made");
     }
@@ -279,7 +313,7 @@ mod tests {
     fn the_size_of_a_context_is_the_least_that_was_used_and_no_report() {
         let (none, ledger) = (Bounds::default(), Ledger::default());
         let counted = |least: u64| {
-            let mut meter = Meter::new("Write it down.", 50, None, &none, &ledger);
+            let mut meter = Meter::new("Write it down.", 50, None, (&none, Arc::default()), &ledger);
             assert!(!meter.reported(Spent::AtLeast(least)).is_any());
             assert!(!meter.end("All is written.", Some(Spent::AtLeast(1))).is_any());
             meter.into_estimate()

@@ -59,6 +59,12 @@ impl Relay {
     fn server_response(self: &Arc<Self>, state: &mut State, space: u64, message: &Message) {
         let found = message.key().and_then(|key| state.pending.remove(&(space, key)));
         let Some(pending) = found else {
+            if message.key().is_some_and(|key| state.used.contains(&(space, key))) {
+                let agents = state.sessions.iter().filter(|(_, member)| matches!(member.kind, SessionKind::Agent(_)));
+                let agents: Vec<u64> = agents.map(|(session, _)| *session).collect();
+                let text = "the server answered a request once more: the later answer is not passed on";
+                return self.remark(state, agents, text);
+            }
             let mut sessions = state.sessions.keys().filter(|id| space == 0 || **id == space);
             match (sessions.next().copied(), sessions.next()) {
                 (Some(only), None) => self.deliver(state, only, message.bytes.clone()),

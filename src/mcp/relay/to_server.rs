@@ -2,14 +2,14 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::bytes::Bytes;
 
 use super::{Direction, Envelope, Handshake, Pending, Relay, SessionKind, State, Token, send};
 use crate::mcp::{
     ServerError,
     message::{self, IdKey, Message, Shape, Skim},
-    record::{CallKind, CallOutcome},
+    record::{CallKind, CallOutcome, OpenCall},
 };
 
 impl Relay {
@@ -40,11 +40,22 @@ impl Relay {
         state.counter += 1;
         member.last_active = state.counter;
         self.tap(session, &member.kind, Direction::ToServer, &bytes);
-        let Some(message) = Message::parse(bytes) else {
+        let Some(mut message) = Message::parse(bytes) else {
             self.remark(state, Some(session), "a client sent something that is no JSON-RPC message");
             self.deliver(state, session, message::refusal("null", -32700, "not a JSON-RPC message"));
             return None;
         };
+        if let SessionKind::Agent(recorder) = &member.kind
+            && let Some(key) = message.doubtful(message.method.as_deref().and_then(CallKind::of_method).is_some())
+        {
+            recorder.doubtful();
+            let why = format!("`{key}` stands there twice, or in another spelling: servers read that differently");
+            self.remark(state, Some(session), &format!("a message of a client was not passed on: {why}"));
+            if message.shape() == Shape::Request {
+                self.deliver(state, session, message::refusal(message.id().unwrap_or("null"), -32600, &why));
+            }
+            return None;
+        }
         if !state.dead
             && let Some(answer) = self.own_answer(&message)
         {
@@ -96,7 +107,7 @@ impl Relay {
         let initialize = message.method.as_deref() == Some("initialize");
         let Some(member) = state.sessions.get_mut(&session) else { return };
         member.ready |= !initialize;
-        let mut call = match (&member.kind, message.method.as_deref().and_then(CallKind::of_method)) {
+        let call = match (&member.kind, message.method.as_deref().and_then(CallKind::of_method)) {
             (SessionKind::Agent(recorder), Some(kind)) => {
                 Some(recorder.open(&self.name, kind, message.params(), envelope.said.as_deref()))
             }
@@ -110,19 +121,13 @@ impl Relay {
             self.deliver(state, session, message::lost(&id, &text));
             return;
         }
-        if let Some(call) = call.take_if(|call| call.is_refused()) {
-            const WHY: &str = "out of service";
-            let text = json!({ "content": [{ "type": "text", "text": WHY }], "isError": true }).to_string();
-            let refused = json!({ "code": -32603, "message": WHY }).to_string();
-            let answer = match message.method.as_deref() {
-                Some("tools/call") => {
-                    call.answered(Some(&text), None);
-                    message::answer(&id, &text)
-                }
-                _ => {
-                    call.answered(None, Some(&refused));
-                    message::refusal(&id, -32603, WHY)
-                }
+        if let Some(refusal) = call.as_ref().and_then(OpenCall::refusal) {
+            if let Some(call) = call {
+                call.refused(&refusal);
+            }
+            let answer = match refusal {
+                Ok(result) => message::answer(&id, &result),
+                Err((code, why)) => message::refusal(&id, code, why),
             };
             self.deliver(state, session, answer);
             return;
@@ -138,8 +143,10 @@ impl Relay {
         let mut edits = Vec::new();
         let mut place = (space, key);
         let mut replaced = None;
-        if state.pending.contains_key(&place) {
-            let other = unused(&mut state.counter, &id, |key| !state.pending.contains_key(&(space, key)));
+        if state.pending.contains_key(&place) || !state.used.insert(&place) {
+            let free =
+                |key: IdKey| !state.pending.contains_key(&(space, key.clone())) && state.used.insert(&(space, key));
+            let other = unused(&mut state.counter, &id, free);
             place.1 = IdKey::of(&other);
             edits.push((id_place, other.clone()));
             replaced = Some(other);
@@ -208,7 +215,11 @@ impl Relay {
         if let Some(kind) = message.method.as_deref().and_then(CallKind::of_method)
             && let Some(SessionKind::Agent(recorder)) = state.sessions.get(&session).map(|member| &member.kind)
         {
-            recorder.open(&self.name, kind, message.params(), envelope.said.as_deref()).unanswerable();
+            let call = recorder.open(&self.name, kind, message.params(), envelope.said.as_deref());
+            if let Some(refusal) = call.refusal() {
+                return call.refused(&refusal);
+            }
+            call.unanswerable();
         }
         let mut edits = Vec::new();
         match message.method.as_deref() {
@@ -259,7 +270,7 @@ impl Relay {
 }
 
 /// An id of the kind of the given one that is free.
-fn unused(counter: &mut u64, like: &str, free: impl Fn(IdKey) -> bool) -> String {
+fn unused(counter: &mut u64, like: &str, mut free: impl FnMut(IdKey) -> bool) -> String {
     loop {
         *counter += 1;
         let candidate = if like.starts_with('"') {
