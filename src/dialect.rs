@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use crate::{
     decode::{self, Fields, Leniency, Partial, Reader, quote},
     diagnostic::{Diagnostic, Diagnostics, Reported, Strength, nearest},
-    hir::{Bounds, Dialect, Isolation, IsolationRef, Meta, Name, Permissions, Phase, Task},
+    hir::{Bounds, Dialect, Isolation, IsolationRef, Meta, Name, Permissions, Phase, Task, is_variable},
     primitive, rule,
     signature::Vocabulary,
     source::{FileId, Span, Spanned},
@@ -469,25 +469,20 @@ fn variables(reader: &mut Reader<'_>, node: Node<'_>, what: &str) -> Vec<Name> {
 }
 
 fn variable(reader: &mut Reader<'_>, word: Name, what: &str) -> Option<Name> {
-    let is_name = |text: &str| {
-        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    };
-    if is_name(&word.value) {
+    if is_variable(&word.value) {
         return Some(word);
     }
-    let message = format!("an item of {what} is no name of an environment variable");
+    let message = format!("an item of {what} is not the name of an environment variable");
     let diagnostic = Diagnostic::new(&decode::INVALID_VALUE, word.span, message);
     let bare = word.value.strip_prefix('$').map(|rest| {
         let inner = rest.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         (inner.unwrap_or(rest), if inner.is_some() { "`${}`" } else { "`$`" })
     });
     reader.error(match bare {
-        Some((bare, marks)) if is_name(bare) => diagnostic
-            .help("the variable is named here, not filled in: its name stands alone")
+        Some((bare, marks)) if is_variable(bare) => diagnostic
+            .help("list the variable by its name alone: no value is filled in here")
             .fix(format!("take the {marks} away"), word.span, bare),
-        _ => diagnostic
-            .help("write the name of the variable that holds the value, of letters, digits and `_`, not the value"),
+        _ => diagnostic.help("write the name of the variable, of letters, digits and `_`, never its value"),
     });
     None
 }

@@ -25,6 +25,12 @@ pub use crate::place::{BlockRole, Dialect, PhaseKind};
 /// A word of the author's.
 pub type Name = Spanned<String>;
 
+/// Whether a text can be the name of a variable, of a shell and of an environment.
+pub fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
 /// How far names are resolved: `Path` (as written) or [`Def`] (what they are).
 pub trait Stage: Clone + Debug {
     /// What stands where a step names its operation.

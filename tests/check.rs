@@ -65,6 +65,30 @@ fn spoil(world: &World) {
     }
 }
 
+/// An eval of which a task cannot be read does not run.
+#[test]
+fn what_an_eval_cannot_read_is_checked_with_it() {
+    let world = suite();
+    let by_label = "    - {glob: tasks/*/task.yaml, labelSelector: {team: x}}\n";
+    let misspelt = task("b").replace("kind: Task", "kind: Taks");
+    for (bad, rule) in [(misspelt, "unknown-kind"), (task("b") + "x: [\n", "syntax")] {
+        for sets in [None, Some(by_label)] {
+            world.write("evals/tasks/b/task.yaml", &bad);
+            if let Some(set) = sets {
+                let eval = world.read("evals/eval.yaml");
+                let (before, _) = eval.split_once("  taskSets:").unwrap();
+                world.write("evals/eval.yaml", &format!("{before}  taskSets:\n{set}"));
+            }
+            for named in ["evals/eval.yaml", "evals/tasks/b/task.yaml"] {
+                let ran = world.run(&["check", "--affected", named]);
+                ran.expect(1, &[rule, "tasks/b/task.yaml"]);
+            }
+            let other = world.run(&["check", "--affected", "evals/tasks/a/verify.sh"]);
+            assert!(!format!("{}{}", other.out, other.err).contains("tasks/b/task.yaml"), "{}", other.out);
+        }
+    }
+}
+
 #[test]
 fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     let world = suite();

@@ -242,11 +242,7 @@ pub fn names_in(text: &str) -> Vec<String> {
     found
 }
 
-/// Whether a text can be the name of a variable.
-pub fn is_name(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
+pub use crate::hir::is_variable as is_name;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {

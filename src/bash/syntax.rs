@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use crate::hir::is_variable as is_name;
+
 /// Whose grammar it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Grammar {
@@ -1077,11 +1079,6 @@ impl<'t> Parser<'t> {
 
 fn fault(at: Range<usize>, message: String, open: Option<(Range<usize>, String)>) -> Stop {
     Stop::Fault(Box::new(Fault { at, message, open }))
-}
-
-fn is_name(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 /// `a=…`, `a+=…`, `a[i]=…`.

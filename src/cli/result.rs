@@ -16,7 +16,7 @@ use inputs::{Input, Run};
 
 use super::{complain, print, project_files, shown, status, warn};
 use crate::{
-    host::disk::{self, Disk, write_atomic},
+    host::disk::{Disk, write_atomic},
     results::{
         self, ResultsFile, compare, diff, html, junit, merge,
         recording::{self, Recorded},
@@ -642,7 +642,8 @@ fn write_run(run: &merge::Together, files: &[Input], path: Option<&Path>) -> Res
         print(&String::from_utf8_lossy(&text));
         return Ok(());
     };
-    disk::replace(path, None, write).map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
+    crate::host::disk::replace(path, None, write)
+        .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
 }
 
 fn put_together(args: &Merge) -> Result<u8, Fault> {

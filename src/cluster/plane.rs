@@ -32,7 +32,7 @@ pub const PROGRAMS: [&str; 3] = ["etcd", "kube-apiserver", "kube-controller-mana
 /// How long the API server, and then the controller manager, may take to become ready.
 const READY: Duration = Duration::from_secs(60);
 
-/// How often a control plane is started whose programs end.
+/// How many times a control plane is started whose programs end.
 const ATTEMPTS: u32 = 3;
 
 /// The path of a program: in `KUBEBUILDER_ASSETS`, as envtest has it, else on the PATH.
@@ -77,17 +77,17 @@ pub fn up(folder: &Path) -> Result<PathBuf, String> {
     if let Some(name) = PROGRAMS.iter().find(|name| running(&folder, name).is_some()) {
         return Err(format!("`{name}` runs in {} already: `gevals kube down` stops it", folder.display()));
     }
-    let mut attempts = 1..=ATTEMPTS;
+    let mut left = ATTEMPTS;
     loop {
-        let last = attempts.next().is_none_or(|attempt| attempt == ATTEMPTS);
+        left -= 1;
         let why = match start(&folder) {
             Ok(kubeconfig) => return Ok(kubeconfig),
             Err(why) => why,
         };
         let _ = down(&folder);
         match why {
-            // A port that was free a moment ago was taken by another.
-            NotUp::Ended(_) if !last => {}
+            // Perhaps another process took a port in the meantime.
+            NotUp::Ended(_) if left > 0 => {}
             NotUp::Ended(why) | NotUp::Other(why) => return Err(why),
         }
     }
@@ -180,7 +180,7 @@ fn start(folder: &Path) -> Result<PathBuf, NotUp> {
         // Before 1.24 it also listens on a port without TLS, and always on the same.
         words.extend(is_before_24(&path).then(|| "--port=0".to_owned()));
         spawn(folder, PROGRAMS[2], &words)?;
-        // Without it namespaces never end and deployments have no pods: nothing else would say that it is not there.
+        // Without it namespaces never end and deployments get no pods, and nothing says why.
         let url = format!("https://127.0.0.1:{manager}").parse();
         let mut config = config;
         config.cluster_url = url.map_err(|e| format!("{e}"))?;
@@ -219,9 +219,9 @@ pub fn down(folder: &Path) -> Result<Vec<&'static str>, String> {
 
 /// Whether the control plane in a folder runs, with all that was started of it.
 pub fn is_up(folder: &Path) -> bool {
-    let started = |name: &str| folder.join(format!("{name}.pid")).exists();
-    PROGRAMS[..2].iter().all(|name| started(name))
-        && PROGRAMS.iter().all(|name| !started(name) || running(folder, name).is_some())
+    let runs = |name: &&str| running(folder, name).is_some();
+    let [etcd, api, manager] = PROGRAMS;
+    [etcd, api].iter().all(runs) && (runs(&manager) || !folder.join(format!("{manager}.pid")).exists())
 }
 
 /// The process of a program, if it is still that program.
@@ -310,17 +310,17 @@ pub async fn drop_namespace(folder: &Path, name: &str) -> Result<(), String> {
     namespaces.delete(name, &DeleteParams::background()).await.map(drop).map_err(|e| e.to_string())
 }
 
-/// Waits until the last of these programs says at a path that it is well, as long as all of them run.
+/// Waits until the last of these programs answers `ok` at a path. Fails as soon as one of them has ended.
 async fn answers(folder: &Path, config: kube::Config, path: &str, programs: &[&str]) -> Result<(), NotUp> {
     let client = kube::Client::try_from(config).map_err(|e| e.to_string())?;
     let begun = Instant::now();
     while begun.elapsed() < READY {
         let request = axum::http::Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;
-        let well = client.request_text(request).await.is_ok_and(|text| text.starts_with("ok"));
+        let is_ready = client.request_text(request).await.is_ok_and(|text| text.starts_with("ok"));
         if let Some(name) = programs.iter().find(|name| running(folder, name).is_none()) {
             return Err(NotUp::Ended(format!("`{name}` has ended: {}", cause(folder, name))));
         }
-        if well {
+        if is_ready {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -329,7 +329,7 @@ async fn answers(folder: &Path, config: kube::Config, path: &str, programs: &[&s
     Err(NotUp::Other(format!("`{name}` is not ready after {} s: {}", READY.as_secs(), cause(folder, name))))
 }
 
-/// What a program logged of its end: its fatal line, as klog marks it (a trace of all goroutines follows), else the last.
+/// Why a program ended: the line that klog marks as fatal (traces of all goroutines follow it), else the last line of its log.
 fn cause(folder: &Path, name: &str) -> String {
     let path = folder.join(format!("{name}.log"));
     let text = fs::read_to_string(&path).unwrap_or_default();

@@ -19,7 +19,8 @@ pub async fn loopback() -> io::Result<(impl Listener<Io = TcpStream, Addr = Sock
 
 /// A port of 127.0.0.1 that nothing listens on, for a program that is started later.
 ///
-/// It is below those that the system gives to connections: until the program starts, no client on this machine is given it by chance.
+/// It is outside of the range from which the system takes the ports of outgoing connections, so that none of them gets it before the
+/// program starts.
 ///
 /// # Errors
 /// No port can be bound.
@@ -31,7 +32,7 @@ pub fn free_port() -> io::Result<u16> {
     drawn.map_or_else(|| free(0), Ok)
 }
 
-/// Ports of servers that the system gives to no connection: Linux begins with 32768, IANA and macOS with 49152.
+/// Below the ports of outgoing connections, which begin with 32768 on Linux and with 49152 on macOS.
 const LISTENED: std::ops::Range<u16> = 10_000..32_768;
 
 /// A listener at this address; port 0 is any that is free.

@@ -3,7 +3,7 @@
 use super::{EvalView, UnderView};
 use crate::{
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::{Agent, AgentRef, RequirementKind},
+    hir::{Agent, AgentRef, RequirementKind, is_variable},
     plan::AgentKind,
     rule,
 };
@@ -75,12 +75,6 @@ pub fn cannot(view: &EvalView<'_>, out: &mut Diagnostics) {
                 .help("write the name of the variable that holds the value, not the value"),
         );
     }
-}
-
-fn is_variable(name: &str) -> bool {
-    !name.starts_with(|c: char| c.is_ascii_digit())
-        && !name.is_empty()
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Who judges its own answers is kinder to them than others would be.

@@ -8,7 +8,7 @@ use crate::hir::Isolation;
 
 use super::{
     task::{Bounds, Limits},
-    word::{AgentType, AnyVersion, EvalName, Name, Nullable, Time, World},
+    word::{AgentType, AnyVersion, EvalName, Name, Nullable, Time, Variable, World},
 };
 
 /// An eval: which agent does which tasks on which servers, and what is asserted of its calls.
@@ -58,7 +58,7 @@ pub struct Config {
     /// Of all tasks together.
     pub limits: Option<EvalLimits>,
     /// Environment variables whose values are masked in everything that is written.
-    pub secrets: Option<Vec<String>>,
+    pub secrets: Option<Vec<Variable>>,
     /// Which tasks, and what is asserted of the agent's calls in them.
     #[schemars(length(min = 1))]
     pub task_sets: Vec<TaskSet>,
@@ -123,7 +123,7 @@ pub struct Isolating {
     /// Paths that it may write, from the same.
     pub write: Option<Vec<String>>,
     /// Variables of gevals that it gets besides the usual ones where the level is `strict`.
-    pub env: Option<Vec<String>>,
+    pub env: Option<Vec<Variable>>,
 }
 
 /// Who judges answers.
@@ -213,7 +213,7 @@ pub struct Permissions {
     /// Paths that it may write, from the eval's folder.
     pub write: Option<Vec<String>>,
     /// Variables of gevals that it gets besides its own.
-    pub env: Option<Vec<String>>,
+    pub env: Option<Vec<Variable>>,
 }
 
 /// An extension: its package, and what it is given.

@@ -43,6 +43,8 @@ words! {
     Time = json_schema!({ "type": "string", "pattern": DURATION });
     /// The prefix of steps: no dot in it.
     Alias = json_schema!({ "type": "string", "pattern": r"^[^.]+$" });
+    /// The name of an environment variable.
+    Variable = json_schema!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" });
     /// The name of a task: one line of plain text.
     TaskName = json_schema!({ "type": "string", "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$" });
     /// The name of an eval: its results file is named after it.

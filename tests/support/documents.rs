@@ -451,7 +451,7 @@ pub fn eval() -> Strategy1 {
         ("sources", one(&[json!({ "s": { "repo": "r", "ref": "main", "serverMapping": { "a": "b" } } })])),
         ("skills", one(&[json!({ "sources": [{ "type": "path", "path": "s" }] }), json!({})])),
         ("defaultTaskLimits", record(vec![("timeout", duration()), ("cleanupTimeout", duration())])),
-        ("secrets", list(string(), 0)),
+        ("secrets", list(one(&[json!("TOKEN"), json!("_a1")]), 0)),
         ("!taskSets", list(set, 1)),
     ]);
     record(vec![

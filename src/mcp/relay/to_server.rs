@@ -49,8 +49,8 @@ impl Relay {
             && let Some(key) = message.doubtful(message.method.as_deref().and_then(CallKind::of_method).is_some())
         {
             recorder.doubtful();
-            let why = format!("`{key}` stands there twice, or in another spelling: servers read that differently");
-            self.remark(state, Some(session), &format!("a message of a client was not passed on: {why}"));
+            let why = format!("it has `{key}` twice, or in another case, and servers differ in what they make of that");
+            self.remark(state, Some(session), &format!("a message of a client was refused: {why}"));
             if message.shape() == Shape::Request {
                 self.deliver(state, session, message::refusal(message.id().unwrap_or("null"), -32600, &why));
             }
