@@ -127,7 +127,7 @@ fn faults_are_told_apart() {
     assert_eq!(faults("a: &a [*a]\n"), one("alias-expansion", "*a"));
     assert_eq!(faults("a: &a 1\nb: {<<: *a}\n"), one("merge-key", "*a"));
     assert_eq!(faults("a: @x\n"), one("syntax", "@"));
-    assert_eq!(faults("a:\n\tb: 1\n"), one("syntax", "b"));
+    assert_eq!(faults("a:\n\tb: 1\n"), one("syntax", "\t"));
     assert_eq!(faults("a: \"\\d\"\n"), one("syntax", "\\d"));
     assert_eq!(faults("%a: 1\n"), one("syntax", "%"));
     assert_eq!(faults("a\0b: 1"), one("syntax", "\0"));

@@ -150,16 +150,14 @@ pub(super) struct Place<'a> {
     pub(super) bracket: Option<usize>,
 }
 
-/// The first tab that indents a line behind `at`, where the parser was in a scalar that goes on there.
+/// The first tab that indents a line, from the line of `at` on: the parser stops behind it, or where the scalar begins that goes on there.
 fn indenting_tab(text: &str, at: usize) -> Option<usize> {
-    if text.as_bytes().get(at) == Some(&b'\t') {
-        return Some(at);
-    }
-    let mut lines = text[at..].match_indices('\n').map(|(end, _)| at + end + 1);
-    lines.find_map(|start| {
-        let line = &text[start..];
-        let white = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
-        white.find('\t').map(|tab| start + tab)
+    let mut start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    text[start..].split_inclusive('\n').find_map(|line| {
+        let white = line.len() - line.trim_start_matches([' ', '\t']).len();
+        let tab = line[..white].find('\t').map(|tab| start + tab);
+        start += line.len();
+        tab
     })
 }
 
