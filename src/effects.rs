@@ -23,8 +23,9 @@ use self::{
 };
 use crate::{
     bash::tools::{self, Tool, Tools},
-    hir::{ArgKind, Def, Part, PhaseKind, Target, Task, Template},
+    hir::{ArgKind, Def, Hole, Part, PhaseKind, Target, Task, Template},
     source::{Files, Sources, Span, resolve},
+    template::SegmentKind,
 };
 
 /// What a task does, in the order written.
@@ -244,9 +245,14 @@ impl<'a> Model<'a> {
 /// The name of the task among its variables: no variable can be called so.
 const TASK_NAME: &str = "{task.name}";
 
-/// The variable of a `foreach` among the task's.
-fn loop_name(name: &str) -> String {
-    format!("{{{name}}}")
+/// The variable of a `foreach` among the task's, or what lies in its value at a path.
+fn loop_name<'p>(name: &str, path: impl IntoIterator<Item = &'p SegmentKind>) -> String {
+    let mut whole = format!("{{{name}");
+    path.into_iter().for_each(|segment| match segment {
+        SegmentKind::Name(key) => whole.push_str(&format!(".{key}")),
+        SegmentKind::Index(at) => whole.push_str(&format!("[{at}]")),
+    });
+    whole + "}"
 }
 
 /// The variables of a task, with what is known of them.
@@ -271,19 +277,21 @@ pub fn of_template(template: &Template<Def>, environment: &Variables) -> Value {
     for part in &template.parts {
         match part {
             Part::Text(text) => value.push(Piece::Text(text.clone())),
-            Part::Hole(hole) => {
-                value.append(&of_hole(&hole.reference.target, &hole.text, hole.filters.is_empty(), environment))
-            }
+            Part::Hole(hole) => value.append(&of_hole(hole, environment)),
         }
     }
     value
 }
 
-fn of_hole(target: &Target, text: &str, is_plain: bool, environment: &Variables) -> Value {
-    match target {
+fn of_hole(hole: &Hole<Def>, environment: &Variables) -> Value {
+    let Hole { reference, text, filters, .. } = hole;
+    let is_plain = filters.is_empty();
+    match &reference.target {
         Target::TaskEnv(name) if is_plain => environment.get(name).cloned().unwrap_or_else(|| Value::name(text)),
         Target::TaskName if is_plain => environment.get(TASK_NAME).cloned().unwrap_or_else(|| Value::name(text)),
-        Target::Loop(name) if is_plain => environment.get(&loop_name(name)).cloned().unwrap_or_else(Value::unknown),
+        Target::Loop(name) if is_plain => {
+            environment.get(&loop_name(name, &reference.segments)).cloned().unwrap_or_else(Value::unknown)
+        }
         Target::Loop(_) | Target::Local(_) => Value::unknown(),
         _ => Value::name(text),
     }
@@ -311,10 +319,7 @@ fn follow<'a>(given: Given<'a>, view: &'a ScriptView<'a>, environment: &Variable
         variables.insert("#".to_owned(), Value::text(args.len().to_string()));
     }
     let holes: Vec<Value> = match &view.value.kind {
-        ArgKind::Text(template) => template
-            .holes()
-            .map(|hole| of_hole(&hole.reference.target, &hole.text, hole.filters.is_empty(), environment))
-            .collect(),
+        ArgKind::Text(template) => template.holes().map(|hole| of_hole(hole, environment)).collect(),
         _ => Vec::new(),
     };
     let mut sourced = Sourced::default();

@@ -6,6 +6,7 @@ use crate::{
     hir::{Arg, ArgKind, BlockRole, Def, OperationKind, PhaseKind, Step},
     signature::{Control, Effects},
     source::resolve,
+    template::SegmentKind,
 };
 
 /// Rounds of a `foreach` over a list that is written out.
@@ -52,12 +53,29 @@ fn follow(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variab
     match listed.zip(step.var.as_ref()) {
         Some((values, name)) => {
             for value in values {
-                let mut environment = environment.clone();
-                environment.insert(loop_name(&name.value), text_of(value, &environment));
-                inside(&environment);
+                let mut within = environment.clone();
+                of_round(&name.value, &mut Vec::new(), value, environment, &mut within);
+                inside(&within);
             }
         }
         None => inside(environment),
+    }
+}
+
+/// Notes the value of a round, and all that lies in it.
+fn of_round(name: &str, path: &mut Vec<SegmentKind>, value: &Arg<Def>, outer: &Variables, environment: &mut Variables) {
+    environment.insert(loop_name(name, &*path), text_of(value, outer));
+    let inner: Vec<(SegmentKind, &Arg<Def>)> = match &value.kind {
+        ArgKind::Record(fields) => {
+            fields.iter().map(|(key, arg)| (SegmentKind::Name(key.value.clone()), arg)).collect()
+        }
+        ArgKind::List(items) => (0..).map(SegmentKind::Index).zip(items).collect(),
+        _ => Vec::new(),
+    };
+    for (segment, arg) in inner {
+        path.push(segment);
+        of_round(name, path, arg, outer, environment);
+        path.pop();
     }
 }
 
