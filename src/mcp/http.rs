@@ -272,8 +272,8 @@ impl Link {
                 Some(chunk) => body.extend_from_slice(chunk),
                 None => heard.push(std::mem::take(&mut body).into()),
             }
-            let messages = heard.drain(..).flat_map(|bytes: Bytes| unbatch(bytes)).filter_map(Message::parse);
-            for message in messages.filter(|m| m.shape() == Shape::Response && m.key() == greeting.key()) {
+            let mut messages = heard.drain(..).flat_map(|bytes: Bytes| unbatch(bytes)).filter_map(Message::parse);
+            if let Some(message) = messages.find(|m| m.shape() == Shape::Response && m.key() == greeting.key()) {
                 let [version] = members(message.result()?, ["protocolVersion"])?;
                 let version = version.and_then(|version| serde_json::from_str::<String>(version).ok());
                 return Some((session, version.and_then(|version| HeaderValue::try_from(version).ok())));
