@@ -129,6 +129,11 @@ pub trait AgentCalls: Send + Sync {
         name: &'a str,
         args: Value,
     ) -> BoxFuture<'a, Result<Value, String>>;
+
+    /// Whether a server has said since the last time that its tools are others now.
+    fn have_changed(&self) -> bool {
+        false
+    }
 }
 
 /// What an agent did.

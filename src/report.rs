@@ -40,8 +40,8 @@ pub struct ReportFormat {
     pub make: fn(&ReportInput) -> Fold,
 }
 
-/// Takes the next event and gives the text that is to be printed for it.
-pub type Fold = Box<dyn FnMut(&Event) -> String + Send>;
+/// Takes the next event, and whether the results file holds this run by now; gives the text that is to be printed for it.
+pub type Fold = Box<dyn FnMut(&Event, bool) -> String + Send>;
 
 /// All of them; the first is the default.
 pub const REPORTS: &[ReportFormat] = &[text::FORMAT, classic::FORMAT, github::FORMAT, json::FORMAT];
@@ -155,7 +155,7 @@ pub async fn run(
         let mut results = Results::new(input, Spool::in_memory());
         results.finish_empty();
         return match put(input, &mut results, None, host.as_ref()) {
-            Ok(()) => RunSummary::default(),
+            Ok(()) => RunSummary { written: true, ..RunSummary::default() },
             Err(error) => RunSummary::refused(3, vec![unwritable(error)]),
         };
     }
@@ -188,7 +188,8 @@ pub async fn run(
             summary.exit = if summary.exit >= 128 { summary.exit } else { 3 };
         }
         Ok(cut) => {
-            if cut > 0 {
+            summary.written = cut.is_some();
+            if let Some(cut) = cut.filter(|cut| *cut > 0) {
                 summary.cuts.push(format!(
                     "the results are larger than {} MiB: of {cut} of them only what decides is kept; `--max-results` says how large \
                      they may be",
@@ -267,7 +268,8 @@ fn other_shard(input: &ReportInput, host: &dyn Host) -> Option<String> {
     })
 }
 
-/// Feeds the report and the results until the last event, and writes the results. Gives back how many of them were cut.
+/// Feeds the report and the results until the last event, and writes the results. Gives back how many of them were cut, if they
+/// were written.
 async fn follow(
     input: &ReportInput,
     own: Option<&Path>,
@@ -276,7 +278,7 @@ async fn follow(
     mut fold: Fold,
     also: &mut (dyn FnMut(&Event) + Send),
     out: &mut (dyn Write + Send),
-) -> std::io::Result<usize> {
+) -> std::io::Result<Option<usize>> {
     let spool = own.map_or_else(|| Ok(Spool::in_memory()), Spool::of_run);
     let (spool, mut failure) = match spool {
         Ok(spool) => (spool, None),
@@ -287,7 +289,7 @@ async fn follow(
     match earlier(input) {
         Ok(events) => events.for_each(|event| {
             results.take(&event);
-            fold(&event);
+            fold(&event, false);
         }),
         Err(error) => failure = Some(error),
     }
@@ -295,7 +297,7 @@ async fn follow(
     let mut clock = tokio::time::interval(live::TICK);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     // A run in which nothing happened has no results.
-    let mut written = Ok(());
+    let mut written = Ok(false);
     loop {
         let event = tokio::select! {
             biased;
@@ -308,11 +310,11 @@ async fn follow(
         let Some(event) = event else { break };
         results.take(&event);
         if matches!(event.kind, EventKind::RunFinished { .. }) {
-            written = failure.take().map_or_else(|| put(input, &mut results, own, host), Err);
+            written = failure.take().map_or_else(|| put(input, &mut results, own, host).map(|()| true), Err);
         }
         live.iter_mut().for_each(|live| live.take(&event));
         also(&event);
-        let text = fold(&event);
+        let text = fold(&event, matches!(written, Ok(true)));
         if text.is_empty() {
             continue;
         }
@@ -324,5 +326,5 @@ async fn follow(
         }
     }
     live.iter_mut().for_each(live::Live::clear);
-    written.map(|()| results.cut())
+    Ok(written?.then(|| results.cut()))
 }

@@ -584,6 +584,11 @@ impl RunResult {
         outcome && self.task_passed() && self.assertions_passed()
     }
 
+    /// Whether it passed or failed; the rest says nothing of a rate.
+    pub fn is_evidence(&self) -> bool {
+        matches!(self.outcome(), None | Some("passed" | "failed"))
+    }
+
     /// Whether it counts as passed in the share of tasks. Other tools count what verification said, assertions aside.
     fn counts_as_passed(&self) -> bool {
         if self.0.contains_key("outcome") { self.passed() } else { self.task_passed() }
@@ -760,6 +765,8 @@ impl Tokens {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Statistics {
     pub tasks: usize,
+    /// Those that passed or failed: what was broken or never ran is no evidence of a rate.
+    pub judged: usize,
     /// By their outcome; of a file without outcomes, by their verification, assertions aside.
     pub tasks_passed: usize,
     pub assertions: usize,
@@ -777,6 +784,7 @@ impl Statistics {
         for result in results {
             let (passed, all) = result.assertion_counts();
             out.tasks += 1;
+            out.judged += usize::from(result.is_evidence());
             out.tasks_passed += usize::from(result.counts_as_passed());
             out.assertions += all;
             out.assertions_passed += passed;
@@ -811,9 +819,24 @@ pub fn is_flaky(passed: usize, failed: usize) -> bool {
     low > RARELY && high < 1.0 - RARELY
 }
 
-/// `, with 95 % confidence 23–89 %`; nothing where there are no runs.
-pub fn sure(passed: usize, runs: usize) -> String {
-    if runs == 0 { String::new() } else { format!(", with 95 % confidence {}", interval(passed, runs)) }
+/// `23–89 %`, or `23–89 % of 5 judged` where not all runs are evidence; nothing where none is.
+pub fn bounds(passed: usize, judged: usize, runs: usize) -> Option<String> {
+    let interval = interval(passed, judged);
+    match judged {
+        0 => None,
+        _ if judged == runs => Some(interval.to_string()),
+        _ => Some(format!("{interval} of {judged} judged")),
+    }
+}
+
+/// ` (23–89 %)`; nothing where no run is evidence.
+pub fn between(passed: usize, judged: usize, runs: usize) -> String {
+    bounds(passed, judged, runs).map_or_else(String::new, |bounds| format!(" ({bounds})"))
+}
+
+/// `, with 95 % confidence 23–89 %`; nothing where no run is evidence.
+pub fn sure(passed: usize, judged: usize, runs: usize) -> String {
+    bounds(passed, judged, runs).map_or_else(String::new, |bounds| format!(", with 95 % confidence {bounds}"))
 }
 
 /// What passing all of so many runs says of a task.

@@ -201,6 +201,8 @@ impl Default for RunOptions {
 pub struct RunSummary {
     /// `decisions.md` §11.
     pub exit: u8,
+    /// The results file holds this run.
+    pub written: bool,
     /// In the order of their ends.
     pub tasks: Vec<TaskEnd>,
     /// Why nothing could run.
@@ -616,7 +618,7 @@ pub async fn run_eval(
         EventKind::RunFinished { duration: host.elapsed().saturating_sub(started), exit, limits: ledger.limited() },
     );
     let cuts = recording.map(|recording| recording.cuts()).unwrap_or_default();
-    RunSummary { exit, tasks, faults, cuts, kept, unseen, used: Some(ledger.total()) }
+    RunSummary { exit, written: false, tasks, faults, cuts, kept, unseen, used: Some(ledger.total()) }
 }
 
 /// Whether nothing is run for what tasks lack.

@@ -1015,13 +1015,29 @@ fn a_call_that_cannot_be_read_fails_the_task_and_is_not_repeated() {
         assert_eq!(world.read("turns"), "x\n", "{params}");
     }
 
-    // The same of a model whose arguments are no JSON: in OpenAI's protocol they are text.
-    const HALF: &str = r#"{"choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"notes_create","arguments":"{\"title\": \"bre"}}]}}]}"#;
+    // The same of a model whose arguments are no JSON: in OpenAI's protocol they are text. What it used counts all the same.
+    const HALF: &str = r#"{"usage":{"prompt_tokens":5100,"completion_tokens":10,"total_tokens":5110},"choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"notes_create","arguments":"{\"title\": \"bre"}}]}}]}"#;
     let model = Model::new([call("notes_create", bread()), Reply::Raw("application/json", HALF), text("done")]);
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
     run(&world, "openai", &model.url, &args).expect(1, &["made a malformed call: the arguments of `notes_create`"]);
     assert_eq!(world.results("e")["results"][0]["outcome"], "failed");
     assert_eq!(model.asked().len(), 2);
+    let used = &world.results("e")["results"][0]["tokenEstimate"];
+    assert!(used["totalTokens"].as_u64().unwrap() >= 5110, "{used}");
+}
+
+/// A sum of which a part is guessed is no report; a tool that there is not is asked for, and the call is recorded.
+#[test]
+fn what_a_model_leaves_out_is_estimated_and_what_it_makes_up_is_recorded() {
+    const SILENT: &str =
+        r#"{"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"done"}}]}"#;
+    let model = Model::new([call("no_such_tool", serde_json::json!({})), Reply::Raw("application/json", SILENT)]);
+    let world = world("type: builtin.llm-agent, model: \"openai:m\"");
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(1, &[]);
+    let results = world.results("e");
+    let result = &results["results"][0];
+    assert_eq!(result["tokenEstimate"]["source"], "estimated", "{}", result["tokenEstimate"]);
+    assert_eq!(result["callHistory"]["ToolCalls"][0]["name"], "no_such_tool", "{}", result["callHistory"]);
 }
 
 /// So a shell ends, too, when the last program of the line is missing: an agent that made calls was there.

@@ -30,7 +30,7 @@ const DEEDS: &[(&str, Deed, &str)] = &[
     ("streams notifications without end", endless_notifications, "within"),
     ("streams comments without end", endless_comments, "within"),
     ("answers with a page", page, "no message"),
-    ("answers somebody else", foreign_id, "no message"),
+    ("answers somebody else", foreign_id, "has another id"),
     ("answers with nothing", |_, s| answer(s, "200 OK", "application/json", ""), "no message"),
     ("takes a request for a notification", |_, s| answer(s, "202 Accepted", "text/plain", ""), "no message"),
     ("has nothing to say", |_, s| answer(s, "204 No Content", "text/plain", ""), "no message"),

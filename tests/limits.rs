@@ -443,3 +443,30 @@ fn what_a_run_used_that_was_made_again_is_in_its_results() {
     assert_eq!((&tokens["totalTokens"], &limits["tokens"]), (&json!(39), &json!(39)), "{tokens} {limits}");
     assert_eq!(tokens["cost"], limits["cost"]);
 }
+
+/// No line, no summary of the job and no page are made from the file that an earlier run left.
+#[test]
+fn an_earlier_results_file_is_not_shown_where_the_new_one_could_not_be_written() {
+    let world = world(&[("a", "", "[]")]);
+    world.run(&["run", "eval.yaml"]).expect(0, &["results: gevals-e-out.json"]);
+    // A folder in the place of the run's own results, which are written at its end.
+    let block = "for run in WORLD/.gevals/runs/*/; do rm -f $run/results.json; mkdir $run/results.json; done; exit 1";
+    world.write("tasks/a.yaml", &task("a", "").replace("test -d WORLD", block));
+    let mut command = world.command(&["run", "eval.yaml", "--report", "html"]);
+    command.env("GITHUB_STEP_SUMMARY", world.path("page.md"));
+    let ran = world.start(command).end().expect(3, &["cannot be written"]);
+    assert!(!ran.out.contains("results: "), "{}", ran.out);
+    assert!(!world.path("page.md").exists() && !world.path("gevals-e-out.html").exists());
+}
+
+/// A run that was broken or never began says nothing of a pass rate.
+#[test]
+fn what_never_ran_has_no_interval() {
+    let world = world(&[("a", "", "[]")]);
+    world.write("mcp.yaml", "mcpServers: {notes: {command: /nowhere/at/all, enableAllTools: true}}\n");
+    let ran = world.run(&["run", "eval.yaml", "-n", "2"]);
+    assert!(ran.out.contains("0 of 2 runs passed") && !ran.out.contains("pass rate"), "{}", ran.out);
+    assert!(!ran.out.contains("confidence"), "{}", ran.out);
+    let told = world.run(&["result", "summary", "gevals-e-out.json"]);
+    assert!(!told.out.contains("with 95 % confidence"), "{}", told.out);
+}

@@ -1307,6 +1307,56 @@ mod http {
 
     type Log = Arc<Mutex<Vec<String>>>;
 
+    /// Forgets the session `s1` when a tool is called in it.
+    async fn forgetful(State(log): State<Log>, headers: HeaderMap, body: String) -> impl IntoResponse {
+        let message = serde_json::from_str::<Value>(&body).unwrap_or_default();
+        let session = headers.get("mcp-session-id").map_or("-", |value| value.to_str().unwrap()).to_owned();
+        let called = message["method"].as_str().unwrap_or("-").to_owned();
+        let mut log = log.lock().unwrap();
+        log.push(format!("{called} {session}"));
+        let answer = |result: Value| axum::Json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+        match (called.as_str(), session.as_str()) {
+            ("initialize", _) => {
+                let opened = log.iter().filter(|line| line.starts_with("initialize")).count();
+                let result = json!({"protocolVersion": "2025-06-18", "serverInfo": {}, "capabilities": {"tools": {}}});
+                ([("mcp-session-id", format!("s{opened}"))], answer(result)).into_response()
+            }
+            ("tools/call", "s1") => StatusCode::NOT_FOUND.into_response(),
+            ("tools/call", _) => answer(json!({"content": []})).into_response(),
+            ("-", _) => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+            _ => StatusCode::ACCEPTED.into_response(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_the_server_has_forgotten_is_opened_anew() {
+        let log = Log::default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let router = axum::Router::new().route("/mcp", axum::routing::any(forgetful)).with_state(log.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let hub = Hub::start(at(&url), HubOptions::default()).await.unwrap();
+        let client = hub.client(SessionKind::Own, ClientOptions::default()).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(client.call_tool("t", json!({})).await.unwrap().raw, json!({"content": []}));
+        }
+        assert!(hub.notices().iter().any(|notice| notice.text.contains("forgotten the session")));
+        let mut log = log.lock().unwrap().clone();
+        log.retain(|line| !line.starts_with('-'));
+        assert_eq!(
+            log,
+            [
+                "initialize -",
+                "notifications/initialized s1",
+                "tools/call s1",
+                "initialize -",
+                "notifications/initialized s2",
+                "tools/call s2",
+                "tools/call s2",
+            ]
+        );
+    }
+
     /// Breaks the stream of every answer off, and gives the rest to who asks for it.
     async fn breaking(State(log): State<Log>, method: Method, headers: HeaderMap, body: String) -> impl IntoResponse {
         let text = |name: &str| headers.get(name).map_or("-", |value| value.to_str().unwrap()).to_owned();

@@ -157,7 +157,9 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
     }
     // What is gone counts as not passed.
     world.write("bad.json", &file(complete, std::slice::from_ref(&a)));
-    world.run(&["result", "diff", "good.json", "bad.json"]).expect(1, &["1/2 (50.00%, 9–91 %)", "-50.00 pp"]);
+    world
+        .run(&["result", "diff", "good.json", "bad.json"])
+        .expect(1, &["1/2 (50.00%, 20–100 % of 1 judged)", "-50.00 pp"]);
     let lacking = "the base is incomplete, and what it lacks is compared with nothing: `b` has no result";
     let ran = world.run(&["result", "diff", "bad.json", "good.json"]).expect(0, &["New tasks (1)"]);
     assert!([ran.out, ran.err].concat().contains(lacking));
@@ -1383,7 +1385,7 @@ Removed tasks (1):
 Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exact McNemar test, p = 1, alpha 0.05)
 
                      Base                   Current                Change
-Tasks                4/5 (80.00%, 37–97 %)  3/6 (50.00%, 18–82 %)  -30.00 pp
+Tasks                4/5 (80.00%, 37–97 %)  3/6 (50.00%, 23–89 %)  -30.00 pp
 Assertions           0/0                    0/0                    +0.00 pp
 Tokens (estimate)    1.5K                   2.0K                   +500
 MCP schema tokens    600                    500                    -100
@@ -1418,7 +1420,7 @@ Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exa
 
 | | Base | Current | Change |
 |---|---|---|---|
-| Tasks | 4/5 (80.00%, 37–97 %) | 3/6 (50.00%, 18–82 %) | -30.00 pp |
+| Tasks | 4/5 (80.00%, 37–97 %) | 3/6 (50.00%, 23–89 %) | -30.00 pp |
 | Assertions | 0/0 | 0/0 | +0.00 pp |
 | Tokens (estimate) | 1.5K | 2.0K | +500 |
 | MCP schema tokens | 600 | 500 | -100 |
@@ -1493,7 +1495,7 @@ fn a_summary_is_shown_whole() {
   ✗ stopped  cancelled
       the task failed
 
-Tasks:      1/7 passed (14.29%, with 95 % confidence 2–52 %)
+Tasks:      1/7 passed (14.29%, with 95 % confidence 4–70 %)
             a pass is 1 of 1: with 95 % confidence the task passes at least 20 % of the time; `-n` runs tasks more often
 Assertions: 4/6 passed (66.67%, with 95 % confidence 29–91 %)
 Cleanups:   1 failed

@@ -597,8 +597,8 @@ async fn run_files(dir: &Path, files: &[(&str, String)], options: RunOptions) ->
     let text = String::from_utf8(out).unwrap();
     let events: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // The text report is a fold over the same events.
-    let fold = (report::REPORTS[0].make)(&input);
-    (summary, events.iter().map(fold).collect(), events)
+    let mut fold = (report::REPORTS[0].make)(&input);
+    (summary, events.iter().map(|event| fold(event, true)).collect(), events)
 }
 
 /// An eval of a scripted agent on the demonstration server, which leaves its process id in `pid`.

@@ -20,6 +20,7 @@ use crate::{
     builtin::count,
     hir::{CallKind, ModelAgent, Provider},
     host::{Host, http::service_client},
+    tokens,
     ty::endpoint as url,
 };
 
@@ -39,13 +40,9 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
         () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
         done = answers(cx, agent, ChatRequest::from_user(cx.prompt), None, &mut talk) => done,
     };
+    let usage = talk.spent();
     let transcript = talk.said.into_text();
-    AgentDone {
-        transcript,
-        usage: talk.usage.map(Spent::Reported),
-        cut: talk.cut,
-        ..AgentDone::ended(result, talk.answer)
-    }
+    AgentDone { transcript, usage, cut: talk.cut, ..AgentDone::ended(result, talk.answer) }
 }
 
 /// Where the model is spoken to and with whose key, for people, if everything is there that this takes.
@@ -68,10 +65,35 @@ struct Talk {
     /// The text of the model's latest message that had one.
     answer: String,
     usage: Option<Usage>,
+    /// Of answers whose usage is not reported, about.
+    unreported: u64,
     /// Why it stopped, where it was not done.
     cut: Option<String>,
     /// What it said and called, and what was answered, in order.
     turns: Vec<Value>,
+}
+
+impl Talk {
+    /// Counts an answer to a request.
+    fn count(&mut self, cx: &AgentContext<'_>, request: &ChatRequest, used: Option<Usage>, answer: &str) {
+        match used {
+            Some(used) => self.usage.get_or_insert_default().add(used),
+            None => {
+                let asked = serde_json::to_string(&request.messages).unwrap_or_default();
+                self.unreported += tokens::count(&asked) + tokens::count(answer);
+            }
+        }
+        self.spent().into_iter().for_each(|spent| (cx.used)(spent));
+    }
+
+    /// What was reported; a sum with something unreported in it is no report. Nothing where nothing was.
+    fn spent(&self) -> Option<Spent> {
+        let usage = self.usage?;
+        Some(match self.unreported {
+            0 => Spent::Reported(usage),
+            more => Spent::AtLeast(usage.total_tokens + more),
+        })
+    }
 }
 
 /// A conversation that begins with more than a prompt.
@@ -144,18 +166,14 @@ async fn answers(
         auth: AuthData::from_single(target.key.map_or_else(|| "none".to_owned(), |(_, key)| key)),
         model: ModelIden::new(target.adapter, agent.model.clone()),
     };
-    let tools = offered(cx).await.map_err(AgentFault::NotStarted)?;
+    let mut tools = offered(cx).await.map_err(AgentFault::NotStarted)?;
     if !tools.is_empty() {
         request = request.with_tools(tools.values().map(|offer| offer.tool.clone()));
     }
     let most = conversation.map_or(ROUNDS, |conversation| conversation.most);
     for _ in 0..most {
         let answer = ask(cx, &client, &target, &request, talk).await?;
-        if let Some(used) = used(&answer) {
-            let all = talk.usage.get_or_insert_default();
-            all.add(used);
-            (cx.used)(Spent::Reported(*all));
-        }
+        talk.count(cx, &request, used(&answer), &answer.texts().concat());
         if answer.content.is_empty() && answer.reasoning_content.is_none() && answer.stop_reason.is_none() {
             return Err(AgentFault::Failed(format!("{NO_ANSWER}: there is nothing in it")));
         }
@@ -200,6 +218,10 @@ async fn answers(
             responses.push(ToolResponse::from_tool_call(call, result));
         }
         request = request.append_message(ChatMessage::from(responses));
+        if cx.calls.have_changed() {
+            tools = offered(cx).await.map_err(AgentFault::Failed)?;
+            request.tools = (!tools.is_empty()).then(|| tools.values().map(|offer| offer.tool.clone()).collect());
+        }
     }
     let why = format!("the model still called tools after {}", count(most, "answer", "answers"));
     if conversation.is_some() {
@@ -234,6 +256,7 @@ async fn ask(
         if let genai::Error::ChatResponseGeneration { response_body, .. } = &error
             && let Some(why) = malformed_call(response_body)
         {
+            talk.count(cx, request, reported(response_body), &response_body.to_string());
             talk.said.line(&format!("… {why}"));
             return Err(AgentFault::Malformed(why));
         }
@@ -278,13 +301,24 @@ async fn carry_out(
         talk.said.line(&format!("tool {}: {why}", call.fn_name));
         Ok(json!({ "content": [{ "type": "text", "text": why }], "isError": true }).to_string())
     };
-    let Some(offer) = tools.get(&call.fn_name) else {
-        return refused(talk, "there is no such tool".to_owned());
-    };
     let args = match &call.fn_arguments {
         Value::Null => json!({}),
         args @ Value::Object(_) => args.clone(),
         other => return refused(talk, format!("the arguments must be an object, and they are `{other}`")),
+    };
+    let Some(offer) = tools.get(&call.fn_name) else {
+        // The server is to say so, where it is clear which: then the call is recorded.
+        let addressed =
+            cx.servers.iter().find_map(|s| Some((s, call.fn_name.strip_prefix(&s.name)?.strip_prefix("__")?)));
+        let (server, name) = match (cx.servers, addressed) {
+            ([server], _) if server.enable_all_tools => (server, call.fn_name.as_str()),
+            (_, Some((server, name))) if server.enable_all_tools => (server, name),
+            _ => return refused(talk, "there is no such tool".to_owned()),
+        };
+        talk.said.line(&format!("tool {name} on {}: {args}", server.name));
+        let result = cx.calls.call(&server.name, CallKind::Tool, name, args).await?.to_string();
+        talk.said.line(&format!("→ {result}"));
+        return Ok(result);
     };
     if !offer.allowed {
         return refused(talk, "permission denied".to_owned());
@@ -435,6 +469,21 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
         base += version;
     }
     Ok(Target { adapter, base, key })
+}
+
+/// What an answer of OpenAI's protocol that the client cannot read says of its tokens.
+fn reported(answer: &Value) -> Option<Usage> {
+    let count = |path: &str| answer.pointer(path).and_then(Value::as_u64).unwrap_or_default();
+    let (input, output) = (count("/usage/prompt_tokens"), count("/usage/completion_tokens"));
+    let used = Usage {
+        input_tokens: input,
+        output_tokens: output,
+        total_tokens: count("/usage/total_tokens").max(input + output),
+        thought_tokens: count("/usage/completion_tokens_details/reasoning_tokens"),
+        cached_read_tokens: count("/usage/prompt_tokens_details/cached_tokens"),
+        ..Usage::default()
+    };
+    (used.total_tokens > 0).then_some(used)
 }
 
 fn used(answer: &ChatResponse) -> Option<Usage> {

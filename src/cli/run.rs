@@ -263,7 +263,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
             "cleanups are still pending: `gevals recover {run}` runs them again, and so does the next run"
         ));
     }
-    if summary.exit != status::USAGE {
+    if summary.written {
         add_step_summary(&input);
         if let (Some(args::ReportArg::Html), None) = (args.report, args.phase) {
             let text = Disk.read(&input.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -100,7 +100,14 @@ impl Server {
     }
 
     async fn run(&self, relay: Arc<Relay>, session: u64, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
-        let link = Link { relay, server: self.clone(), session, handshake: Arc::default(), listening: Arc::default() };
+        let link = Link {
+            relay,
+            server: self.clone(),
+            session,
+            handshake: Arc::default(),
+            listening: Arc::default(),
+            renewing: Arc::default(),
+        };
         let mut tasks = JoinSet::new();
         loop {
             let outgoing = tokio::select! {
@@ -123,14 +130,16 @@ impl Server {
                 (Shape::Request, _) => {
                     let link = link.clone();
                     tasks.spawn(async move {
-                        link.exchange(&message, envelope).await;
+                        if link.exchange(&message, envelope).await {
+                            link.listen(None).await;
+                        }
                     });
                 }
                 (_, method) => {
                     // A client of a front asks for it, or does not.
                     let initialized = method == Some("notifications/initialized") && envelope.headers.is_none();
-                    let _ = tokio::time::timeout(RECEIPT, link.exchange(&message, envelope)).await;
-                    if initialized {
+                    let renewed = tokio::time::timeout(RECEIPT, link.exchange(&message, envelope)).await;
+                    if initialized || renewed == Ok(true) {
                         let link = link.clone();
                         tasks.spawn(async move { link.listen(None).await });
                     }
@@ -177,6 +186,8 @@ fn find<T>(error: &(dyn Error + 'static), look: &dyn Fn(&(dyn Error + 'static)) 
 struct Handshake {
     session: Option<HeaderValue>,
     protocol: Option<HeaderValue>,
+    /// What opened the session.
+    greeting: Option<Bytes>,
 }
 
 #[derive(Clone)]
@@ -187,6 +198,8 @@ struct Link {
     handshake: Arc<Mutex<Handshake>>,
     /// There is a stream of what the server says unasked.
     listening: Arc<AtomicBool>,
+    /// Held while a lost session is opened anew.
+    renewing: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Where a stream can be taken up again.
@@ -199,18 +212,84 @@ struct Resume {
 }
 
 impl Link {
-    /// Posts a message and sessions everything that comes back.
-    async fn exchange(&self, message: &Message, mut envelope: Envelope) {
+    /// Posts a message and sessions everything that comes back; `true` if the session was lost and another was opened for it.
+    async fn exchange(&self, message: &Message, mut envelope: Envelope) -> bool {
         let wanted = match message.shape() {
             Shape::Request => message.key(),
             Shape::Notification | Shape::Response => None,
         };
-        if let Err(error) = self.post(message, wanted.as_ref(), &mut envelope).await {
+        // A client of a front opens its sessions itself.
+        let (ours, session) = (envelope.headers.is_none(), self.handshake().session);
+        let mut result = self.post(message, wanted.as_ref(), &mut envelope).await;
+        let mut renewed = false;
+        if let (true, Some(session), Err(ServerError::HttpStatus { status: 404, .. })) = (ours, session, &result) {
+            renewed = self.renew(&session).await;
+            if renewed {
+                result = self.post(message, wanted.as_ref(), &mut envelope).await;
+            }
+        }
+        if let Err(error) = result {
             match &wanted {
                 Some(key) => self.relay.lost(self.session, key, error),
                 None => self.relay.notice(Some(self.session), &format!("a notification was not delivered: {error}")),
             }
         }
+        renewed
+    }
+
+    /// Opens a session in the place of one that the server does not know any more, as MCP demands; `true` if there is another.
+    async fn renew(&self, lost: &HeaderValue) -> bool {
+        let _one_at_a_time = self.renewing.lock().await;
+        let Handshake { session, greeting, .. } = self.handshake();
+        if session.as_ref() != Some(lost) {
+            return true;
+        }
+        let Some(greeting) = greeting.and_then(Message::parse) else { return false };
+        let within = self.relay.options.initialize_timeout;
+        let opened = tokio::time::timeout(within, self.greet(&greeting)).await.ok().flatten();
+        let Some((session, protocol)) = opened else { return false };
+        {
+            let mut handshake = self.handshake.lock().unwrap_or_else(PoisonError::into_inner);
+            (handshake.session, handshake.protocol) = (session, protocol);
+        }
+        let initialized = self.post_json(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into());
+        let _ = tokio::time::timeout(RECEIPT, self.with_headers(initialized).send()).await;
+        self.relay.notice(Some(self.session), "the server had forgotten the session: another was opened");
+        true
+    }
+
+    /// Says `initialize` once more, of which nobody else hears: the session and the protocol that the server answers with.
+    async fn greet(&self, greeting: &Message) -> Option<(Option<HeaderValue>, Option<HeaderValue>)> {
+        let request = self.post_json(greeting.bytes.clone()).headers(self.server.headers.clone());
+        let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
+        let session = response.headers().get(SESSION_ID).cloned();
+        let (streaming, mut events, mut body) = (is_event_stream(&response), Events::default(), Vec::new());
+        let mut heard = Vec::new();
+        loop {
+            let chunk = response.chunk().await.ok()?;
+            match &chunk {
+                Some(chunk) if streaming => heard.extend(events.feed(chunk).into_iter().map(|event| event.data.into())),
+                Some(chunk) => body.extend_from_slice(chunk),
+                None => heard.push(std::mem::take(&mut body).into()),
+            }
+            let mut messages = heard.drain(..).flat_map(|bytes: Bytes| unbatch(bytes)).filter_map(Message::parse);
+            if let Some(message) = messages.find(|m| m.shape() == Shape::Response && m.key() == greeting.key()) {
+                let [version] = members(message.result()?, ["protocolVersion"])?;
+                let version = version.and_then(|version| serde_json::from_str::<String>(version).ok());
+                return Some((session, version.and_then(|version| HeaderValue::try_from(version).ok())));
+            }
+            if chunk.is_none() || body.len().max(events.size()) > self.server.limit {
+                return None;
+            }
+        }
+    }
+
+    fn post_json(&self, body: Bytes) -> RequestBuilder {
+        let request = self.server.client.post(self.server.url.clone());
+        request
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header(CONTENT_TYPE, "application/json")
+            .body(body)
     }
 
     async fn post(
@@ -220,13 +299,7 @@ impl Link {
         envelope: &mut Envelope,
     ) -> Result<(), ServerError> {
         let initialize = message.method.as_deref() == Some("initialize");
-        let request = self
-            .server
-            .client
-            .post(self.server.url.clone())
-            .header(ACCEPT, "application/json, text/event-stream")
-            .header(CONTENT_TYPE, "application/json")
-            .body(message.bytes.clone());
+        let request = self.post_json(message.bytes.clone());
         let request = match envelope.headers.take() {
             Some(headers) => self.with_session(request).headers(headers).headers(self.server.headers.clone()),
             None => self.with_meta(self.with_headers(request), message),
@@ -239,6 +312,7 @@ impl Link {
         if initialize {
             let mut handshake = self.handshake.lock().unwrap_or_else(PoisonError::into_inner);
             handshake.session = response.headers().get(SESSION_ID).cloned();
+            handshake.greeting = Some(message.bytes.clone());
         }
         let streaming = is_event_stream(&response);
         if status.is_success() && streaming {
@@ -268,7 +342,11 @@ impl Link {
             return Ok(());
         }
         if status.is_success() {
-            return Err(self.server.broken("the answer to a request is no message"));
+            let other = unbatch(body).into_iter().filter_map(Message::parse).find(|m| m.shape() == Shape::Response);
+            return Err(self.server.broken(match other {
+                Some(_) => "the answer to a request has another id",
+                None => "the answer to a request is no message",
+            }));
         }
         Err(ServerError::HttpStatus {
             server: self.server.name.clone(),

@@ -8,9 +8,9 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
     summary: "the text, and annotations of GitHub Actions",
     make: |input| {
         let mut text = Text::new(input);
-        Box::new(move |event| {
+        Box::new(move |event, written| {
             // What tools and agents said is in there.
-            let mut out = ci::harmless(&text.take(event)).into_owned();
+            let mut out = ci::harmless(&text.take(event, written)).into_owned();
             if matches!(event.kind, EventKind::RunFinished { .. }) {
                 for failure in text.failures() {
                     out += &annotation("error", &failure.path, failure.line, &failure.title, &failure.message);

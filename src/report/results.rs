@@ -449,6 +449,10 @@ impl Running {
         let bad = self.reports.iter().find(|(id, r)| {
             (id == phase || is_top(id, phase)) && !matches!(r.outcome, Outcome::Passed | Outcome::Skipped)
         });
+        // A check that was not made has not held.
+        let unmade = |(id, r): &&(String, ActionReport)| is_top(id, phase) && r.outcome == Outcome::Skipped;
+        let verify = phase == PlanPhase::Verify.name();
+        let bad = bad.or_else(|| self.reports.iter().filter(|_| verify).find(unmade));
         let error = bad.map(|(id, r)| format!("{id}: {}", r.message)).unwrap_or_default();
         let mut output = json!({ "Steps": steps, "Success": bad.is_none(), "Error": error });
         if phase == PlanPhase::Agent.name() && !self.steps.is_empty() {

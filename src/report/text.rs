@@ -30,7 +30,7 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
     summary: "a line a task, a summary, and what failed and where",
     make: |input| {
         let mut text = Text::new(input);
-        Box::new(move |event| text.take(event))
+        Box::new(move |event, written| text.take(event, written))
     },
 };
 
@@ -73,6 +73,22 @@ pub(super) struct Failure {
     pub message: String,
 }
 
+/// Runs: those that passed, those that passed or failed, all.
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    judged: usize,
+    all: usize,
+}
+
+impl Counts {
+    fn add(&mut self, verdict: Verdict) {
+        self.passed += usize::from(verdict == Verdict::Passed);
+        self.judged += usize::from(matches!(verdict, Verdict::Passed | Verdict::Failed));
+        self.all += 1;
+    }
+}
+
 struct Finished {
     task: TaskRun,
     verdict: Verdict,
@@ -102,7 +118,7 @@ impl Text {
         }
     }
 
-    pub(super) fn take(&mut self, event: &Event) -> String {
+    pub(super) fn take(&mut self, event: &Event, written: bool) -> String {
         match (&event.task, &event.kind) {
             (Some(task), EventKind::ActionFinished { action, report }) => {
                 if let Some(judgement) = &report.judgement
@@ -192,7 +208,7 @@ impl Text {
             }
             (_, EventKind::RunFinished { duration, limits, .. }) => {
                 self.limits = *limits;
-                self.summary(*duration)
+                self.summary(*duration, written)
             }
             _ => String::new(),
         }
@@ -281,7 +297,7 @@ impl Text {
         format!("{}  {name}  {}{note}\n", self.word(verdict), brief(took))
     }
 
-    fn summary(&self, took: Duration) -> String {
+    fn summary(&self, took: Duration, written: bool) -> String {
         let mut out = String::new();
         let of = |verdict| self.done.iter().filter(|d| d.verdict == verdict).count();
         let others = [Verdict::Failed, Verdict::Broken, Verdict::Unchecked, Verdict::Cancelled];
@@ -292,7 +308,11 @@ impl Text {
         let done = if self.input.unjudged { "set up" } else { "passed" };
         // Where all passed, what that is worth stands below.
         let all = self.done.len();
-        let sure = if passed < all && !self.input.unjudged { results::sure(passed, all) } else { String::new() };
+        let sure = if passed < all && !self.input.unjudged {
+            results::sure(passed, passed + of(Verdict::Failed), all)
+        } else {
+            String::new()
+        };
         writeln!(out, "\n{passed} of {counted} {done}{others} in {}{sure}", brief(took)).ok();
         if let Some(gate) = self.input.gate {
             let Gate { passes, of } = gate;
@@ -343,8 +363,11 @@ impl Text {
             write!(out, "\n{}  {}\n{why}", self.word(verdict), self.whose(&runs)).ok();
             writeln!(out, "  rerun: {}", self.rerun(&runs)).ok();
         }
-        let results = &self.input.results;
-        writeln!(out, "\nresults: {}", results.strip_prefix(".").unwrap_or(results).display()).ok();
+        // Another run's may stand there.
+        if written {
+            let results = &self.input.results;
+            writeln!(out, "\nresults: {}", results.strip_prefix(".").unwrap_or(results).display()).ok();
+        }
         out
     }
 
@@ -393,14 +416,12 @@ impl Text {
 
     /// `by difficulty: easy 2/3 (20–94 %), hard 0/1 (0–80 %)`, where tasks say how hard they are; the same by their tags.
     fn by_kind(&self, out: &mut String) {
-        let mut by_difficulty: IndexMap<&str, (usize, usize)> = ["easy", "medium", "hard"].map(|d| (d, (0, 0))).into();
-        let mut by_tag: IndexMap<&str, (usize, usize)> = IndexMap::new();
+        let mut by_difficulty: IndexMap<&str, Counts> =
+            ["easy", "medium", "hard"].map(|d| (d, Counts::default())).into();
+        let mut by_tag: IndexMap<&str, Counts> = IndexMap::new();
         for done in &self.done {
             let Some(task) = self.input.plan.tasks.get(done.task.index).map(|plan| &plan.task) else { continue };
-            let count = |count: &mut (usize, usize)| {
-                count.0 += usize::from(done.verdict == Verdict::Passed);
-                count.1 += 1;
-            };
+            let count = |count: &mut Counts| count.add(done.verdict);
             if let Some(difficulty) = task.difficulty.as_deref() {
                 count(by_difficulty.entry(difficulty).or_default());
             }
@@ -409,8 +430,10 @@ impl Text {
         }
         by_tag.sort_keys();
         for (what, counts) in [("difficulty", by_difficulty), ("tag", by_tag)] {
-            let counts = counts.into_iter().filter(|(_, (_, all))| *all > 0);
-            let rate = |(name, (passed, all))| format!("{name} {passed}/{all} ({})", results::interval(passed, all));
+            let counts = counts.into_iter().filter(|(_, counts)| counts.all > 0);
+            let rate = |(name, Counts { passed, judged, all })| {
+                format!("{name} {passed}/{all}{}", results::between(passed, judged, all))
+            };
             let counts: Vec<_> = counts.map(rate).collect();
             if !counts.is_empty() && !self.input.unjudged {
                 let more = counts.len().saturating_sub(KINDS);
@@ -436,10 +459,11 @@ impl Text {
                 format!(", and {passes} of {of} must: {}", if passed >= passes as usize { "met" } else { "missed" })
             });
             let runs = || self.done.iter().filter(|done| done.task.index == index);
-            let flaky = results::is_flaky(passed, runs().filter(|done| done.verdict == Verdict::Failed).count());
-            let flaky = if flaky { ", flaky" } else { "" };
-            let interval = results::interval(passed, all);
-            writeln!(out, "{name}: {passed} of {all} runs passed{gate}; its pass rate is {interval}{flaky}").ok();
+            let failed = runs().filter(|done| done.verdict == Verdict::Failed).count();
+            let flaky = if results::is_flaky(passed, failed) { ", flaky" } else { "" };
+            let rate = results::bounds(passed, passed + failed, all);
+            let rate = rate.map_or_else(String::new, |rate| format!("; its pass rate is {rate}"));
+            writeln!(out, "{name}: {passed} of {all} runs passed{gate}{rate}{flaky}").ok();
         }
     }
 

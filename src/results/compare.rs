@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ResultsFile, Statistics, diff::Pairs, diff::probability, harmless, interval, percent};
+use super::{ResultsFile, Statistics, diff::Pairs, diff::probability, harmless, percent, sure};
 use crate::statistics;
 
 /// Pass rates, and a matrix of the pairs: how many runs the one in the row passed alone, and the one in the column.
@@ -14,11 +14,11 @@ pub fn text(files: &[(String, &ResultsFile)], alpha: f64) -> String {
         let all = Statistics::of(&file.results);
         let (passed, runs) = (all.passed, all.tasks);
         let rate = percent(super::rate(passed, runs));
-        let interval = interval(passed, runs);
         writeln!(
             out,
-            "{} {name:<width$}  {passed}/{runs} passed ({rate}, with 95 % confidence {interval})",
-            letter(nth)
+            "{} {name:<width$}  {passed}/{runs} passed ({rate}{})",
+            letter(nth),
+            sure(passed, all.judged, runs)
         )
         .ok();
     }

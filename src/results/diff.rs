@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{ResultsFile, RunResult, Statistics, by_task, harmless, interval, percent, rate};
+use super::{ResultsFile, RunResult, Statistics, between, bounds, by_task, harmless, percent, rate};
 use crate::statistics::{self, Counts};
 
 /// How two results files differ.
@@ -101,7 +101,8 @@ impl Change<'_> {
             [one] => Some(if one.passed() { "passed".to_owned() } else { "failed".to_owned() }),
             several => {
                 let (passed, all) = (passed(several), several.len());
-                Some(format!("{passed}/{all} passed ({})", interval(passed, all)))
+                let judged = several.iter().filter(|run| run.is_evidence()).count();
+                Some(format!("{passed}/{all} passed{}", between(passed, judged, all)))
             }
         };
         let sides: Vec<_> = [side(&self.base), side(&self.current)].into_iter().flatten().collect();
@@ -224,23 +225,26 @@ impl Diff<'_> {
 
     /// Name, base, current, change.
     fn rows(&self) -> Vec<[String; 4]> {
-        let share = |part: usize, all: usize| match all {
+        let share = |part: usize, all: usize, judged: usize| match all {
             0 => "0/0".to_owned(),
-            _ => format!("{part}/{all} ({}, {})", percent(rate(part, all)), interval(part, all)),
+            _ => {
+                let bounds = bounds(part, judged, all).map_or_else(String::new, |bounds| format!(", {bounds}"));
+                format!("{part}/{all} ({}{bounds})", percent(rate(part, all)))
+            }
         };
         let points = |base: f64, current: f64| format!("{:+.2} pp", (current - base) * 100.0);
         let (base, current) = (&self.base, &self.current);
         let mut rows = vec![
             [
                 "Tasks".to_owned(),
-                share(base.tasks_passed, base.tasks),
-                share(current.tasks_passed, current.tasks),
+                share(base.tasks_passed, base.tasks, base.judged),
+                share(current.tasks_passed, current.tasks, current.judged),
                 points(base.task_rate(), current.task_rate()),
             ],
             [
                 "Assertions".to_owned(),
-                share(base.assertions_passed, base.assertions),
-                share(current.assertions_passed, current.assertions),
+                share(base.assertions_passed, base.assertions, base.assertions),
+                share(current.assertions_passed, current.assertions, current.assertions),
                 points(base.assertion_rate(), current.assertion_rate()),
             ],
         ];

@@ -26,8 +26,8 @@ pub fn step_summary(file: &ResultsFile) -> String {
     let mark = if file.missed().is_empty() && gaps.is_empty() { "✅" } else { "❌" };
     let eval = if file.eval().is_empty() { "gevals" } else { file.eval() };
     let mut out = format!("## {mark} {}: {} of {} passed\n\n", cell(eval), all.passed, all.tasks);
-    if all.tasks > 0 {
-        writeln!(out, "Pass rate{}.\n", sure(all.passed, all.tasks).replacen(',', "", 1)).ok();
+    if all.judged > 0 {
+        writeln!(out, "Pass rate{}.\n", sure(all.passed, all.judged, all.tasks).replacen(',', "", 1)).ok();
     }
     for gap in gaps.iter().take(FAILURES) {
         writeln!(out, "> ⚠️ Incomplete: {}\n", cell(gap)).ok();

@@ -11,9 +11,9 @@ use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ResultsFile, RunResult, Statistics, by_task, compare,
+    ResultsFile, RunResult, Statistics, bounds, by_task, compare,
     diff::{self, Diff, Pairs},
-    interval, is_flaky, summary,
+    is_flaky, summary,
     timeline::timeline,
 };
 use crate::{
@@ -111,7 +111,6 @@ const MAIN: &str = "\
 /// What one file is about.
 fn side(name: &str, file: &ResultsFile) -> Value {
     let all = Statistics::of(&file.results);
-    let interval = interval(all.passed, all.tasks);
     let text = |path: &[&str]| {
         let found = path.iter().try_fold(&Value::Object(file.summary.clone()), |value, key| value.get(key)).cloned();
         found.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
@@ -125,7 +124,7 @@ fn side(name: &str, file: &ResultsFile) -> Value {
         "seconds": file.summary.get("durationSeconds"),
         "runs": all.tasks,
         "passed": all.passed,
-        "interval": interval.to_string(),
+        "interval": bounds(all.passed, all.judged, all.tasks).unwrap_or_default(),
         "tokens": all.tokens.estimated,
         "cost": all.tokens.cost,
         "cleanups": all.cleanups_failed,
@@ -151,7 +150,7 @@ const GROUPS: usize = 200;
 
 /// How often tasks of a difficulty or with a tag passed, on each side.
 fn groups(files: &[(String, &ResultsFile)]) -> Vec<Value> {
-    let mut groups: BTreeMap<(usize, &str), Vec<(usize, usize)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(usize, &str), Vec<(usize, usize, usize)>> = BTreeMap::new();
     // Difficulties before tags, as they rise.
     let rank = |difficulty: &str| ["easy", "medium", "hard"].iter().position(|known| *known == difficulty).unwrap_or(3);
     for (side, (_, file)) in files.iter().enumerate() {
@@ -161,13 +160,15 @@ fn groups(files: &[(String, &ResultsFile)]) -> Vec<Value> {
             let of =
                 difficulty.map(|name| (rank(name), name)).into_iter().chain(tags.into_iter().map(|tag| (TAG, tag)));
             for key in of {
-                let (passed, runs) = &mut groups.entry(key).or_insert_with(|| vec![(0, 0); files.len()])[side];
+                let (passed, judged, runs) =
+                    &mut groups.entry(key).or_insert_with(|| vec![(0, 0, 0); files.len()])[side];
                 *passed += usize::from(run.passed());
+                *judged += usize::from(run.is_evidence());
                 *runs += 1;
             }
         }
     }
-    let rates = |sides: &[(usize, usize)]| sides.iter().map(|(passed, runs)| rate(*passed, *runs)).collect::<Vec<_>>();
+    let rates = |sides: &[(usize, usize, usize)]| sides.iter().map(|side| rate(*side)).collect::<Vec<_>>();
     let shown = groups.iter().take(GROUPS).map(|((rank, name), sides)| {
         json!({ "kind": if *rank == TAG { "tag" } else { "difficulty" }, "name": name, "rates": rates(sides) })
     });
@@ -178,10 +179,10 @@ fn groups(files: &[(String, &ResultsFile)]) -> Vec<Value> {
 const TAG: usize = 4;
 
 /// Null where nothing was run.
-fn rate(passed: usize, runs: usize) -> Value {
+fn rate((passed, judged, runs): (usize, usize, usize)) -> Value {
     match runs {
         0 => Value::Null,
-        _ => json!({ "passed": passed, "runs": runs, "interval": interval(passed, runs).to_string() }),
+        _ => json!({ "passed": passed, "runs": runs, "interval": bounds(passed, judged, runs).unwrap_or_default() }),
     }
 }
 
@@ -270,7 +271,7 @@ fn tasks(files: &[(String, &ResultsFile)], compared: Option<&Diff<'_>>) -> Vec<V
                 json!({
                     "passed": passed,
                     "runs": runs.len(),
-                    "interval": interval(passed, runs.len()).to_string(),
+                    "interval": bounds(passed, passed + failed, runs.len()).unwrap_or_default(),
                     "flaky": is_flaky(passed, failed),
                 })
             })

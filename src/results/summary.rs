@@ -41,13 +41,13 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
         out.push_str("  no results\n");
     }
     let all = Statistics::of(results.iter().copied());
-    let rate = |name: &str, passed: usize, of: usize, rate: f64| {
-        format!("{name:<12}{passed}/{of} passed ({}{})\n", percent(rate), super::sure(passed, of))
+    let rate = |name: &str, passed: usize, of: usize, judged: usize, rate: f64| {
+        format!("{name:<12}{passed}/{of} passed ({}{})\n", percent(rate), super::sure(passed, judged, of))
     };
     out.push('\n');
-    out.push_str(&rate("Tasks:", all.tasks_passed, all.tasks, all.task_rate()));
+    out.push_str(&rate("Tasks:", all.tasks_passed, all.tasks, all.judged, all.task_rate()));
     out.push_str(&worth(&results));
-    out.push_str(&rate("Assertions:", all.assertions_passed, all.assertions, all.assertion_rate()));
+    out.push_str(&rate("Assertions:", all.assertions_passed, all.assertions, all.assertions, all.assertion_rate()));
     if all.cleanups_failed > 0 {
         writeln!(out, "Cleanups:   {} failed", all.cleanups_failed).ok();
     }
@@ -98,8 +98,8 @@ fn worth(results: &[&RunResult]) -> String {
         let failed = runs.iter().filter(|r| !r.passed() && matches!(r.outcome(), None | Some("failed"))).count();
         if passed < runs.len() {
             let flaky = if super::is_flaky(passed, failed) { ", flaky" } else { "" };
-            let interval = super::interval(passed, runs.len());
-            writeln!(out, "  {}: {passed}/{} passed, {interval}{flaky}", harmless(name), runs.len()).ok();
+            let between = super::between(passed, passed + failed, runs.len());
+            writeln!(out, "  {}: {passed}/{} passed{between}{flaky}", harmless(name), runs.len()).ok();
         }
     }
     let row = |name: &str, of: fn(&OfSeveral) -> f64| {
@@ -192,13 +192,14 @@ pub fn json(file: &ResultsFile, path: &str, task: Option<&str>) -> Value {
     let tasks: Vec<_> = tasks.collect();
     let all = Statistics::of(results.iter().copied());
     let tokens = &all.tokens;
-    let interval = super::interval(all.tasks_passed, all.tasks);
+    let interval = super::interval(all.tasks_passed, all.judged);
     json!({
         "resultsFile": path,
         "tasks": tasks,
         "complete": file.gaps().is_empty(),
         "tasksTotal": all.tasks,
         "tasksPassed": all.tasks_passed,
+        "tasksJudged": all.judged,
         "taskPassRate": all.task_rate(),
         "taskPassRateInterval": [interval.low, interval.high],
         "assertionsTotal": all.assertions,
@@ -272,7 +273,7 @@ fn rates(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
         percent(all.task_rate()),
         all.tasks_passed,
         all.tasks,
-        super::sure(all.tasks_passed, all.tasks),
+        super::sure(all.tasks_passed, all.judged, all.tasks),
         percent(task)
     );
     match all.assertions {
@@ -284,7 +285,7 @@ fn rates(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
                 word(assertions_met),
                 percent(all.assertion_rate()),
                 all.assertions_passed,
-                super::sure(all.assertions_passed, count),
+                super::sure(all.assertions_passed, count, count),
                 percent(assertion)
             )
             .ok();

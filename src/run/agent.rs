@@ -1,11 +1,14 @@
 //! The agent's turn: what it needs of the servers, and what it called.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use futures_util::future::BoxFuture;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{
+    Mutex,
+    broadcast::{self, error::TryRecvError},
+};
 
 use super::{fill::Scope, servers::Running};
 use crate::{
@@ -13,7 +16,7 @@ use crate::{
     event::{ActionReport, AgentStep, Outcome},
     hir::{Arg, CallKind, Def},
     host::{Capability, Host, Leftover},
-    mcp::{CallError, Client, ClientOptions, HttpFront, Recorder, SessionKind},
+    mcp::{CallError, Client, ClientOptions, HttpFront, Notification, Recorder, SessionKind},
     plan::{AgentKind, SkillMount},
     sandbox::agent::Jail,
     ty::duration,
@@ -93,7 +96,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
             return Ended::broken("the servers did not list their tools for the agent in time");
         }
     };
-    let calls = Recorded { turn, clients: Mutex::default() };
+    let calls = Recorded { turn, clients: Mutex::default(), said: std::sync::Mutex::default() };
     let fill = |arg: &Arg<Def>, calls: &Value| {
         let locals = Map::from_iter([("calls".to_owned(), calls.clone())]);
         turn.scope.with_locals(&locals).fill(arg).map_err(|fault| fault.message())
@@ -176,6 +179,8 @@ async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), S
 struct Recorded<'t> {
     turn: &'t Turn<'t>,
     clients: Mutex<IndexMap<String, Arc<Client>>>,
+    /// What their servers say.
+    said: std::sync::Mutex<Vec<broadcast::Receiver<Notification>>>,
 }
 
 impl Recorded<'_> {
@@ -189,6 +194,7 @@ impl Recorded<'_> {
         let session = SessionKind::Agent(self.turn.recorder.clone());
         let client = running.hub.client(session, ClientOptions::default()).await.map_err(|e| e.to_string())?;
         let client = Arc::new(client);
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).push(client.notifications());
         clients.insert(server.to_owned(), Arc::clone(&client));
         Ok(client)
     }
@@ -224,5 +230,20 @@ impl AgentCalls for Recorded<'_> {
                 Err(error) => Err(format!("`{server}`: {error}")),
             }
         })
+    }
+
+    fn have_changed(&self) -> bool {
+        let mut changed = false;
+        for said in self.said.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            loop {
+                match said.try_recv() {
+                    Ok(notification) => changed |= notification.method == "notifications/tools/list_changed",
+                    // It may have been among those that are lost.
+                    Err(TryRecvError::Lagged(_)) => changed = true,
+                    Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                }
+            }
+        }
+        changed
     }
 }

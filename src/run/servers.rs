@@ -306,7 +306,13 @@ impl<'a> Servers<'a> {
         *slot = Some(Arc::clone(&running));
         // For the record alone: what it is needed for asks again.
         let tools = tokio::time::timeout(RECORDED, running.allowed()).await;
-        let tools = tools.ok().and_then(Result::ok).unwrap_or_default();
+        let tools = tools.unwrap_or(Ok(Vec::new())).unwrap_or_else(|error| {
+            // A lost server is reported by the step that needs it.
+            if matches!(error, CallError::Protocol { .. } | CallError::Malformed { .. }) {
+                self.emitter.notice(None, name, &format!("its tools cannot be listed: {error}"));
+            }
+            Vec::new()
+        });
         let tools = tools.iter().filter_map(server_tool).collect();
         self.emitter.emit(None, EventKind::ServerStarted { server: name.to_owned(), tools });
         Ok(running)

@@ -187,7 +187,12 @@ impl<'a> Meter<'a> {
                 self.estimate.source = "actual".to_owned();
                 self.estimate.actual = Some(token_usage(usage));
             }
-            Spent::AtLeast(tokens) => self.least = self.least.max(tokens),
+            Spent::AtLeast(tokens) => {
+                // What was reported before is no more than a part.
+                self.estimate.source = "estimated".to_owned();
+                self.estimate.actual = None;
+                self.least = self.least.max(tokens);
+            }
         }
     }
 

@@ -53,7 +53,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         }
     }
     let (started, mut used) = (Instant::now(), Used::default());
-    let mut rows = Vec::new();
+    let (mut rows, mut written) = (Vec::new(), Vec::new());
     for (combination, one_of_them, prepared) in ready {
         let folder = one_of_them.output_dir.clone();
         note(&format!("\n=== {}", combination.name()));
@@ -67,7 +67,13 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         };
         let (exit, after) = go(&one_of_them, global, prepared, spent, time);
         used = after;
-        rows.push((combination.name(), exit, passed(&before, &results(&folder)), folder));
+        let after = results(&folder);
+        let new = after.iter().find(|one| !before.contains(one)).map(|(_, file)| file);
+        // What another run has left there is not this one's.
+        if let Some(file) = new.and_then(|file| crate::results::read(&file.to_string()).ok()) {
+            written.push((combination.name(), file));
+        }
+        rows.push((combination.name(), exit, passed(new), folder));
         if exit >= 128 {
             break;
         }
@@ -77,12 +83,6 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     for (name, exit, passed, folder) in &rows {
         writeln!(table, "{name:width$}  exit {exit}  {passed:24}  {}", shown(folder)).ok();
     }
-    let folders: Vec<_> = rows.iter().map(|(name, _, _, folder)| (name.clone(), folder)).collect();
-    let written = folders.iter().filter_map(|(name, folder)| {
-        let [(_, file)] = results(folder).try_into().ok()?;
-        Some((name.clone(), crate::results::read(&file.to_string()).ok()?))
-    });
-    let written: Vec<_> = written.collect();
     if written.len() > 1 {
         let files: Vec<_> = written.iter().map(|(name, file)| (name.clone(), file)).collect();
         table.push('\n');
@@ -118,8 +118,8 @@ fn results(folder: &Path) -> Vec<(String, Value)> {
 }
 
 /// How many tasks passed, in what this run has written.
-fn passed(before: &[(String, Value)], after: &[(String, Value)]) -> String {
-    let Some((_, written)) = after.iter().find(|one| !before.contains(one)) else { return "no results".to_owned() };
+fn passed(written: Option<&Value>) -> String {
+    let Some(written) = written else { return "no results".to_owned() };
     let runs = written["results"].as_array().map(Vec::as_slice).unwrap_or_default();
     let passed = runs.iter().filter(|run| run["outcome"] == "passed").count();
     format!("{passed} of {} passed", runs.len())

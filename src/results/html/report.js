@@ -58,7 +58,7 @@
     const box = make('div', 'side');
     const head = make('b', '', `${side.passed} of ${plural(side.runs, 'run')} passed`);
     const who = [side.agent, side.model].filter(Boolean).join(' · ');
-    const rate = side.runs ? `${(side.passed / side.runs * 100).toFixed(1)} %, with 95 % confidence ${side.interval}` : '';
+    const rate = side.runs ? `${(side.passed / side.runs * 100).toFixed(1)} %${side.interval && `, with 95 % confidence ${side.interval}`}` : '';
     const judge = side.judge ? `judge ${number(side.judge.in || 0)} in, ${number(side.judge.out || 0)} out${side.judge.estimated ? ', estimated' : ''}` : '';
     const used = [time(side.seconds), side.tokens ? `${number(side.tokens)} tokens` : '', side.cost ? `${side.cost.toFixed(4)} ${side.currency}` : '', judge];
     const bar = make('span', 'bar'), part = make('i');
@@ -173,7 +173,7 @@
     for (const mark of ['flaky', 'slower', 'cleanup failed']) if (task.kinds.has(mark)) name.append(make('span', `tagged ${mark === 'slower' ? '' : 'flaky'}`, mark));
     if (task.change) name.append(make('span', `tagged ${task.change}`, task.change));
     if (task.difficulty) name.append(make('span', 'tagged', task.difficulty));
-    const rates = beside ? [`${task.all.filter(r => runs[r][OUTCOME] === 'passed').length}/${task.all.length}`] : task.rates.filter(Boolean).map(r => r.runs > 1 ? `${r.passed}/${r.runs} (${r.interval})` : `${r.passed} of 1`);
+    const rates = beside ? [`${task.all.filter(r => runs[r][OUTCOME] === 'passed').length}/${task.all.length}`] : task.rates.filter(Boolean).map(r => r.runs > 1 ? `${r.passed}/${r.runs}${r.interval && ` (${r.interval})`}` : `${r.passed} of 1`);
     const num = make('div', 'num', [rates.join(' → '), time(task.seconds), task.tokens ? `${number(Math.round(task.tokens))} tok` : ''].filter(Boolean).join(' · '));
     const why = make('div', `why${task.why ? '' : ' fine'}`, task.why || task.path);
     why.dir = 'auto';
@@ -216,7 +216,7 @@
   const rated = rate => {
     if (!rate) return make('td', 'soft', '–');
     const cell = make('td', `rate ${rate.passed === rate.runs ? 'all' : rate.passed ? 'some' : 'none'}`, `${rate.passed}/${rate.runs} `);
-    cell.title = `${rate.passed} of ${plural(rate.runs, 'run')} passed; with 95 % confidence the pass rate is ${rate.interval}`;
+    cell.title = `${rate.passed} of ${plural(rate.runs, 'run')} passed${rate.interval && `; with 95 % confidence the pass rate is ${rate.interval}`}`;
     return add(cell, make('small', '', rate.interval));
   };
   const th = nth => { const head = make('th', '', sides.length > 1 ? `${letter(nth)} ${who(nth)}` : 'passed'); head.title = sides[nth].name; return head; };
