@@ -64,7 +64,7 @@ pub struct Tool {
     pub states: Vec<String>,
     /// What may stand right under a field of a kind: `{service = {spec = ["ports"]}}`.
     #[serde(default)]
-    pub places: BTreeMap<String, BTreeMap<String, Vec<String>>>,
+    places: BTreeMap<String, BTreeMap<String, Vec<String>>>,
     /// Options with which it says things on its standard error, and how such lines begin; nothing: all that it says.
     #[serde(default)]
     pub errors: BTreeMap<String, Vec<String>>,
@@ -76,7 +76,7 @@ pub struct Tool {
     pub seconds: Vec<String>,
     /// Names of fields of its things, under `names`.
     #[serde(default)]
-    pub fields: BTreeMap<String, Vec<String>>,
+    fields: BTreeMap<String, Vec<String>>,
     /// `values`, to be searched.
     #[serde(skip)]
     valued: FxHashSet<String>,
@@ -195,6 +195,21 @@ const TABLES: &[&str] = tables![
     "ssh"
 ];
 
+/// Fields of what kubectl works on, by groups of names, or by the kind and the field that they stand under. They are two thirds of what
+/// is known of it, and only what asks for a field reads them.
+static FIELDS: LazyLock<FxHashMap<&'static str, Vec<&'static str>>> = LazyLock::new(|| {
+    let mut all: FxHashMap<&str, Vec<&str>> = FxHashMap::default();
+    let mut group = "";
+    for line in include_str!("tools/kubectl.fields").lines().filter(|line| !line.starts_with('#')) {
+        let names = line.split_once(':').map_or(line, |(head, names)| {
+            group = head;
+            names
+        });
+        all.entry(group).or_default().extend(names.split_ascii_whitespace());
+    }
+    all
+});
+
 /// Where the table of a program is, by every name of it. The names stand in the first list of a table.
 static BY_NAME: LazyLock<FxHashMap<&'static str, usize>> = LazyLock::new(|| {
     let names = |text: &'static str| {
@@ -225,6 +240,32 @@ impl Tool {
             }
         }
         self
+    }
+
+    /// The fields that are known beside its own table.
+    fn more_fields(&self) -> Option<&'static FxHashMap<&'static str, Vec<&'static str>>> {
+        self.names.iter().any(|name| name == "kubectl").then(|| &*FIELDS)
+    }
+
+    /// The names of a group of its fields: `names`, `quota`.
+    pub fn fields(&self, group: &str) -> impl Iterator<Item = &str> {
+        let own = self.fields.get(group).into_iter().flatten().map(String::as_str);
+        let more = self.more_fields().and_then(|all| all.get(group));
+        own.chain(more.into_iter().flatten().copied())
+    }
+
+    /// Whether it has a field of this name somewhere.
+    pub fn is_field(&self, name: &str) -> bool {
+        self.fields.values().flatten().any(|known| known == name)
+            || ["names", "quota"].iter().any(|group| self.fields(group).any(|known| known == name))
+    }
+
+    /// What may stand right under a field of a kind; nothing where that is not known.
+    pub fn under(&self, kind: &str, field: &str) -> Vec<&str> {
+        let own = self.places.get(kind).and_then(|fields| fields.get(field));
+        let more = self.more_fields().and_then(|all| all.get(format!("{kind} {field}").as_str()));
+        let own = own.into_iter().flatten().map(String::as_str);
+        own.chain(more.into_iter().flatten().copied()).collect()
     }
 
     /// Adds what a project says of a program: its commands come first, and its system counts.

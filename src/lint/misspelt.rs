@@ -209,17 +209,16 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             continue;
         }
-        let Some(places) = tools().find_map(|tool| tool.places.get(kind)) else { continue };
         let path = ["[0]", "[*]"].iter().find_map(|list| path.strip_prefix(&format!(".items{list}"))).unwrap_or(&path);
         let mut names = path.split('.').skip(1).map(|name| name.split('[').next().unwrap_or_default());
         let (Some(outer), Some(name)) = (names.next(), names.next()) else { continue };
-        let Some(known) = places.get(outer) else { continue };
+        let Some(known) = tools().map(|tool| tool.under(kind, outer)).find(|known| !known.is_empty()) else { continue };
         let field = format!("{outer}.{name}");
         let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
-        if !plain || known.iter().any(|known| known == name) || told.contains(&(span, field.clone())) {
+        if !plain || known.contains(&name) || told.contains(&(span, field.clone())) {
             continue;
         }
-        let near = nearest(name, known.iter().map(String::as_str));
+        let near = nearest(name, known.iter().copied());
         let help = near.map_or_else(
             || format!("under `{outer}` it has {}", known.join(", ")),
             |near| format!("did you mean `{near}`?"),
@@ -320,7 +319,7 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 /// `.spec.hard["request.cpu"]` in a filter.
 fn quoted_keys(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let Some(known) = tools::tool("kubectl").and_then(|tool| tool.fields.get("quota")) else { return };
+    let Some(tool) = tools::tool("kubectl") else { return };
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let text = &script.content.text;
         if !text.contains("hard") {
@@ -328,7 +327,7 @@ fn quoted_keys(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         for (at, _) in text.match_indices("[\"") {
             let Some(key) = text[at + 2..].split_once("\"]").map(|(key, _)| key) else { break };
-            let near = known.iter().find(|known| *known == key || is_slip(key, known));
+            let near = tool.fields("quota").find(|known| *known == key || is_slip(key, known));
             if let Some(near) = near.filter(|near| *near != key && key.contains('.')) {
                 out.push(
                     Diagnostic::new(
@@ -523,9 +522,9 @@ fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
 
 /// Names in a JSONPath that no field has, and one nearly has.
 fn fields(path: &str, tool: &Tool) -> impl Iterator<Item = (String, String)> + use<> {
-    let ours = || tools::tool("kubectl").into_iter().flat_map(|tool| tool.fields.values().flatten());
-    let known = KNOWN.get_or_init(|| ours().map(String::as_str).collect());
-    let is_own = |name: &str| tool.fields.values().flatten().any(|known| known == name);
+    let ours = || tools::tool("kubectl").into_iter().flat_map(|tool| tool.fields("names").chain(tool.fields("quota")));
+    let known = KNOWN.get_or_init(|| ours().collect());
+    let is_own = |name: &str| tool.is_field(name);
     let mut found = Vec::new();
     // Behind these the author chooses the names.
     let free = [

@@ -129,7 +129,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn is_of_program(word: &str) -> bool {
     tools::all().any(|tool| {
         tool.kind(word).is_some()
-            || tool.fields.values().flatten().chain(&tool.states).chain(&tool.names).any(|known| known == word)
+            || tool.states.iter().chain(&tool.names).any(|known| known == word)
+            || tool.is_field(word)
     })
 }
 
