@@ -406,8 +406,14 @@ while read -r line; do
   case $mode-$line in
     *'"initialize"'*) say '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
     gone-*'"tools/list"'*) say '"result":{"tools":[]}' ;;
+    refused-*'"tools/list"'*) say '"error":{"code":-32603,"message":"the catalogue is closed"}' ;;
+    grown-*'"tools/list"'*) say '"result":{"tools":[{"name":"more","inputSchema":{"type":"object"}}]}' ;;
     *'"tools/list"'*) say '"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}' ;;
-    same-*'"tools/call"'*) say '"result":{"content":[{"type":"text","text":"yes"}]}' ;;
+    grows-*'"tools/call"'*)
+      echo grown > WORLD/mode
+      printf '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+      say '"result":{"content":[{"type":"text","text":"there is more"}]}' ;;
+    same-*'"tools/call"'* | grown-*'"tools/call"'*) say '"result":{"content":[{"type":"text","text":"yes"}]}' ;;
     other-*'"tools/call"'*) say '"result":{"content":[{"type":"text","text":"no"}]}' ;;
     error-*'"tools/call"'*) say '"result":{"content":[{"type":"text","text":"yes"}],"isError":true}' ;;
     gone-*'"tools/call"'*) say '"error":{"code":-32602,"message":"no such tool"}' ;;
@@ -437,6 +443,35 @@ fn moody(calls: usize) -> World {
     ]);
     world.program("server", MOODY);
     world
+}
+
+/// What a server offers later is offered to the model later.
+#[test]
+fn tools_that_come_while_a_model_works_are_offered_to_it() {
+    let world = moody(0);
+    world.write("mode", "grows");
+    let eval =
+        world.read("eval.yaml").replace("builtin.script, path: oracle.yaml", "builtin.llm-agent, model: 'openai:m'");
+    world.write("eval.yaml", &eval);
+    let nothing = || serde_json::json!({});
+    let model = Model::new([call("ask", nothing()), call("more", nothing()), text("done")]);
+    run(&world, "openai", &model.url, &["run", "eval.yaml"]).expect(0, &[]);
+    let offered: Vec<Value> =
+        model.asked().iter().map(|asked| asked.body["tools"][0]["function"]["name"].clone()).collect();
+    assert_eq!(offered, ["ask", "more", "more"]);
+    let calls = world.results("e")["results"][0]["callHistory"]["ToolCalls"].clone();
+    assert_eq!((&calls[1]["name"], &calls[1]["success"]), (&json!("more"), &json!(true)), "{calls}");
+}
+
+/// An empty list and one that was refused look alike to an agent: people are to know which it was.
+#[test]
+fn a_server_that_refuses_to_list_its_tools_is_reported() {
+    let world = moody(0);
+    world.run(&["run", "eval.yaml"]).expect(0, &[]);
+    world.write("mode", "refused");
+    let ran = world.run(&["run", "eval.yaml"]);
+    let said = [ran.out, ran.err].concat();
+    assert!(said.contains("its tools cannot be listed") && said.contains("the catalogue is closed"), "{said}");
 }
 
 /// Green would mean that the servers are as they were; and what was random is the same.
@@ -1056,6 +1091,23 @@ fn an_agent_that_made_calls_was_started_whatever_its_last_program_is() {
     let results = world.results("e");
     assert_eq!(results["results"][0]["callHistory"]["ToolCalls"].as_array().unwrap().len(), 1);
     assert!(world.path("notes/bread.md").exists());
+}
+
+/// Its folder is the user's to choose, and the message says so.
+#[test]
+fn a_temporary_folder_whose_name_cannot_stand_in_a_command_line_is_named() {
+    let world = moody(0);
+    world.write(
+        "eval.yaml",
+        &world.read("eval.yaml").replace("{type: builtin.script, path: oracle.yaml}", "{type: file, path: agent.yaml}"),
+    );
+    let agent = "kind: Agent\nmetadata: {name: sh}\ncommands: {argTemplateMcpServer: '{{ .File }}', runPrompt: 'cat {{ .McpServerFileArgs }}'}\n";
+    world.write("agent.yaml", agent);
+    world.run(&["run", "eval.yaml"]).expect(0, &[]);
+    std::fs::create_dir(world.path("it's")).unwrap();
+    let mut command = world.command(&["run", "eval.yaml"]);
+    command.env("TMPDIR", world.path("it's"));
+    world.start(command).end().expect(3, &["`$TMPDIR` must be a folder with a plain path"]);
 }
 
 #[test]

@@ -579,7 +579,7 @@ fn runs_are_told_with_what_they_are_worth() {
     world.run(&["result", "summary", "gevals-e-out.json"]).expect(
         0,
         &[
-            "  flaky: 4/5 passed, 37–97 %\n",
+            "  flaky: 4/5 passed (37–97 %)\n",
             "Of k runs one passes:  pass@1 90.00%, pass@2 100.00%, pass@3 100.00%, pass@5 100.00%\n",
             "Of k runs all pass:    pass^1 90.00%, pass^2 80.00%, pass^3 70.00%, pass^5 50.00%\n",
         ],
@@ -1384,13 +1384,13 @@ Removed tasks (1):
 
 Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exact McNemar test, p = 1, alpha 0.05)
 
-                     Base                   Current                Change
-Tasks                4/5 (80.00%, 37–97 %)  3/6 (50.00%, 23–89 %)  -30.00 pp
-Assertions           0/0                    0/0                    +0.00 pp
-Tokens (estimate)    1.5K                   2.0K                   +500
-MCP schema tokens    600                    500                    -100
-Agent input tokens   700                    900                    +200
-Agent output tokens  90                     90                     +0
+                     Base                   Current                            Change
+Tasks                4/5 (80.00%, 37–97 %)  3/6 (50.00%, 23–89 % of 5 judged)  -30.00 pp
+Assertions           0/0                    0/0                                +0.00 pp
+Tokens (estimate)    1.5K                   2.0K                               +500
+MCP schema tokens    600                    500                                -100
+Agent input tokens   700                    900                                +200
+Agent output tokens  90                     90                                 +0
 
 warning: tokens of base are those of 2 of 5 results
 ";
@@ -1420,7 +1420,7 @@ Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exa
 
 | | Base | Current | Change |
 |---|---|---|---|
-| Tasks | 4/5 (80.00%, 37–97 %) | 3/6 (50.00%, 23–89 %) | -30.00 pp |
+| Tasks | 4/5 (80.00%, 37–97 %) | 3/6 (50.00%, 23–89 % of 5 judged) | -30.00 pp |
 | Assertions | 0/0 | 0/0 | +0.00 pp |
 | Tokens (estimate) | 1.5K | 2.0K | +500 |
 | MCP schema tokens | 600 | 500 | -100 |
@@ -1495,7 +1495,7 @@ fn a_summary_is_shown_whole() {
   ✗ stopped  cancelled
       the task failed
 
-Tasks:      1/7 passed (14.29%, with 95 % confidence 4–70 %)
+Tasks:      1/7 passed (14.29%, with 95 % confidence 4–70 % of 4 judged)
             a pass is 1 of 1: with 95 % confidence the task passes at least 20 % of the time; `-n` runs tasks more often
 Assertions: 4/6 passed (66.67%, with 95 % confidence 29–91 %)
 Cleanups:   1 failed

@@ -117,7 +117,7 @@ fn mcp_server_arg(
     let written = cx.host.write(&file, mcp_config(servers).as_bytes(), Some(0o600));
     written.map_err(|e| format!("the MCP config could not be written: {e}"))?;
     let file = safe("path", &file.to_string_lossy())
-        .map_err(|why| format!("{why}: it is in `$TMPDIR`, which must be a folder without such characters"))?;
+        .map_err(|why| format!("`$TMPDIR` must be a folder with a plain path: {why}"))?;
     let url = servers.first().map_or(Ok(String::new()), |server| safe("URL", &server.url))?;
     let values = [("File", file.as_str()), ("URL", url.as_str())];
     gotext::render(template, &values).map_err(|f| format!("`argTemplateMcpServer` cannot be filled: {f}"))
