@@ -32,6 +32,7 @@ use crate::{
     lint::{self, EvalView, ProjectView, Selecting, TaskView, UnderView, unresolved_source},
     lock::{self, Lock},
     memo::{Asked, Memo},
+    parallel,
     plan::{self, AgentKind, EvalPlan, Granted, Isolated, Judge, Plan, SkillMount, Written, WrittenSet},
     policy::{Level, Policy},
     project::{self, EvalUnit, LimitOverrides, Only, Overrides, Project, Selected, TaskUnit},
@@ -283,22 +284,25 @@ fn all(
     });
     // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
     let tasks = || -> Vec<TaskResult> {
-        let tasks = (0..project.tasks.len()).into_par_iter();
         let compiled = |task: usize| match &chosen {
             Some((_, wanted, seen)) if !wanted[task] => TaskResult::of_other(&seen[task]),
             _ => shared.known(task, &locks[task], &selecting[task]),
         };
-        tasks.map(compiled).collect()
+        let tasks: Vec<usize> = (0..project.tasks.len()).collect();
+        parallel::map(&tasks, 2, |task| compiled(*task))
     };
     let evals = || -> Vec<Diagnostics> {
-        let evals = project.evals.par_iter().zip(&units);
-        let found = |(unit, tasks): (&EvalUnit, &Vec<&TaskUnit>)| match only {
+        let evals: Vec<_> = project.evals.iter().zip(&units).collect();
+        let found = |(unit, tasks): &(&EvalUnit, &Vec<&TaskUnit>)| match only {
             Some(_) => Diagnostics::default(),
             None => in_eval(unit, tasks, sources, broad),
         };
-        evals.map(found).collect()
+        parallel::map(&evals, 2, found)
     };
-    let (mut results, linted) = rayon::join(tasks, evals);
+    let (mut results, linted) = match project.evals.is_empty() {
+        true => (tasks(), evals()),
+        false => rayon::join(tasks, evals),
+    };
     for result in &mut results {
         out.extend(std::mem::take(&mut result.found));
     }

@@ -6,6 +6,7 @@ pub mod secrets;
 mod memo;
 pub mod ci;
 pub mod random;
+mod parallel;
 pub mod diagnostic;
 pub mod ty;
 pub mod kubernetes;

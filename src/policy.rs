@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -11,7 +10,7 @@ use crate::{
     ascii::{Ascii, ascii},
     bash::tools::{Tool, Tools},
     diagnostic::{Diagnostic, Diagnostics, Rule, Strength, nearest},
-    outside, rule,
+    outside, parallel, rule,
     source::{FileId, Files, ReadError, Sources, Span},
 };
 
@@ -173,7 +172,8 @@ impl Policy {
     /// Weighs findings, and takes out those that are switched off or allowed where they stand.
     pub fn apply(&self, found: Diagnostics, known: &[&'static Rule], sources: &Sources) -> Diagnostics {
         let all: Vec<FileId> = sources.ids().collect();
-        let mut allows: Vec<Allow> = all.into_par_iter().flat_map_iter(|file| allows(file, sources)).collect();
+        let mut allows: Vec<Allow> =
+            parallel::map(&all, 16, |file| allows(*file, sources)).into_iter().flatten().collect();
         let mut kept = Diagnostics::default();
         for mut diagnostic in found {
             let name = diagnostic.rule.name;

@@ -15,7 +15,8 @@ struct Fields {
     options: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| toml::from_str(include_str!("fields.toml")).unwrap_or_default());
+static FIELDS: LazyLock<Fields> =
+    LazyLock::new(|| serde_json::from_str(include_str!(concat!(env!("OUT_DIR"), "/fields.json"))).unwrap_or_default());
 
 /// The table of a program.
 fn system(program: &str) -> &str {

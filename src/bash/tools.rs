@@ -1,5 +1,6 @@
 //! Facts about the programs that scripts call: one table a program, in `tools/NAME.toml`, for every room that reads scripts. They
-//! are data; `docs/effects.md` says what the keys mean. What only one rule needs to know of a program stands in that rule.
+//! are data; `docs/effects.md` says what the keys mean, and `build.rs` makes JSON of them, which is read faster. What only one rule
+//! needs to know of a program stands in that rule.
 
 use std::{
     collections::BTreeMap,
@@ -160,7 +161,7 @@ impl Place {
 
 macro_rules! tables {
     ($($name:literal),*) => {
-        &[$(include_str!(concat!("tools/", $name, ".toml"))),*]
+        &[$(include_str!(concat!(env!("OUT_DIR"), "/", $name, ".json"))),*]
     };
 }
 
@@ -213,7 +214,7 @@ static FIELDS: LazyLock<FxHashMap<&'static str, Vec<&'static str>>> = LazyLock::
 /// Where the table of a program is, by every name of it. The names stand in the first list of a table.
 static BY_NAME: LazyLock<FxHashMap<&'static str, usize>> = LazyLock::new(|| {
     let names = |text: &'static str| {
-        let list = text.split_once("names = [").map_or("", |(_, rest)| rest.split(']').next().unwrap_or_default());
+        let list = text.split_once(r#""names":["#).map_or("", |(_, rest)| rest.split(']').next().unwrap_or_default());
         list.split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty())
     };
     TABLES.iter().enumerate().flat_map(|(table, text)| names(text).map(move |name| (name, table))).collect()
@@ -224,7 +225,7 @@ static TOOLS: [OnceLock<Option<Tool>>; TABLES.len()] = [const { OnceLock::new() 
 
 impl Tool {
     fn read(text: &str) -> Option<Self> {
-        toml::from_str::<Self>(text).ok().map(Self::indexed)
+        serde_json::from_str::<Self>(text).ok().map(Self::indexed)
     }
 
     fn indexed(mut self) -> Self {
@@ -629,7 +630,7 @@ mod tests {
     fn every_table_is_read_and_a_program_has_one_entry() {
         let mut names = Vec::new();
         for text in TABLES {
-            let tool: Tool = toml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+            let tool: Tool = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
             let says = !tool.commands.is_empty() || !tool.errors.is_empty() || !tool.values.is_empty();
             assert!(says, "{:?}", tool.names);
             assert!(

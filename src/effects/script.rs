@@ -6,12 +6,12 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
 
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::{
     bash::{self, program::Program},
     hir::{Arg, BlockRole, Def, Dialect, OperationKind, PhaseKind, Step, Task},
+    parallel,
     project::TaskUnit,
     source::{FileId, Files, Source, Sources, Span, resolve},
     template,
@@ -208,8 +208,8 @@ pub fn views<'a>(
     for phase in PhaseKind::ALL {
         task.phase(phase).steps.iter().for_each(|s| walk(phase, s, &mut |phase, step| steps.push((phase, step))));
     }
-    let views = steps.into_par_iter().with_min_len(64);
-    views.filter_map(|(phase, step)| view(unit, task, phase, step, scripts, sources, files)).collect()
+    let views = parallel::map(&steps, 128, |(phase, step)| view(unit, task, *phase, step, scripts, sources, files));
+    views.into_iter().flatten().collect()
 }
 
 fn walk<'a>(phase: PhaseKind, step: &'a Step<Def>, visit: &mut dyn FnMut(PhaseKind, &'a Step<Def>)) {

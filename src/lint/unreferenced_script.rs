@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::ProjectView;
 use crate::{
     diagnostic::{Diagnostic, Diagnostics},
-    rule,
+    parallel, rule,
     source::{Source, Span},
 };
 
@@ -25,8 +25,8 @@ pub fn check(view: &ProjectView<'_>, out: &mut Diagnostics) {
     let unread = view.project.tasks.iter().filter(|t| t.task.is_none());
     let broken: BTreeSet<&Path> = unread.filter_map(|t| t.path.parent()).collect();
     let dirs: Vec<&Path> = dirs.difference(&broken).copied().collect();
-    let silent = dirs.into_par_iter().map(|dir| (dir, silent(dir, view))).filter(|(_, names)| !names.is_empty());
-    let silent: Vec<(&Path, Vec<String>)> = silent.collect();
+    let silent = parallel::map(&dirs, 2, |dir| (*dir, silent(dir, view)));
+    let silent: Vec<(&Path, Vec<String>)> = silent.into_iter().filter(|(_, names)| !names.is_empty()).collect();
     if silent.is_empty() {
         return;
     }

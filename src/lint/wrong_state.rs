@@ -1,5 +1,7 @@
 //! Verify waits for, or asks for, the opposite of what the prompt tells the agent to bring about.
 
+use std::cell::LazyCell;
+
 use rustc_hash::FxHashSet;
 
 use super::{TaskView, already_true, texts};
@@ -57,7 +59,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
-    let (stops, deletes) = (STOPS.is_match(said), already_true::DELETES.is_match(said));
+    let stops = LazyCell::new(|| STOPS.is_match(said));
+    let deletes = LazyCell::new(|| already_true::DELETES.is_match(said));
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
             let words: Vec<String> = run.words.iter().map(Value::shown).collect();
@@ -67,7 +70,7 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             let asked = words.windows(2).find(|pair| pair[0] == "--for").map(|pair| pair[1].as_str());
             let asked = asked.or_else(|| words.iter().find_map(|word| word.strip_prefix("--for="))).unwrap_or_default();
             let span = run.content.span(run.statement.range.clone());
-            if asked != "delete" && !stops && !deletes && !FORBIDS.is_match(said) {
+            if asked != "delete" && !*stops && !*deletes && !FORBIDS.is_match(said) {
                 let (succeeded, failed) = flow::outcomes(&run.content.program, &run.statement.range);
                 if succeeded == flow::Status::OTHER && failed.zero {
                     found.push((span, "verify passes only where this wait is in vain".to_owned()));
@@ -76,11 +79,11 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             }
             match asked.split('=').collect::<Vec<_>>().as_slice() {
                 // Who scales down ends pods.
-                ["delete"] if !deletes && !stops && !SCALES.is_match(said) && !is_going(view, &words) => {
+                ["delete"] if !*deletes && !*stops && !SCALES.is_match(said) && !is_going(view, &words) => {
                     found.push((span, "this waits until a thing is gone, and the prompt deletes nothing".to_owned()));
                 }
                 ["condition", name, value]
-                    if value.eq_ignore_ascii_case("false") && is_good(name) && !stops && !deletes =>
+                    if value.eq_ignore_ascii_case("false") && is_good(name) && !*stops && !*deletes =>
                 {
                     found.push((span, format!("this waits until the condition `{name}` is false")));
                 }
@@ -96,8 +99,8 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 (operation.contains("wait"), literal("condition"), literal("status"))
                 && value.eq_ignore_ascii_case("false")
                 && is_good(name)
-                && !stops
-                && !deletes
+                && !*stops
+                && !*deletes
             {
                 found.push((span, format!("this waits until the condition `{name}` is false")));
             }
@@ -181,17 +184,20 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     for question in view.asked() {
         let Demand::Compared { operator, with } = &question.demand else { continue };
         differs(question, operator, with, found);
+        if with.len() < 2 && !with.starts_with(|c: char| c.is_ascii_digit()) {
+            continue;
+        }
         // Whether the value itself is asked for; of `more than 3` another one is.
         let wanted = match operator.as_str() {
             "=" | "==" | "-eq" => question.is_wanted(),
             "-ge" | "-le" if !ABOUT.is_match(said) => question.is_wanted(),
             _ => continue,
         };
-        if with.len() < 2 && !with.starts_with(|c: char| c.is_ascii_digit()) {
+        if wanted != Some(false) {
             continue;
         }
-        let ends = STOPS.is_match(said) || already_true::DELETES.is_match(said) || FORBIDS.is_match(said);
-        let is_well = WELL.contains(&with.as_str()) && !ends;
+        let ends = || STOPS.is_match(said) || already_true::DELETES.is_match(said) || FORBIDS.is_match(said);
+        let is_well = WELL.contains(&with.as_str()) && !ends();
         let named = || {
             let mut places = said.match_indices(with.as_str()).map(|(at, _)| &said[already_true::sentence(said, at)]);
             texts::has_word(said, with)
@@ -201,7 +207,7 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 && !places.any(|sentence| NEGATES.is_match(sentence) || FORBIDS.is_match(sentence))
                 && !is_left(said, with)
         };
-        if wanted == Some(false) && (is_well || named()) {
+        if is_well || named() {
             found.push((question.span, format!("verify fails where this is `{with}`")));
         }
     }
@@ -406,10 +412,6 @@ fn states(arg: &Arg<Def>, is_state: &dyn Fn(&str) -> bool, found: &mut Vec<(Span
 
 /// `if kubectl get pod web; then exit 1; fi` where the prompt says `create a pod web`.
 fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
-    let (makes, deletes) = (already_true::MAKES.is_match(said), already_true::DELETES.is_match(said));
-    if !makes && !deletes {
-        return;
-    }
     let names: FxHashSet<String> = view
         .effects
         .in_phase(PhaseKind::Verify)
@@ -417,6 +419,10 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
         .filter_map(|act| act.thing.name.as_ref().filter(|name| name.is_known()).map(Value::shown))
         .filter(|name| name.len() > 2 && said.contains(name.as_str()))
         .collect();
+    if names.is_empty() {
+        return;
+    }
+    let (makes, deletes) = (already_true::MAKES.is_match(said), already_true::DELETES.is_match(said));
     let asked = |name: &String| {
         let (made, gone) = (
             makes && already_true::is_object(said, name, &already_true::MAKES, &|_| true),

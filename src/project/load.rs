@@ -6,7 +6,6 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use rayon::prelude::*;
 use serde::Deserialize;
 
 use super::{
@@ -22,7 +21,7 @@ use crate::{
     hir::{self, Agent, McpConfig, Name, Oracle, Substitute},
     lock::{self, Lock, LockedExtension, LockedServer},
     memo::Asked,
-    outside, package, primitive,
+    outside, package, parallel, primitive,
     source::{FileId, Files, ReadError, Span, Stat, normalize, resolve},
     template, yaml,
 };
@@ -60,7 +59,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     let mut seen = indexmap::IndexSet::new();
     wanted.retain(|(path, _)| seen.insert(path.clone()));
     // Reading and parsing is done side by side; what refers to other files is followed one by one.
-    let parsed: Vec<_> = wanted.par_iter().map(|(path, named)| parse(path, *named, cx)).collect();
+    let parsed: Vec<_> = parallel::map(&wanted, 2, |(path, named)| parse(path, *named, cx));
     loader.tasks.units.reserve_exact(parsed.iter().filter(|p| matches!(p, Parsed::Task(..))).count());
     let mut evals = Vec::new();
     for ((path, named), parsed) in wanted.iter().zip(parsed) {
@@ -89,7 +88,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
             }
         }
     }
-    let read: Vec<_> = evals.par_iter().map(|(path, tree, file)| read_eval(path, tree, *file, cx)).collect();
+    let read: Vec<_> = parallel::map(&evals, 2, |(path, tree, file)| read_eval(path, tree, *file, cx));
     for ((path, _, file), read) in evals.iter().zip(read) {
         let unit = loader.eval(path, *file, read, out);
         loader.project.evals.push(unit);
