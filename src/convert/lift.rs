@@ -260,7 +260,22 @@ fn filters(run: &str) -> bool {
         "awk", "base64", "cut", "du", "egrep", "fgrep", "find", "grep", "head", "jq", "ls", "sed", "sort", "stat",
         "tail", "uniq", "wc", "yq",
     ];
-    is_line(run) || run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name))
+    is_line(run) || run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name)) || answers(run)
+}
+
+/// Whether a command says by its status, too, what it prints: `no` of `kubectl auth can-i` comes with 1.
+fn answers(run: &str) -> bool {
+    let words: Vec<&str> = run.split_whitespace().collect();
+    let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
+    match words.first().copied() {
+        Some("kubectl" | "oc") => has(&["can-i", "diff"]),
+        Some("systemctl") => has(&["is-active", "is-enabled", "is-failed", "is-system-running", "status"]),
+        // It prints the status of an answer that it did not get, too: 000.
+        Some("curl") => run.contains("http_code") || run.contains("response_code"),
+        Some("diff" | "cmp" | "pgrep" | "pg_isready") => true,
+        Some("git") => has(&["diff", "grep"]),
+        _ => false,
+    }
 }
 
 /// Whether a text of a command is more than one command.

@@ -13,6 +13,8 @@ pub struct Step {
     pub comments: Vec<String>,
     pub id: Option<String>,
     pub timeout: Option<String>,
+    /// Its command says itself how long it may take.
+    pub asked: bool,
     pub continue_on_error: bool,
     pub kind: Kind,
 }
@@ -272,7 +274,15 @@ pub struct HttpExpect {
 
 impl Step {
     pub fn new(kind: Kind) -> Self {
-        Self { origin: None, comments: Vec::new(), id: None, timeout: None, continue_on_error: false, kind }
+        Self {
+            origin: None,
+            comments: Vec::new(),
+            id: None,
+            timeout: None,
+            asked: false,
+            continue_on_error: false,
+            kind,
+        }
     }
 
     pub fn command(run: impl Into<String>) -> Self {
@@ -331,7 +341,7 @@ impl Step {
     pub fn waits(&self) -> Duration {
         let said = |text: &str| duration::parse(text).unwrap_or_default();
         // What a step of a script was given at most is no wait that anyone asked for.
-        let own = self.timeout.as_deref().filter(|limit| *limit != "5m").map(said);
+        let own = self.timeout.as_deref().filter(|limit| self.asked || *limit != "5m").map(said);
         let inner = |steps: &[Self]| steps.iter().map(Self::waits).sum::<Duration>();
         match &self.kind {
             Kind::Sleep(time) => said(time),

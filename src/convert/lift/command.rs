@@ -99,9 +99,9 @@ impl<'a> Lifter<'a> {
         if words.len() > 2 && !placed && !matches!(name, "test" | "rm" | "mkdir") && self.shared.err() {
             words.pop();
         }
-        let timeout = limit(&words);
+        let limit = limit(&words);
         let mut step = Step::command(words.join(" "));
-        step.timeout = timeout;
+        limit.of(&mut step);
         if let step::Kind::Command { workdir, env: own, .. } = &mut step.kind {
             // What asks a cluster asks the same from every folder.
             let of_cluster = matches!(name, "kubectl" | "oc") && looks(&words.join(" ")) && env.is_empty();
@@ -298,6 +298,7 @@ impl<'a> Lifter<'a> {
     /// `A | F`: what `A` prints goes into a file, and `F` reads that. `strict`: each must succeed, as under `pipefail`.
     pub(super) fn filtered(&self, list: &[Stmt], st: &State, strict: bool, captured: bool) -> Option<Out> {
         let (first, filters) = list.split_first()?;
+        ends(first).then_some(())?;
         let json = filters.iter().any(|f| matches!(&f.kind, Kind::Simple(s) if self.name(s) == Some("jq")));
         // Under `pipefail` too a command runs on what another has printed that then failed.
         let acts = |s: &Stmt| matches!(&s.kind, Kind::Simple(s) if matches!(self.name(s), Some("kubectl" | "oc")));
@@ -397,7 +398,7 @@ impl<'a> Lifter<'a> {
             run.insert_str(0, PIPEFAIL);
         }
         let mut step = Step::command(run);
-        step.timeout = limit(&words);
+        limit(&words).of(&mut step);
         if let step::Kind::Command { shell, workdir, env: own, .. } = &mut step.kind {
             *shell = Some("bash".to_owned());
             workdir.clone_from(&st.workdir);
@@ -526,13 +527,15 @@ impl<'a> Lifter<'a> {
 
     fn direct(&self, list: &[Stmt], st: &State) -> Option<Out> {
         let [first, last] = list else { return None };
+        ends(first).then_some(())?;
         let (Kind::Simple(first), Kind::Simple(last)) = (&first.kind, &last.kind) else { return None };
         if self.name(last)? == "grep" {
             let wanted = self.wanted(last, st)?;
             let out = self.command(first, st, true)?;
             let mut out = self.expecting(out, &expect_of(wanted))?;
             // A loop that waits goes on by what it reads, whatever the status; and what filters may fail behind it.
-            if (st.waiting || self.name(first).is_some_and(filters)) && !st.pipefail {
+            let run: Vec<&str> = first.words.iter().map(|word| word.source.as_str()).collect();
+            if (st.waiting || filters(&run.join(" "))) && !st.pipefail {
                 out.last()?.any_status();
                 return Some(out);
             }
@@ -672,9 +675,45 @@ pub(super) fn denied(mut out: Out) -> Option<Out> {
     Some(if sure { out } else { out.but(Label::Stronger, ONE_STATUS) })
 }
 
-/// How long a command may take, where that is not the usual minute.
-fn limit(words: &[String]) -> Option<String> {
-    let name = words.first()?.rsplit('/').next()?;
+/// Whether a command ends by itself, and not when nobody reads any more what it prints: `kubectl logs -f`, `tail -F`.
+fn ends(stmt: &Stmt) -> bool {
+    let Kind::Simple(simple) = &stmt.kind else { return true };
+    let words: Vec<String> = simple.words.iter().filter_map(Word::literal).collect();
+    let name = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    let has = |flags: &[&str]| words.iter().any(|word| flags.contains(&word.as_str()));
+    // `-fn1`, `-50f`.
+    let short =
+        |flag: char| words.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(flag));
+    match name {
+        "yes" | "watch" | "stern" => false,
+        "tail" => !short('f') && !short('F') && !words.iter().any(|word| word.starts_with("--follow")),
+        "journalctl" | "dmesg" => !short('f') && !short('w') && !has(&["--follow"]),
+        "kubectl" | "oc" | "docker" | "podman" | "virtctl" | "nerdctl" if has(&["logs", "get", "events", "log"]) => {
+            let follows = has(&["logs", "log"]) && has(&["-f"]) || has(&["--follow", "--follow=true"]);
+            let watches = has(&["-w", "--watch", "--watch=true", "--watch-only", "--watch-only=true"]);
+            !(follows || watches || has(&["events"]) && matches!(name, "docker" | "podman" | "nerdctl"))
+        }
+        _ => true,
+    }
+}
+
+/// How long a command may take.
+struct Limit {
+    /// In seconds; more than the usual minute is written down.
+    seconds: u64,
+    /// It says so itself.
+    asked: bool,
+}
+
+impl Limit {
+    fn of(&self, step: &mut Step) {
+        step.timeout = (self.seconds > 60).then(|| duration::format(std::time::Duration::from_secs(self.seconds)));
+        step.asked = self.asked;
+    }
+}
+
+fn limit(words: &[String]) -> Limit {
+    let name = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
     let value = |flag: &str| {
         words.iter().enumerate().find_map(|(i, w)| {
             let rest = w.strip_prefix(flag)?;
@@ -692,7 +731,8 @@ fn limit(words: &[String]) -> Option<String> {
     };
     // A script had five minutes.
     let whole = 300;
-    let seconds = match (bound.as_deref(), bound.as_deref().and_then(parse)) {
+    let bound = (bound.as_deref(), bound.as_deref().and_then(parse));
+    let seconds = match bound {
         (_, Some(0)) | (Some(_), None) => whole,
         (_, Some(seconds)) => (seconds + 10).min(whole),
         (None, None) => {
@@ -712,7 +752,7 @@ fn limit(words: &[String]) -> Option<String> {
             if slow { whole } else { 60 }
         }
     };
-    (seconds > 60).then(|| duration::format(std::time::Duration::from_secs(seconds)))
+    Limit { seconds, asked: matches!(bound.1, Some(1..)) }
 }
 
 /// What a command is about, as a name for its step: `pods` for `kubectl get pods -n shop`.
