@@ -144,6 +144,7 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
         }
         command::one_word(reader, command, node, args.map(|e| e.value));
         let args = args.map(|e| reader.arguments(e.value)).unwrap_or_default();
+        unexpanded(reader, command.value, &args);
         Transport::Stdio {
             command: expand(reader, command.value, "`command`")?,
             args: args.into_iter().filter_map(|n| expand(reader, n, "an argument")).collect(),
@@ -200,6 +201,47 @@ fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
                 .fix(format!("write `{braced}`"), place, written),
         );
     }
+}
+
+/// `$HOME/notes` in an argument, `~/bin/server` as a program: no shell is there to fill them. Not in arguments of which one may be
+/// a text for a shell. Many programs take `~` in arguments for the home themselves.
+fn unexpanded(reader: &mut Reader<'_>, command: Node<'_>, args: &[Node<'_>]) {
+    const SHELLS: [&str; 9] = ["sh", "bash", "zsh", "dash", "ash", "fish", "ksh", "ssh", "eval"];
+    let is_shell = |node: &Node<'_>| {
+        let text = node.as_str().unwrap_or_default();
+        let name = text.rsplit('/').next().unwrap_or(text);
+        SHELLS.contains(&name) || matches!(text, "-c" | "--call" | "-lc" | "-ic") || text.contains(char::is_whitespace)
+    };
+    if command.as_str().is_some_and(|text| text.starts_with("~/")) {
+        literal(reader, command, "~", "${HOME}", 0);
+    }
+    if is_shell(&command) || args.iter().any(is_shell) {
+        return;
+    }
+    for node in std::iter::once(&command).chain(args) {
+        let Some(text) = node.as_str() else { continue };
+        for (at, bare) in text.match_indices("$HOME") {
+            let ends = text[at + bare.len()..].chars().next().is_none_or(|c| matches!(c, '/' | ':' | ','));
+            let begins = text[..at].chars().next_back().is_none_or(|c| matches!(c, '=' | ':' | ','));
+            if begins && ends {
+                literal(reader, *node, bare, "${HOME}", at);
+            }
+        }
+    }
+}
+
+fn literal(reader: &mut Reader<'_>, node: Node<'_>, bare: &str, written: &str, at: usize) {
+    let text = node.as_str().unwrap_or_default();
+    let (place, new) = match node.is_plain() {
+        true => (node.span(), quote(&format!("{}{written}{}", &text[..at], &text[at + bare.len()..]))),
+        false => (node.cooked(at..at + bare.len()), written.to_owned()),
+    };
+    reader.out.push(
+        Diagnostic::new(&INVALID_SERVER, node.span(), format!("`{bare}` stays as it is: no shell runs this"))
+            .strength(Strength::Warning)
+            .help(format!("write `{written}`"))
+            .fix(format!("write `{written}`"), place, new),
+    );
 }
 
 fn is_variable(name: &str) -> bool {

@@ -5,7 +5,10 @@ use std::{path::PathBuf, sync::LazyLock};
 use super::script::{Form, ScriptView};
 use crate::{
     ascii::{Ascii, ascii},
-    bash::{Word, program::Statement},
+    bash::{
+        Word,
+        program::{Kind, Statement},
+    },
     source::resolve,
 };
 
@@ -19,11 +22,31 @@ pub fn sourced(statement: &Statement) -> Option<&Word> {
 
 /// The files that a script reads whatever happens, where their place is known.
 pub fn read_by<'s>(script: &'s ScriptView<'_>) -> impl Iterator<Item = (&'s Word, PathBuf)> {
-    let statements = script.content.program.body.iter().take_while(|s| !matches!(s.name(), "cd" | "pushd"));
-    statements.filter_map(|statement| match (sourced(statement), &script.dir) {
-        (Some(word), Some(dir)) => Some((word, resolve(dir, &word.text))),
+    placed(script).into_iter().filter_map(|(statement, dir)| match (sourced(statement), dir) {
+        (Some(word), Some(dir)) => Some((word, resolve(&dir, &word.text))),
         _ => beside(statement, script),
     })
+}
+
+/// The statements that run whatever happens, each with the folder that it runs in, up to one behind which the folder is not known.
+pub fn placed<'s>(script: &'s ScriptView<'_>) -> Vec<(&'s Statement, Option<PathBuf>)> {
+    let (mut dir, mut found) = (script.dir.clone(), Vec::new());
+    for statement in &script.content.program.body {
+        // `cd … || exit 1` goes on in the new folder, too.
+        let first = match &statement.kind {
+            Kind::Or(pair) => &pair[0],
+            _ => statement,
+        };
+        match (first.name(), first.words()) {
+            ("cd", [_, word]) => match own_folder(&word.text, script) {
+                Some(own) => dir = Some(own),
+                None => break,
+            },
+            ("cd" | "pushd", _) => break,
+            _ => found.push((statement, dir.clone())),
+        }
+    }
+    found
 }
 
 /// `. "$(dirname "$0")/lib.sh"`, `source "$HERE/lib.sh"`: the path of a file beside the script's own file.
@@ -34,21 +57,25 @@ pub fn beside<'s>(statement: &'s Statement, script: &ScriptView<'_>) -> Option<(
 
 /// The file that a word names by the script's own folder.
 pub fn of_own_folder(word: &Word, script: &ScriptView<'_>) -> Option<PathBuf> {
+    let names_file = !word.literal && word.text.rsplit_once('/').is_some_and(|(_, name)| !name.contains(')'));
+    names_file.then(|| own_folder(&word.text, script))?
+}
+
+/// The script's own folder, or a path below it, as a text names it.
+fn own_folder(text: &str, script: &ScriptView<'_>) -> Option<PathBuf> {
     let Form::File { path, .. } = &script.form else { return None };
-    if word.literal || !word.text.contains('/') {
-        return None;
-    }
     let own = path.parent()?;
-    let text = word.text.replace('"', "");
+    let text = text.replace('"', "");
     let (head, rest) = match OWN_FOLDER.captures(&text) {
         Some(found) => (found.get(1).map_or("", |m| m.as_str()).to_owned(), text[found.get(0)?.end()..].to_owned()),
         None => {
             let found = VARIABLE.captures(&text)?;
-            (assigned(&script.content.text, found.get(1)?.as_str())?, found.get(2)?.as_str().to_owned())
+            let rest = found.get(2).map_or("", |m| m.as_str());
+            (assigned(&script.content.text, found.get(1)?.as_str())?, rest.to_owned())
         }
     };
     let plain = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
-    (rest.starts_with('/') && plain(&rest)).then(|| resolve(own, &format!(".{head}{rest}")))
+    ((rest.is_empty() || rest.starts_with('/')) && plain(&rest)).then(|| resolve(own, &format!(".{head}{rest}")))
 }
 
 /// What a variable adds to the script's own folder, where it is given that folder, once.
@@ -76,4 +103,4 @@ static OWN_FOLDER: LazyLock<Ascii> = LazyLock::new(|| {
     format!("^(?:{cd}|{dir})").into()
 });
 
-static VARIABLE: Ascii = ascii(r"^\$(?:\{)?(\w+)(?:\})?(/.+)$");
+static VARIABLE: Ascii = ascii(r"^\$(?:\{)?(\w+)(?:\})?(/.+)?$");

@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 
 use rustc_hash::FxHashMap;
 
-use super::{TaskView, facts, quantity::Quantity, texts};
+use super::{TaskView, facts, quantity::Quantity, script::ScriptView, texts};
 use crate::{
     ascii::{Ascii, Match, ascii},
     diagnostic::{Diagnostic, Diagnostics},
@@ -14,9 +14,9 @@ use crate::{
         shell::Run,
         value::Value,
     },
-    hir::{ArgKind, OperationKind, PhaseKind},
+    hir::{ArgKind, Def, OperationKind, PhaseKind, Step},
     rule,
-    source::{FileId, Span},
+    source::{FileId, Span, resolve},
 };
 
 rule! {
@@ -34,6 +34,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     things(view, &said, &mut found);
     given_up(view, &said, &mut found);
     in_files(view, &said, out);
+    file_steps(view, &said, out);
     waits(view, &mut found);
     only_there(view, &said, &mut found);
     no_rows(view, &said, &mut found);
@@ -488,7 +489,8 @@ fn files(view: &TaskView<'_>) -> Vec<(Value, Option<String>, Span)> {
     for act in acts {
         let Some(name) = act.thing.name.clone() else { continue };
         places.entry((act.span.file, act.span.start)).or_default().push(found.len());
-        found.push((name, None, act.span));
+        let script = view.scripts.iter().find(|script| script.step.key == act.step);
+        found.push((seen_from(script, &name), None, act.span));
     }
     let mut write = |span: Span, text: Option<String>| {
         for at in places.get(&(span.file, span.start)).into_iter().flatten() {
@@ -534,10 +536,12 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         if key.is_none() || !options.chars().all(|c| "qsEFiwxn".contains(c)) {
             continue;
         }
+        let script = view.scripts.iter().find(|script| std::ptr::eq(&*script.content, question.content));
+        let file = [file.clone(), seen_from(script, file)];
         // What is made twice, or changed, may hold anything.
-        let mut same = files.iter().filter(|(name, ..)| name.may_be(file));
+        let mut same = files.iter().filter(|(name, ..)| file.iter().any(|file| name.may_be(file)));
         let (Some((name, Some(text), made)), None) = (same.next(), same.next()) else { continue };
-        if !name.is(file) {
+        if !file.iter().any(|file| name.is(file)) {
             continue;
         }
         let pattern_of = match (options.contains('F'), options.contains('E') || question.statement.name() == "egrep") {
@@ -566,6 +570,55 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// The path of a file, seen from where a script runs that goes nowhere else.
+fn seen_from(script: Option<&ScriptView<'_>>, name: &Value) -> Value {
+    let place = || {
+        let script = script.filter(|script| script.content.program.commands().iter().all(|c| !goes_away(c.name())))?;
+        let path = name.literal().filter(|path| !path.starts_with(['/', '~']))?;
+        Some(Value::text(resolve(script.dir.as_ref()?, path).to_string_lossy()))
+    };
+    place().unwrap_or_else(|| name.clone())
+}
+
+fn goes_away(command: &str) -> bool {
+    matches!(command, "cd" | "pushd" | "popd")
+}
+
+/// Verify only looks into files that set-up writes, and every look finds what it wants in what set-up has written.
+fn file_steps(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let (setup, verify) = (&view.task.setup.steps, &view.task.verify.steps);
+    let is_file = |step: &Step<Def>| matches!(step.op.kind, OperationKind::Builtin("file"));
+    if view.asserted || !CHANGES.is_match(said) || KEEPS.is_match(said) || !setup.iter().chain(verify).all(is_file) {
+        return;
+    }
+    let path = |step: &Step<Def>| Some(resolve(&view.task.dir, step.arg("path")?.as_literal()?));
+    let written: Option<Vec<_>> =
+        setup.iter().map(|step| Some((path(step)?, step.arg("content")?.as_literal()?, step.key))).collect();
+    let Some(written) = written else { return };
+    let made = verify.iter().map(|step| {
+        let path = path(step)?;
+        let (_, content, made) = written.iter().rev().find(|(known, ..)| *known == path)?;
+        let (_, expect) = step.expect.as_ref()?;
+        finds(&expect.as_value()?, content).then_some(*made)
+    });
+    let Some(made) = made.collect::<Option<Vec<_>>>() else { return };
+    if let (Some(first), Some(made)) = (verify.first(), made.first()) {
+        let message = "verify finds what it looks for before the agent has done anything";
+        let finding = Diagnostic::new(&ALREADY_TRUE, first.key, message).label(*made, "set-up writes it");
+        out.push(finding.help("look for what the prompt asks for: an agent that does nothing must not pass"));
+    }
+}
+
+/// Whether a text is as a `file` step expects it. Of other comparisons than the two usual ones: no.
+fn finds(expect: &serde_json::Value, text: &str) -> bool {
+    let Some(expect) = expect.as_object().filter(|expect| !expect.is_empty()) else { return false };
+    expect.iter().all(|(key, wanted)| match (key.as_str(), wanted.as_str()) {
+        ("contains", Some(part)) => text.contains(part),
+        ("matches", Some(pattern)) => regex::Regex::new(pattern).is_ok_and(|regex| regex.is_match(text)),
+        _ => false,
+    })
 }
 
 /// Where verify looks for a text.

@@ -16,7 +16,7 @@ use crate::{
         program::{Kind, Statement},
     },
     diagnostic::{Diagnostic, Diagnostics, Rule, nearest},
-    effects::sourced::{beside, of_own_folder, sourced},
+    effects::sourced::{beside, of_own_folder, placed, sourced},
     hir::{OperationKind, PhaseKind},
     rule,
     source::{Files, Span, Stat, resolve},
@@ -30,18 +30,14 @@ rule! {
 /// `source x` without a file `x`, seen from where the script runs (author mistake 12).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
-        let content = &script.content;
         // Only what runs whatever happens: `[ -f x ] && . x` knows that there may be none.
-        for statement in &content.program.body {
-            if matches!(statement.name(), "cd" | "pushd") {
-                break;
-            }
-            if let (Some(word), Some(dir)) = (sourced(statement), &script.dir) {
-                let path = resolve(dir, &word.text);
-                let finding = missing(view, script, word, &path, &UNRESOLVED_SOURCE, sources);
-                out.extend(finding.map(|f| repaired(f, view, script, word, dir)));
+        for (statement, dir) in placed(script) {
+            if let (Some(word), Some(dir)) = (sourced(statement), dir) {
+                let path = resolve(&dir, &word.text);
+                let finding = missing(view, script, word, &dir, &path, &UNRESOLVED_SOURCE, sources);
+                out.extend(finding.map(|f| repaired(f, view, script, word, &dir)));
             } else if let Some((word, path)) = beside(statement, script) {
-                out.extend(missing(view, script, word, &path, &UNRESOLVED_SOURCE, |s, file| {
+                out.extend(missing(view, script, word, Path::new(""), &path, &UNRESOLVED_SOURCE, |s, file| {
                     matches!(s.name(), "source" | ".") && s.words().get(1).is_some_and(|w| w.text.ends_with(file))
                 }));
             }
@@ -54,6 +50,7 @@ fn missing(
     view: &TaskView<'_>,
     script: &ScriptView<'_>,
     word: &Word,
+    dir: &Path,
     path: &Path,
     rule: &'static Rule,
     uses: impl Fn(&Statement, &str) -> bool,
@@ -75,7 +72,7 @@ fn missing(
         diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
     }
     Some(match word.literal {
-        true => diagnostic.help(format!("the {} runs in `{}`", script.what(), shown(script.dir.as_deref()))),
+        true => diagnostic.help(format!("the {} runs in `{}`", script.what(), shown(dir))),
         false => diagnostic.help(format!("it is looked for as `{}`", path.display())),
     })
 }
@@ -140,8 +137,8 @@ fn sources(statement: &Statement, file: &str) -> bool {
     sourced(statement).is_some_and(|w| w.text.ends_with(file))
 }
 
-fn shown(dir: Option<&Path>) -> String {
-    let text = dir.unwrap_or(Path::new("")).display().to_string();
+fn shown(dir: &Path) -> String {
+    let text = dir.display().to_string();
     if text.is_empty() { ".".to_owned() } else { text }
 }
 
@@ -170,7 +167,7 @@ pub fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
             if let (Some(dir), Some(word)) = (&script.dir, given_file(first)) {
                 let path = resolve(dir, &word.text);
                 let used = |s: &Statement, file: &str| given_file(s).is_some_and(|w| w.text.ends_with(file));
-                let finding = missing(view, script, word, &path, &NO_SUCH_FILE, used);
+                let finding = missing(view, script, word, dir, &path, &NO_SUCH_FILE, used);
                 if let Some(finding) = finding.filter(|_| !told(view, &path)) {
                     out.push(repaired(finding, view, script, word, dir));
                 }

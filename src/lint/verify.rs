@@ -34,8 +34,7 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let what = if steps.len() == 1 { "the only step of verify cannot fail" } else { "no step of verify can fail" };
-    let mut certain = view.selected;
-    steps.iter().for_each(|s| s.walk(&mut |s| certain &= is_certain(s)));
+    let certain = view.selected && steps.iter().all(|s| is_certain(s, view));
     let finding = Diagnostic::new(
         &UNFALSIFIABLE_VERIFY,
         first.key,
@@ -49,7 +48,19 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 /// Whether a step that seems not to fail fails only where something outside the task is broken.
-fn is_certain(step: &Step<Def>) -> bool {
+fn is_certain(step: &Step<Def>, view: &TaskView<'_>) -> bool {
+    let mut inner = step.blocks.iter().flat_map(|b| &b.steps);
+    match step.op.signature.control {
+        Control::Any => inner.any(|s| cannot_fail(s, view) && is_certain(s, view)),
+        Control::Each if is_empty(step) => true,
+        Control::Each | Control::Scope | Control::Eventually | Control::Consistently => {
+            inner.all(|s| is_certain(s, view))
+        }
+        Control::Leaf => leaf_is_certain(step),
+    }
+}
+
+fn leaf_is_certain(step: &Step<Def>) -> bool {
     match &step.op.kind {
         OperationKind::Builtin("http") | OperationKind::Extension { .. } => false,
         OperationKind::Builtin("file") => step.expect.is_none(),
