@@ -505,6 +505,16 @@ fn files_are_written_where_asked_and_nowhere_else() {
 
     world.run(&["convert", "suite/tasks/one.yaml", "--write", "--no-verify"]).expect(0, &["unproved"]);
     assert!(world.read("suite/tasks/one.portable.yaml").contains("apiVersion: mcp-eval/v1"));
+    // The same once more is written as before; something else is lost only where that is asked for.
+    world.run(&["convert", "suite/tasks/one.yaml", "--write", "--no-verify"]).expect(0, &[]);
+    world.write("suite/tasks/one.portable.yaml", "mine\n");
+    world
+        .run(&["convert", "suite/tasks", "--write", "--no-verify"])
+        .expect(2, &["one.portable.yaml` would be overwritten; nothing was written", "--force"]);
+    assert_eq!(world.read("suite/tasks/one.portable.yaml"), "mine\n");
+    assert!(!world.path("suite/tasks/two.portable.yaml").exists());
+    world.run(&["convert", "suite/tasks/one.yaml", "--write", "--no-verify", "--force"]).expect(0, &[]);
+    assert!(world.read("suite/tasks/one.portable.yaml").contains("apiVersion: mcp-eval/v1"));
     fs::remove_file(world.path("suite/tasks/one.portable.yaml")).unwrap();
     assert_eq!(contents(&world.path("suite")), before, "`--write` leaves the old files alone");
 
@@ -535,6 +545,17 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
         assert!(text.contains(&format!("run: kubectl get ns {name}")), "{text}");
         assert_eq!(text.matches("source ../lib/ns.sh").count(), 1, "{text}");
     }
+    // Nothing is written over, neither what somebody changed nor the originals.
+    let out = ["convert", "suite/eval.yaml", "--target", "builtin", "--no-verify", "--out"];
+    world.run(&[&out[..], &["new"]].concat()).expect(0, &[]);
+    world.write("new/tasks/lib/ns.sh", "mine\n");
+    let now = || [contents(&world.path("suite")), contents(&world.path("new"))];
+    let before = now();
+    world.run(&[&out[..], &["new"]].concat()).expect(2, &["ns.sh` would be overwritten; nothing was written"]);
+    world.run(&[&out[..], &["suite", "--force"]].concat()).expect(2, &["is where the originals are", "--in-place"]);
+    assert_eq!(now(), before);
+    world.run(&[&out[..], &["new", "--force"]].concat()).expect(0, &[]);
+    assert_ne!(world.read("new/tasks/lib/ns.sh"), "mine\n");
     // Scripts that stay keep their modes, and what lies outside is named.
     world.run(&["convert", "suite/eval.yaml", "--out", "wrapped", "--no-verify"]).expect(0, &[]);
     assert!(is_executable(&world.path("wrapped/tasks/scripts/one.sh")));

@@ -244,6 +244,15 @@ fn containers(engine: &str, text: &str, values: &str) -> (Vec<Container>, Contai
 }
 
 #[test]
+fn jobs_are_not_written_over_their_pack() {
+    let world = suite();
+    pack_up(&world, &["-o", "s.gevals"]);
+    let before = std::fs::read(world.path("s.gevals")).unwrap();
+    world.run(&["emit", "slurm", "s.gevals", "-o", "./s.gevals"]).expect(2, &["is the pack and would be written over"]);
+    assert_eq!(std::fs::read(world.path("s.gevals")).unwrap(), before);
+}
+
+#[test]
 fn pods_run_all_units_and_one_merges_them() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals", "-n", "2"]);

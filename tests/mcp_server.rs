@@ -291,6 +291,12 @@ async fn evals_are_run_where_it_is_allowed() {
     assert_eq!((&ran["status"], &ran["summary"]["ok"]), (&json!(0), &json!(true)), "{ran}");
     assert!(served.refuses("run", json!({"eval": "eval.yaml", "task": "--help"})).await.contains("status"));
     assert!(served.refuses("run", json!({"eval": "task.yaml"})).await.contains("is not one eval"));
+    // Of what lies beyond the root nothing is said, whether it is there or not.
+    world.write("beyond.yaml", "kind: Agent\ncommands: {runPrompt: 'echo sesame'}\n");
+    for agent in ["../beyond.yaml", "../nowhere.yaml", "builtin.script:../beyond.yaml", "/etc/passwd"] {
+        let said = served.refuses("run", json!({"eval": "eval.yaml", "agent": agent})).await;
+        assert!(said.contains("lies outside of the root") && !said.contains("sesame"), "{said}");
+    }
 }
 
 /// With an eval that waits in its setup, and leaves a file there and in its cleanup.

@@ -223,6 +223,7 @@ fn junit_goes_to_a_file_or_to_the_terminal() {
     for args in [
         ["convert", "junit", "old.json", "--output-file", "./old.json"].as_slice(),
         &["html", "new.json", "old.json", "-o", "old.json"],
+        &["merge", "new.json", "old.json", "-o", "old.json"],
     ] {
         world.run(&[&["result"], args].concat()).expect(2, &["old.json` would be written over"]);
         assert_eq!(world.read("old.json"), old);

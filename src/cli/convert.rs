@@ -81,6 +81,9 @@ pub struct Args {
     /// Replace the files; each old one is kept as FILE.orig.
     #[arg(long)]
     in_place: bool,
+    /// Write over files that hold something else, too.
+    #[arg(long, conflicts_with_all = ["diff", "in_place"])]
+    force: bool,
     /// What became of every statement.
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, default_missing_value = "text")]
     report: Option<Format>,
@@ -314,9 +317,13 @@ fn run(args: &Args) -> Result<u8, Fault> {
     // What is only shown is shown all the same.
     let kept: Vec<&Outcome> = outcomes.iter().filter(|o| if writes { good(o) } else { right(o) }).collect();
     let notes = match (args.write || args.in_place, &args.out) {
-        (_, Some(dir)) => {
-            tree::write(dir, &kept.iter().filter_map(|o| written(o)).collect::<Vec<_>>(), &compiled, &files)?
-        }
+        (_, Some(dir)) => tree::write(
+            dir,
+            args.force,
+            &kept.iter().filter_map(|o| written(o)).collect::<Vec<_>>(),
+            &compiled,
+            &files,
+        )?,
         (true, None) => beside(&kept, args)?,
         (false, None) => {
             for (i, outcome) in kept.iter().enumerate() {
@@ -413,16 +420,21 @@ fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) 
 /// Beside the old files, or in their places.
 fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
     let suffix = if args.to == To::Steps { "steps" } else { "portable" };
-    for outcome in outcomes {
-        let Some((path, new)) = written(outcome) else { continue };
-        let fault = |e: std::io::Error| (status::BROKEN, format!("cannot write `{}`: {e}", path.display()));
-        if args.in_place {
-            tree::replace(&path, &new.text).map_err(fault)?;
-        } else {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let target = path.with_file_name(format!("{stem}.{suffix}.yaml"));
-            write_atomic(&target, new.text.as_bytes()).map_err(fault)?;
-        }
+    let target = |(path, new): (PathBuf, _)| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let target = if args.in_place { path } else { path.with_file_name(format!("{stem}.{suffix}.yaml")) };
+        (target, new)
+    };
+    let new: Vec<(PathBuf, &Converted)> = outcomes.iter().filter_map(|o| written(o)).map(target).collect();
+    // What is replaced is kept.
+    let texts = new.iter().map(|(target, new)| (target.as_path(), new.text.as_bytes()));
+    tree::refuse_others(texts, args.force || args.in_place)?;
+    for (target, new) in new {
+        let written = match args.in_place {
+            true => tree::replace(&target, &new.text),
+            false => write_atomic(&target, new.text.as_bytes()),
+        };
+        written.map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", target.display())))?;
     }
     Ok(Vec::new())
 }

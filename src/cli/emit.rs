@@ -117,6 +117,9 @@ fn emitted(args: &Args) -> Result<u8, (u8, String)> {
     let text = text.map_err(usage)?;
     match &args.output {
         None => print(&text),
+        Some(path) if path.canonicalize().is_ok_and(|path| args.pack.canonicalize().is_ok_and(|pack| pack == path)) => {
+            return Err(usage(format!("`{}` is the pack and would be written over: name another file", shown(path))));
+        }
         Some(path) => write_atomic(path, text.as_bytes())
             .map_err(|error| (status::BROKEN, format!("cannot write `{}`: {error}", shown(path))))?,
     }

@@ -405,12 +405,17 @@ fn some<'a>(file: &'a ResultsFile, path: &Path, task: Option<&str>) -> Result<Ve
 
 /// Writes what was made of these files, and not over one of them.
 fn write(path: &Path, text: &str, of: &[PathBuf]) -> Result<(), Fault> {
-    let same =
-        |file: &&PathBuf| file.canonicalize().is_ok_and(|file| path.canonicalize().is_ok_and(|path| path == file));
-    if of.iter().any(|file| same(&file)) {
-        return Err((status::USAGE, format!("`{}` would be written over: name another file", path.display())));
-    }
+    spare(path, of.iter().map(PathBuf::as_path))?;
     write_atomic(path, text.as_bytes()).map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
+}
+
+/// Refuses to write over what is read.
+fn spare<'a>(path: &Path, mut read: impl Iterator<Item = &'a Path>) -> Result<(), Fault> {
+    let Ok(path) = path.canonicalize() else { return Ok(()) };
+    match read.any(|file| file.canonicalize().is_ok_and(|file| file == path)) {
+        true => Err((status::USAGE, format!("`{}` would be written over: name another file", path.display()))),
+        false => Ok(()),
+    }
 }
 
 fn show(args: &View) -> Result<u8, Fault> {
@@ -642,6 +647,7 @@ fn write_run(run: &merge::Together, files: &[Input], path: Option<&Path>) -> Res
         print(&String::from_utf8_lossy(&text));
         return Ok(());
     };
+    spare(path, files.iter().map(|file| file.path.as_path()))?;
     crate::host::disk::replace(path, None, write)
         .map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
 }
@@ -658,7 +664,7 @@ fn put_together(args: &Merge) -> Result<u8, Fault> {
     let text = results::text(&merged.file);
     match &args.output {
         Some(path) => {
-            write(path, &text, &[])?;
+            write(path, &text, &inputs.files.iter().map(|input| input.path.clone()).collect::<Vec<_>>())?;
             let count = merged.file["results"].as_array().map_or(0, Vec::len);
             print(&format!("{count} results of {} files in {}\n", files.len(), path.display()));
         }

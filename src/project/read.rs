@@ -113,6 +113,12 @@ pub(super) fn judge(file: FileId, text: &Arc<str>, held: bool, out: &mut Diagnos
     }
 }
 
+/// Whether a text says nothing, or no more than that it is a task.
+pub(super) fn is_bare(text: &str) -> bool {
+    let said = text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+    said.filter(|line| !line.is_empty() && !line.starts_with('#') && *line != "---").all(|line| line == "kind: Task")
+}
+
 /// The tree of a file that `name` refers to.
 pub(super) fn document(
     path: &Path,

@@ -265,13 +265,20 @@ fn task_in(
 ) -> Result<Option<TaskUnit>, Reported> {
     let (file, text) = read::read(path, &place.value, place.span, "task", cx, out)?;
     let mut found = Diagnostics::default();
-    match read::judge(file, &text, named, &mut found) {
+    // A file that was cut off belongs to the suite, too.
+    let is_bare = read::is_bare(&text);
+    match read::judge(file, &text, named || is_bare, &mut found) {
         Ok(Judged::Ours(tree, FileKind::Task(dialect))) => {
             out.extend(found);
             Ok(Some(read::task_unit(path, file, tree, dialect, cx, out)))
         }
         Ok(Judged::Ours(_, kind)) if named => Err(read::wrong_kind(place, "Task", Some(kind), out)),
         Ok(Judged::Foreign(_)) if named => Err(read::wrong_kind(place, "Task", None, out)),
+        Ok(Judged::Foreign(_)) if is_bare => {
+            // The glob names many.
+            let place = Name { value: path.display().to_string(), span: place.span };
+            Err(read::wrong_kind(&place, "Task", None, out))
+        }
         // It is checked for itself, if at all.
         Ok(Judged::Ours(..)) => Ok(None),
         Ok(Judged::Foreign(_)) => {

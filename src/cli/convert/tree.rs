@@ -40,10 +40,26 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
+/// Refuses to write over files that hold something else, unless that is asked for.
+pub fn refuse_others<'a>(new: impl Iterator<Item = (&'a Path, &'a [u8])>, force: bool) -> Result<(), Fault> {
+    const SHOWN: usize = 5;
+    let differs =
+        |(path, bytes): &(&Path, &[u8])| !force && path.exists() && fs::read(path).map_or(true, |old| old != *bytes);
+    let others: Vec<String> = new.filter(differs).map(|(path, _)| format!("`{}`", path.display())).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let more = others.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names = others[..others.len().min(SHOWN)].join(", ");
+    Err((status::USAGE, format!("{names}{more} would be overwritten; nothing was written: `--force` writes over them")))
+}
+
 /// Writes tasks, the evals that select them, and every file they name, below a folder: each once, with its mode. What lies
 /// outside of the tree is named, and its paths are rebased.
 pub fn write(
     out: &Path,
+    force: bool,
     tasks: &[(PathBuf, &Converted)],
     compiled: &Compiled,
     files: &dyn Files,
@@ -72,9 +88,10 @@ pub fn write(
     }
     let root = root(&own, &copies);
     let mut outside = BTreeSet::new();
+    let mut made = Vec::new();
     for from in &copies {
         match from.strip_prefix(&root) {
-            Ok(inside) => copy(from, &out.join(inside), files, &mut notes).map_err(|e| fault(&out.join(inside), e))?,
+            Ok(inside) => copies_of(from, &out.join(inside), files, &mut notes, &mut made)?,
             Err(_) => {
                 notes.push(format!("`{}` lies outside of the tree and was not copied", from.display()));
                 outside.insert(from.clone());
@@ -85,8 +102,23 @@ pub fn write(
         let from = absolute(path);
         let to = out.join(from.strip_prefix(&root).unwrap_or(&from));
         let text = rebased(&new.text, &folder(&from), &folder(&absolute(&to)), &outside);
-        let made = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write_atomic(&to, text.as_bytes()));
-        made.and_then(|()| fs::set_permissions(&to, fs::metadata(&from)?.permissions())).map_err(|e| fault(&to, e))?;
+        made.push((from, to, text.into_bytes()));
+    }
+    if made
+        .iter()
+        .any(|(from, to, _)| fs::canonicalize(to).is_ok_and(|to| fs::canonicalize(from).is_ok_and(|from| from == to)))
+    {
+        let why = format!(
+            "`--out {}` is where the originals are; nothing was written: `--in-place` replaces them",
+            out.display()
+        );
+        return Err((status::USAGE, why));
+    }
+    refuse_others(made.iter().map(|(_, to, bytes)| (to.as_path(), bytes.as_slice())), force)?;
+    for (from, to, bytes) in &made {
+        let written = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write_atomic(to, bytes));
+        // Modes are kept.
+        written.and_then(|()| fs::set_permissions(to, fs::metadata(from)?.permissions())).map_err(|e| fault(to, e))?;
     }
     Ok(notes)
 }
@@ -154,25 +186,27 @@ fn mentioned(text: &str, dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Copies a file or a folder; what may not be read is named.
-fn copy(from: &Path, to: &Path, files: &dyn Files, notes: &mut Vec<String>) -> io::Result<()> {
+/// The copies that are to be made of a file or a folder, with what is in them; what may not be read is named.
+fn copies_of(
+    from: &Path,
+    to: &Path,
+    files: &dyn Files,
+    notes: &mut Vec<String>,
+    out: &mut Vec<(PathBuf, PathBuf, Vec<u8>)>,
+) -> Result<(), Fault> {
     if let Some(why) = files.refusal(from) {
         notes.push(format!("`{}` was not copied: {why}", from.display()));
         return Ok(());
     }
     if files.stat(from) == Some(Stat::Dir) {
         for (name, _) in files.entries(from).iter() {
-            copy(&from.join(name), &to.join(name), files, notes)?;
+            copies_of(&from.join(name), &to.join(name), files, notes, out)?;
         }
         return Ok(());
     }
-    let bytes = files.read(from).map_err(|e| io::Error::other(e.to_string()))?;
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    write_atomic(to, &bytes)?;
-    // Modes are kept.
-    fs::set_permissions(to, fs::metadata(from)?.permissions())
+    let bytes = files.read(from).map_err(|e| (status::BROKEN, format!("cannot copy `{}`: {e}", from.display())))?;
+    out.push((from.to_owned(), to.to_owned(), bytes.to_vec()));
+    Ok(())
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -70,6 +70,12 @@ static UNDER_WAY: Mutex<()> = Mutex::new(());
 fn run(input: &Input, stop: &Stop) -> Answer {
     let looked =
         project::named(std::slice::from_ref(&input.eval), BTreeMap::new())?.compiled(Plans::Evals, false).meant()?;
+    // An agent is a file, or a built-in one that may read one.
+    for part in
+        input.agent.iter().flat_map(|agent| [agent.as_str(), agent.split_once(':').map_or("", |(_, path)| path)])
+    {
+        project::inside(Path::new(part))?;
+    }
     let mut plans = looked.compiled.evals.iter().flatten();
     let (Some(plan), None) = (plans.next(), plans.next()) else {
         return Err(format!("`{}` is not one eval: name its file", input.eval));

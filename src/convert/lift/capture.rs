@@ -715,6 +715,11 @@ impl<'a> Lifter<'a> {
         let other = &Word::read(source, 0);
         let source = other.source.trim_matches(['"', '\'']);
         let quoted = source.len() != other.source.len();
+        // Quotes in the middle make a part of the pattern a text; on one side they end there.
+        let whole = other.source.len() == source.len() + 2;
+        if source.contains(['"', '\'']) || quoted && !whole {
+            return None;
+        }
         if other.source.contains('$') && !other.source.ends_with('$') || source.matches('$').count() > 1 {
             return None;
         }

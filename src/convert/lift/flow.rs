@@ -209,7 +209,9 @@ impl<'a> Lifter<'a> {
             Kind::Or(pair) => {
                 let [a, b] = &**pair;
                 let inner = State { tail: true, ..st.clone() };
-                match self.seq(std::slice::from_ref(b), inner, End::Falls) {
+                let flow = self.seq(std::slice::from_ref(b), inner, End::Falls);
+                (matches!(flow, Some(Flow::Fails(_))) || !self.exits(a, st)).then_some(())?;
+                match flow {
                     Some(Flow::Fails(said)) => Some(Next::Steps(self.check(a, st)?.told(&messages(&said)), 1)),
                     Some(Flow::Falls(o)) if o.steps.is_empty() => {
                         Some(Next::Steps(self.ignored(self.check(a, &soft(st))?), 1))
@@ -223,6 +225,7 @@ impl<'a> Lifter<'a> {
             }
             Kind::And(pair) => {
                 let [a, b] = &**pair;
+                (!self.exits(a, st)).then_some(())?;
                 let last = after.is_empty() && st.tail;
                 if let Some(false) = self.known(a, st)
                     && !last
@@ -671,6 +674,7 @@ impl<'a> Lifter<'a> {
             Kind::Simple(simple) => {
                 let name = self.name(simple)?;
                 if let Some(body) = st.scope.functions.get(name) {
+                    (!st.waiting || !self.exits(stmt, st)).then_some(())?;
                     return self.call(body, simple, st);
                 }
                 if name == "eval" {
@@ -689,6 +693,7 @@ impl<'a> Lifter<'a> {
             Kind::Not(inner) => self.deny(inner, st),
             Kind::And(pair) => Some(self.check(&pair[0], st)?.then(self.check(&pair[1], st)?)),
             Kind::Or(pair) => {
+                (!self.exits(&pair[0], st)).then_some(())?;
                 let (a, b) = (self.check(&pair[0], st)?, self.check(&pair[1], st)?);
                 if b.steps.is_empty() {
                     return Some(self.ignored(a));
@@ -742,6 +747,7 @@ impl<'a> Lifter<'a> {
     /// Steps that pass if and only if the statement fails.
     pub(super) fn deny(&self, stmt: &Stmt, st: &State) -> Option<Out> {
         let st = &soft(st);
+        (!self.exits(stmt, st)).then_some(())?;
         match &stmt.kind {
             Kind::Not(inner) => self.check(inner, st),
             Kind::Or(pair) => Some(self.deny(&pair[0], st)?.then(self.deny(&pair[1], st)?)),
@@ -879,6 +885,7 @@ impl<'a> Lifter<'a> {
         let other = self.seq(otherwise, inner, End::Falls)?;
         let check = || self.check(condition, st);
         let deny = || self.deny(condition, st);
+        (matches!(other, Flow::Fails(_)) || !self.exits(condition, st)).then_some(())?;
         match (then, other) {
             (Flow::Fails(_), Flow::Fails(said)) if read_only(&check()?.steps) => Some(Next::End(Flow::Fails(said))),
             (Flow::Fails(said), Flow::Falls(o)) => Some(Next::Steps(deny()?.told(&messages(&said)).then(o), 1)),
@@ -1113,6 +1120,36 @@ impl<'a> Lifter<'a> {
         match self.call_flow(body, simple, st)? {
             Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => Some(out),
             _ => None,
+        }
+    }
+
+    /// Whether it calls a function that may end the script: no `||` behind it and no `if` around it is reached then.
+    fn exits(&self, stmt: &Stmt, st: &State) -> bool {
+        let mut called = Vec::new();
+        self.called(stmt, st, &mut called);
+        let mut exits = false;
+        for stmt in called.iter().filter_map(|name| st.scope.functions.get(*name)).flatten() {
+            let is_exit = |s: &Stmt| matches!(&s.kind, Kind::Simple(simple) if self.name(simple) == Some("exit"));
+            statement::walk(stmt, &mut |s| exits |= is_exit(s));
+        }
+        exits
+    }
+
+    /// The functions that a statement calls, and those that these call.
+    fn called<'s>(&self, stmt: &'s Stmt, st: &'s State, found: &mut Vec<&'s str>) {
+        let mut names = Vec::new();
+        statement::walk(stmt, &mut |s| {
+            if let Kind::Simple(simple) = &s.kind {
+                names.extend(self.name(simple));
+            }
+        });
+        for name in names {
+            if let Some(body) = st.scope.functions.get(name)
+                && !found.contains(&name)
+            {
+                found.push(name);
+                body.iter().for_each(|stmt| self.called(stmt, st, found));
+            }
         }
     }
 
