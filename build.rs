@@ -1,4 +1,4 @@
-//! Writes the tables of `src/bash` as JSON: people write TOML, which takes the program six times as long to read at every start.
+//! Writes the tables of `src/bash` as JSON: people write TOML, which takes longer to read, and the program reads them at every start.
 
 #![expect(clippy::disallowed_methods, reason = "a build script reads and writes files")]
 

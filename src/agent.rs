@@ -130,8 +130,8 @@ pub trait AgentCalls: Send + Sync {
         args: Value,
     ) -> BoxFuture<'a, Result<Value, String>>;
 
-    /// Whether a server has said since the last time that its tools are others now.
-    fn have_changed(&self) -> bool {
+    /// Whether a server has reported, since this was last asked, that its list of tools has changed.
+    fn tools_changed(&self) -> bool {
         false
     }
 }

@@ -515,6 +515,7 @@ fn files_are_written_where_asked_and_nowhere_else() {
     assert!(!world.path("suite/tasks/two.portable.yaml").exists());
     world.run(&["convert", "suite/tasks/one.yaml", "--write", "--no-verify", "--force"]).expect(0, &[]);
     assert!(world.read("suite/tasks/one.portable.yaml").contains("apiVersion: mcp-eval/v1"));
+    world.run(&["convert", "suite/tasks/one.yaml", "--force"]).expect(2, &["`--force` needs `--write` or `--out`"]);
     fs::remove_file(world.path("suite/tasks/one.portable.yaml")).unwrap();
     assert_eq!(contents(&world.path("suite")), before, "`--write` leaves the old files alone");
 

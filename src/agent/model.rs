@@ -65,7 +65,7 @@ struct Talk {
     /// The text of the model's latest message that had one.
     answer: String,
     usage: Option<Usage>,
-    /// Of answers whose usage is not reported, about.
+    /// Estimated tokens of answers whose usage was not reported.
     unreported: u64,
     /// Why it stopped, where it was not done.
     cut: Option<String>,
@@ -218,7 +218,7 @@ async fn answers(
             responses.push(ToolResponse::from_tool_call(call, result));
         }
         request = request.append_message(ChatMessage::from(responses));
-        if cx.calls.have_changed() {
+        if cx.calls.tools_changed() {
             tools = offered(cx).await.map_err(AgentFault::Failed)?;
             request.tools = (!tools.is_empty()).then(|| tools.values().map(|offer| offer.tool.clone()).collect());
         }

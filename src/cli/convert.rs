@@ -229,6 +229,9 @@ fn run(args: &Args) -> Result<u8, Fault> {
             "`--target` takes scripts apart for the portable dialect; `--to steps` only wraps them".to_owned(),
         ));
     }
+    if args.force && !args.write && args.out.is_none() {
+        return Err((status::USAGE, "`--force` needs `--write` or `--out`: nothing is written otherwise".to_owned()));
+    }
     let sources = Sources::default();
     let files = project_files(&args.paths);
     let compiled = compile(&args.paths, &sources, &files);
@@ -427,8 +430,10 @@ fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
     };
     let new: Vec<(PathBuf, &Converted)> = outcomes.iter().filter_map(|o| written(o)).map(target).collect();
     // What is replaced is kept.
-    let texts = new.iter().map(|(target, new)| (target.as_path(), new.text.as_bytes()));
-    tree::refuse_others(texts, args.force || args.in_place)?;
+    let is_lost = |(target, new): &&(PathBuf, &Converted)| {
+        !args.force && !args.in_place && tree::differs(target, new.text.as_bytes())
+    };
+    tree::refuse_others(new.iter().filter(is_lost).map(|(target, _)| target.as_path()))?;
     for (target, new) in new {
         let written = match args.in_place {
             true => tree::replace(&target, &new.text),

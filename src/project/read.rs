@@ -113,10 +113,11 @@ pub(super) fn judge(file: FileId, text: &Arc<str>, held: bool, out: &mut Diagnos
     }
 }
 
-/// Whether a text says nothing, or no more than that it is a task.
+/// Whether a text is empty, or says no more than that it is a task. Comments alone are the values of many a chart.
 pub(super) fn is_bare(text: &str) -> bool {
     let said = text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
-    said.filter(|line| !line.is_empty() && !line.starts_with('#') && *line != "---").all(|line| line == "kind: Task")
+    let mut said = said.filter(|line| !line.is_empty() && !line.starts_with('#') && *line != "---").peekable();
+    text.trim().is_empty() || said.peek().is_some() && said.all(|line| line == "kind: Task")
 }
 
 /// The tree of a file that `name` refers to.

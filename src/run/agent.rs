@@ -179,7 +179,7 @@ async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), S
 struct Recorded<'t> {
     turn: &'t Turn<'t>,
     clients: Mutex<IndexMap<String, Arc<Client>>>,
-    /// What their servers say.
+    /// Notifications of their servers.
     said: std::sync::Mutex<Vec<broadcast::Receiver<Notification>>>,
 }
 
@@ -232,7 +232,7 @@ impl AgentCalls for Recorded<'_> {
         })
     }
 
-    fn have_changed(&self) -> bool {
+    fn tools_changed(&self) -> bool {
         let mut changed = false;
         for said in self.said.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
             loop {

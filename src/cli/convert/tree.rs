@@ -1,6 +1,7 @@
 //! Where converted tasks are written: in the place of the old ones, or into a tree of their own.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
@@ -40,12 +41,15 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Refuses to write over files that hold something else, unless that is asked for.
-pub fn refuse_others<'a>(new: impl Iterator<Item = (&'a Path, &'a [u8])>, force: bool) -> Result<(), Fault> {
+/// Whether a file is there that holds something else.
+pub fn differs(path: &Path, new: &[u8]) -> bool {
+    path.exists() && fs::read(path).map_or(true, |old| old != new)
+}
+
+/// Refuses to write over these files.
+pub fn refuse_others<'a>(others: impl Iterator<Item = &'a Path>) -> Result<(), Fault> {
     const SHOWN: usize = 5;
-    let differs =
-        |(path, bytes): &(&Path, &[u8])| !force && path.exists() && fs::read(path).map_or(true, |old| old != *bytes);
-    let others: Vec<String> = new.filter(differs).map(|(path, _)| format!("`{}`", path.display())).collect();
+    let others: Vec<String> = others.map(|path| format!("`{}`", path.display())).collect();
     if others.is_empty() {
         return Ok(());
     }
@@ -91,7 +95,7 @@ pub fn write(
     let mut made = Vec::new();
     for from in &copies {
         match from.strip_prefix(&root) {
-            Ok(inside) => copies_of(from, &out.join(inside), files, &mut notes, &mut made)?,
+            Ok(inside) => copies_of(from, &out.join(inside), files, &mut notes, &mut made),
             Err(_) => {
                 notes.push(format!("`{}` lies outside of the tree and was not copied", from.display()));
                 outside.insert(from.clone());
@@ -102,21 +106,26 @@ pub fn write(
         let from = absolute(path);
         let to = out.join(from.strip_prefix(&root).unwrap_or(&from));
         let text = rebased(&new.text, &folder(&from), &folder(&absolute(&to)), &outside);
-        made.push((from, to, text.into_bytes()));
+        made.push(New { from, to, text: Some(text) });
     }
-    if made
-        .iter()
-        .any(|(from, to, _)| fs::canonicalize(to).is_ok_and(|to| fs::canonicalize(from).is_ok_and(|from| from == to)))
-    {
+    if made.iter().any(|New { from, to, .. }| {
+        fs::canonicalize(to).is_ok_and(|to| fs::canonicalize(from).is_ok_and(|from| from == to))
+    }) {
         let why = format!(
             "`--out {}` is where the originals are; nothing was written: `--in-place` replaces them",
             out.display()
         );
         return Err((status::USAGE, why));
     }
-    refuse_others(made.iter().map(|(_, to, bytes)| (to.as_path(), bytes.as_slice())), force)?;
-    for (from, to, bytes) in &made {
-        let written = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write_atomic(to, bytes));
+    let mut others = Vec::new();
+    for new in made.iter().filter(|new| !force && new.to.exists()) {
+        others.extend(differs(&new.to, &new.bytes(files)?).then_some(new.to.as_path()));
+    }
+    refuse_others(others.into_iter())?;
+    for new in &made {
+        let New { from, to, .. } = new;
+        let bytes = new.bytes(files)?;
+        let written = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write_atomic(to, &bytes));
         // Modes are kept.
         written.and_then(|()| fs::set_permissions(to, fs::metadata(from)?.permissions())).map_err(|e| fault(to, e))?;
     }
@@ -186,27 +195,38 @@ fn mentioned(text: &str, dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The copies that are to be made of a file or a folder, with what is in them; what may not be read is named.
-fn copies_of(
-    from: &Path,
-    to: &Path,
-    files: &dyn Files,
-    notes: &mut Vec<String>,
-    out: &mut Vec<(PathBuf, PathBuf, Vec<u8>)>,
-) -> Result<(), Fault> {
+/// A file of the new tree.
+struct New {
+    from: PathBuf,
+    to: PathBuf,
+    /// Where it is no copy.
+    text: Option<String>,
+}
+
+impl New {
+    /// What it is to hold. Copies are read one by one, however large they are together.
+    fn bytes(&self, files: &dyn Files) -> Result<Cow<'_, [u8]>, Fault> {
+        if let Some(text) = &self.text {
+            return Ok(Cow::Borrowed(text.as_bytes()));
+        }
+        let unreadable = |e| (status::BROKEN, format!("cannot copy `{}`: {e}", self.from.display()));
+        files.read(&self.from).map(|bytes| Cow::Owned(bytes.to_vec())).map_err(unreadable)
+    }
+}
+
+/// The copies that are to be made of a file or a folder; what may not be read is named.
+fn copies_of(from: &Path, to: &Path, files: &dyn Files, notes: &mut Vec<String>, out: &mut Vec<New>) {
     if let Some(why) = files.refusal(from) {
         notes.push(format!("`{}` was not copied: {why}", from.display()));
-        return Ok(());
+        return;
     }
     if files.stat(from) == Some(Stat::Dir) {
         for (name, _) in files.entries(from).iter() {
-            copies_of(&from.join(name), &to.join(name), files, notes, out)?;
+            copies_of(&from.join(name), &to.join(name), files, notes, out);
         }
-        return Ok(());
+        return;
     }
-    let bytes = files.read(from).map_err(|e| (status::BROKEN, format!("cannot copy `{}`: {e}", from.display())))?;
-    out.push((from.to_owned(), to.to_owned(), bytes.to_vec()));
-    Ok(())
+    out.push(New { from: from.to_owned(), to: to.to_owned(), text: None });
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -713,7 +713,9 @@ impl Limit {
 }
 
 fn limit(words: &[String]) -> Limit {
-    let name = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    let Some(name) = words.first().and_then(|word| word.rsplit('/').next()) else {
+        return Limit { seconds: 60, asked: false };
+    };
     let value = |flag: &str| {
         words.iter().enumerate().find_map(|(i, w)| {
             let rest = w.strip_prefix(flag)?;

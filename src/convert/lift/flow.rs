@@ -1125,6 +1125,10 @@ impl<'a> Lifter<'a> {
 
     /// Whether it calls a function that may end the script: no `||` behind it and no `if` around it is reached then.
     fn exits(&self, stmt: &Stmt, st: &State) -> bool {
+        // Most scripts have no functions, and a chain of thousands is looked at from each link.
+        if st.scope.functions.is_empty() {
+            return false;
+        }
         let mut called = Vec::new();
         self.called(stmt, st, &mut called);
         let mut exits = false;
