@@ -438,6 +438,7 @@ async fn journalling() {
             max_tokens: None,
             max_cost: None,
             prices: None,
+            servers: IndexMap::default(),
             overrides: journal::Overrides::default(),
         },
         files: Snapshot::default(),

@@ -217,3 +217,45 @@ impl Word {
         Self { text: bare.unwrap_or(text).to_owned(), range, literal }
     }
 }
+
+/// Variables that bash sets by itself, and those that gevals and mcpchecker give to scripts.
+pub fn sets_by_itself(name: &str) -> bool {
+    name.starts_with("BASH")
+        || name.starts_with("COMP_")
+        || name.starts_with("GEVALS_")
+        || name.starts_with("MCPCHECKER_")
+        || name.starts_with("MCP_")
+        || matches!(
+            name,
+            "RANDOM"
+                | "SRANDOM"
+                | "SECONDS"
+                | "LINENO"
+                | "UID"
+                | "EUID"
+                | "GROUPS"
+                | "OSTYPE"
+                | "HOSTTYPE"
+                | "MACHTYPE"
+                | "PPID"
+                | "FUNCNAME"
+                | "OPTARG"
+                | "OPTIND"
+                | "OPTERR"
+                | "REPLY"
+                | "PIPESTATUS"
+                | "PS1"
+                | "PS4"
+                | "OLDPWD"
+                | "DIRSTACK"
+                | "EPOCHSECONDS"
+                | "EPOCHREALTIME"
+                | "SHLVL"
+                | "SHELLOPTS"
+                | "MAPFILE"
+                | "HISTFILE"
+                | "TIMEFORMAT"
+                | "COPROC"
+                | "_"
+        )
+}

@@ -22,7 +22,6 @@ use crate::{
     diagnostic::{Diagnostic, Diagnostics},
     effects::{
         self, Model,
-        changes::Changes,
         script::{self, ScriptFiles, ScriptView},
     },
     hir::{
@@ -589,16 +588,22 @@ impl Shared<'_> {
             }
             let hard = found.has_hard();
             all.extend(found);
-            let hashes = if planned { hashes(&checked, &scripts, files) } else { IndexMap::new() };
-            let changes = if planned { effects.changes(task, self.tools) } else { Changes::default() };
+            let context = match planned {
+                true => plan::Context {
+                    files: hashes(&checked, &scripts, files),
+                    changes: effects.changes(task, self.tools),
+                    inherited: effects.inherited(task, self.tools),
+                    ..plan::Context::default()
+                },
+                false => plan::Context::default(),
+            };
             for (nth, (eval, selected)) in &under {
                 let mut found = Diagnostics::default();
-                let plan = self.under(&view, &checked, *eval, selected, (&hashes, &changes), cx, &mut found);
+                let plan = self.under(&view, &checked, *eval, selected, &context, cx, &mut found);
                 under_evals.push(Under { eval: *eval, nth: *nth, plan, hard: hard || found.has_hard() });
                 all.extend(found);
             }
             if round == 0 && self.options.plans == Plans::All {
-                let context = plan::Context { files: hashes, changes, ..plan::Context::default() };
                 alone = Some(Box::new(plan::lower(task, &unit.path, &context)));
             }
             refers.extend(checked.files);
@@ -620,7 +625,7 @@ impl Shared<'_> {
         checked: &Checked,
         index: usize,
         selected: &Selected,
-        (hashes, changes): (&IndexMap<PathBuf, String>, &Changes),
+        of_task: &plan::Context<'_>,
         cx: check::Context<'_>,
         out: &mut Diagnostics,
     ) -> Option<Box<Plan>> {
@@ -641,8 +646,7 @@ impl Shared<'_> {
             assertions,
             defaults: defaults(&eval.default_limits, limits, eval.config),
             extension_timeout: eval.extension_options.timeout.map(|timeout| timeout.value),
-            files: hashes.clone(),
-            changes: changes.clone(),
+            ..of_task.clone()
         };
         let mut plan = plan::lower(view.task, &view.unit.path, &context);
         plan.timeout = limits.timeout.unwrap_or(plan.timeout);

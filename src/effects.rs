@@ -3,6 +3,7 @@
 
 pub mod asked;
 pub mod changes;
+pub mod inherited;
 pub mod manifest;
 mod operation;
 mod programs;
@@ -39,6 +40,8 @@ pub struct Model<'a> {
     pub prompt: Value,
     /// Statements of SQL that its scripts run, as far as they are known.
     pub sql: Vec<Statements>,
+    /// Variables that scripts in other languages ask their environment for.
+    pub foreign: Vec<(String, Span)>,
 }
 
 /// Statements of SQL that a command runs.
@@ -190,6 +193,7 @@ impl<'a> Model<'a> {
         for view in given.scripts {
             if view.reader == Reader::Foreign {
                 model.opaque.push(view.phase);
+                model.foreign.extend(asked_by(&view.content));
                 continue;
             }
             let trace = follow(given, view, &environment);
@@ -295,6 +299,15 @@ fn of_hole(hole: &Hole<Def>, environment: &Variables) -> Value {
         Target::Loop(_) | Target::Local(_) => Value::unknown(),
         _ => Value::name(text),
     }
+}
+
+/// What a script asks its environment for that is not one of the shell.
+fn asked_by(content: &Content) -> Vec<(String, Span)> {
+    let (text, first) = (&*content.text, content.text.lines().next().unwrap_or_default());
+    let program = ["python", "node", "ruby", "perl"].into_iter().find(|program| first.contains(program));
+    let names = program.map(|program| programs::asked(program, text)).unwrap_or_default();
+    let place = |name: &str| text.find(name).map_or(0..0, |at| at..at + name.len());
+    names.into_iter().map(|name| (name.to_owned(), content.span(place(name)))).collect()
 }
 
 fn follow<'a>(given: Given<'a>, view: &'a ScriptView<'a>, environment: &Variables) -> Trace<'a> {

@@ -153,6 +153,9 @@ pub struct Settings {
     /// The file of prices.
     #[serde(default)]
     pub prices: Option<PathBuf>,
+    /// Variables that the configurations of servers name, without secrets.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub servers: IndexMap<String, String>,
     pub overrides: Overrides,
 }
 
@@ -223,8 +226,14 @@ pub struct Values {
     pub run_id: String,
     /// `spec.env`.
     pub env: IndexMap<String, String>,
-    /// Variables of gevals' own environment that holes read.
+    /// Variables of gevals' own environment that holes and scripts read.
     pub process: IndexMap<String, String>,
+    /// Those that programs in its scripts look for.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub programs: IndexMap<String, String>,
+    /// Those of both that were set, and whose values are not kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<String>,
 }
 
 /// A journal that this process may append to.

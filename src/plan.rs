@@ -21,7 +21,7 @@ pub use lower::{Context, lower};
 pub use order::Agenda;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -87,9 +87,11 @@ pub struct Plan {
     pub agent: ActionIx,
     /// `spec.env` in dependency order.
     pub env: Vec<(String, Template<Def>)>,
-    /// Variables of gevals' own environment that holes read: a missing one fails before the run starts, unless every
-    /// hole that reads it has a default.
+    /// Variables of gevals' own environment that holes and scripts read: a missing one fails before the run starts, unless every
+    /// hole that reads it has a default. To a script it is an empty text.
     pub process_env: IndexMap<String, ProcessVariable>,
+    /// Those that programs in its scripts look for: `KUBECONFIG`.
+    pub programs_env: BTreeSet<String>,
     /// Programs that must be on PATH (`requires: [{command}]`).
     pub commands: Vec<Name>,
     /// Servers the task's steps call.
@@ -104,7 +106,7 @@ pub struct Plan {
     pub changes: Changes,
 }
 
-/// A variable of the environment that a hole reads.
+/// A variable of the environment that a hole or a script reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessVariable {
     pub required: bool,

@@ -115,6 +115,57 @@ fn changed_files_are_cleaned_up_as_they_were_and_not_resumed() {
     assert_eq!(made(&world), 0);
 }
 
+/// Recovered from another shell, scripts and servers see what they saw before. What is secret is asked for again.
+#[test]
+fn a_recovery_has_the_environment_of_its_run() {
+    let world = tasks(&[(
+        "a",
+        r#"  requires: [{mcpServer: notes}]
+  setup:
+    - command: {run: 'mkdir "$MADE_IN/made-{random.id}"'}
+    - command: {run: 'kubectl config; touch WORLD/here; exec sleep 300'}
+  verify: [{command: {run: 'test -d "$MADE_IN/made-{random.id}"'}}]
+  cleanup:
+    - command: {run: 'rm -r "$MADE_IN/made-{random.id}"; kubectl config; printf "%s\n" "$KIND_OF_TOKEN" >> WORLD/told'}
+    - notes.notes_create: {args: {title: t, body: b}}
+"#,
+    )]);
+    world.program("kubectl", "#!/bin/sh\necho \"in $KUBECONFIG\" >> WORLD/told\n");
+    world.write(
+        "mcp.yaml",
+        "mcpServers:\n  notes: {command: gevals, args: [demo-server, --dir, '${NOTES}'], enableAllTools: true}\n",
+    );
+    world.write("eval.yaml", &world.read("eval.yaml").replace("config:", "config:\n  mcpConfigFile: mcp.yaml"));
+    let mut command = world.command(&["run", "eval.yaml"]);
+    world.run(&["run", "eval.yaml", "--preflight"]).expect(3, &["may do without: KIND_OF_TOKEN, MADE_IN"]);
+    let had = [("MADE_IN", "."), ("NOTES", "notes"), ("KUBECONFIG", "kc"), ("KIND_OF_TOKEN", "t0p-secret")];
+    command.envs(had.map(|(name, value)| {
+        (name, if name == "KIND_OF_TOKEN" { value.to_owned() } else { world.path(value).display().to_string() })
+    }));
+    command.env("PATH", world.programs());
+    let run = world.start(command);
+    world.wait_for("here");
+    run.signal(Signal::KILL);
+    run.end();
+
+    let recover = |token: Option<&str>| {
+        let mut command = world.command(&["recover"]);
+        command.env("PATH", world.programs()).envs(token.map(|token| ("KIND_OF_TOKEN", token)));
+        world.start(command).end()
+    };
+    recover(None).expect(
+        4,
+        &["still pending: the environment variable `KIND_OF_TOKEN`, which the task reads, was set when it began"],
+    );
+    assert_eq!(made(&world), 1);
+    recover(Some("new")).expect(0, &["`a`: cleanup/0 is done", "`a`: cleanup/1 is done"]);
+    assert_eq!(made(&world), 0);
+    let config = format!("in {}\n", world.path("kc").display());
+    assert_eq!(world.read("told"), format!("{config}{config}new\n"));
+    assert!(world.read("notes/t.md").contains('b'));
+    assert!(!fs::read_to_string(run_of(&world).join("journal.jsonl")).unwrap().contains("t0p-secret"));
+}
+
 /// Ctrl-C leaves nothing pending, and the rest can be run later.
 #[test]
 fn an_interrupted_run_leaves_nothing_pending_and_is_resumed() {

@@ -47,6 +47,10 @@ pub fn main(plan: &EvalPlan, selected: &[usize], options: &RunOptions) -> u8 {
         };
         print(&format!("{sign} {:width$}  {}\n", look.what, text.trim_end().replace('\n', "\n        ")));
     }
+    let unset = unset(tasks, &host);
+    if !unset.is_empty() {
+        print(&format!("not set, which scripts and holes may do without: {}\n", unset.join(", ")));
+    }
     let missing = looks.iter().filter(|look| look.found.is_err()).count();
     if missing == 0 {
         print(&format!("everything is there for {}\n", count(tasks.len(), "task", "tasks")));
@@ -77,6 +81,16 @@ fn variables(tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
         let found = host.env(name).map(|_| "it is set".to_owned()).ok_or_else(|| "it is not set".to_owned());
         looks.push(Look { what: format!("variable `{name}`"), found });
     }
+}
+
+/// Variables that are not set and not required.
+fn unset<'p>(tasks: &[&'p Plan], host: &RealHost) -> Vec<&'p str> {
+    let read = tasks.iter().flat_map(|task| &task.process_env);
+    let mut names: Vec<_> = read.filter(|(_, v)| !v.required).map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| host.env(name).is_none());
+    names
 }
 
 fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {

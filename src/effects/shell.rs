@@ -108,6 +108,8 @@ pub struct Trace<'s> {
     /// Variables that are read after a shell of its own has changed them in vain.
     pub lost: Vec<Lost<'s>>,
     pub unexported: Vec<Unexported<'s>>,
+    /// Variables that programs in it look for in their environment, and that neither it nor its task sets.
+    pub asked: Vec<(String, &'s Content, Range<usize>)>,
     pub bad: Vec<Bad<'s>>,
     /// `$NAME` of a variable of the script, in a here-document in which nothing is filled in.
     pub literal: Vec<Bad<'s>>,
@@ -771,6 +773,10 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             let own = self.trace.sets.contains(&asked) && !self.exported.contains(&asked) && !given.contains(&asked);
             // `env A="$A" program`.
             let passed = words.iter().any(|word| word.shown().starts_with(&format!("{asked}=")));
+            let known = self.trace.sets.contains(&asked) || given.contains(&asked) || passed;
+            if !known && !self.variables.contains_key(&asked) && ast::is_name(&asked) {
+                self.trace.asked.push((asked.clone(), content, s.range.clone()));
+            }
             if own && !passed && !self.trace.unexported.iter().any(|known| known.name == asked) {
                 let end = content.text[s.range.clone()].find('\n').map_or(s.range.end, |at| s.range.start + at);
                 let program = if matches!(name, "timeout" | "xargs" | "env") { "bash" } else { name };

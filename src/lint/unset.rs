@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{TaskView, env::UNDECLARED_PROCESS_VARIABLE};
 use crate::{
+    bash,
     diagnostic::{Diagnostic, Diagnostics, nearest},
     hir::Dialect,
     rule,
@@ -70,7 +71,7 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
     let known: Vec<&str> = declared.chain(given).chain(trace.sets.iter().map(String::as_str)).collect();
     for read in &trace.unset {
         let name = read.name.as_str();
-        if trace.sets.contains(name) || super::env::read_by_programs(name) || is_bash_own(name) {
+        if trace.sets.contains(name) || super::env::read_by_programs(name) || bash::sets_by_itself(name) {
             continue;
         }
         let elsewhere = view.effects.scripts.iter().find(|other| {
@@ -223,7 +224,8 @@ fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.effects.scripts.iter().filter(|script| !script.trace.opaque) {
         for read in &script.trace.unset {
             let name = read.name.as_str();
-            let known = script.trace.sets.contains(name) || super::env::read_by_programs(name) || is_bash_own(name);
+            let known =
+                script.trace.sets.contains(name) || super::env::read_by_programs(name) || bash::sets_by_itself(name);
             let is_reported = || is_found(view, script, read);
             if known
                 || asks(read)
@@ -249,46 +251,4 @@ fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         }
     }
-}
-
-/// What bash sets by itself.
-fn is_bash_own(name: &str) -> bool {
-    name.starts_with("BASH")
-        || name.starts_with("COMP_")
-        || name.starts_with("GEVALS_")
-        || name.starts_with("MCPCHECKER_")
-        || name.starts_with("MCP_")
-        || matches!(
-            name,
-            "RANDOM"
-                | "SRANDOM"
-                | "SECONDS"
-                | "LINENO"
-                | "UID"
-                | "EUID"
-                | "GROUPS"
-                | "OSTYPE"
-                | "HOSTTYPE"
-                | "MACHTYPE"
-                | "PPID"
-                | "FUNCNAME"
-                | "OPTARG"
-                | "OPTIND"
-                | "OPTERR"
-                | "REPLY"
-                | "PIPESTATUS"
-                | "PS1"
-                | "PS4"
-                | "OLDPWD"
-                | "DIRSTACK"
-                | "EPOCHSECONDS"
-                | "EPOCHREALTIME"
-                | "SHLVL"
-                | "SHELLOPTS"
-                | "MAPFILE"
-                | "HISTFILE"
-                | "TIMEFORMAT"
-                | "COPROC"
-                | "_"
-        )
 }

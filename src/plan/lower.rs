@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     builtin::{self, excerpt},
-    effects::changes::Changes,
+    effects::{changes::Changes, inherited::Inherited},
     hir::{
         ArgKind, Assertion, AssertionKind, Assertions, BlockRole, CallKind, CallMatcher, Def, Dialect, Limits,
         OperationKind, OracleCall, PhaseKind, RequirementKind, SkillMatcher, Step, Target, Task, Template,
@@ -42,6 +42,8 @@ pub struct Context<'a> {
     pub files: IndexMap<PathBuf, String>,
     /// What the task changes in the world.
     pub changes: Changes,
+    /// What its scripts read from the environment that gevals runs in.
+    pub inherited: Inherited,
 }
 
 impl Default for Context<'_> {
@@ -54,6 +56,7 @@ impl Default for Context<'_> {
             extension_timeout: None,
             files: IndexMap::new(),
             changes: Changes::default(),
+            inherited: Inherited::default(),
         }
     }
 }
@@ -122,7 +125,8 @@ pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
         graph: to.graph,
         agent,
         env: env_in_order(task),
-        process_env: process_env(task, &context.agent),
+        process_env: process_env(task, context),
+        programs_env: context.inherited.programs.clone(),
         commands: task
             .requires
             .iter()
@@ -507,7 +511,7 @@ fn env_in_order(task: &Task<Def>) -> Vec<(String, Template<Def>)> {
     order.into_iter().map(|i| (task.env[i].0.value.clone(), task.env[i].1.clone())).collect()
 }
 
-fn process_env(task: &Task<Def>, agent: &AgentKind) -> IndexMap<String, ProcessVariable> {
+fn process_env(task: &Task<Def>, context: &Context<'_>) -> IndexMap<String, ProcessVariable> {
     let mut variables: IndexMap<String, ProcessVariable> = IndexMap::new();
     let mut visit = |template: &Template<Def>| {
         for hole in template.holes() {
@@ -525,8 +529,11 @@ fn process_env(task: &Task<Def>, agent: &AgentKind) -> IndexMap<String, ProcessV
     if let Some(prompt) = &task.prompt {
         visit(&prompt.text);
     }
-    agent_templates(agent, &mut visit);
+    agent_templates(&context.agent, &mut visit);
     task.walk(&mut |_, step| step.templates(&mut visit));
+    for (name, span) in &context.inherited.scripts {
+        variables.entry(name.clone()).or_insert(ProcessVariable { required: false, span: *span });
+    }
     variables
 }
 

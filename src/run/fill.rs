@@ -15,7 +15,7 @@ use crate::{
     hir::{Arg, ArgKind, Def, Hole, KubeWorld, Part, Target, Template},
     host::Host,
     journal::Values,
-    plan::StepAction,
+    plan::{Plan, StepAction},
     secrets::{Secrets, is_secret_name},
     template::{self, SegmentKind},
 };
@@ -113,28 +113,56 @@ impl<'a> TaskValues<'a> {
     }
 
     /// For the journal: without what is secret, which is asked for again.
-    pub fn values<'v>(&self, process: impl Iterator<Item = &'v String>, secrets: &Secrets) -> Values {
-        let open = |value: &String| matches!(secrets.mask(value), Cow::Borrowed(_));
+    pub fn values(&self, plan: &Plan, secrets: &Secrets) -> Values {
+        let open = |name: &str, value: &str| {
+            value.is_empty() || !is_secret_name(name) && matches!(secrets.mask(value), Cow::Borrowed(_))
+        };
         let env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
         let (id, port) = self.drawn();
+        let mut withheld = Vec::new();
+        let mut of_process = |names: &mut dyn Iterator<Item = &String>| -> IndexMap<String, String> {
+            let set = names.filter_map(|name| Some((name.clone(), self.host.env(name)?)));
+            let (kept, left): (Vec<_>, Vec<_>) = set.partition(|(name, value)| open(name, value));
+            withheld.extend(left.into_iter().map(|(name, _)| name));
+            kept.into_iter().collect()
+        };
+        let given = self.host.given().iter().map(|(name, _)| name);
+        let process = of_process(&mut plan.process_env.keys().chain(given));
+        let is_given = |name: &&String| self.host.given().iter().any(|(given, _)| given == *name);
+        let programs = of_process(&mut plan.programs_env.iter().filter(|name| !is_given(name)));
         Values {
             id,
             port,
             run_id: self.run_id.clone(),
-            env: env
-                .iter()
-                .filter(|(name, v)| !is_secret_name(name) && open(v))
-                .map(|(n, v)| (n.clone(), v.clone()))
-                .collect(),
-            process: process
-                .filter(|name| !is_secret_name(name))
-                .filter_map(|name| Some((name.clone(), self.host.env(name).filter(open)?)))
-                .collect(),
+            env: env.iter().filter(|(name, v)| open(name, v)).map(|(n, v)| (n.clone(), v.clone())).collect(),
+            process,
+            programs,
+            withheld,
         }
     }
 
+    /// The environment of the task's processes: what it has inherited, where a journal has kept that, and `spec.env`. `elsewhere`: on
+    /// another machine than the one it began on, where programs have a configuration of their own.
+    ///
+    /// # Errors
+    /// A template without a value, and a variable that was set when the task began, is not kept, and is not set now.
+    pub fn environment(&self, plan: &Plan, elsewhere: bool) -> Result<Vec<(String, String)>, String> {
+        let counts = |name: &String| !(elsewhere && plan.programs_env.contains(name));
+        let missing = self.kept.withheld.iter().filter(|name| counts(name)).find(|name| self.host.env(name).is_none());
+        if let Some(name) = missing {
+            return Err(format!(
+                "the environment variable `{name}`, which the task reads, was set when it began, and is not set now"
+            ));
+        }
+        let is_given = |name: &String| self.host.given().iter().any(|(given, _)| given == name);
+        let kept = self.kept.process.iter().chain(&self.kept.programs);
+        let inherited = kept.filter(|(name, _)| counts(name) && !is_given(name));
+        let inherited: Vec<_> = inherited.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Ok([inherited, self.set_env(&plan.env)?].concat())
+    }
+
     /// Evaluates `spec.env`, which is in dependency order.
-    pub fn set_env(&self, entries: &[(String, Template<Def>)]) -> Result<Vec<(String, String)>, String> {
+    fn set_env(&self, entries: &[(String, Template<Def>)]) -> Result<Vec<(String, String)>, String> {
         let scope = Scope::new(self);
         for (name, value) in entries {
             let cluster = self.host.given().iter().find(|(given, _)| given == name && name == KubeWorld::KUBECONFIG);

@@ -25,7 +25,7 @@ use crate::{
     event::{Event, EventKind, Limited, TaskRun, Verdict},
     extension::Extensions,
     hir::{BlockRole, Bounds, OperationKind, Transport},
-    host::Host,
+    host::{Host, WithEnv},
     journal::{Journal, Past, TaskPast, gate},
     package::Package,
     plan::{ActionKind, EvalPlan, Plan, PlanPhase, StepAction, planned_id},
@@ -102,14 +102,26 @@ pub async fn clean_up(
 ) -> Recovered {
     let started = host.elapsed();
     let mut recovered = Recovered::default();
-    let (specs, mut secrets) =
-        servers::specs(&plan.servers, &plan.dir, host, options.executable.as_ref()).unwrap_or_default();
+    // A disk that others see, or a machine that was started again, is no other machine.
+    let elsewhere =
+        gate::is_attended() && past.writers.first().is_some_and(|writer| writer.place != crate::host::place());
+    let kept = past.header.settings.servers.iter().filter(|_| !elsewhere);
+    let kept: Vec<_> = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let specs = |host: &dyn Host| {
+        let host = WithEnv::new(host, kept.clone());
+        servers::specs(&plan.servers, &plan.dir, &host, options.executable.as_ref())
+    };
+    let (found, unset) = match specs(host) {
+        Ok(found) => (found, None),
+        Err(unset) => (Default::default(), Some(unset.join("; "))),
+    };
+    let (found, mut secrets): (servers::Specs, Vec<String>) = found;
     secrets.extend(super::secret_variables(plan, host));
     secrets.extend(options.secrets.iter().cloned());
     let stop = CancellationToken::new();
     let emitter =
         Emitter::new(host, sink, secrets).with_journal(Some(Arc::clone(journal)), past.next, CancellationToken::new());
-    let servers = Servers::new(specs, &emitter, options.server_timeout, false);
+    let servers = Servers::new(found, &emitter, options.server_timeout, false).lacking(unset);
     let wanted = |task: &TaskRun, of: &TaskPast| {
         !of.pending.is_empty()
             && (options.kept || !of.kept)
@@ -125,21 +137,16 @@ pub async fn clean_up(
                 };
                 let share = Share::restored(plan, of).map(|share| share.host(host));
                 let host: &dyn Host = share.as_ref().map_or(host, |within| within);
-                let own = share.as_ref().map(|_| {
-                    let specs = servers::specs(&plan.servers, &plan.dir, host, options.executable.as_ref());
-                    servers.of(specs.unwrap_or_default().0)
-                });
+                let own = share.as_ref().map(|_| servers.of(specs(host).unwrap_or_default().0));
                 let servers = own.as_ref().unwrap_or(&servers);
                 let extensions = Extensions::new(host, &plan.extensions, options.executable.clone());
                 let before = recovered.done.len();
-                clean_up_task(planned, task, of, &emitter, servers, extensions, host, &stop, &mut recovered).await;
+                let to = &mut recovered;
+                clean_up_task(planned, task, of, &emitter, servers, extensions, host, &stop, elsewhere, to).await;
                 if let Some(own) = own {
                     own.close().await;
                 }
-                // A disk that others see, or a machine that was started again, is no other machine.
-                if gate::is_attended()
-                    && past.writers.first().is_some_and(|writer| writer.place != crate::host::place())
-                {
+                if elsewhere {
                     let done = recovered.done[before..].iter();
                     let away = done.filter(|(_, cleanup)| acts_here(planned, plan, cleanup)).cloned();
                     recovered.away.extend(away.collect::<Vec<_>>());
@@ -273,6 +280,7 @@ async fn clean_up_task(
     extensions: Extensions<'_>,
     host: &dyn Host,
     stop: &CancellationToken,
+    elsewhere: bool,
     recovered: &mut Recovered,
 ) {
     let all_left = |why: String| past.pending.keys().map(move |id| (task.clone(), id.clone(), why.clone()));
@@ -293,7 +301,7 @@ async fn clean_up_task(
     };
     let events = TaskEvents::new(emitter, task.clone());
     let values = TaskValues::restored(host, &task.name, values);
-    let env = match values.set_env(&plan.env) {
+    let env = match values.environment(plan, elsewhere) {
         Ok(env) => env,
         Err(why) => {
             recovered.left.extend(all_left(why));

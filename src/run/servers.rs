@@ -112,6 +112,8 @@ pub(super) struct Servers<'a> {
     recording: Option<Arc<Recording>>,
     /// Some agent is a client of its own, with capabilities that only it knows.
     clients: bool,
+    /// Why none of them can be started.
+    unset: Option<String>,
 }
 
 /// How to reach each server, and what its agents may do.
@@ -216,7 +218,7 @@ impl<'a> Servers<'a> {
     pub fn new(specs: Specs, emitter: &'a Emitter<'a>, timeout: Duration, clients: bool) -> Self {
         let running = specs.keys().map(|name| (name.clone(), Mutex::default())).collect();
         let longest = HubOptions::default().max_message;
-        Self { specs, running, emitter, timeout, longest, recording: None, clients }
+        Self { specs, running, emitter, timeout, longest, recording: None, clients, unset: None }
     }
 
     /// The same servers once more, to be started for one task alone.
@@ -228,6 +230,7 @@ impl<'a> Servers<'a> {
     pub fn of(&self, specs: Specs) -> Self {
         Self {
             recording: self.recording.clone(),
+            unset: self.unset.clone(),
             longest: self.longest,
             ..Self::new(specs, self.emitter, self.timeout, self.clients)
         }
@@ -238,6 +241,11 @@ impl<'a> Servers<'a> {
         Self { recording, ..self }
     }
 
+    /// None can be started, where there is a reason.
+    pub fn lacking(self, unset: Option<String>) -> Self {
+        Self { unset, ..self }
+    }
+
     /// The longest message that passes, in bytes.
     pub fn up_to(self, longest: usize) -> Self {
         Self { longest, ..self }
@@ -245,6 +253,9 @@ impl<'a> Servers<'a> {
 
     /// All servers, started if need be.
     pub async fn all(&self) -> Result<Vec<Arc<Running>>, String> {
+        if let Some(why) = &self.unset {
+            return Err(why.clone());
+        }
         let mut all = Vec::new();
         for name in self.specs.keys() {
             all.push(self.get(name).await?);
@@ -255,7 +266,7 @@ impl<'a> Servers<'a> {
     /// A server that works; one that died is started anew.
     async fn get(&self, name: &str) -> Result<Arc<Running>, String> {
         let (Some((spec, config)), Some(slot)) = (self.specs.get(name), self.running.get(name)) else {
-            return Err(format!("the eval has no server `{name}`"));
+            return Err(self.unset.clone().unwrap_or_else(|| format!("the eval has no server `{name}`")));
         };
         let mut slot = slot.lock().await;
         if let Some(running) = slot.as_ref() {

@@ -286,7 +286,7 @@ async fn phases(
         Some(kept) => TaskValues::restored(host, &plan.task.name.value, kept),
         None => TaskValues::new(host, &plan.task.name.value),
     };
-    let env = match values.set_env(&plan.env) {
+    let env = match values.environment(plan, false) {
         Ok(env) => env,
         Err(why) => {
             facts.hindered = Some(why);
@@ -301,8 +301,7 @@ async fn phases(
         recording.say(&recording::Line::Random { at, task, id, port });
     }
     if events.emitter.journal().is_some() {
-        let own = host.given().iter().map(|(name, _)| name);
-        let values = values.values(plan.process_env.keys().chain(own), &world.emitter.vault.secrets());
+        let values = values.values(plan, &world.emitter.vault.secrets());
         events.emitter.note(&Entry::Values { task: events.run.clone(), values });
     }
     let judged_usage = |now, before| {

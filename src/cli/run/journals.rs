@@ -1,9 +1,12 @@
 //! The journal of a run: a new one, or that of an interrupted run, opened again.
 
 use std::{
+    borrow::Cow,
     collections::HashSet,
     path::{Path, PathBuf},
 };
+
+use indexmap::IndexMap;
 
 use super::args::Args;
 use crate::{
@@ -14,10 +17,10 @@ use crate::{
     event::TaskRun,
     host::Host,
     journal::{self, Header, Journal, Past, Refusal, Settings, Snapshot, Writer},
-    plan::{EvalPlan, wire},
+    plan::{EvalPlan, reach, wire},
     report,
-    run::RunOptions,
-    secrets::Secrets,
+    run::{RunOptions, specs},
+    secrets::{Secrets, is_secret_name},
 };
 
 /// A new run: its journal.
@@ -65,12 +68,23 @@ pub fn begin(
             max_tokens: args.max_tokens,
             max_cost: args.max_cost,
             prices: args.prices.clone(),
+            servers: servers_read(plan, host, &secrets),
             overrides: journalled(args, &secrets),
         },
         files: files.without(&secrets),
     };
     let writer = Writer::own(host, &format!("a run of `{}`", plan.name));
     Journal::create(&args.output_dir, header, writer)
+}
+
+/// What the configurations of servers read from the environment: a later gevals starts the same ones.
+fn servers_read(plan: &EvalPlan, host: &dyn Host, secrets: &Secrets) -> IndexMap<String, String> {
+    let executable = std::env::current_exe().ok();
+    let own = specs(&plan.servers, &plan.dir, host, executable.as_ref()).map(|(_, secrets)| secrets);
+    let own = Secrets::new(own.unwrap_or_default());
+    let open = |value: &String| [secrets, &own].iter().all(|all| matches!(all.mask(value), Cow::Borrowed(_)));
+    let names = reach::of_eval(plan).env.into_iter().filter(|name| !is_secret_name(name));
+    names.filter_map(|name| host.env(&name).filter(open).map(|value| (name, value))).collect()
 }
 
 /// What the plan rests on besides files; variables that hold secrets are read again.
@@ -91,7 +105,7 @@ fn journalled(args: &Args, secrets: &Secrets) -> journal::Overrides {
         model: args.model.first().cloned(),
         mcp_config: args.mcp_config_file.clone(),
         limits: [args.task_timeout, args.cleanup_timeout, args.default_task_timeout, args.default_cleanup_timeout],
-        variables: variables.filter(|(_, v)| matches!(secrets.mask(v), std::borrow::Cow::Borrowed(_))).collect(),
+        variables: variables.filter(|(_, v)| matches!(secrets.mask(v), Cow::Borrowed(_))).collect(),
     }
 }
 
