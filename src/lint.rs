@@ -355,6 +355,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &syntax::SCRIPT_SYNTAX, found: Found::InTask(syntax::check) },
     Lint { rule: &exit_status::LAST_COMMAND_DECIDES, found: Found::InTask(exit_status::last_command) },
     Lint { rule: &exit_status::SCRIPT_CANNOT_FAIL, found: Found::InTask(exit_status::cannot_fail) },
+    Lint { rule: &exit_status::SCRIPT_CANNOT_PASS, found: Found::InTask(exit_status::cannot_pass) },
     Lint { rule: &exit_status::POLL_ENDS_IN_SUCCESS, found: Found::InTask(exit_status::poll) },
     Lint { rule: &unresolved_source::UNRESOLVED_SOURCE, found: Found::InTask(unresolved_source::check) },
     Lint { rule: &unresolved_source::NO_SUCH_FILE, found: Found::InTask(unresolved_source::commands) },

@@ -19,7 +19,7 @@ impl Status {
     const NEVER: Self = Self { zero: false, other: false };
     pub const ZERO: Self = Self { zero: true, other: false };
     pub const OTHER: Self = Self { zero: false, other: true };
-    const ANY: Self = Self { zero: true, other: true };
+    pub const ANY: Self = Self { zero: true, other: true };
 
     fn or(self, more: Self) -> Self {
         Self { zero: self.zero || more.zero, other: self.other || more.other }

@@ -603,9 +603,12 @@ fn inputs_together(
 ) -> Result<(usize, Vec<String>), Fault> {
     let expected = super::packed::expected(manifest);
     let mut units = merge::Units::new(&expected);
-    for input in files {
-        let (file, places) = read_with_places(input)?;
-        units.add(&input.shown, &file, &places).map_err(|why| (status::USAGE, why))?;
+    // Few files are in memory at a time.
+    for some in files.chunks(16) {
+        for (input, read) in some.iter().zip(crate::parallel::map(some, 2, read_with_places)) {
+            let (file, places) = read?;
+            units.add(&input.shown, &file, &places).map_err(|why| (status::USAGE, why))?;
+        }
     }
     let (runs, mut faults) = units.done();
     let mut count = 0;

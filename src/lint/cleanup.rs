@@ -25,6 +25,7 @@ pub fn released(view: &TaskView<'_>, out: &mut Diagnostics) {
     released::check(view, out);
     order(view, out);
     halves(view, out);
+    running(view, out);
     buckets(view, out);
     made_by_agent(view, out);
     selects(view, out);
@@ -150,6 +151,52 @@ fn order(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
         }
     }
+}
+
+/// `docker rm` without `-f` of what set-up has started, and nothing stops it.
+fn running(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let runs = |phase: PhaseKind| {
+        let scripts = view.effects.scripts.iter().filter(move |script| script.view.phase == phase);
+        scripts.flat_map(|script| &script.trace.runs)
+    };
+    let says = |run: &&Run<'_>, words: &[&str]| {
+        matches!(run.statement.tool(), "docker" | "podman")
+            && words.iter().any(|word| run.words.iter().any(|known| known.literal() == Some(word)))
+    };
+    let started = |name: &Value| {
+        runs(PhaseKind::Setup).find(|run| {
+            let named = run.words.windows(2).any(|pair| pair[0].literal() == Some("--name") && pair[1].is(name));
+            named && says(run, &["run"]) && says(run, &["-d", "--detach"]) && !says(run, &["--rm"])
+        })
+    };
+    let stops = |run: &&Run<'_>| says(run, &["stop", "kill", "down"]);
+    if PhaseKind::ALL.into_iter().flat_map(runs).any(|run| stops(&run)) {
+        return;
+    }
+    for run in runs(PhaseKind::Cleanup).filter(|run| says(run, &["rm"])) {
+        let forced =
+            run.words.iter().filter_map(Value::literal).any(|word| {
+                word == "--force" || word.starts_with('-') && !word.starts_with("--") && word.contains('f')
+            });
+        let made = run.words.iter().skip(2).find_map(started).filter(|_| !forced);
+        if let Some(made) = made {
+            out.push(
+                Diagnostic::new(
+                    &released::RESOURCE_NOT_RELEASED,
+                    run.content.span(run.statement.range.clone()),
+                    "a container that runs is not removed",
+                )
+                .label(made.content.span(line(made)), "started here")
+                .help("write `docker rm -f`, or stop it first"),
+            );
+        }
+    }
+}
+
+/// The first line of a command.
+fn line(run: &Run<'_>) -> std::ops::Range<usize> {
+    let text = run.content.text.get(run.statement.range.clone()).unwrap_or_default();
+    run.statement.range.start..run.statement.range.start + text.find('\n').unwrap_or(text.len())
 }
 
 /// `docker stop`, and nothing that removes.

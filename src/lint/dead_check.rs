@@ -726,6 +726,26 @@ fn outermost(filter: &str) -> String {
     found
 }
 
+/// Programs that are run for their status, each with the words one of which makes it so.
+const CHECKERS: [(&str, &[&str]); 16] = [
+    ("pytest", &[]),
+    ("shellcheck", &[]),
+    ("python", &["pytest", "unittest", "py_compile", "compileall"]),
+    ("python3", &["pytest", "unittest", "py_compile", "compileall"]),
+    ("node", &["--check", "--test"]),
+    ("npm", &["test"]),
+    ("pnpm", &["test"]),
+    ("yarn", &["test"]),
+    ("go", &["test", "vet"]),
+    ("cargo", &["test", "check", "clippy"]),
+    ("make", &["test", "check"]),
+    ("mvn", &["test", "verify"]),
+    ("terraform", &["validate"]),
+    ("nginx", &["-t"]),
+    ("bash", &["-n"]),
+    ("git", &["--exit-code", "--is-ancestor", "--verify", "--error-unmatch"]),
+];
+
 /// Whether the status of a command is what it was asked for; `tested`: somebody asks for it.
 fn is_check(statement: &Statement, tested: bool) -> bool {
     let words = statement.words();
@@ -750,7 +770,8 @@ fn is_check(statement: &Statement, tested: bool) -> bool {
         }
         "helm" => has(&["status", "test"]) || tested,
         "docker" => tested && has(&["inspect", "exec"]),
-        _ => false,
+        "git" if has(&["diff"]) && has(&["--quiet"]) => true,
+        program => CHECKERS.iter().any(|(known, words)| *known == program && (words.is_empty() || has(words))),
     }
 }
 

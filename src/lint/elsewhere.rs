@@ -367,7 +367,11 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let sees = model.sees(PhaseKind::Setup)
                 && prompt.text.holes().all(|hole| hole.text.starts_with("{env.") || hole.text.starts_with("{random."));
             // A prompt that calls nothing by its name leaves names to other places.
-            let names = ["named", "called", "`", "\"", "'"].iter().any(|word| said.contains(word));
+            let names = ["named", "called", "`", "\"", "'"].iter().any(|word| said.contains(word))
+                || makes.iter().any(|made| {
+                    let name = made.thing.name.as_ref().and_then(Value::literal);
+                    made.thing.kind == act.thing.kind && name.is_some_and(|name| has_word(&said, name))
+                });
             // What a chart or a controller makes is called after what the prompt names.
             let may_derive = may_derive(&act.thing)
                 || ["helm", "chart", "operator"].iter().any(|word| {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::TaskView;
+use super::{TaskView, script::Content};
 use crate::{
     bash::{
         flow,
@@ -26,10 +26,16 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             if matches!(statement.kind, Kind::Loop { .. }) {
                 loops.push(statement.range.clone());
             }
+            let in_loop = loops.iter().any(|l| l.contains(&statement.range.start));
+            if let Kind::Case(arms) = &statement.kind
+                && !in_loop
+            {
+                out.extend(only_told(&script.content, arms));
+            }
             let Kind::If { branches, otherwise } = &statement.kind else { return };
             // In a loop it may be so the next time, and at the end it decides.
             let is_last = program.body.last().is_some_and(|l| l.range == statement.range);
-            let goes_on = !is_last && !loops.iter().any(|l| l.contains(&statement.range.start));
+            let goes_on = !is_last && !in_loop;
             let denied = |body: &[Statement]| {
                 let asked = branches.iter().find(|b| std::ptr::eq(b.body.as_slice(), body)).map(|b| &b.condition);
                 goes_on && asked.is_some_and(|c| c.iter().all(|c| denies(&script.content.text, c)))
@@ -87,6 +93,23 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     }
+}
+
+/// `case $x in 2) ;; *) echo "x is $x" >&2 ;; esac`: all that comes of it is a message.
+fn only_told(content: &Content, arms: &[Vec<Statement>]) -> Option<Diagnostic> {
+    let told = arms.iter().find(|arm| !arm.is_empty())?;
+    let text = |s: &Statement| content.text[s.range.clone()].to_lowercase();
+    let on_error = |s: &Statement| says_failure(s) || text(s).contains(">&2") && !text(s).contains("warn");
+    let others = arms.iter().filter(|arm| arm.is_empty()).count();
+    let last = told.last().filter(|_| others > 0 && others + 1 == arms.len() && told.iter().all(says))?;
+    told.iter().any(on_error).then(|| {
+        Diagnostic::new(
+            &ERROR_BRANCH_CONTINUES,
+            content.span(last.range.clone()),
+            "this says that something is wrong, and the script goes on",
+        )
+        .help("write `exit 1` behind it")
+    })
 }
 
 /// `[ "$x" != y ]`, `! grep …`.

@@ -18,6 +18,7 @@ use crate::{
 rule! {
     pub static LAST_COMMAND_DECIDES = "last-command-decides", Verdict;
     pub static SCRIPT_CANNOT_FAIL = "script-cannot-fail", Verdict;
+    pub static SCRIPT_CANNOT_PASS = "script-cannot-pass", Verdict;
     pub static POLL_ENDS_IN_SUCCESS = "poll-ends-in-success", Verdict;
 }
 
@@ -135,6 +136,29 @@ pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .here(label)
                 .label(script.step.key, "a step of verify passes if its script ends with status 0")
                 .help("end with the command that checks, or with `exit 1` where the check fails"),
+        );
+    }
+}
+
+/// Whatever happens, the script says no.
+pub fn cannot_pass(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
+        let (content, program) = (&script.content, &script.content.program);
+        let commands = program.commands();
+        // What another program or a trap makes of the status is not known, and who only writes `exit 1` means it.
+        let hands_over = commands.iter().any(|c| matches!(c.name(), "exec" | "trap" | "source" | "." | "eval"));
+        let tries = commands.iter().any(|c| flow::status(program, c) == Status::ANY);
+        if hands_over || !tries || flow::outcome(program) != Status::OTHER || is_used(view.task, script) {
+            continue;
+        }
+        let Some(end) = program.body.iter().find(|s| flow::leaves(program, s)).or(program.body.last()) else {
+            continue;
+        };
+        out.push(
+            Diagnostic::new(&SCRIPT_CANNOT_PASS, content.span(line(content, end)), "this script cannot pass")
+                .here("it ends here with a failure, whatever came before")
+                .label(script.step.key, "a step of verify passes if its script ends with status 0")
+                .help("write `exit 0` in front of this, where the check succeeds"),
         );
     }
 }

@@ -44,6 +44,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     given_values(view, &said, &known, prompt.text.span, out);
     named_values(view, &said, &known, prompt.text.span, out);
     told_values(view, &said, prompt.text.span, out);
+    set_values(view, &said, prompt.text.span, out);
+    cases(view, &said, prompt.text.span, out);
     namespaces(view, &said, prompt.text.span, out);
     let mut asked = values(&said);
     // In a prompt numbers may be words.
@@ -691,6 +693,69 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
 /// Behind the name of a field: `… to "on"`, or the value itself at the end of its part of a sentence.
 static TOLD: Ascii =
     ascii(r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+(?P<bare>[a-z][\w-]+)\s*$)"#);
+
+/// `with LOG_LEVEL set to debug`, and verify asks for another value of the key.
+fn set_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    for fact in facts::asked(view) {
+        let (key, value) = (fact.key.as_str(), fact.text());
+        // A word of a sentence is no key for certain.
+        let written = key.len() > 3 && key.bytes().any(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-'));
+        if !written || value.is_empty() || texts::has_word(said, &value) {
+            continue;
+        }
+        let behind = said.match_indices(key).map(|(at, _)| &said[at + key.len()..]);
+        let told = behind.filter_map(|rest| Some(SET.captures(rest)?.get(1)?.as_str().trim_end_matches('.'))).next();
+        let other = |told: &&str| {
+            let asked = facts::asked(view).iter().any(|other| other.key == fact.key && other.text() == *told);
+            !asked && !told.eq_ignore_ascii_case(&value)
+        };
+        if let Some(told) = told.filter(other) {
+            out.push(disagrees(fact.span, &value, told, prompt));
+            return;
+        }
+    }
+}
+
+/// Behind a key: `set to debug`, `with the value "debug"`, `=debug`.
+static SET: Ascii = ascii(
+    r#"^[`"']?(?:\s*[=:]\s*|\s+(?:is\s+|be\s+)?(?:set\s+)?(?:to|with)\s+(?:the\s+)?(?:value\s+)?)[`"']?([\w./:-]+)"#,
+);
+
+/// `that says "back soon"`, and verify looks for `Back soon`.
+fn cases(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let quoted = || QUOTED.captures_iter(said).filter_map(|quoted| Some(quoted.get(1)?.as_str()));
+    // `grep -qi`, `--ignore-case`, `${x,,}`, `ascii_downcase`.
+    let either = |text: &str| {
+        let mut options = text.split_whitespace().filter(|word| word.starts_with('-') && !word.starts_with("--"));
+        options.any(|word| word.contains('i'))
+            || ["tr ", ",,}", "^^}", "case", "lower", "upper"].iter().any(|word| text.contains(word))
+    };
+    // Such a prompt is about capitals.
+    if ["capital", "case", "caps"].iter().any(|word| said.contains(word)) {
+        return;
+    }
+    let others = &facts::elsewhere(view).rest;
+    for (span, text) in expected(view) {
+        if out.iter().any(|known| known.span == span)
+            || text.len() < 4
+            || said.contains(&text)
+            || others.contains(&text)
+        {
+            continue;
+        }
+        let lower = text.to_lowercase();
+        let Some(known) = quoted().find(|known| known.to_lowercase().contains(&lower)) else { continue };
+        let holds = |content: &&Content| {
+            let whole = content.span(0..content.text.len());
+            whole.file == span.file && whole.start <= span.start && span.end <= whole.end
+        };
+        let content = view.scripts.iter().map(|script| &*script.content).find(holds);
+        if content.is_none_or(|content| !either(&content.text)) {
+            out.push(disagrees(span, &text, known, prompt));
+            return;
+        }
+    }
+}
 
 /// `create a pod web-server in the default namespace`, and verify looks for it in another.
 fn namespaces(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
