@@ -533,7 +533,7 @@ impl<'a> Closure<'a> {
             if tells_a_secret(&shown) && !meant.contains(path) {
                 return Err(format!(
                     "`{shown}` would be packed, and its name tells a secret: if it holds none, name it with `--include {shown}`; \
-                     else take what it sets from the environment"
+                     else take the secret from the environment"
                 ));
             }
             let executable = self.project.stat(path) == Some(Stat::File { executable: true });
