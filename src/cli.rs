@@ -504,6 +504,19 @@ fn print(text: &str) {
     let _ = log::put(Stream::Out, text);
 }
 
+/// That one of these evals in a folder is to be named, with the first of them.
+#[cfg(feature = "run")]
+fn several_evals<'a>(folder: &str, evals: impl ExactSizeIterator<Item = &'a std::path::Path>) -> String {
+    const SHOWN: usize = 5;
+    let all = evals.len();
+    let (number, more) = match all.saturating_sub(SHOWN) {
+        0 => ("several".to_owned(), String::new()),
+        more => (all.to_string(), format!(" and {more} more")),
+    };
+    let names: Vec<_> = evals.take(SHOWN).map(|path| format!("`{}`", path.display())).collect();
+    format!("there are {number} evals in `{folder}`, name one: {}{more}", names.join(", "))
+}
+
 fn shown(path: &std::path::Path) -> String {
     path.display().to_string()
 }

@@ -519,6 +519,12 @@ pub fn folder(output_dir: &Path, run: &str) -> PathBuf {
     output_dir.join(FOLDER).join("runs").join(run)
 }
 
+/// The output directory that the folder of a run is in; none where the folder was put elsewhere by itself.
+pub fn output_dir(dir: &Path) -> Option<&Path> {
+    let runs = dir.parent().filter(|runs| runs.ends_with(Path::new(FOLDER).join("runs")))?;
+    runs.parent()?.parent()
+}
+
 /// The folders of runs that a path names: a run's own, that of an output directory, or one by its id in this folder.
 /// Oldest first.
 pub fn runs(path: &Path) -> Vec<PathBuf> {

@@ -19,7 +19,7 @@ pub const FILE_NAME: &str = "gevals.lock";
 
 /// The lock. An empty one knows nothing, and what it does not know is not an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct Lock {
     pub version: u32,
     /// By the name a server has in the MCP config.
@@ -47,7 +47,7 @@ pub struct Lock {
 
 /// A release of an extension, pinned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedRelease {
     /// What `latest` was, or the version as written.
     pub tag: String,
@@ -60,7 +60,7 @@ pub struct LockedRelease {
 
 /// A repository at a commit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedSource {
     pub commit: String,
     /// Of its files.
@@ -69,7 +69,7 @@ pub struct LockedSource {
 
 /// What a server said of itself when it was locked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedServer {
     #[serde(default)]
     pub version: String,
@@ -79,7 +79,7 @@ pub struct LockedServer {
 
 /// A tool as its server listed it when the lock was written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedTool {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
@@ -88,7 +88,7 @@ pub struct LockedTool {
 
 /// What an extension's manifest said when it was locked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedExtension {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
@@ -103,7 +103,7 @@ pub struct LockedExtension {
 
 /// What an extension may do in a sandbox: as its manifest asks for it, or as an eval grants it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a mapping")]
 pub struct Permissions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub network: bool,
@@ -135,7 +135,7 @@ impl Permissions {
 
 /// An operation as its extension's manifest described it when the lock was written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedOperation {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,

@@ -3,6 +3,10 @@
 //! Every position in gevals is a [`Span`]: a file and a half-open range of its bytes. Lines and columns exist only at
 //! the edge, where a message is printed.
 
+mod mentions;
+
+pub use mentions::{is_written, mentions};
+
 use std::{
     collections::BTreeMap,
     ffi::OsString,

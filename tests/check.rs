@@ -254,6 +254,18 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     let task = world.read("evals/tasks/a/task.yaml");
     world.write("evals/tasks/a/task.yaml", &task.replace("{name: web}", "{nmae: web}"));
     world.run(&["check", "evals/eval.yaml"]).expect(1, &["nmae"]);
+    world.write("evals/tasks/a/task.yaml", &task.replace("ready", "is-ready").replace("{name: web}", "{}"));
+
+    // One that is damaged has a name, a reason and a cure; nothing is as it says.
+    world.write("evals/gevals.lock", "version: 1\nservers: {notes: 5}\n");
+    let told =
+        ["the lock `evals/gevals.lock` cannot be read: servers.notes: ", "expected a mapping", "`gevals lock EVAL`"];
+    world.run(&["check", "evals/eval.yaml"]).expect(1, &told);
+    let cure = ["cannot read `evals/gevals.lock`: servers.notes", "anew with `gevals lock evals/eval.yaml`"];
+    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(1, &cure);
+    world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(3, &cure);
+    world.run(&["lock", "evals/eval.yaml"]).expect(0, &["locked "]);
+    world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(0, &["are here as locked"]);
 }
 
 #[test]

@@ -241,6 +241,12 @@ fn the_quickstart_passes_and_a_changed_expectation_is_explained() {
     );
     assert_eq!(results["summary"]["exit"], 0);
 
+    // What the agent has not made, the cleanup does not miss.
+    let idle = ["run", "q", "--run", "write-note", "--agent", "builtin.noop", "-o", "idle"];
+    let ran = world.run(&idle).expect(1, &["0 of 1 task passed"]);
+    assert!(!ran.out.contains("cleanup") && ran.err.is_empty(), "{}{}", ran.out, ran.err);
+    world.run(&["recover", "idle"]).expect(0, &["no cleanup is pending"]);
+
     let task = world.read("q/tasks/write-note.yaml");
     let line = task.lines().position(|line| line.contains("contains: Bread")).unwrap() + 1;
     world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread", "contains: Cake"));
@@ -358,6 +364,14 @@ fn wrong_usage_is_said_before_anything_runs() {
     world.write("more/a.yaml", &world.read("eval.yaml").replace("task.yaml", "../task.yaml"));
     world.write("more/b.yaml", &world.read("more/a.yaml"));
     world.run(&["lock", "more"]).expect(2, &["several evals in `more`, name one: `more/a.yaml`, `more/b.yaml`"]);
+    for nth in 10..20 {
+        world.write(&format!("more/e{nth}.yaml"), &world.read("more/a.yaml"));
+    }
+    for command in ["lock", "run"] {
+        let refused =
+            world.run(&[command, "more"]).expect(2, &["there are 12 evals in `more`", "`more/e12.yaml` and 7 more"]);
+        assert!(!refused.err.contains("e13"), "{}", refused.err);
+    }
     world.run(&["run"]).expect(2, &["EVAL"]);
     world.run(&["frobnicate"]).expect(2, &["frobnicate"]);
     // Results that have no place would be lost.

@@ -557,6 +557,29 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
     assert_eq!(now(), before);
     world.run(&[&out[..], &["new", "--force"]].concat()).expect(0, &[]);
     assert_ne!(world.read("new/tasks/lib/ns.sh"), "mine\n");
+    // What is found is what a pack has, too: patterns, names with blanks, folders that a script goes to.
+    let script = "#!/bin/sh\n. ../lib/ns.sh\ncat parts/*.json \"my list.txt\"\ncd far && cat away.txt\n";
+    world.write("names/scripts/one.sh", script);
+    make_executable(&world.path("names/scripts/one.sh"));
+    for name in
+        ["lib/ns.sh", "scripts/parts/a.json", "scripts/parts/b.txt", "scripts/my list.txt", "scripts/far/away.txt"]
+    {
+        world.write(&format!("names/{name}"), "true\n");
+    }
+    let head = "kind: Task\nmetadata: {name: t, difficulty: easy}\n";
+    world
+        .write("names/t.yaml", &format!("{head}steps:\n  verify: {{file: scripts/one.sh}}\n  prompt: {{inline: x}}\n"));
+    world.run(&["convert", "names/t.yaml", "--out", "named", "--no-verify"]).expect(0, &[]);
+    let named: Vec<_> = contents(&world.path("named")).into_iter().map(|(path, _)| path).collect();
+    let wanted = [
+        "lib/ns.sh",
+        "scripts/far/away.txt",
+        "scripts/my list.txt",
+        "scripts/one.sh",
+        "scripts/parts/a.json",
+        "t.yaml",
+    ];
+    assert_eq!(named, wanted.map(|name| world.path("named").join(name)));
     // Scripts that stay keep their modes, and what lies outside is named.
     world.run(&["convert", "suite/eval.yaml", "--out", "wrapped", "--no-verify"]).expect(0, &[]);
     assert!(is_executable(&world.path("wrapped/tasks/scripts/one.sh")));

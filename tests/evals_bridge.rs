@@ -424,7 +424,8 @@ fn the_evals_of_a_server_run_as_tasks_and_come_back() {
     assert!(!checked.out.contains("error"), "{}", checked.out);
 
     // What passes as an eval passes as a task, and what fails fails.
-    world.run(&["run", "suite/execution.yaml"]).expect(0, &["2 of 2 tasks passed"]);
+    let ran = world.run(&["run", "suite/execution.yaml", "--require-server-use"]).expect(0, &["2 of 2 tasks passed"]);
+    assert!(!ran.out.contains("tested nothing"), "the steps have called the server: {}", ran.out);
     let answers = |replies: Vec<model::Reply>, file: &str, code: i32| {
         let model = Model::new(replies);
         let mut command = world.command(&["run", file]);

@@ -79,7 +79,7 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
     world.run(&bare).expect(1, &["does not declare the capability `evals`", "removed: `no-such-note`"]);
     // What cannot be read is not written over.
     world.write("gevals.lock", "version: 1\nevals: {a: {tools: []}}\n");
-    evals(&world, &["lock"]).expect(2, &["cannot read `gevals.lock`", "tools"]);
+    evals(&world, &["lock"]).expect(2, &["cannot read `gevals.lock`", "tools", "delete it and make it anew"]);
     evals(&world, &run).expect(1, &["cannot read `gevals.lock`"]);
     assert!(world.read("gevals.lock").contains("tools"));
 }

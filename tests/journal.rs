@@ -217,6 +217,82 @@ fn a_cleanup_that_fails_stays_pending() {
     world.run(&["recover", "nowhere"]).expect(2, &["neither a folder nor a run"]);
 }
 
+/// A cleanup that never passes is given up by the command that each refusal prints, word by word.
+#[test]
+fn what_is_left_of_a_cleanup_can_be_given_up() {
+    let fails = QUICK.replace("run: \"true\"", "run: \"test -e WORLD/never\"");
+    let world = tasks(&[("a", &fails), ("b", SLOW)]);
+    let forgets = |said: &str| {
+        let (_, command) = said.rsplit_once('`').map(|(said, _)| said.rsplit_once('`').unwrap()).unwrap();
+        assert!(command.starts_with("gevals recover --forget "), "{said}");
+        command.to_owned()
+    };
+    killed(&world, &["run", "eval.yaml", "-o", "my results"], "here");
+    let recovered = world.run(&["recover", "my results"]).expect(4, &["`a`: cleanup/0 is still pending"]);
+    world.write("quick", "");
+    let refused = world.run(&["run", "eval.yaml", "-o", "my results", "--resume"]).expect(3, &["cannot be resumed"]);
+    assert_eq!(forgets(&recovered.out), forgets(&refused.err));
+    world.shell(&forgets(&refused.err)).expect(0, &["1 cleanup is forgotten"]);
+    world.run(&["recover", "my results"]).expect(0, &["no cleanup is pending"]);
+    let resumed = world.run(&["run", "eval.yaml", "-o", "my results", "--resume"]).expect(4, &["2 of 2 tasks passed"]);
+    assert!(!resumed.err.contains("pending"), "{}", resumed.err);
+    let again = world.run(&["run", "eval.yaml", "-o", "my results"]).expect(4, &["cleanups are still pending"]);
+    world.shell(&forgets(&again.err)).expect(0, &["1 cleanup is forgotten"]);
+}
+
+/// An output directory is recovered where it is now: with the folder of the run or without it. Where its cleanups act is not guessed.
+#[test]
+fn a_run_is_recovered_where_it_was_moved_to() {
+    let results = |world: &World, folder: &str| world.path(&format!("{folder}/gevals-e-out.json")).is_file();
+    // By itself, from a path that was absolute.
+    let world = tasks(&[("b", SLOW)]);
+    killed(&world, &["run", "eval.yaml", "-o", world.path("out").to_str().unwrap()], "here");
+    fs::rename(world.path("out"), world.path("kept")).unwrap();
+    world.run(&["recover", "kept"]).expect(0, &["`b`: cleanup/0 is done", "/kept/gevals-e-out.json"]);
+    assert!(results(&world, "kept") && !world.path("out").exists());
+    world.run(&["recover", "kept"]).expect(0, &["no cleanup is pending"]);
+
+    // With the folder of the eval, in which the cleanup names its file.
+    let near = SLOW.replace("WORLD/made-{random.id}", "made").replace("rm $F", "rm made");
+    for (out, moved) in [(".", "q"), ("out", "q/out"), ("deep/out", "q/deep/out")] {
+        let world = World::new(&[]);
+        world.write("p/eval.yaml", &tasks(&[("b", "")]).read("eval.yaml"));
+        let head = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: b}\nspec:\n  prompt: Do it.\n";
+        world.write("p/b.yaml", &format!("{head}{near}"));
+        let killed = || {
+            let mut command = world.command(&["run", "eval.yaml", "-o", out]);
+            command.current_dir(world.path("p"));
+            let run = world.start(command);
+            world.wait_for("here");
+            run.signal(Signal::KILL);
+            run.end();
+        };
+        killed();
+        fs::rename(world.path("p"), world.path("q")).unwrap();
+        assert!(world.path("q/made").is_file());
+        world.run(&["recover", moved]).expect(0, &["was started in", "`b`: cleanup/0 is done"]);
+        assert!(!world.path("q/made").exists() && results(&world, moved), "{out}");
+
+        // Without it.
+        fs::rename(world.path("q"), world.path("p")).unwrap();
+        fs::remove_dir_all(world.path("p").join(out).join(".gevals")).unwrap();
+        fs::remove_file(world.path("here")).unwrap();
+        killed();
+        fs::rename(world.path("p").join(out).join(".gevals"), world.path(".gevals")).unwrap();
+        fs::remove_dir_all(world.path("p")).unwrap();
+        let run = run_of(&world);
+        let forget = format!("`gevals recover --forget .gevals/runs/{}`", run.file_name().unwrap().to_str().unwrap());
+        let folder = format!("the folder `{}` that its cleanups act in is gone", world.path("p").display());
+        world.run(&["recover"]).expect(4, &[&folder, &forget]);
+    }
+
+    // What cannot be written has a name.
+    let world = tasks(&[("b", SLOW)]);
+    killed(&world, &["run", "eval.yaml", "-o", "out"], "here");
+    fs::create_dir(world.path("out/gevals-e-out.json")).unwrap();
+    world.run(&["recover", "out"]).expect(3, &["the results cannot be written: `out/gevals-e-out.json`: "]);
+}
+
 #[test]
 fn two_at_once_are_told_apart() {
     let world = tasks(&[("b", SLOW)]);
@@ -279,6 +355,27 @@ fn printed_commands_work_word_by_word() {
     assert_eq!(made(&world), 0);
     let ran = world.run(&["run", "eval.yaml", "-o", "my results"]).expect(1, &[]);
     world.shell(&command(&ran.out, "rerun:")).expect(1, &["results: my results/gevals-e-out.json"]);
+
+    // An agent that replays nothing refuses the option that a resumed run, or one of several agents, has for those that do.
+    for file in ["quick", "here"] {
+        fs::remove_file(world.path(file)).unwrap();
+    }
+    killed(&world, &["run", "eval.yaml"], "here");
+    world.write("quick", "");
+    let resumed = world.run(&["run", "eval.yaml", "--resume"]).expect(1, &[]);
+    world.shell(&command(&resumed.out, "rerun:")).expect(1, &["FAIL    b"]);
+    let agents = ["--agent", "builtin.noop", "--agent", "agent.yaml", "--replay", "tolerant"];
+    world.write("agent.yaml", "kind: Agent\nmetadata: {name: other}\ncommands: {runPrompt: \"true\"}\n");
+    let several = world.run(&[&["run", "eval.yaml"][..], &agents].concat()).expect(1, &[]);
+    world.shell(&command(&several.out, "rerun:")).expect(1, &["FAIL    b"]);
+
+    // Nor is a project another one without the root that it was given.
+    let world = tasks(&[("b", &SLOW.replace("test -f $F", "false"))]);
+    world.write("quick", "");
+    world.write("own/gevals.toml", "");
+    world.write("own/eval.yaml", &world.read("eval.yaml").replace("b.yaml", "../b.yaml"));
+    let ran = world.run(&["run", "own/eval.yaml", "--root", "."]).expect(1, &[]);
+    world.shell(&command(&ran.out, "rerun:")).expect(1, &["FAIL    b"]);
 }
 
 #[test]

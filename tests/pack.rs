@@ -90,7 +90,7 @@ fn units_together_are_the_run_of_the_pack() {
     world.run(&["pack", "p", "-o", "s.gevals", "-n", "2"]).expect(0, &["4 units of 2 tasks, 8 files"]);
     // It needs nothing of the project any more.
     fs::remove_dir_all(world.path("p")).unwrap();
-    world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &[]);
+    let whole = world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &[]).out;
     let listed = units(&world, "s.gevals");
     assert_eq!(listed["units"][0]["labels"]["suite"], "core");
     assert!(listed["units"][0]["atMostSeconds"].as_u64().unwrap() > 0);
@@ -109,7 +109,17 @@ fn units_together_are_the_run_of_the_pack() {
         assert!(run.join("journal.jsonl").is_file() && run.join("recording.jsonl").is_file());
         assert!(!world.path(&format!("{out}/.gevals/pack")).exists());
     }
-    world.run(&["exec-unit", "s.gevals", "--unit", &all[3], "--out", "zero", "--exit-zero"]).expect(0, &[]);
+    let plain = all.iter().find(|id| id.starts_with("plain")).unwrap();
+    let zero = ["exec-unit", "s.gevals", "--unit", plain, "--out", "zero", "--exit-zero"];
+    let unit = world.run(&zero).expect(0, &[]).out;
+    // What is printed for people to copy is about the pack, whose files are gone.
+    for (said, again) in [(whole, "gevals run s.gevals --run '^plain$' "), (unit, "gevals exec-unit s.gevals --unit ")]
+    {
+        let line =
+            said.lines().find_map(|line| line.trim().strip_prefix("rerun: ")).unwrap_or_else(|| panic!("{said}"));
+        assert!(line.starts_with(again), "{line}");
+        world.shell(&line.replace("whole", "whole-again")).expect(1, &["FAIL    plain"]);
+    }
     world
         .run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "all.json"])
         .expect(0, &["4 results of 4 files in all.json"]);
@@ -302,7 +312,9 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     // Where the cleanup fails there is no verdict.
     world.write("quick", "");
     world.write("locked", "");
-    world.run(&unit).expect(3, &["is still pending", "an earlier attempt left cleanups pending", "gevals recover"]);
+    let told =
+        ["is still pending", "an earlier attempt left cleanups pending", "`gevals recover --forget out/.gevals/runs/"];
+    world.run(&unit).expect(3, &told);
     assert_eq!((made(), world.read("log").as_str()), (1, ""));
     fs::remove_file(world.path("locked")).unwrap();
 
@@ -433,10 +445,59 @@ fn secrets_are_in_no_pack() {
     world.write("p/mcp.json", r#"{"mcpServers": {"s": {"command": "c", "enableAllTools": true}}}"#);
 
     // A name that tells one; hidden files are left out unless the compiler reads them.
+    world.write("p/tasks/a/setup.sh", "#!/bin/sh\nset -e\n. ./lib.sh\nls data/\n");
     world.write("p/tasks/a/data/server.pem", "x");
     world.run(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`tasks/a/data/server.pem` would be packed", "--include"]);
     world.run(&["pack", "p", "-o", "t.gevals", "--include", "p/tasks/a/data/server.pem"]).expect(0, &[]);
     assert!(!unpacked(&world, "t.gevals").contains(".hidden"));
+}
+
+/// Patterns, names with blanks, folders that a script goes to; and what is not packed is told, without a secret.
+#[test]
+fn what_scripts_name_is_packed_or_listed() {
+    let world = suite();
+    let script = "#!/bin/sh\nset -e\n. ./lib.sh\ntrue --env-file .env\ncat data/*.json \"my files/the list.txt\"\n\
+                  (cd parts && cat one.txt)\ncat .cache/warm.txt || true\n";
+    world.write("p/tasks/a/setup.sh", script);
+    world.executable("p/tasks/a/setup.sh");
+    for name in ["data/a.json", "my files/the list.txt", "my files/other.txt", "parts/one.txt", "parts/two.txt"] {
+        world.write(&format!("p/tasks/a/{name}"), "x");
+    }
+    world.write("p/tasks/a/.cache/warm.txt", "x");
+    world.write("p/tasks/a/.env", "# for the shop\nSHOP_TOKEN=Xq7Lw9Zr2Tn5Vb8Km3\nexport MODE='fast'\n");
+    let told = ["file       tasks/a/.cache/warm.txt\n", "file       tasks/a/.env, with SHOP_TOKEN, MODE\n"];
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &told);
+    let bytes = fs::read(world.path("s.gevals")).unwrap();
+    let names: Vec<String> = entries(&bytes).into_iter().map(|(name, _)| name).collect();
+    let wanted = [
+        "data/a.json",
+        "lib.sh",
+        "my files/the list.txt",
+        "parts/one.txt",
+        "parts/two.txt",
+        "prompt.md",
+        "setup.sh",
+        "task.yaml",
+    ];
+    let of_task: Vec<_> = names.iter().filter_map(|name| name.strip_prefix("files/tasks/a/")).collect();
+    assert_eq!(of_task, wanted);
+    assert!(!unpacked(&world, "s.gevals").contains("Xq7Lw9Zr2Tn5Vb8Km3"));
+    world.run(&["pack", "p", "-o", "again.gevals"]).expect(0, &[]);
+    assert_eq!(fs::read(world.path("again.gevals")).unwrap(), bytes);
+    let id = ids(&units(&world, "s.gevals")).into_iter().find(|id| id.starts_with("scripted")).unwrap();
+    world.run(&["exec-unit", "s.gevals", "--unit", &id, "--out", "out"]).expect(0, &["PASS    scripted"]);
+    // It is packed where it is meant.
+    let meant = world.run(&["pack", "p", "-o", "t.gevals", "--include", "p/tasks/a/.env"]).expect(0, &[]);
+    assert!(!meant.out.contains("tasks/a/.env"), "{}", meant.out);
+    assert!(unpacked(&world, "t.gevals").contains("Xq7Lw9Zr2Tn5Vb8Km3"));
+
+    // A script that cannot do without it is told so.
+    world.write("p/tasks/a/setup.sh", "#!/bin/sh\nset -e\n. ./.env\n");
+    world.run(&["pack", "p", "-o", "u.gevals"]).expect(2, &["`tasks/a/.env` would be packed", "from the environment"]);
+    world.write("p/tasks/a/setup.sh", script);
+
+    world.write("p/tasks/a/lib.sh", &format!("x=ghp_{}\n", "a1B2c3D4e5F6".repeat(3)));
+    world.run(&["pack", "p", "-o", "u.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 1, holds a secret in clear"]);
 }
 
 /// The text of an archive, unpacked by another program than ours.

@@ -9,8 +9,8 @@ use std::{
 use indexmap::IndexMap;
 
 use super::{
-    Global, compile_paths, complain, note, overlay::Overlay, packages, print, print_findings, project_files, shown,
-    status, unreadable, warn,
+    Global, compile_paths, complain, note, overlay::Overlay, packages, print, print_findings, project_files,
+    several_evals, shown, status, unreadable, warn,
 };
 use crate::{
     Options,
@@ -117,6 +117,11 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::USAGE;
     }
     if args.fetch {
+        // What is not known to be locked is not here as locked.
+        if let Some(Err(error)) = path.exists().then(|| parsed(&path)) {
+            complain(&damaged(&path, &error, unit));
+            return status::BROKEN;
+        }
         return fetched(unit, &packages::of_tasks(&compiled, unit), &old);
     }
     let found = servers(unit).and_then(|servers| {
@@ -199,8 +204,7 @@ fn in_words(parts: &[String]) -> String {
 fn not_one_eval(path: &Path, evals: &[EvalUnit]) -> String {
     let shown = shown(path);
     if !evals.is_empty() {
-        let names: Vec<_> = evals.iter().map(|unit| format!("`{}`", unit.path.display())).collect();
-        return format!("there are several evals in `{shown}`, name one: {}", names.join(", "));
+        return several_evals(&shown, evals.iter().map(|unit| unit.path.as_path()));
     }
     let text = Disk.read(path).unwrap_or_default();
     match String::from_utf8_lossy(&text).contains("mcpServers") {
@@ -223,17 +227,22 @@ fn servers(unit: &EvalUnit) -> Result<IndexMap<String, LockedServer>, Vec<String
     specs.into_iter().map(ask).collect()
 }
 
+fn parsed(path: &Path) -> Result<Lock, String> {
+    let bytes = Disk.read(path).map_err(|error| error.to_string())?;
+    Lock::parse(&String::from_utf8_lossy(&bytes))
+}
+
+fn damaged(path: &Path, why: &str, unit: &EvalUnit) -> String {
+    let eval = crate::bash::quote(&shown(&unit.path));
+    format!("cannot read `{}`: {why}; make it anew with `gevals lock {eval}`", path.display())
+}
+
 /// Says what is no longer as it was locked, and which evals below the lock's folder that breaks.
 fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
-    let then = match Disk.read(path).map_err(|e| e.to_string()).and_then(|b| Lock::parse(&String::from_utf8_lossy(&b)))
-    {
+    let then = match parsed(path) {
         Ok(then) => then,
         Err(error) => {
-            complain(&format!(
-                "cannot read `{}`: {error}; write it with `gevals lock {}`",
-                path.display(),
-                unit.path.display()
-            ));
+            complain(&damaged(path, &error, unit));
             return status::NO;
         }
     };

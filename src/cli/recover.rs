@@ -178,16 +178,24 @@ pub(super) fn recover(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
     }
     let here = std::env::current_dir()?;
     let header = &past.header;
-    if let Err(error) = std::env::set_current_dir(&header.cwd) {
+    let about = format!("run `{}` of `{}`", header.run, header.name);
+    let forget = forgets(dir);
+    let Some(place) = started_in(dir, header) else {
         say(&format!(
-            "run `{}` of `{}`: its folder `{}` is gone: {error}",
-            header.run,
-            header.name,
+            "{about}: the folder `{}` that its cleanups act in is gone: put it back, or, when nothing is left to clean up: \
+             `{forget}`",
             shown(&header.cwd)
         ));
         return Ok(Some(status::PENDING));
+    };
+    std::env::set_current_dir(&place).map_err(|error| of_path(&place, &error))?;
+    if place != header.cwd {
+        say(&format!("{about} was started in `{}`, which is `{}` now", shown(&header.cwd), shown(&place)));
     }
     let exit = in_place(dir, journal, &past, what, say);
+    if matches!(exit, Ok(status::PENDING)) && !journal::is_closed(dir) {
+        say(&format!("  it is tried again each time; when nothing is left to clean up: `{forget}`"));
+    }
     if journal::is_closed(dir) {
         clusters::dispose(dir);
     } else if !past.tasks.iter().any(|(task, of)| of.kept && !what.covers(&task.name)) {
@@ -195,6 +203,38 @@ pub(super) fn recover(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
     }
     std::env::set_current_dir(here)?;
     exit.map(Some)
+}
+
+/// The command that ends a run without cleaning up, to be copied.
+pub(super) fn forgets(dir: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    let dir = dir.strip_prefix(here).or_else(|_| dir.strip_prefix(".")).unwrap_or(dir);
+    format!("gevals recover --forget {}", crate::bash::quote(&shown(dir)))
+}
+
+/// The folder that the run was started in. Where it was moved together with the output directory, that is where it is now: the eval
+/// stands in it.
+fn started_in(dir: &Path, header: &Header) -> Option<PathBuf> {
+    if header.cwd.is_dir() {
+        return Some(header.cwd.clone());
+    }
+    let now = journal::output_dir(dir)?;
+    let results = header.cwd.join(&header.results);
+    let then = if is_own(header) { journal::output_dir(results.parent()?)? } else { results.parent()? };
+    // What is called as it was below a folder was moved with that folder.
+    let alike = then.components().rev().zip(now.components().rev()).take_while(|(then, now)| then == now).count();
+    let above = |path: &Path| path.ancestors().nth(alike).map(Path::to_owned);
+    let place: PathBuf = above(now)?.join(header.cwd.strip_prefix(above(then)?).ok()?).components().collect();
+    (header.eval.is_relative() && place.join(&header.eval).exists()).then_some(place)
+}
+
+/// Whether the results are to stand in the run's own folder alone: those of a single phase, and of a run that was carried here.
+fn is_own(header: &Header) -> bool {
+    header.results.file_name() == journal::results(Path::new("")).file_name()
+}
+
+fn of_path(path: &Path, error: &std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("`{}`: {error}", shown(path)))
 }
 
 fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dyn FnMut(&str)) -> Result<u8, Refusal> {
@@ -281,8 +321,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
         journal.close(others || past.is_damaged());
     }
     if past.is_damaged() {
-        let run = crate::bash::quote(&header.run);
-        say(&format!("  it stays open: look after what is not known, then `gevals recover --forget {run}`"));
+        say("  it stays open, as nobody knows what else was pending");
         exit = exit.max(status::PENDING);
     }
     if let Some(why) = journal.failure() {
@@ -385,14 +424,20 @@ fn results(
     let mut input = ReportInput::new(Arc::new(plan.clone()), Arc::new(sources), shown(&header.eval), &options);
     input.findings = findings;
     input.results = journal::results(dir);
-    report::restore(&input, dir)?;
-    // The results of a single phase are the run's alone.
-    let written = std::fs::read_to_string(&input.results)?;
-    if std::path::absolute(&header.results)? == input.results || is_more(&header.results, header, &written) {
-        return Ok(Some(input.results));
+    let own = &input.results;
+    report::restore(&input, dir).map_err(|error| of_path(own, &error))?;
+    // The output directory may have been moved since.
+    let target = match (journal::output_dir(dir), header.results.file_name()) {
+        (Some(out), Some(name)) if !is_own(header) => out.join(name),
+        _ => return Ok(Some(own.clone())),
+    };
+    let target = if std::path::absolute(&header.results)? == target { header.results.clone() } else { target };
+    let written = std::fs::read_to_string(own).map_err(|error| of_path(own, &error))?;
+    if is_more(&target, header, &written) {
+        return Ok(Some(own.clone()));
     }
-    journal::publish(&input.results, &header.results)?;
-    Ok(Some(header.results.clone()))
+    journal::publish(own, &target).map_err(|error| of_path(&target, &error))?;
+    Ok(Some(target))
 }
 
 /// Whether a results file is of a later run than this one, or has more results of this one.

@@ -19,7 +19,7 @@ use std::{
 
 pub use self::args::Args;
 use self::{
-    args::{Phase, as_started, options, repeated},
+    args::{Phase, again, as_started, options},
     journals::{Resumed, begin, recover_others, resume},
     ready::{Ready, prepare, print_tolerated},
     worlds::{clean_up, kept_worlds, names, tell_kept},
@@ -228,7 +228,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     }
     #[cfg(feature = "otlp")]
     input.otlp.clone_from(&args.otlp);
-    input.flags = repeated(args);
+    (input.eval, input.flags) = again(args, &input.plan);
     let phase = args.phase.and_then(|phase| clap::ValueEnum::to_possible_value(&phase));
     input.flags.extend(phase.into_iter().flat_map(|phase| ["--phase".to_owned(), phase.get_name().to_owned()]));
     input.detail = match (args.quiet, args.verbose) {
@@ -249,7 +249,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         complain(&fault.trim_end().replace('\n', "\n  "));
     }
     summary.cuts.iter().for_each(|cut| super::warn(cut));
-    tell_kept(args, &summary.kept, options.journal.as_ref().map_or("", |journal| journal.run()));
+    tell_kept(args, &input.plan, &summary.kept, options.journal.as_ref().map_or("", |journal| journal.run()));
     if let (Some(shard), [], 0) = (args.shard, summary.tasks.as_slice(), summary.exit) {
         super::note(&format!("shard {shard} has no task: there are fewer tasks than shards"));
     }
@@ -259,8 +259,10 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     }
     if let Some(journal) = options.journal.as_ref().filter(|journal| journal.has_pending() && summary.kept.is_empty()) {
         let run = crate::bash::quote(&shown(journal.dir()));
+        let forget = super::recover::forgets(journal.dir());
         super::note(&format!(
-            "cleanups are still pending: `gevals recover {run}` runs them again, and so does the next run"
+            "cleanups are still pending: `gevals recover {run}` runs them again, and so does the next run; when nothing is left to \
+             clean up: `{forget}`"
         ));
     }
     if summary.written {

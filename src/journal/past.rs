@@ -199,7 +199,11 @@ impl Past {
             Entry::Group { pid, start } => self.groups.push((pid, start)),
             Entry::Kept { task } => self.task(task).kept = true,
             Entry::Reported => self.reported = true,
-            Entry::Closed => self.closed = true,
+            Entry::Closed => {
+                self.closed = true;
+                // What was forgotten is not tried again by a run that is resumed.
+                self.tasks.values_mut().for_each(|of| of.pending.clear());
+            }
         }
     }
 

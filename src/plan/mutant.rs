@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Action, ActionKind, AgentKind, Edge, Holder, Node, Plan, PlanPhase};
+use super::{Action, ActionIx, ActionKind, AgentKind, Edge, Holder, Node, Plan, PlanPhase};
 use crate::{
     hir::{Arg, ArgKind, CallKind, Def, Hole, OracleCall, Part, Target, Template, WrongAnswer, WrongKind},
+    signature::Control,
     template::SegmentKind,
     ty::Type,
 };
@@ -300,7 +301,13 @@ fn undo(plan: &mut Plan, old: &Template<Def>) {
     let fits = |text: &Template<Def>| text.display() == shown;
     let mut made: HashSet<String> = HashSet::new();
     let mut again: Vec<Action> = Vec::new();
-    for ix in plan.members(PlanPhase::Cleanup) {
+    // The branches of an `anyOf` are steps of their own here: it cleans up what is there, or finds that nothing is.
+    let is_any = |ix: &ActionIx| matches!(&plan.action(*ix).kind, ActionKind::Step(step) if step.op.signature.control == Control::Any);
+    let steps = plan.members(PlanPhase::Cleanup).flat_map(|ix| {
+        let branches = Some(ix).filter(is_any).into_iter().flat_map(|any| plan.nested(any));
+        std::iter::once(ix).chain(branches)
+    });
+    for ix in steps {
         let action = plan.action(ix);
         let ActionKind::Step(step) = &action.kind else { continue };
         let mut uses = false;

@@ -3,7 +3,7 @@
 //!
 //! | eval | task |
 //! |---|---|
-//! | execution, exact match | under `builtin.noop`, one step `SERVER.TOOL` with an `expect` |
+//! | execution, exact match | under `builtin.noop` and `maxToolCalls: 0`, one step `SERVER.TOOL` with an `expect` |
 //! | invocation, exact match | a prompt; `toolsUsed` and `maxToolCalls: 1` of the eval file decide |
 //! | scenario, judged | a prompt, and a step `llm` with a `rubric` |
 //!

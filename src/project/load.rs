@@ -382,9 +382,9 @@ impl Loader<'_> {
                     Diagnostic::new(
                         &INVALID_LOCK,
                         Span::new(file, 0..0),
-                        format!("the lock cannot be read: {message}"),
+                        format!("the lock `{}` cannot be read: {message}", path.display()),
                     )
-                    .help("gevals writes this file; make it anew with `gevals lock`"),
+                    .help("gevals writes this file; make it anew with `gevals lock EVAL`, or delete it"),
                 )
             });
             let dir = path.parent().unwrap_or(Path::new("")).to_owned();

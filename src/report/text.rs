@@ -488,6 +488,17 @@ impl Text {
         for done in &self.done {
             for (id, report) in &done.bad {
                 let Some(action) = self.action(&done.task, id) else { continue };
+                // A branch of what passed in the end, or an earlier round of it.
+                let around = id.match_indices('/').map(|(at, _)| {
+                    let start = id[..at].rfind('/').unwrap_or_default();
+                    &id[..id[start..at].find(['[', '#']).map_or(at, |round| start + round)]
+                });
+                let mut around = around.filter(|around| self.action(&done.task, around).is_some());
+                if action.phase == PlanPhase::Cleanup
+                    && around.any(|around| done.bad.iter().all(|(other, _)| other != around))
+                {
+                    continue;
+                }
                 // What a program said last is often why.
                 let said = report.stderr.trim_end().lines().last().map(|said| format!(" – {}", cut(said)));
                 let what = format!("{} `{id}` {}{}", done.task.name, how(report), said.unwrap_or_default());
@@ -529,13 +540,19 @@ impl Text {
         let names: IndexSet<_> = runs.iter().map(|t| literal(&t.name)).collect();
         let all: IndexSet<_> = self.done.iter().map(|d| d.task.name.as_str()).collect();
         let eval = bash::quote(&self.input.eval);
+        let flags: String = self.input.flags.iter().map(|flag| format!(" {}", bash::quote(flag))).collect();
+        let units = &self.input.selection.units;
+        if !units.is_empty() {
+            let of_them = units.iter().filter(|unit| runs.iter().any(|t| (t.index, t.run) == (unit.index, unit.run)));
+            let ids: String = of_them.map(|unit| format!(" --unit {}", bash::quote(&unit.id))).collect();
+            return format!("gevals exec-unit {eval}{ids}{flags}");
+        }
         let names: Vec<_> = names.into_iter().collect();
         let run = match names.as_slice() {
             [one] => format!(" --run {}", bash::quote(&format!("^{one}$"))),
             several if several.len() == all.len() && self.is_whole() => String::new(),
             several => format!(" --run {}", bash::quote(&format!("^({})$", several.join("|")))),
         };
-        let flags: String = self.input.flags.iter().map(|flag| format!(" {}", bash::quote(flag))).collect();
         format!("gevals run {eval}{run}{flags}")
     }
 

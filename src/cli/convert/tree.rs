@@ -13,7 +13,7 @@ use crate::{
     cli::status,
     convert::Converted,
     host::disk::{Disk, write_atomic},
-    source::{Files, Stat, normalize},
+    source::{Files, Listed, Stat, mentions, normalize},
 };
 
 /// Replaces a file; the old one is kept beside it.
@@ -83,8 +83,9 @@ pub fn write(
     let mut open: Vec<(String, PathBuf)> = copies.iter().map(|p| (text_of(p, files), folder(p))).collect();
     open.extend(tasks.iter().map(|(p, new)| (new.text.clone(), folder(&absolute(p)))));
     // Scripts name their helpers, and helpers others.
+    let disk = Listed::new(&Disk);
     while let Some((text, dir)) = open.pop() {
-        for file in mentioned(&text, &dir) {
+        for file in mentions(&text, &dir, &disk).into_keys() {
             if !written.contains(&file) && copies.insert(file.clone()) && file.is_file() {
                 open.push((text_of(&file, files), folder(&file)));
             }
@@ -173,26 +174,6 @@ fn relative(from: &Path, to: &Path) -> PathBuf {
     let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = from.components().skip(common).map(|_| "..");
     up.map(Path::new).chain(to.components().skip(common).map(|c| Path::new(c.as_os_str()))).collect()
-}
-
-/// Files and folders that a text names, relative to its folder, or to one that it works in.
-fn mentioned(text: &str, dir: &Path) -> Vec<PathBuf> {
-    let cut = |c: char| {
-        c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ';' | '|' | '(' | ')' | '<' | '>' | ',' | '=' | '{' | '}')
-    };
-    let works = text.lines().filter_map(|l| l.trim().strip_prefix("workdir: ")).map(|w| dir.join(w.trim()));
-    let bases: Vec<PathBuf> = std::iter::once(dir.to_owned()).chain(works).collect();
-    let mut found = Vec::new();
-    for word in text.split(cut).filter(|w| w.contains(['.', '/']) && w.len() > 2 && !w.starts_with('-')) {
-        // `$DIR/manifests/web.yaml`, `$(dirname "$0")/web.yaml`: what stands behind the folder.
-        let bare = word.strip_prefix('$').and_then(|w| w.split_once('/')).map_or(word, |(_, rest)| rest);
-        let bare = bare.trim_start_matches("./").trim_matches('/');
-        if bare.is_empty() || bare.chars().all(|c| matches!(c, '.' | '/')) || bare.contains('*') {
-            continue;
-        }
-        found.extend(bases.iter().map(|b| normalize(&b.join(bare))).filter(|p| p.exists()));
-    }
-    found
 }
 
 /// A file of the new tree.

@@ -39,7 +39,10 @@ impl Pinned {
     /// # Errors
     /// It cannot be read: what it holds must not be lost.
     pub fn read(&self) -> Result<Option<Lock>, Fault> {
-        let fault = |why: String| (status::USAGE, format!("cannot read `{}`: {why}", self.path.display()));
+        let fault = |why: String| {
+            let help = "bring it back as it was, or delete it and make it anew: `gevals evals lock` and `gevals lock`";
+            (status::USAGE, format!("cannot read `{}`: {why}; {help}", self.path.display()))
+        };
         match Disk.stat(&self.path) {
             None => Ok(None),
             Some(_) => {

@@ -8,12 +8,13 @@ use regex::Regex;
 #[cfg(feature = "otlp")]
 use crate::report::otlp::Destination;
 use crate::{
-    cli::in_ci,
+    cli::{ROOT, in_ci},
     hir::{Bounds, Budget, Isolation},
     host::disk::Disk,
     journal::Settings,
     lint,
     mcp::RecordingBounds,
+    plan::EvalPlan,
     prices::Prices,
     project::{AgentChoice, EnvServer, LimitOverrides, Overrides},
     random,
@@ -220,6 +221,18 @@ pub struct Args {
     /// that was killed.
     #[arg(long, hide = true)]
     pub end_with_stdin: bool,
+    /// What the user has said, where this is made of it and of what a pack says.
+    #[arg(skip)]
+    pub said: Option<Said>,
+}
+
+/// A command line about a pack.
+#[derive(Clone, Debug)]
+pub enum Said {
+    /// Of all of it.
+    Run(Box<Args>),
+    /// Of some of its units: the path of the pack, and the options that count for these and for others.
+    Units { pack: String, flags: Vec<String> },
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -428,8 +441,32 @@ pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -
     }
 }
 
-/// Of the command line, what decides how a task goes, and where its world and results are.
-pub fn repeated(args: &Args) -> Vec<String> {
+/// What a command to run tasks again names and repeats: the eval, and the options that decide how a task goes, and where its world and
+/// results are.
+pub fn again(args: &Args, plan: &EvalPlan) -> (String, Vec<String>) {
+    let name = |path: &PathBuf| path.display().to_string();
+    // One of an agent that replays nothing refuses it.
+    let replay = args.replay.filter(|_| plan.tasks.iter().any(|task| task.recording().is_some()));
+    let args = Args { replay, ..args.clone() };
+    match &args.said {
+        Some(Said::Units { pack, flags }) => (pack.clone(), flags.clone()),
+        Some(Said::Run(said)) if said.agent.is_empty() && said.model.is_empty() => {
+            let (agent, model) = (Vec::new(), Vec::new());
+            let (mcp_config_file, output_dir) = (said.mcp_config_file.clone(), said.output_dir.clone());
+            (name(&said.eval), repeated(&Args { agent, model, mcp_config_file, output_dir, ..args.clone() }))
+        }
+        Some(Said::Run(said)) => {
+            let mcp_config_file = said.mcp_config_file.clone();
+            (name(&said.eval), repeated(&Args { mcp_config_file, ..args.clone() }))
+        }
+        None => {
+            let root = ROOT.get().into_iter().flat_map(|root| ["--root".to_owned(), name(root)]);
+            (name(&args.eval), root.chain(repeated(&args)).collect())
+        }
+    }
+}
+
+fn repeated(args: &Args) -> Vec<String> {
     let path = |p: &PathBuf| p.display().to_string();
     let time = |d: &Option<Duration>| d.map(duration::format);
     let values = [

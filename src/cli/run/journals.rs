@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use super::args::Args;
 use crate::{
     cli::{
-        recover::{What, name_of, recover},
+        recover::{What, forgets, name_of, recover},
         status,
     },
     event::TaskRun,
@@ -137,7 +137,10 @@ pub fn resume(args: &Args, plan: &EvalPlan, run: &str, host: &dyn Host) -> Resul
     };
     let exit = absolutely(&dir, &What { kept: true, only: None }).map_err(refused)?;
     if let Some(exit) = exit.filter(|exit| *exit != status::OK) {
-        let why = format!("run `{id}` cannot be resumed: its pending cleanups could not be run");
+        let why = format!(
+            "run `{id}` cannot be resumed: its pending cleanups did not pass; when nothing is left to clean up: `{}`",
+            forgets(&dir)
+        );
         return Err((if exit >= 128 { exit } else { status::BROKEN }, why));
     }
     let (journal, past) = Journal::reopen(&dir).map_err(refused)?;

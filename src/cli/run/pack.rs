@@ -3,10 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     path::{Path, PathBuf},
-    sync::{Arc, LazyLock},
 };
-
-use regex::Regex;
 
 use super::{
     ready::{Ready, prepare, print_tolerated},
@@ -14,7 +11,7 @@ use super::{
 };
 use crate::{
     builtin::count,
-    cli::{Global, ROOT, combination::combinations, complain, print, project_files, shown, status, warn},
+    cli::{Global, ROOT, combination::combinations, complain, print, project_files, shown, status},
     hir::Transport,
     host::{
         disk::{Disk, write_atomic},
@@ -26,8 +23,8 @@ use crate::{
     policy,
     project::AgentChoice,
     run::environment_secrets,
-    secrets::{Secrets, looks_secret, tokens},
-    source::{Files, Stat, normalize, resolve},
+    secrets::{Secrets, looks_secret},
+    source::{Files, Listed, Stat, is_written, mentions, normalize, resolve},
 };
 
 const EXAMPLES: &str = "\
@@ -42,9 +39,9 @@ Examples:
 
 The eval is checked first, as `gevals run` does. In the pack are the files that the compiler read,
 the folders of skills, and what scripts, configs and agents name by a path in the project; hidden
-files only where the compiler read them. Variables of the environment are in it by name only: a file
-that holds the value of a secret one is refused. What the pack needs besides is listed. Of the same
-input come the same bytes.
+files only where the compiler read them, else they are listed. Variables of the environment are in
+it by name only: a file that holds the value of a secret one is refused. What the pack needs besides
+is listed. Of the same input come the same bytes.
 
 Exit status: 0 it is written, 2 the eval cannot be packed, 3 it could not be written";
 
@@ -170,7 +167,7 @@ fn make(args: &Args, global: Global) -> Result<u8, Fault> {
             return Err(usage(format!("there is no `{}` to include", shown(path))));
         }
     }
-    let files = closure.read(&include).map_err(usage)?;
+    let (files, left_out) = closure.read(&include).map_err(usage)?;
     secrets(&ready, &files).map_err(usage)?;
     let plan = &first.plan;
     let manifest = Manifest {
@@ -183,6 +180,7 @@ fn make(args: &Args, global: Global) -> Result<u8, Fault> {
         needs: ready
             .iter()
             .flat_map(|(_, ready)| needs(&ready.plan, &project, &files))
+            .chain(left_out)
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect(),
@@ -213,6 +211,11 @@ fn told(manifest: &Manifest, output: &Path, bytes: usize) -> String {
     if !manifest.needs.is_empty() {
         text.push_str("needs, where it is run:\n");
         manifest.needs.iter().for_each(|need| text.push_str(&format!("  {:10} {}\n", need.kind, need.name)));
+    }
+    if manifest.needs.iter().any(|need| need.kind == FILE) {
+        text.push_str(
+            "a file that it needs is packed where `--include` names it; a secret comes from the environment\n",
+        );
     }
     text
 }
@@ -354,7 +357,7 @@ fn url_only(url: &str) -> String {
     }
 }
 
-/// Refuses files that hold a secret of the environment, or one that a config has in clear; warns of what has the form of one.
+/// Refuses files that hold a secret of the environment, one that a config has in clear, or what has the format of a token.
 fn secrets(ready: &[(Combination, Ready)], files: &Contents) -> Result<(), String> {
     let literal = ready
         .iter()
@@ -376,9 +379,6 @@ fn secrets(ready: &[(Combination, Ready)], files: &Contents) -> Result<(), Strin
                 "`{path}` holds a secret in clear, and packs are handed on: take it from the environment"
             ));
         }
-        if tokens(&text).next().is_some() {
-            warn(&format!("`{path}` holds what has the format of a secret, and is packed with it"));
-        }
     }
     Ok(())
 }
@@ -390,20 +390,24 @@ struct Closure<'a> {
     found: BTreeSet<PathBuf>,
     /// Texts that were not looked into so far.
     open: VecDeque<PathBuf>,
-    folders: HashMap<PathBuf, Arc<HashMap<String, bool>>>,
+    /// What texts name, and is not packed unless somebody means it.
+    left_out: BTreeSet<PathBuf>,
+    listed: Listed<'a>,
     contents: HashMap<PathBuf, Vec<u8>>,
 }
 
-/// Folders that hold what was made or installed, not written.
-const SKIPPED: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "dist"];
 /// Texts beyond this are data.
 const LONGEST_TEXT: usize = 1 << 20;
 const DEEPEST: usize = 32;
+/// The kind of a need: a file or folder that is named and not packed.
+const FILE: &str = "file";
+/// Folders of git and gevals: what a text says of them is not about the eval.
+const OWN: [&str; 2] = [".git", ".gevals"];
 
 impl<'a> Closure<'a> {
     fn new(project: &'a Within, root: &'a Path) -> Self {
-        let (found, open) = (BTreeSet::new(), VecDeque::new());
-        Self { project, root, found, open, folders: HashMap::new(), contents: HashMap::new() }
+        let (found, open, left_out) = (BTreeSet::new(), VecDeque::new(), BTreeSet::new());
+        Self { project, root, found, open, left_out, listed: Listed::new(project), contents: HashMap::new() }
     }
 
     /// What the compiler asked for, and what it needs not ask for to make a plan.
@@ -478,7 +482,7 @@ impl<'a> Closure<'a> {
             let path = if dir == Path::new(".") { PathBuf::from(name) } else { dir.join(name) };
             match is_dir {
                 _ if name.starts_with('.') || is_made(name) => {}
-                true if SKIPPED.contains(&name.as_str()) => {}
+                true if !is_written(name) => {}
                 true => self.add_folder(&path, depth + 1),
                 false => {
                     self.add_file(&path);
@@ -487,51 +491,39 @@ impl<'a> Closure<'a> {
         }
     }
 
-    /// Adds what a text names by a path: a file, or a folder that is written with a `/`.
+    /// Adds what a text names. What is hidden, or was made or installed, is named itself.
     fn look_into(&mut self, text: &Path) {
-        static PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\w./@+-]+").ok());
-        let (Some(paths), Ok(bytes)) = (&*PATHS, self.project.read(text)) else { return };
-        let dir = text.parent().unwrap_or(Path::new("")).to_owned();
+        let Ok(bytes) = self.project.read(text) else { return };
+        let dir = text.parent().unwrap_or(Path::new(""));
         if let (Ok(content), true) = (str::from_utf8(&bytes), bytes.len() <= LONGEST_TEXT) {
-            for word in paths.find_iter(content).map(|found| found.as_str()) {
-                let trimmed = word.trim_end_matches(['.', '/']);
-                let first = trimmed.split('/').find(|part| *part != ".").unwrap_or_default();
-                // Most words name nothing.
-                if trimmed.starts_with('/')
-                    || first.is_empty()
-                    || first != ".." && !self.folder(&dir).contains_key(first)
-                {
-                    continue;
-                }
-                let path = resolve(&dir, trimmed);
-                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-                let hidden = path.components().any(|part| {
-                    let part = part.as_os_str().to_string_lossy();
-                    part.starts_with('.') || SKIPPED.contains(&&*part)
-                });
-                if hidden || is_made(&name) || dir.starts_with(&path) {
-                    continue;
-                }
-                match self.folder(path.parent().unwrap_or(Path::new(""))).get(&name) {
-                    Some(true) if word.contains('/') => self.add_folder(&path, 0),
-                    Some(false) => {
-                        self.add_file(&path);
+            for (path, is_dir) in mentions(content, dir, &self.listed) {
+                let written = |part: &Path| part.file_name().is_none_or(|name| is_written(&name.to_string_lossy()));
+                // Of what was made or installed, the folder.
+                let hidden = path.ancestors().filter(|part| !written(part)).last().map(|part| {
+                    if part.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
+                        path.as_path()
+                    } else {
+                        part
                     }
-                    _ => {}
+                });
+                if path.file_name().is_some_and(|name| is_made(&name.to_string_lossy())) {
+                    continue;
+                }
+                if let Some(hidden) = hidden {
+                    self.left_out.insert(hidden.to_owned());
+                    continue;
+                }
+                match is_dir {
+                    true => self.add_folder(&path, 0),
+                    false => drop(self.add_file(&path)),
                 }
             }
         }
         self.contents.insert(text.to_owned(), bytes);
     }
 
-    fn folder(&mut self, dir: &Path) -> Arc<HashMap<String, bool>> {
-        let project = self.project;
-        let list = || Arc::new(project.entries(dir).iter().cloned().collect());
-        Arc::clone(self.folders.entry(dir.to_owned()).or_insert_with(list))
-    }
-
     /// The files with their contents; those whose names tell a secret only where they are `meant`.
-    fn read(mut self, meant: &[PathBuf]) -> Result<Contents, String> {
+    fn read(mut self, meant: &[PathBuf]) -> Result<(Contents, BTreeSet<Need>), String> {
         while let Some(text) = self.open.pop_front() {
             self.look_into(&text);
         }
@@ -540,7 +532,8 @@ impl<'a> Closure<'a> {
             let shown = plain(path).map_err(|(_, why)| why)?;
             if tells_a_secret(&shown) && !meant.contains(path) {
                 return Err(format!(
-                    "`{shown}` would be packed, and its name tells a secret: if it holds none, name it with `--include {shown}`"
+                    "`{shown}` would be packed, and its name tells a secret: if it holds none, name it with `--include {shown}`; \
+                     else take the secret from the environment"
                 ));
             }
             let executable = self.project.stat(path) == Some(Stat::File { executable: true });
@@ -550,7 +543,28 @@ impl<'a> Closure<'a> {
             };
             files.insert(shown, (bytes, executable));
         }
-        pack::too_much(&files).map_or(Ok(files), |why| Err(format!("the eval refers to {why}")))
+        let is_packed = |path: &Path| files.keys().any(|file| Path::new(file).starts_with(path));
+        let absent = self.left_out.iter().filter(|path| !is_packed(path));
+        let needs = absent.filter_map(|path| self.need(path)).collect();
+        pack::too_much(&files).map_or(Ok((files, needs)), |why| Err(format!("the eval refers to {why}")))
+    }
+
+    /// A file or folder that has to be there, with the names of the variables where it sets some.
+    fn need(&self, path: &Path) -> Option<Need> {
+        let shown = plain(path).ok().filter(|path| !OWN.iter().any(|own| path.split('/').any(|part| part == *own)))?;
+        let is_env = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".env"));
+        let text = if is_env { self.project.read(path).unwrap_or_default() } else { Vec::new() };
+        let text = String::from_utf8_lossy(&text);
+        // Nothing that may be a piece of a value is taken for a name.
+        let variable = |line: &str| {
+            let name = line.trim_start().trim_start_matches("export ").split_once('=')?.0.trim().to_owned();
+            let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+            (!name.is_empty() && name.len() <= 60 && name.chars().all(is_name)).then_some(name)
+        };
+        let lines = text.lines().take_while(|line| !line.contains("-----BEGIN"));
+        let variables: Vec<String> = lines.filter_map(variable).collect();
+        let sets = if variables.is_empty() { String::new() } else { format!(", with {}", variables.join(", ")) };
+        Some(Need { kind: FILE.to_owned(), name: format!("{shown}{sets}") })
     }
 }
 

@@ -9,8 +9,8 @@ use super::args::{Args, bounds, overrides, selection};
 use crate::{
     Compiled, Options, Plans, bash,
     cli::{
-        Global, complain, in_ci, print_findings, project_files, shown, status, tell, tolerated_findings, unreadable,
-        warn,
+        Global, complain, in_ci, print_findings, project_files, several_evals, shown, status, tell, tolerated_findings,
+        unreadable, warn,
     },
     compile_with,
     diagnostic::{self, Diagnostic, Diagnostics, Strength},
@@ -167,10 +167,7 @@ fn the_eval(args: &Args, compiled: &mut Compiled) -> Result<Option<EvalPlan>, St
         }
         ([], _) if compiled.project.tasks.is_empty() => Err(format!("there is no eval in `{path}`")),
         ([], _) => Err(format!("`{path}` is a task: a run needs an eval, which says with which agent and servers")),
-        (evals, _) => {
-            let names: Vec<_> = evals.iter().map(|e| format!("`{}`", e.path.display())).collect();
-            Err(format!("there are several evals in `{path}`, name one: {}", names.join(", ")))
-        }
+        (evals, _) => Err(several_evals(&path, evals.iter().map(|eval| eval.path.as_path()))),
     }
 }
 

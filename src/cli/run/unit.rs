@@ -17,7 +17,7 @@ use clap::{Parser, builder::PossibleValuesParser};
 use serde_json::{Value, json};
 
 use super::{
-    args::Args as RunArgs,
+    args::{Args as RunArgs, Said},
     go,
     journals::absolutely,
     ready::{Ready, prepare},
@@ -26,7 +26,13 @@ use super::{
 use crate::report::otlp::Destination;
 use crate::{
     builtin::count,
-    cli::{Global, ROOT, complain, packed::read, print, recover::What, shown, status},
+    cli::{
+        Global, ROOT, complain,
+        packed::read,
+        print,
+        recover::{What, forgets},
+        shown, status,
+    },
     diagnostic::{nearest, visible},
     event::Used,
     host::{Gathered, disk::Disk},
@@ -127,6 +133,14 @@ pub struct ListArgs {
     /// Results of earlier runs, which tell how long tasks take and what they cost.
     #[arg(long, value_name = "FILE")]
     history: Vec<PathBuf>,
+}
+
+impl Args {
+    /// Of the command line, what a command to run units again must repeat.
+    fn repeated(&self) -> Vec<String> {
+        let prices = self.prices.iter().flat_map(|path| ["--prices".to_owned(), shown(path)]);
+        ["--out".to_owned(), shown(&self.out)].into_iter().chain(prices).collect()
+    }
 }
 
 fn within(text: &str) -> Result<Duration, String> {
@@ -249,16 +263,18 @@ impl Known {
         let place = Place::new(&args.out)?;
         // A verdict in a world that nobody cleaned up would be none.
         if let Some((exit, run)) = place.recover()? {
-            let run = crate::bash::quote(&shown(&run));
             let exit = if exit >= 128 { exit } else { status::BROKEN };
             let why = format!(
-                "an earlier attempt left cleanups pending, and the unit is not run: `gevals recover {run}` tells why"
+                "an earlier attempt left cleanups pending that did not pass now, and the unit is not run; when nothing is left to \
+                 clean up: `{}`",
+                forgets(&run)
             );
             return Err((exit, why));
         }
         place.unpack(&self.files)?;
         let run = || {
-            let (words, mut ready) = self.ready(of, args, global, &place)?;
+            let (mut words, mut ready) = self.ready(of, args, global, &place)?;
+            words.said = Some(Said::Units { pack: shown(&args.pack), flags: args.repeated() });
             let unit = |unit: &Unit<'_>| {
                 let is_it =
                     |task: &crate::plan::Plan| task.task.name.value == unit.task && shown(&task.task.path) == unit.path;
@@ -333,7 +349,8 @@ pub fn packed(args: &RunArgs, run: impl FnOnce(&RunArgs) -> u8) -> u8 {
 /// The command line, with what the pack says; its paths are this folder's.
 fn of_pack(args: &RunArgs, manifest: &Manifest) -> io::Result<RunArgs> {
     let whole = |path: &PathBuf| std::path::absolute(path);
-    let mut own = RunArgs { eval: PathBuf::from(&manifest.eval), ..args.clone() };
+    let said = Some(Said::Run(Box::new(args.clone())));
+    let mut own = RunArgs { eval: PathBuf::from(&manifest.eval), said, ..args.clone() };
     if args.agent.is_empty() && args.model.is_empty() {
         let unique = |words: Vec<Option<&String>>| {
             let words: indexmap::IndexSet<String> = words.into_iter().flatten().cloned().collect();

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use super::{
-    args::{Args, repeated},
+    args::{Args, again},
     journals::{absolutely, note},
 };
 use crate::{
@@ -62,9 +62,10 @@ pub fn names(plan: &EvalPlan, selection: &Selection) -> Vec<String> {
 }
 
 /// How to enter what was left standing, and how to leave it.
-pub fn tell_kept(args: &Args, kept: &[KeptWorld], run: &str) {
-    let eval = bash::quote(&shown(&args.eval));
-    let flags: String = repeated(args).iter().map(|flag| format!(" {}", bash::quote(flag))).collect();
+pub fn tell_kept(args: &Args, plan: &EvalPlan, kept: &[KeptWorld], run: &str) {
+    let (eval, flags) = again(args, plan);
+    let eval = bash::quote(&eval);
+    let flags: String = flags.iter().map(|flag| format!(" {}", bash::quote(flag))).collect();
     for world in kept {
         let name = &world.task.name;
         let task = bash::quote(&format!("^{}$", regex::escape(name)));

@@ -53,6 +53,8 @@ pub fn import(eval: &Eval, server: &str) -> Result<Imported, Loss> {
             }
             body.insert("expect".to_owned(), expect(&content.value));
             let step = Map::from_iter([(format!("{server}.{}", tool.value), Value::Object(body))]);
+            // The step calls the server; that nobody else does is meant.
+            assertions = Some(json!({"maxToolCalls": 0}));
             json!({"requires": [{"mcpServer": server}], "prompt": IDLE, "verify": [step]})
         }
         (Input::Invocation { messages }, Expected::ExactMatch(expected)) => {
