@@ -304,7 +304,7 @@ pub static RULES: &[Lint] = &[
     way(&dialect::legacy::EMPTY_PHASE),
     way(&dialect::eval::TASK_SET_SHAPE),
     way(&dialect::eval::INVALID_EVAL_NAME),
-    Lint { rule: &dialect::eval::INVALID_ASSERTION, found: Found::InEval(argued::check) },
+    way(&dialect::eval::INVALID_ASSERTION),
     way(&dialect::eval::NO_AGENT),
     way(&dialect::mcp_config::INVALID_SERVER),
     way(&dialect::command::UNSPLIT_COMMAND),

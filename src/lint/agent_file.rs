@@ -118,7 +118,7 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
             let message = "`argTemplateMcpServer` names no server: it has neither `{{ .File }}` nor `{{ .URL }}`";
             out.push(
                 Diagnostic::new(&SERVERS_NOT_PASSED, template.span, message)
-                    .label(server.name.span, "the agent is not told of this one")
+                    .label(server.name.span, "the agent does not get this one")
                     .help("write for instance `--mcp-config {{ .File }}`"),
             );
             return;
@@ -133,7 +133,7 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
     let finding = Diagnostic::new(
         &SERVERS_NOT_PASSED,
         line.span.head(),
-        format!("this command is never told of the server `{}`: its agent can call no tool", server.name.value),
+        format!("this command is never given the server `{}`: its agent can call no tool", server.name.value),
     )
     .label(server.name.span, "configured here")
     .help(
@@ -143,7 +143,7 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
     out.push(if program.is_some() { finding } else { finding.strength(Strength::Warning) });
 }
 
-/// Programs that know no server but those they are told of, or that their user has configured.
+/// Programs that know no server but those they are given, or that their user has configured.
 const CLIENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
 fn ignored_of(agent: &Agent, out: &mut Diagnostics) {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 const LOCKED: &str = "so says its schema in `gevals.lock`";
-const LITERAL: &str = "a value of `argumentsMatch` is compared as it stands, and must be equal";
+const LITERAL: &str = "a value of `argumentsMatch` is compared as written, and must be equal";
 
 /// Holes and patterns in `argumentsMatch`, which are compared as they stand, and arguments that the tool does not take, as far as the
 /// lock knows.
