@@ -303,6 +303,11 @@ pub fn mistyped(node: Node<'_>, wanted: &str, what: &str) -> Diagnostic {
             ("write `KEY: VALUE`, a line each, without `- `".to_owned(), None)
         }
         _ if wanted.starts_with("a mapping") => ("write `KEY: VALUE`, a line each, below the key".to_owned(), None),
+        Data::Seq if wanted.starts_with("a string") => ("write one text, without brackets and `- `".to_owned(), None),
+        Data::Float(_) if wanted == "an integer" => ("write a whole number".to_owned(), None),
+        Data::Str(_) | Data::Bool(_) | Data::Int(_) if wanted == "a list" => {
+            ("start each item with `- `, or write `[…, …]`".to_owned(), None)
+        }
         _ => return diagnostic,
     };
     match fix {
@@ -582,6 +587,12 @@ pub fn unknown_field<'a, 'b>(
     if let Some((_, _, hint)) = HARMLESS.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
         return diagnostic.strength(Strength::Warning).here("nobody reads this").help(*hint);
     }
+    if ["timeout", "cleanupTimeout"].contains(&key)
+        && what == "a task's spec"
+        && known.clone().into_iter().any(|known| known == "limits")
+    {
+        return diagnostic.here("nobody reads this here").help(format!("write `limits: {{{key}: …}}`"));
+    }
     if let Some((_, _, hint)) = ELSEWHERE.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
         return diagnostic.here("nobody reads this here").help(*hint);
     }
@@ -594,7 +605,7 @@ pub fn unknown_field<'a, 'b>(
 }
 
 /// The key that is probably meant by an unknown one.
-fn meant<'a>(key: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+pub fn meant<'a>(key: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let synonym = || {
         let (.., word) = SYNONYMS.iter().find(|(other, place, _)| *other == key && *place == what)?;
         known.clone().into_iter().find(|k| k == word)
@@ -607,15 +618,90 @@ const SYNONYMS: &[(&str, &str, &str)] = &[
     ("servers", "an MCP config", "mcpServers"),
     ("autoApprove", "a server", "alwaysAllow"),
     ("allowedTools", "a server", "alwaysAllow"),
+    ("includeTools", "a server", "alwaysAllow"),
+    ("tools", "a server", "alwaysAllow"),
+    ("allowAll", "a server", "enableAllTools"),
+    ("transport", "a server", "type"),
     ("cmd", "a server", "command"),
     ("arguments", "a server", "args"),
     ("environment", "a server", "env"),
     ("endpoint", "a server", "url"),
     ("command", "an ACP agent", "cmd"),
     ("arguments", "an ACP agent", "args"),
+    ("name", "a built-in agent", "type"),
+    ("run", "the commands of an agent", "runPrompt"),
+    ("command", "the commands of an agent", "runPrompt"),
     ("baseUrl", "the environment of a judge", "baseUrlKey"),
     ("apiKey", "the environment of a judge", "apiKeyKey"),
     ("model", "the environment of a judge", "modelNameKey"),
+    ("agent", "a judge", "ref"),
+    ("mcpConfig", "an eval's config", "mcpConfigFile"),
+    ("mcp", "an eval's config", "mcpConfigFile"),
+    ("judge", "an eval's config", "llmJudge"),
+    ("name", "a reference to an agent", "type"),
+    ("file", "a reference to an agent", "path"),
+    ("ref", "a reference to an agent", "path"),
+    ("file", "a task set", "path"),
+    ("labels", "a task set", "labelSelector"),
+    ("selector", "a task set", "labelSelector"),
+    ("source", "an extension", "package"),
+    ("name", "an assertion about tools", "tool"),
+    ("args", "an assertion about tools", "argumentsMatch"),
+    ("arguments", "an assertion about tools", "argumentsMatch"),
+    ("pattern", "an assertion about tools", "toolPattern"),
+    ("resource", "an assertion about resources", "uri"),
+    ("pattern", "an assertion about resources", "uriPattern"),
+    ("name", "an assertion about prompts", "prompt"),
+    ("args", "an assertion about prompts", "argumentsMatch"),
+    ("arguments", "an assertion about prompts", "argumentsMatch"),
+    ("pattern", "an assertion about prompts", "promptPattern"),
+    ("tool", "an item of `callOrder`", "name"),
+    ("minCalls", "assertions", "minToolCalls"),
+    ("maxCalls", "assertions", "maxToolCalls"),
+    ("toolsForbidden", "assertions", "toolsNotUsed"),
+    ("forbiddenTools", "assertions", "toolsNotUsed"),
+    ("requiredTools", "assertions", "toolsUsed"),
+    ("server", "a requirement", "mcpServer"),
+    ("mcp", "a requirement", "mcpServer"),
+    ("id", "a task's metadata", "name"),
+    ("before", "a task's spec", "setup"),
+    ("after", "a task's spec", "cleanup"),
+    ("teardown", "a task's spec", "cleanup"),
+    ("checks", "a task's spec", "verify"),
+    ("before", "the steps of a legacy task", "setup"),
+    ("after", "the steps of a legacy task", "cleanup"),
+    ("teardown", "the steps of a legacy task", "cleanup"),
+    ("text", "a prompt", "inline"),
+    ("run", "a script of a legacy task", "inline"),
+    ("script", "a script of a legacy task", "inline"),
+    ("path", "a script of a legacy task", "file"),
+    ("run", "`script`", "inline"),
+    ("cmd", "`script`", "inline"),
+    ("path", "`script`", "file"),
+    ("cwd", "`script`", "workdir"),
+    ("cmd", "`command`", "run"),
+    ("command", "`command`", "run"),
+    ("inline", "`command`", "run"),
+    ("cwd", "`command`", "workdir"),
+    ("code", "the mapping of the `expect` of `command`", "exitCode"),
+    ("status", "the mapping of the `expect` of `command`", "exitCode"),
+    ("exit", "the mapping of the `expect` of `command`", "exitCode"),
+    ("output", "the mapping of the `expect` of `command`", "stdout"),
+    ("regex", "`stdout`", "matches"),
+    ("match", "`stdout`", "matches"),
+    ("pattern", "`stdout`", "matches"),
+    ("includes", "`stdout`", "contains"),
+    ("regex", "`stderr`", "matches"),
+    ("match", "`stderr`", "matches"),
+    ("pattern", "`stderr`", "matches"),
+    ("includes", "`stderr`", "contains"),
+    ("regex", "`body`", "matches"),
+    ("pattern", "`body`", "matches"),
+    ("includes", "`body`", "contains"),
+    ("items", "`foreach`", "in"),
+    ("list", "`foreach`", "in"),
+    ("as", "`foreach`", "var"),
+    ("item", "`foreach`", "var"),
 ];
 
 /// Keys that only say something to people: without them nothing is judged otherwise.
@@ -640,7 +726,84 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("runs", "config", "write `runs: N` in the metadata of a task, or `--runs N` on the command line"),
     ("tasks", "config", "write `taskSets: [{glob: \"tasks/*.yaml\"}]`"),
     ("mcpServers", "config", "servers stand in a file of their own, named by `mcpConfigFile`"),
+    ("timeout", "an eval's config", "write `defaultTaskLimits: {timeout: …}`"),
+    ("taskTimeout", "an eval's config", "write `defaultTaskLimits: {timeout: …}`"),
+    (
+        "timeout",
+        "the limits of an eval",
+        "write `defaultTaskLimits: {timeout: …}` for each task, or `maxTime` for all of them",
+    ),
+    (
+        "parallelism",
+        "config",
+        "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line",
+    ),
+    (
+        "concurrency",
+        "config",
+        "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line",
+    ),
+    ("repeat", "config", "write `runs: N` in the metadata of a task, or `--runs N` on the command line"),
+    ("env", "config", "give a server its `env` in the MCP config, and a step its own in the task"),
+    ("provider", "a reference to an agent", "it stands before the model: `model: PROVIDER:MODEL`"),
+    (
+        "cmd",
+        "a reference to an agent",
+        "it belongs in a file of kind `Agent`, of which `path` is the name: `acp: {cmd: …}`",
+    ),
+    (
+        "command",
+        "a reference to an agent",
+        "it belongs in a file of kind `Agent`, of which `path` is the name: `commands: {runPrompt: …}`",
+    ),
+    ("model", "a judge", "it belongs under `ref`: `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`"),
+    ("provider", "a judge", "it stands before the model: `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`"),
+    ("enabled", "a server", "write `disabled: true` for a server that is not to be started"),
+    ("auth", "a server", "write `headers: {Authorization: \"Bearer ${TOKEN}\"}`"),
+    ("timeout", "a server", "a call has the time of its step or of its task; remove it"),
+    ("cwd", "a server", "a server is started in the eval's folder; give it paths in `args`"),
+    ("env", "an ACP agent", "it has the environment of `gevals`: set the variable there"),
+    ("model", "an agent", "it belongs under `builtin`: `builtin: {type: llm-agent, model: PROVIDER:MODEL}`"),
+    ("cmd", "an agent", "it belongs under `acp`: `acp: {cmd: …}`"),
+    ("type", "an agent", "what runs the agent is a key of its own: `builtin`, `acp` or `commands`"),
+    ("spec", "an agent", "`builtin`, `acp` and `commands` stand at the top"),
+    ("config", "an agent", "`builtin`, `acp` and `commands` stand at the top"),
+    ("tags", "a task's metadata", "write `labels: {KEY: VALUE}`"),
     ("timeout", "a step", "the time limit belongs inside the step's body"),
+    ("name", "a step, beside", "what a step is for stands in a comment; its `id` stands inside its body"),
+    ("if", "a step, beside", "every step is done: let a script decide, by its exit status"),
+    ("when", "a step, beside", "every step is done: let a script decide, by its exit status"),
+    ("retries", "`command`", "`eventually: {timeout: 1m, steps: […]}` tries its steps again until they pass"),
+    ("retry", "`command`", "`eventually: {timeout: 1m, steps: […]}` tries its steps again until they pass"),
+    ("contains", "the `expect` of `command`", "say of what: `stdout: {contains: …}`"),
+    ("matches", "the `expect` of `command`", "say of what: `stdout: {matches: …}`"),
+    ("equals", "the `expect` of `command`", "say of what: `stdout: {equals: …}`"),
+    ("exists", "`file`", "what is expected of a file stands under `expect`: `expect: {exists: true}`"),
+    ("contains", "`file`", "what is expected of a file stands under `expect`: `expect: {contains: …}`"),
+    ("matches", "`file`", "what is expected of a file stands under `expect`: `expect: {matches: …}`"),
+    ("status", "`http`", "what is expected of the answer stands under `expect`: `expect: {status: …}`"),
+    (
+        "prompt",
+        "`llmJudge`",
+        "write `contains: …` with what the answer must say; the judge compares what is meant, not words",
+    ),
+    (
+        "question",
+        "`llmJudge`",
+        "write `contains: …` with what the answer must say; the judge compares what is meant, not words",
+    ),
+    (
+        "criteria",
+        "`llmJudge`",
+        "write `contains: …` with what the answer must say; the judge compares what is meant, not words",
+    ),
+    ("llmJudge", "a script of a legacy task", "write `contains` or `exact` in its place"),
+    ("env", "a script of a legacy task", "let the script set its variables; a step has an `env` in the steps dialect"),
+    (
+        "timeout",
+        "a script of a legacy task",
+        "steps have a `timeout` in the steps dialect, `apiVersion: mcpchecker/v1alpha2`",
+    ),
     ("continueOnError", "a step", "it belongs inside the step's body"),
     ("expect", "a step", "it belongs inside the step's body"),
     ("outputs", "a step", "it belongs inside the step's body"),

@@ -8,6 +8,7 @@ mod allowed;
 mod already_true;
 mod always_true;
 mod agent_file;
+mod argued;
 mod assertion_sense;
 mod assertions;
 mod awaited;
@@ -71,6 +72,7 @@ mod unfilled;
 mod unlocked;
 mod unset;
 mod unpinned_server;
+mod unread_variable;
 mod unreferenced_script;
 pub mod unresolved_source;
 mod unsatisfiable;
@@ -306,6 +308,7 @@ pub static RULES: &[Lint] = &[
     way(&dialect::eval::NO_AGENT),
     way(&dialect::mcp_config::INVALID_SERVER),
     way(&dialect::command::UNSPLIT_COMMAND),
+    way(&dialect::command::DEAF_CONTAINER),
     way(&dialect::oracle::ORACLE_CALL),
     // evals that servers ship
     way(&primitive::EVAL_ID),
@@ -375,6 +378,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &kubectl::GLOB_IN_DELETE, found: Found::InTask(kubectl::glob) },
     Lint { rule: &kubectl::VERIFY_DELETES, found: Found::InTask(kubectl::in_verify) },
     // prompts
+    Lint { rule: &unread_variable::UNEXPANDED_VARIABLE, found: Found::InTask(unread_variable::check) },
     Lint { rule: &prompt_variable::SHELL_VARIABLE_IN_PROMPT, found: Found::InTask(prompt_variable::check) },
     Lint { rule: &prompt_in_shell::UNKNOWN_TEMPLATE_FIELD, found: Found::InEval(prompt_in_shell::fields) },
     Lint { rule: &prompt_in_shell::PROMPT_IN_SHELL_TEXT, found: Found::InEval(prompt_in_shell::context) },
@@ -469,6 +473,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &models::DEPRECATED_JUDGE_ENV, found: Found::InEval(models::judge_env) },
     Lint { rule: &agent_file::IGNORED_AGENT_PART, found: Found::InEval(agent_file::ignored) },
     Lint { rule: &agent_file::EMPTY_COMMANDS, found: Found::InEval(agent_file::empty) },
+    Lint { rule: &agent_file::SERVERS_NOT_PASSED, found: Found::InEval(agent_file::served) },
     Lint { rule: &decode::SECRET_IN_CLEAR, found: Found::InBoth(secret::in_task, secret::in_eval) },
     Lint { rule: &config::RELATIVE_SERVER_COMMAND, found: Found::InEval(config::relative) },
     Lint { rule: &config::UNKNOWN_EXTENSION, found: Found::UnderEval(config::unknown_extension) },

@@ -6,7 +6,6 @@ mod bridge;
 mod child;
 mod client;
 pub mod demo;
-mod ending;
 mod front;
 mod http;
 mod hub;
@@ -18,6 +17,7 @@ mod recording;
 mod relay;
 mod session;
 mod sse;
+mod stream;
 
 use std::{path::PathBuf, time::Duration};
 

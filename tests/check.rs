@@ -420,6 +420,136 @@ fn a_fix_that_brings_an_error_is_rolled_back_and_says_so() {
     }
 }
 
+/// A key in another case is the one that is meant, whatever is wrong behind it: that is said then.
+#[test]
+fn a_key_in_another_case_is_mended_though_its_value_is_wrong() {
+    let world = suite();
+    world.write("evals/tasks/a/task.yaml", "Kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nSpec:\n  Prompt: Go.\n  Verify:\n    command: {run: test -d /}\n");
+    let ran = world.run(&["check", "evals/tasks/a/task.yaml", "--fix"]);
+    ran.expect(1, &["`verify` must be a list, not a mapping", "start each item with `- `"]);
+    assert_eq!(
+        world.read("evals/tasks/a/task.yaml"),
+        "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nspec:\n  prompt: Go.\n  verify:\n    command: {run: test -d /}\n"
+    );
+}
+
+/// What keys are called in other tools.
+#[test]
+fn keys_of_other_tools_are_mended() {
+    let world = suite();
+    let portable = |verify: &str| {
+        format!(
+            "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: a}}\nspec:\n  prompt: Go.\n  verify:\n    - {verify}\n"
+        )
+    };
+    let steps = |rest: &str| {
+        format!(
+            "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {{name: a}}\nspec:\n  prompt: {{inline: Go.}}\n{rest}\n"
+        )
+    };
+    let legacy = |rest: &str| format!("kind: Task\nmetadata: {{name: a}}\nsteps:\n  prompt: {{inline: Go.}}\n{rest}\n");
+    for (written, meant) in [
+        (
+            portable("command: {cmd: ls, cwd: a, expect: {code: 1, output: b}}"),
+            portable("command: {run: ls, workdir: a, expect: {exitCode: 1, stdout: b}}"),
+        ),
+        (portable("script: {run: test -e a}"), portable("script: {inline: test -e a}")),
+        (
+            portable("foreach: {as: a, items: [b], steps: [{command: {run: \"test -e {a}\"}}]}"),
+            portable("foreach: {var: a, in: [b], steps: [{command: {run: \"test -e {a}\"}}]}"),
+        ),
+        (
+            steps("  verify:\n    - script: {path: verify.sh}\n  teardown: []"),
+            steps("  verify:\n    - script: {file: verify.sh}\n  cleanup: []"),
+        ),
+        (steps("  verify:\n    - run: {inline: test -e a}"), steps("  verify:\n    - script: {inline: test -e a}")),
+        (
+            legacy("  verify: {run: test -e a}\n  teardown: {inline: rm a}"),
+            legacy("  verify: {inline: test -e a}\n  cleanup: {inline: rm a}"),
+        ),
+    ] {
+        world.write("evals/tasks/a/task.yaml", &written);
+        let ran = world.run(&["check", "evals/tasks/a/task.yaml", "--fix"]);
+        assert_eq!(world.read("evals/tasks/a/task.yaml"), meant, "{}", ran.out);
+    }
+    let eval = |rest: &str| {
+        format!(
+            "kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{type: builtin.noop}}\n  taskSets:\n    - {rest}\n"
+        )
+    };
+    for (written, meant) in [
+        (
+            "{file: evals/tasks/a/task.yaml, assertions: {maxCalls: 3}}",
+            "{path: evals/tasks/a/task.yaml, assertions: {maxToolCalls: 3}}",
+        ),
+        (
+            "{path: evals/tasks/a/task.yaml, assertions: {toolsUsed: [{server: demo, name: a, args: {b: c}}]}}",
+            "{path: evals/tasks/a/task.yaml, assertions: {toolsUsed: [{server: demo, tool: a, argumentsMatch: {b: c}}]}}",
+        ),
+    ] {
+        world.write("other.yaml", &eval(written));
+        let ran = world.run(&["check", "other.yaml", "--fix"]);
+        assert_eq!(world.read("other.yaml"), eval(meant), "{}", ran.out);
+    }
+}
+
+/// Where no key here has the meaning, the message says what to write.
+#[test]
+fn a_message_says_what_to_write_instead() {
+    let world = suite();
+    let says = |file: &str, said: &str| {
+        let ran = world.run(&["check", file]).expect(1, &[]);
+        // Long lines are broken.
+        let words = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(said), "{said}: {}", ran.out);
+    };
+    let head = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nspec:\n  prompt: Go.\n";
+    let steps = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: a}\nspec:\n  prompt: {inline: Go.}\n";
+    let legacy = "kind: Task\nmetadata: {name: a}\nsteps:\n  prompt: {inline: Go.}\n";
+    for (text, said) in [
+        (format!("{head}  verify:\n    - test -d /\n"), "write `command: {run: \"test -d /\"}`"),
+        (format!("{head}  verify:\n    - command: {{run: ls, expect: {{contains: a}}}}\n"), "`stdout: {contains: …}`"),
+        (
+            format!("{head}  verify:\n    - command: {{run: ls, retries: 3}}\n"),
+            "`eventually: {timeout: 1m, steps: […]}`",
+        ),
+        (
+            format!("{head}  verify:\n    - command: {{run: ls, env: [A=b]}}\n"),
+            "write `KEY: VALUE`, a line each, without `- `",
+        ),
+        (format!("{head}  verify:\n    - file: {{path: a, exists: true}}\n"), "`expect: {exists: true}`"),
+        (format!("{steps}  verify:\n    - test -d /\n"), "write `script: {inline: \"test -d /\"}`"),
+        (
+            format!("{steps}  timeout: 5m\n  verify:\n    - script: {{inline: test -d /}}\n"),
+            "write `limits: {timeout: …}`",
+        ),
+        (format!("{steps}  verify:\n    - llmJudge: {{criteria: it is so}}\n"), "write `contains: …`"),
+        (format!("{steps}  verify: test -d /\n"), "start each item with `- `, or write `[…, …]`"),
+        (format!("{legacy}  verify: {{llmJudge: {{contains: a}}}}\n"), "write `contains` or `exact`"),
+    ] {
+        world.write("evals/tasks/a/task.yaml", &text);
+        world.run(&["check", "evals/tasks/a/task.yaml"]).expect(1, &[said]);
+    }
+    let eval =
+        |agent: &str, rest: &str| format!("kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {agent}\n{rest}\n");
+    let (noop, sets) = ("{type: builtin.noop}", "  taskSets: [{path: evals/tasks/a/task.yaml}]");
+    world.write("evals/tasks/a/task.yaml", &task("a"));
+    for (text, said) in [
+        (eval("{type: acp, cmd: a}", sets), "a file of kind `Agent` with `acp: {cmd: …}`"),
+        (
+            eval("{type: builtin.llm-agent, model: anthropic/claude-sonnet-4-5}", sets),
+            "write `anthropic:claude-sonnet-4-5`",
+        ),
+        (eval(noop, "  taskSets: [{path: \"evals/tasks/*.yaml\"}]"), "write `glob: \"evals/tasks/*.yaml\"`"),
+        (eval(noop, "  taskSets: [{glob: evals/tasks}]"), "write `evals/tasks/*.yaml`"),
+        (eval(noop, &format!("{sets}\n  timeout: 5m")), "write `defaultTaskLimits: {timeout: …}`"),
+        (eval(noop, &format!("{sets}\n  llmJudge: {{model: \"openai:gpt-5\"}}")), "`ref: {type: builtin.llm-agent"),
+    ] {
+        world.write("other.yaml", &text);
+        says("other.yaml", said);
+    }
+}
+
 #[test]
 fn a_misspelt_kind_is_renamed() {
     let world = suite();

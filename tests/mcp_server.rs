@@ -6,7 +6,13 @@
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
-use std::{collections::BTreeMap, io::BufRead, path::Path, process::Stdio, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, Write},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
 
 use gevals::mcp::{Client, ClientOptions, Hub, HubOptions, ServerSpec, SessionKind, Transport};
 use indexmap::IndexMap;
@@ -351,6 +357,72 @@ async fn a_run_ends_and_cleans_up_where_its_server_is_killed() {
     let (answer, ()) = tokio::join!(call, killing);
     assert!(answer.is_err(), "{answer:?}");
     appears(&world, "cleaned").await;
+}
+
+/// `gevals mcp` with its bare streams, and what is said at first.
+fn at_its_streams(world: &World, options: &[&str]) -> (std::process::Child, std::process::ChildStdin) {
+    let mut command = world.command(&[&["mcp", "--root", "p"], options].concat());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for line in [
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+    ] {
+        writeln!(input, "{line}").unwrap();
+    }
+    (child, input)
+}
+
+fn call(id: u32, tool: &str, arguments: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+}
+
+/// What it has said, by ids, once its input is closed.
+fn all_said(child: std::process::Child) -> Vec<(Value, Value)> {
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let messages = String::from_utf8(output.stdout).unwrap();
+    let message = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    messages.lines().map(message).map(|message| (message["id"].clone(), message)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_closes_the_input_ends_its_run() {
+    let world = slow_project();
+    let (child, mut input) = at_its_streams(&world, &["--allow-run"]);
+    writeln!(input, "{}", call(1, "run", &json!({"eval": "slow-eval.yaml"}))).unwrap();
+    appears(&world, "begun").await;
+    assert!(!world.path("cleaned").exists());
+    // Its output stays open.
+    drop(input);
+    let begun = std::time::Instant::now();
+    let said = all_said(child);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(world.path("cleaned").exists(), "{said:?}");
+    assert!(said[1].0 == 1 && said[1].1["result"]["isError"] == true, "{said:?}");
+}
+
+#[test]
+fn a_line_that_is_no_message_is_refused_and_what_was_asked_before_the_end_is_answered() {
+    let world = project();
+    let (child, mut input) = at_its_streams(&world, &[]);
+    for line in ["{\"jsonrpc\": \"2.0\",", "", "hello", "[]", "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":3}"] {
+        writeln!(input, "{line}").unwrap();
+    }
+    input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"\xff\"}\n").unwrap();
+    // What is no request has no answer.
+    writeln!(input, "{}", json!({"jsonrpc": "2.0", "method": "notifications/unheard-of", "params": 3})).unwrap();
+    // The last line need not be ended.
+    write!(input, "{}", call(9, "check", &json!({"paths": ["task.yaml"]}))).unwrap();
+    drop(input);
+    let said = all_said(child);
+    let codes: Vec<_> =
+        said.iter().filter(|(id, _)| id.is_null()).map(|(_, message)| message["error"]["code"].clone()).collect();
+    assert_eq!(codes, [-32700, -32700, -32600, -32600, -32700], "{said:?}");
+    assert!(said.iter().all(|(_, message)| message.get("id").is_some()), "{said:?}");
+    let (id, last) = said.last().unwrap();
+    assert!(*id == 9 && last["result"]["structuredContent"]["ok"] == true, "{said:?}");
+    assert_eq!(said.len(), 7, "{said:?}");
 }
 
 async fn appears(world: &World, file: &str) {

@@ -230,6 +230,7 @@ fn assertions_are_actions_and_make_a_task_checked() {
         name: Some(name("create")),
         pattern: None,
         arguments: None,
+        argument_places: Vec::new(),
         status: None,
         max_duration: None,
     };

@@ -355,6 +355,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("llm_judge", "llmJudge"),
     ("shell", "command"),
     ("run", "command"),
+    ("run", "script"),
     ("exec", "command"),
     ("cmd", "command"),
     ("bash", "script"),

@@ -10,7 +10,8 @@ use super::{
 use crate::{
     bash,
     decode::{
-        INVALID_VALUE, MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, check_pattern, parse_duration, quote, unknown_field,
+        self, INVALID_VALUE, MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, check_pattern, parse_duration, quote,
+        unknown_field,
     },
     diagnostic::{Diagnostic, Strength, nearest},
     hir::{Arg, ArgKind, Def, Name, Template},
@@ -100,8 +101,9 @@ impl Checker<'_> {
             if !args.iter().any(|(k, _)| k.value == *name) {
                 // One that is misspelt is one fault, not two.
                 let unknown = args.iter().map(|(key, _)| key).filter(|key| !fields.contains_key(&key.value));
-                let mut meant =
-                    unknown.filter(|key| nearest(&key.value, fields.keys().map(String::as_str)) == Some(name));
+                let called = what.to_string();
+                let mut meant = unknown
+                    .filter(|key| decode::meant(&key.value, &called, fields.keys().map(String::as_str)) == Some(name));
                 if meant.any(|key| self.harden(key.span)) {
                     continue;
                 }
@@ -308,12 +310,21 @@ impl Checker<'_> {
     fn no_text(&mut self, text: &str, span: Span, shape: &Shape, what: What<'_>) {
         let mut diagnostic =
             Diagnostic::new(&WRONG_TYPE, span, format!("{what} must be {}, not a string", shape.describe()));
-        let number = matches!(shape, Shape::Integer { .. } | Shape::Number) && text.parse::<f64>().is_ok();
-        let word = matches!(shape, Shape::Bool) && matches!(text, "true" | "false");
+        let holds = |is: fn(&Shape) -> bool| match shape {
+            Shape::OneOf(shapes) => shapes.iter().any(is),
+            one => is(one),
+        };
+        let number =
+            holds(|shape| matches!(shape, Shape::Integer { .. } | Shape::Number)) && text.parse::<f64>().is_ok();
+        let word = holds(|shape| matches!(shape, Shape::Bool)) && matches!(text, "true" | "false");
         if number || word {
             diagnostic = diagnostic.help("remove the quotes").fix("remove the quotes", span, text);
         } else if matches!(shape, Shape::Bool) {
             diagnostic = diagnostic.help("write `true` or `false`");
+        } else if matches!(shape, Shape::List { .. }) && !text.is_empty() {
+            let words = if text.contains(',') { text.split(',').map(str::trim).collect() } else { vec![text] };
+            diagnostic = diagnostic
+                .help(format!("write `[{}]`", words.into_iter().map(yaml_word).collect::<Vec<_>>().join(", ")));
         } else {
             diagnostic = diagnostic.help_opt(record_for(yaml_word(text), &["stdout", "content", "body"], shape, what));
         }
@@ -444,6 +455,9 @@ fn cure(kind: &ArgKind<Path>, shape: &Shape, what: What<'_>) -> Option<String> {
             Some(format!("write the words as one text: `{}`", yaml_word(&line)))
         }
         ArgKind::Int(number) => record_for(number.to_string(), &["exitCode", "status"], shape, what),
+        ArgKind::List(_) => record_for("…".to_owned(), &[], shape, what).or_else(|| {
+            matches!(shape, Shape::Record { .. }).then(|| "write `KEY: VALUE`, a line each, without `- `".to_owned())
+        }),
         _ => record_for("…".to_owned(), &[], shape, what),
     }
 }

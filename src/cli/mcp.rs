@@ -95,8 +95,10 @@ async fn served(server: Server, http: Option<SocketAddr>) -> Result<(), Fault> {
     let broken = |error: std::io::Error| (status::BROKEN, format!("the server ended: {error}"));
     let interrupted = between::interrupted();
     let Some(address) = http else {
+        // Who closes the input does not wait for a run any more.
+        let left = server.over.clone();
         return tokio::select! {
-            served = own::serve_stdio(server) => served.map_err(broken),
+            served = own::serve_stdio(server, left) => served.map_err(broken),
             _ = interrupted => Ok(()),
         };
     };
@@ -116,7 +118,7 @@ async fn served(server: Server, http: Option<SocketAddr>) -> Result<(), Fault> {
 #[derive(Clone)]
 struct Server {
     tools: Arc<[Tool]>,
-    /// Cancelled when it ends.
+    /// Cancelled when its client has left, or it ends.
     over: CancellationToken,
 }
 

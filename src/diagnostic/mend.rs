@@ -124,7 +124,8 @@ fn harm(cures: &[&Diagnostic], before: (&[Diagnostic], &Sources), after: (&[Diag
     left.map(|_| "it does not cure what it is for".to_owned())
 }
 
-/// The ranges that fixes wrote, in the new texts.
+/// The ranges that fixes wrote, in the new texts. A word in another case, `Verify`, is certainly the one that is meant: it is no doing of
+/// its fix what is wrong with its value.
 fn written(cures: &[&Diagnostic], sources: &Sources) -> BTreeMap<PathBuf, Vec<Range<usize>>> {
     let mut edits: BTreeMap<FileId, Vec<_>> = BTreeMap::new();
     for edit in cures.iter().filter_map(|d| d.fix.as_ref()).flat_map(|fix| &fix.edits) {
@@ -134,13 +135,16 @@ fn written(cures: &[&Diagnostic], sources: &Sources) -> BTreeMap<PathBuf, Vec<Ra
         edits.sort_by_key(|e| (e.span.start, e.span.end));
         edits.dedup_by(|a, b| a.span == b.span && a.text == b.text);
         let (mut grown, mut cut) = (0, 0);
-        let ranges = edits.into_iter().map(|edit| {
+        let source = sources.get(file);
+        let text = source.text();
+        let ranges = edits.into_iter().filter_map(|edit| {
             let start = edit.span.start as usize + grown - cut;
             grown += edit.text.len();
             cut += edit.span.range().len();
-            start..start + edit.text.len()
+            let old = text.get(edit.span.range()).unwrap_or_default();
+            (!old.eq_ignore_ascii_case(&edit.text)).then(|| start..start + edit.text.len())
         });
-        (sources.get(file).path().to_owned(), ranges.collect())
+        (source.path().to_owned(), ranges.collect())
     };
     edits.into_iter().map(moved).collect()
 }

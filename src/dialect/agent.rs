@@ -71,7 +71,11 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
             super::command::one_word(reader, command, node, args);
         }
         let command = command.and_then(|e| reader.name(e.value, "the command of an agent"));
-        let args = args.map(|n| reader.arguments(n)).unwrap_or_default();
+        let list = args;
+        let args = list.map(|list| reader.arguments(list)).unwrap_or_default();
+        if let (Some(command), Some(list)) = (&command, list) {
+            super::command::arguments(reader, &command.value, list, &args);
+        }
         let args = args.into_iter().filter_map(|n| reader.string(n, "an item of `args`")).collect();
         agent.acp = command.map(|command| AcpAgent { span: node.span(), command, args, dir: dir.to_owned() });
     }

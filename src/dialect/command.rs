@@ -10,6 +10,7 @@ use crate::{
 
 rule! {
     pub static UNSPLIT_COMMAND = "unsplit-command", Hard;
+    pub static DEAF_CONTAINER = "deaf-container", Warning;
 }
 
 /// Programs that are started with what they shall run.
@@ -80,6 +81,106 @@ fn split(
                 }
                 _ => diagnostic,
             }
+        }
+    }
+}
+
+/// `args: ["--port 8080"]`, and words behind the text of `sh -c`: no shell splits the one, and the other has them as its `$0` and `$1`.
+pub fn arguments(reader: &mut Reader<'_>, program: &str, list: Node<'_>, args: &[Node<'_>]) {
+    let texts: Vec<&str> = args.iter().map(|arg| arg.as_str().unwrap_or_default()).collect();
+    if SHELLS.contains(&program.rsplit('/').next().unwrap_or(program)) {
+        if let ["-c", text, rest, ..] = texts.as_slice()
+            && !text.contains('$')
+        {
+            let whole = texts[1..].join(" ");
+            reader.out.push(
+                Diagnostic::new(
+                    &UNSPLIT_COMMAND,
+                    args[2].span(),
+                    format!("`{program} -c` runs `{text}` alone, without `{rest}`"),
+                )
+                .strength(Strength::Warning)
+                .help(format!("write one text: `args: {}`", flow_list(["-c", &whole]))),
+            );
+        }
+        return;
+    }
+    for (nth, (arg, text)) in args.iter().zip(&texts).enumerate() {
+        let Some((option, value)) = text.split_once(' ') else { continue };
+        let name = option.trim_start_matches('-');
+        let is_option = option.len() > name.len()
+            && option.len() - name.len() < 3
+            && name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        // What stands behind another option may be its value.
+        let is_value = nth > 0 && texts[nth - 1].starts_with('-');
+        if !is_option || is_value || value.is_empty() || value.contains(char::is_whitespace) {
+            continue;
+        }
+        let words = flow_list([option, value]);
+        let words = words.trim_matches(['[', ']']);
+        let finding =
+            Diagnostic::new(&UNSPLIT_COMMAND, arg.span(), format!("`{text}` is one argument: no shell splits it"))
+                .strength(Strength::Warning)
+                .help(format!("write {words}, two arguments"));
+        reader.out.push(match list.style() {
+            Style::Flow if !arg.is_alias() => finding.fix("make it two arguments", arg.span(), words),
+            _ => finding,
+        });
+    }
+}
+
+/// Programs that take `-c TEXT`.
+const SHELLS: [&str; 5] = ["sh", "bash", "zsh", "dash", "ash"];
+
+/// A server in a container: its input is closed without `-i`, a terminal spoils what it says, and of the variables it has those that
+/// an option names.
+pub fn container(reader: &mut Reader<'_>, program: Entry<'_>, args: &[Node<'_>], env: Option<Entry<'_>>) {
+    let texts: Vec<&str> = args.iter().map(|arg| arg.as_str().unwrap_or_default()).collect();
+    let name = program.value.as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    // `docker mcp gateway run` and `docker compose run` are others.
+    let at = match texts.as_slice() {
+        ["run", ..] => 0,
+        ["container", "run", ..] => 1,
+        _ => return,
+    };
+    if !["docker", "podman", "nerdctl"].contains(&name) {
+        return;
+    }
+    let given = &texts[at + 1..];
+    // Those of the image stand among them: one more is no harm.
+    let cluster = |text: &str, flag: char| {
+        text.strip_prefix('-').is_some_and(|flags| {
+            flags.contains(flag) && flags.chars().all(|c| matches!(c, 'i' | 't' | 'd' | 'P' | 'q'))
+        })
+    };
+    let attached = |text: &&str| {
+        cluster(text, 'i')
+            || ["--interactive", "--attach"].iter().any(|option| text.starts_with(option))
+            || *text == "-a"
+    };
+    let mut warn = |span, message: String, help: String| {
+        reader.out.push(Diagnostic::new(&DEAF_CONTAINER, span, message).help(help));
+    };
+    if !given.iter().any(attached) {
+        let message = format!("`{name} run` without `-i` closes the input of the server: it hears nothing");
+        warn(args[at].span(), message, "write `run`, `-i`".to_owned());
+    }
+    if let Some(nth) = given.iter().position(|text| cluster(text, 't') && cluster(text, 'i'))
+        && name == "docker"
+    {
+        let message = format!("`{}` asks for a terminal, and a server has none: docker refuses", given[nth]);
+        warn(args[at + 1 + nth].span(), message, "write `-i`".to_owned());
+    }
+    if given.iter().any(|text| text.starts_with("--env-file") || text.starts_with("--env-host")) {
+        return;
+    }
+    for entry in env.iter().flat_map(|env| env.value.entries()) {
+        let own = ["DOCKER", "PODMAN", "CONTAINER", "BUILDKIT", "XDG"].iter().any(|word| entry.name.starts_with(word));
+        let named = given.iter().any(|text| text.contains(entry.name));
+        if !own && !named && !matches!(entry.name, "PATH" | "HOME") {
+            let message = format!("`{}` is set for `{name}`, and the container does not get it", entry.name);
+            warn(entry.key.span(), message, format!("name it in `args`, before the image: `-e`, `{}`", entry.name));
         }
     }
 }

@@ -349,7 +349,8 @@ fn extensions(reader: &mut Reader<'_>, node: Node<'_>, options: &mut ExtensionOp
             continue;
         }
         let Some(mut fields) = reader.fields(entry.value, "an extension") else { continue };
-        let package = fields.require(reader, "package", entry.key.span());
+        let help = "write `package: github.com/OWNER/REPOSITORY@VERSION`, or the path of a program";
+        let package = fields.require_entry(reader, "package", entry.key.span(), Some(help)).map(|e| e.value);
         let env = fields.take(reader, "env").map(|n| reader.strings(n, "the environment of an extension"));
         let config = fields.take(reader, "config");
         let permissions = fields.take(reader, "permissions").and_then(|n| super::permissions(reader, n));
@@ -694,8 +695,24 @@ fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<Ca
     let max_duration = fields.take(reader, "maxDuration").and_then(|n| reader.duration(n, "`maxDuration`"));
     let server = server(reader, &mut fields, node);
     fields.finish(reader);
+    let mut argument_places = Vec::new();
     let arguments = arguments.and_then(|n| match n.data() {
-        Data::Map => Some(Spanned::new(n.to_json(), n.span())),
+        Data::Map => {
+            argument_places.extend(n.entries().map(|entry| (key(entry), entry.value.span())));
+            let value = match kind {
+                // The arguments of prompts are texts (MCP): a number would equal none.
+                CallKind::Prompt => {
+                    let present = reader.present(n);
+                    let text = |entry: crate::yaml::Entry<'_>| {
+                        let what = format!("the argument `{}` of a prompt", entry.name);
+                        Some((entry.name.to_owned(), reader.string(entry.value, &what)?.value.into()))
+                    };
+                    serde_json::Value::Object(present.into_iter().map(text).collect::<Option<_>>()?)
+                }
+                _ => n.to_json(),
+            };
+            Some(Spanned::new(value, n.span()))
+        }
         _ => {
             reader.wrong_type(n, "a mapping from an argument to a value", "`argumentsMatch`");
             None
@@ -720,7 +737,16 @@ fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<Ca
     if let Some(pattern) = &pattern {
         regex(reader, pattern);
     }
-    Some(CallMatcher { span: node.span(), server: server?, name, pattern, arguments, status, max_duration })
+    Some(CallMatcher {
+        span: node.span(),
+        server: server?,
+        name,
+        pattern,
+        arguments,
+        argument_places,
+        status,
+        max_duration,
+    })
 }
 
 /// A pattern that does not compile would never match, and nobody would know (`tests/coverage.md` E3).
@@ -736,8 +762,9 @@ fn ordered(reader: &mut Reader<'_>, node: Node<'_>) -> Option<OrderedCall> {
         return None;
     }
     let mut fields = reader.fields(node, "an item of `callOrder`")?;
-    let kind = fields.require(reader, "type", node.span());
-    let name = fields.require(reader, "name", node.span());
+    let mut one = |key, help| fields.require_entry(reader, key, node.span(), Some(help)).map(|e| e.value);
+    let kind = one("type", "write `type: tool`, or `resource` or `prompt`");
+    let name = one("name", "write `name:` with the name of the tool or prompt, or the URI of the resource");
     let server = server(reader, &mut fields, node);
     fields.finish(reader);
     let kind = reader.string(kind?, "the type of a call")?;

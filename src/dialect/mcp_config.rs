@@ -19,7 +19,8 @@ pub fn decode(root: Node<'_>, file: FileId, dir: &std::path::Path, out: &mut Dia
     let mut reader = Reader::new(out, Leniency::Config);
     let mut config = McpConfig { file, dir: dir.to_owned(), servers: Vec::new() };
     if let Some(mut fields) = reader.fields(root, "an MCP config") {
-        let servers = fields.require(&mut reader, "mcpServers", root.span());
+        let help = "write `mcpServers: {NAME: {command: …}}`, or with `url`";
+        let servers = fields.require_entry(&mut reader, "mcpServers", root.span(), Some(help)).map(|e| e.value);
         fields.finish(&mut reader);
         match servers {
             Some(node) if matches!(node.data(), Data::Map) => {
@@ -143,8 +144,13 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
             unused(reader, e.key.span(), "headers", "command");
         }
         command::one_word(reader, command, node, args.map(|e| e.value));
-        let args = args.map(|e| reader.arguments(e.value)).unwrap_or_default();
+        let list = args.map(|e| e.value);
+        let args = list.map(|list| reader.arguments(list)).unwrap_or_default();
         unexpanded(reader, command.value, &args);
+        if let Some(list) = list {
+            command::arguments(reader, command.value.as_str().unwrap_or_default(), list, &args);
+            command::container(reader, command, &args, env);
+        }
         Transport::Stdio {
             command: expand(reader, command.value, "`command`")?,
             args: args.into_iter().filter_map(|n| expand(reader, n, "an argument")).collect(),
@@ -181,12 +187,15 @@ fn address(reader: &mut Reader<'_>, node: Node<'_>, url: &Expand) {
     });
 }
 
-/// `Bearer $TOKEN`: only `${TOKEN}` is filled.
+/// `Bearer $TOKEN`, `Bearer {env.TOKEN}`: only `${TOKEN}` is filled.
 fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
     let Some(text) = header.as_str() else { return };
-    let names = text.split_whitespace().filter_map(|word| word.strip_prefix('$'));
-    for name in names.filter(|name| is_variable(name)) {
-        let (bare, braced) = (format!("${name}"), format!("${{{name}}}"));
+    let dollars = text.split_whitespace().filter_map(|word| Some((word.to_owned(), word.strip_prefix('$')?)));
+    let hole = |word: &'_ str| word.strip_prefix("{env.").and_then(|rest| rest.strip_suffix('}')).map(str::to_owned);
+    let holes: Vec<_> = text.split_whitespace().filter_map(|word| Some((word.to_owned(), hole(word)?))).collect();
+    let holes = holes.iter().map(|(word, name)| (word.clone(), name.as_str()));
+    for (bare, name) in dollars.chain(holes).filter(|(_, name)| is_variable(name)) {
+        let braced = format!("${{{name}}}");
         let start = text.find(&bare).unwrap_or_default();
         // Braces need quotes within others.
         let (place, written) = match header.is_plain() {

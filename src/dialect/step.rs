@@ -51,7 +51,15 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
             return None;
         }
         _ => {
-            reader.wrong_type(node, "a mapping from an operation to its body", "a step");
+            let mut finding = decode::mistyped(node, "a mapping from an operation to its body", "a step");
+            if let Some(text) = node.as_str() {
+                let step = match style.vocabulary.get("command") {
+                    Some(_) => format!("command: {{run: {}}}", decode::quote(text)),
+                    None => format!("script: {{inline: {}}}", decode::quote(text)),
+                };
+                finding = finding.help(format!("where a shell is to run it, write `{step}`"));
+            }
+            reader.error(finding);
             return None;
         }
     };

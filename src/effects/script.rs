@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     bash::{self, program::Program},
-    hir::{Arg, BlockRole, Def, Dialect, OperationKind, PhaseKind, Step, Task},
+    hir::{Arg, ArgKind, BlockRole, Def, Dialect, OperationKind, PhaseKind, Step, Task},
     parallel,
     project::TaskUnit,
     source::{FileId, Files, Source, Sources, Span, resolve},
@@ -285,7 +285,7 @@ fn view<'a>(
         },
     };
     let free = step.arg("protocol").is_none_or(|p| p.as_literal() == Some("none"))
-        && step.arg("args").is_none_or(|a| matches!(&a.kind, crate::hir::ArgKind::List(l) if l.is_empty()));
+        && step.arg("args").is_none_or(|a| matches!(&a.kind, ArgKind::List(l) if l.is_empty()));
     let on_stdin = key.value == "inline" && own.is_none() && free;
     let form = if key.value == "run" { Form::Line } else { Form::Inline };
     let map = node.source_map();
@@ -346,10 +346,21 @@ impl ScriptView<'_> {
         }
     }
 
-    /// Whether the exit status of this text is what passes or fails its step.
+    /// Whether the exit status of this text is what passes or fails its step: 0 passes it.
     pub fn decides_by_status(&self) -> bool {
+        let usual = |expect: &Arg<Def>| match &expect.kind {
+            ArgKind::Record(fields) => {
+                fields.iter().all(|(name, arg)| name.value == "exitCode" && matches!(arg.kind, ArgKind::Int(0)))
+            }
+            _ => false,
+        };
+        self.is_judged() && self.step.expect.as_ref().is_none_or(|(_, expect)| usual(expect))
+    }
+
+    /// Whether its step passes or fails by what this text, which is a shell's, does and prints.
+    pub fn is_judged(&self) -> bool {
         let json = self.step.arg("protocol").is_some_and(|p| p.as_literal() != Some("none"));
-        !json && self.step.expect.is_none() && self.reader != Reader::Foreign
+        !json && self.reader != Reader::Foreign
     }
 }
 

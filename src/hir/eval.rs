@@ -386,6 +386,8 @@ pub struct CallMatcher {
     pub pattern: Option<Name>,
     /// Every key given must be there with this value (`decisions.md` §7).
     pub arguments: Option<Spanned<Value>>,
+    /// Where each of them stands, and its value.
+    pub argument_places: Vec<(Name, Span)>,
     pub status: Option<Spanned<CallStatus>>,
     pub max_duration: Option<Spanned<Duration>>,
 }

@@ -47,13 +47,23 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         }
         let mut diagnostic =
             Diagnostic::new(&UNKNOWN_AGENT, kind.span, format!("unknown type `{}` of an agent", kind.value));
-        let in_full = || TYPES.into_iter().find(|t| t.strip_prefix("builtin.") == Some(&kind.value));
+        let in_full = || {
+            let own =
+                if matches!(kind.value.as_str(), "claude" | "builtin.claude") { "claude-code" } else { &kind.value };
+            TYPES.into_iter().find(|t| t.strip_prefix("builtin.") == Some(own))
+        };
         if let Some(near) = nearest(&kind.value, TYPES).or_else(in_full) {
             diagnostic =
                 diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
         }
         let words: Vec<_> = TYPES.iter().map(|t| format!("`{t}`")).collect();
-        out.push(diagnostic.help(format!("known are {}", words.join(", "))));
+        out.push(diagnostic.help(match kind.value.as_str() {
+            "acp" => "write `type: file` and the `path` of a file of kind `Agent` with `acp: {cmd: …}`".to_owned(),
+            "command" | "commands" | "shell" | "cli" => {
+                "write `type: file` and the `path` of a file of kind `Agent` with `commands: {runPrompt: …}`".to_owned()
+            }
+            _ => format!("known are {}", words.join(", ")),
+        }));
     }
     for (reference, file) in [(view.eval.agent.as_ref(), &view.unit.agent), (judge, &view.unit.judge)] {
         if let Some(file) = file.as_ref().and_then(|file| file.builtin.as_ref()) {

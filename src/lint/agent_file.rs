@@ -11,6 +11,7 @@ use crate::{
 rule! {
     pub static IGNORED_AGENT_PART = "ignored-agent-part", Verdict;
     pub static EMPTY_COMMANDS = "empty-commands", Verdict;
+    pub static SERVERS_NOT_PASSED = "servers-not-passed", Verdict;
 }
 
 /// What stands beside `builtin` or `acp` is dropped (`tests/coverage.md` D9, D10).
@@ -97,6 +98,53 @@ fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
         }
     }
 }
+
+/// A command line without a place for the servers calls none of them: nobody can guess the address of their recorder.
+pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
+    let (Some(agent), Some(mcp)) = (&view.unit.agent, &view.unit.mcp) else { return };
+    let (Some(server), Agent { builtin: None, acp: None, commands: Some(commands), .. }) =
+        (mcp.servers.iter().find(|server| !server.disabled), agent)
+    else {
+        return;
+    };
+    let Some(line) = &commands.run_prompt else { return };
+    let text = &line.value;
+    let template = commands.mcp_server_arg.as_ref().filter(|template| !template.value.trim().is_empty());
+    // The file that lies in the agent's folder has this name.
+    let names = |text: &str, words: &[&str]| words.iter().chain(&["mcp-server"]).any(|word| text.contains(word));
+    match template {
+        // What a template stands for is the same in every run, and their addresses are not.
+        Some(template) if text.contains(".McpServerFileArgs") && !names(&template.value, &[".File", ".URL"]) => {
+            let message = "`argTemplateMcpServer` names no server: it has neither `{{ .File }}` nor `{{ .URL }}`";
+            out.push(
+                Diagnostic::new(&SERVERS_NOT_PASSED, template.span, message)
+                    .label(server.name.span, "the agent does not get this one")
+                    .help("write for instance `--mcp-config {{ .File }}`"),
+            );
+            return;
+        }
+        // One that nothing puts into the line has a finding of its own.
+        Some(_) => return,
+        None if text.trim().is_empty() || names(text, &["McpServer"]) => return,
+        None => {}
+    }
+    let part = |c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c));
+    let program = text.split(part).filter_map(|word| word.rsplit('/').next()).find(|word| CLIENTS.contains(word));
+    let finding = Diagnostic::new(
+        &SERVERS_NOT_PASSED,
+        line.span.head(),
+        format!("this command is never given the server `{}`: its agent can call no tool", server.name.value),
+    )
+    .label(server.name.span, "configured here")
+    .help(
+        "write `{{ .McpServerFileArgs }}` into `runPrompt`, and beside it for instance `argTemplateMcpServer: \"--mcp-config {{ .File }}\"`, or with `{{ .URL }}`",
+    );
+    // Another program may read the file by itself, or be a stand-in that calls nothing.
+    out.push(if program.is_some() { finding } else { finding.strength(Strength::Warning) });
+}
+
+/// Programs that know no server but those they are given, or that their user has configured.
+const CLIENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
 fn ignored_of(agent: &Agent, out: &mut Diagnostics) {
     let mut drop = |span, part: &str, winner: &str, by| {

@@ -35,6 +35,7 @@ fn matchers(item: &Assertion) -> Option<(CallKind, &[CallMatcher])> {
 
 /// `minToolCalls: 0`: every run makes that many.
 pub fn always(view: &EvalView<'_>, out: &mut Diagnostics) {
+    super::argued::check(view, out);
     for item in sets(view).flat_map(|s| &s.items) {
         if matches!(item.kind, AssertionKind::MinToolCalls(0)) {
             out.push(

@@ -11,7 +11,7 @@ use crate::{
         program::{Kind, Program, Repeat, Statement},
     },
     diagnostic::{Diagnostic, Diagnostics, Strength},
-    hir::{Def, PhaseKind, Target, Task, Template},
+    hir::{ArgKind, Def, PhaseKind, Target, Task, Template},
     rule,
 };
 
@@ -47,7 +47,11 @@ pub fn last_command(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 fn understood(script: &ScriptView<'_>) -> bool {
-    script.content.program.sound && !script.content.program.body.is_empty() && script.decides_by_status()
+    is_read(script) && script.decides_by_status()
+}
+
+fn is_read(script: &ScriptView<'_>) -> bool {
+    script.content.program.sound && !script.content.program.body.is_empty()
 }
 
 /// The statements up to the one whose status is the script's: a bare `exit` behind it changes nothing.
@@ -134,7 +138,13 @@ pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
         out.push(
             Diagnostic::new(&SCRIPT_CANNOT_FAIL, content.span(line(content, last)), message)
                 .here(label)
-                .label(script.step.key, "a step of verify passes if its script ends with status 0")
+                .label(
+                    script.step.key,
+                    match script.decides_by_status() {
+                        true => "a step of verify passes if its script ends with status 0",
+                        false => "what this expects comes of every run of the script",
+                    },
+                )
                 .help("end with the command that checks, or with `exit 1` where the check fails"),
         );
     }
@@ -172,12 +182,14 @@ pub(super) fn in_vain(view: &TaskView<'_>) -> bool {
 
 /// The scripts of verify that try something and cannot fail, each with its last statement.
 fn never_failing<'v>(view: &'v TaskView<'_>) -> impl Iterator<Item = (&'v ScriptView<'v>, &'v Statement)> {
-    let scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s));
+    let scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && is_read(s));
     scripts.filter_map(|script| {
         let program = &script.content.program;
         let last = program.body.last()?;
+        let usual = script.decides_by_status();
         if flow::outcome(program) != (Status { zero: true, other: false })
-            || ignored(&script.content).is_some()
+            || usual && ignored(&script.content).is_some()
+            || !usual && !is_met_by_success(script)
             || is_used(view.task, script)
         {
             return None;
@@ -186,6 +198,39 @@ fn never_failing<'v>(view: &'v TaskView<'_>) -> impl Iterator<Item = (&'v Script
         let tries = program.commands().iter().any(|c| flow::status(program, c).other);
         (tries || matches!(script.form, Form::File { .. })).then_some((script, last))
     })
+}
+
+/// Whether what a step expects of a script that succeeds cannot be missing: `exitCode: {not: 1}`, or words that it prints in any case.
+fn is_met_by_success(script: &ScriptView<'_>) -> bool {
+    let Some(ArgKind::Record(fields)) = script.step.expect.as_ref().map(|(_, expect)| &expect.kind) else {
+        return false;
+    };
+    script.is_judged()
+        && fields.iter().all(|(name, arg)| match (name.value.as_str(), &arg.kind) {
+            ("exitCode", ArgKind::Int(status)) => *status == 0,
+            ("exitCode", ArgKind::Record(_)) => {
+                arg.get("not").is_some_and(|not| matches!(not.kind, ArgKind::Int(status) if status != 0))
+            }
+            ("exitCode", _) => arg.as_literal() == Some("any"),
+            ("stdout", ArgKind::Record(demands)) => demands.iter().all(|(demand, arg)| {
+                demand.value == "contains" && arg.as_literal().is_some_and(|text| always_prints(&script.content, text))
+            }),
+            _ => false,
+        })
+}
+
+/// Whether a script prints a text on every way to its end.
+fn always_prints(content: &Content, text: &str) -> bool {
+    let program = &content.program;
+    let prints = |s: &Statement| {
+        let plain = |word: &ast::Word| word.literal().is_some_and(|said| said.contains(text));
+        matches!(s.name(), "echo" | "printf")
+            && !s.background
+            && !s.written
+            && ast::split(&content.text[s.range.clone()], 0).iter().skip(1).any(plain)
+    };
+    let leaves = |s: &&Statement| matches!(s.name(), "exit" | "exec" | "return" | "kill" | "trap" | "source" | ".");
+    !program.commands().iter().any(leaves) && program.body.iter().any(prints)
 }
 
 /// Whether nothing in a text can make it fail: its commands cannot, nor its redirections, nor the variables it takes.

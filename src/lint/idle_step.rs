@@ -5,7 +5,7 @@ use crate::{
     bash::fields,
     diagnostic::{Diagnostic, Diagnostics},
     effects::Verb,
-    hir::{Arg, ArgKind, BlockRole, Def, OperationKind, PhaseKind, Step, Target, Template},
+    hir::{Arg, ArgKind, BlockRole, Def, Dialect, OperationKind, PhaseKind, Step, Target, Template},
     rule,
     signature::{Control, Effects},
     source::Span,
@@ -15,8 +15,26 @@ rule! {
     pub static STEP_DECIDES_NOTHING = "step-decides-nothing", Warning;
 }
 
+/// `cd FOLDER` as a step of its own: the next one is another shell, in its own folder.
+fn moves(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for script in view.scripts {
+        if let ([statement], true) = (script.content.program.body.as_slice(), script.content.program.sound)
+            && statement.name() == "cd"
+            && let [_, folder] = statement.words()
+        {
+            let message = format!("the next step is a shell of its own, and does not start in `{}`", folder.text);
+            let finding = Diagnostic::new(&STEP_DECIDES_NOTHING, script.content.span(statement.range.clone()), message);
+            out.push(finding.help(match view.task.dialect {
+                Dialect::Portable => format!("write `workdir: {}` in the steps that are to run there", folder.text),
+                _ => "write `cd` into the scripts that are to run there".to_owned(),
+            }));
+        }
+    }
+}
+
 /// A step that passes whatever the agent does, and that gives nothing to others. Where no step of verify can fail, `unfalsifiable-verify` says so.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    moves(view, out);
     let steps = &view.task.verify.steps;
     if steps.iter().all(|step| verify::cannot_fail(step, view)) || exit_status::in_vain(view) {
         return;

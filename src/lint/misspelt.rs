@@ -36,11 +36,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             arguments(step, out);
         }
     });
-    commands(view, out);
+    let told = places(view, out);
+    commands(view, &told, out);
     quoted_keys(view, out);
     paths(view, out);
     states(view, out);
-    places(view, out);
     programs(view, out);
     capitals(view, out);
 }
@@ -152,8 +152,9 @@ fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 static ESCAPE: Ascii = ascii(r"\\[A-Za-z]");
 
-/// `.status.phase` of a deployment, `.spec.port[0]` of a service: what may stand there is known, and this is none of it.
-fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
+/// `.status.phase` of a deployment, `.spec.port[0]` of a service: what may stand there is known, and this is none of it. Gives what
+/// was found, and where.
+fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
     let mut found: Vec<(Span, String, String)> = Vec::new();
     let programs = ["kubectl", "helm", "docker"];
     for followed in &view.effects.scripts {
@@ -227,6 +228,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
         out.push(Diagnostic::new(&MISSPELT_VALUE, span, message).help(help).strength(Strength::Warning));
         told.push((span, field));
     }
+    told
 }
 
 /// `grep -c Runing` in what `kubectl get pods` prints, `.status.phase` compared with `Runing`: nearly a state that is known.
@@ -388,7 +390,8 @@ fn names(arg: &crate::hir::Arg<Def>, found: &mut Vec<(Span, String)>) {
 }
 
 /// The same of what commands are told: kinds, conditions to wait for, fields of objects. What they know stands in the table of their program.
-fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
+/// `told` has been said of fields.
+fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics) {
     let Some(tool) = view.tools.tool("kubectl") else { return };
     let mut foreign: Vec<(Span, String, String)> = Vec::new();
     let (mut found, mut named): (Vec<(Span, String, String)>, Vec<(Span, String, String)>) = Default::default();
@@ -485,6 +488,12 @@ fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
             .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
     };
     found.into_iter().for_each(|fault| out.push(finding(fault, "kind or condition")));
+    named.retain(|(span, word, _)| {
+        let same = |(at, field): &(Span, String)| {
+            (at.contains(*span) || span.contains(*at)) && field.split('.').any(|name| name == word)
+        };
+        !told.iter().any(same)
+    });
     // A field that is not known may be a newer one.
     named.into_iter().for_each(|fault| out.push(finding(fault, "field").strength(Strength::Warning)));
 }

@@ -55,6 +55,14 @@ pub fn provider(view: &EvalView<'_>, out: &mut Diagnostics) {
             model.span,
             format!("the model `{}` names no provider", model.value),
         );
+        // As other programs write it.
+        if let Some((provider, name)) =
+            model.value.split_once('/').filter(|(provider, _)| Provider::of(provider).is_some())
+        {
+            let written = format!("{provider}:{name}");
+            out.push(diagnostic.help(format!("write `{written}`")).fix("name the provider", model.span, written));
+            continue;
+        }
         out.push(match guess(&model.value).or(is_old(word).then_some("openai")) {
             Some(provider) => {
                 let written = format!("{provider}:{}", model.value);

@@ -240,6 +240,16 @@ fn never(span: Span, message: String) -> Diagnostic {
 /// Names and patterns of tools that no server can offer (*Tool Names* of MCP: letters, digits, `_`, `-`, `.`, `/`), and names as
 /// an agent's client writes them.
 pub fn tool_names(view: &EvalView<'_>, out: &mut Diagnostics) {
+    for server in view.unit.mcp.iter().flat_map(|mcp| &mcp.servers) {
+        for tool in server.always_allow.iter().filter(|tool| tool.value.contains('*')) {
+            let message = format!("`alwaysAllow` has names, no patterns: no tool is called `{}`", tool.value);
+            let finding = Diagnostic::new(&IMPOSSIBLE_TOOL_NAME, tool.span, message);
+            out.push(finding.help(match tool.value.as_str() {
+                "*" => "write `enableAllTools: true` in its place",
+                _ => "write the names of the tools, or `enableAllTools: true`",
+            }));
+        }
+    }
     let sets = view.eval.task_sets.iter().filter_map(|set| set.assertions.as_ref());
     for item in sets.flat_map(|set| &set.items) {
         match &item.kind {

@@ -50,7 +50,7 @@ pub async fn serve_stdio(dir: &Path) -> io::Result<()> {
 /// # Errors
 /// The directory cannot be made.
 pub async fn serve(dir: &Path, stream: impl AsyncRead + AsyncWrite + Send + 'static) -> io::Result<()> {
-    own::serve(Server::open(dir)?, stream).await
+    own::serve(Server::open(dir)?, stream, CancellationToken::new()).await
 }
 
 /// Serves the notes of a directory over streamable HTTP at `/mcp`, until `stop` is cancelled.

@@ -14,25 +14,29 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::ending;
+use super::stream;
 use crate::host::listen;
 
-/// Serves on standard input and output, until the client leaves and everything that was asked is answered.
+/// Serves on standard input and output, until the client leaves and everything that was asked is answered. `left` is cancelled
+/// when it leaves.
 ///
 /// # Errors
 /// The server was ended by a fault of its own.
-pub async fn serve_stdio(server: impl ServerHandler) -> io::Result<()> {
-    serve(server, tokio::io::join(tokio::io::stdin(), tokio::io::stdout())).await
+pub async fn serve_stdio(server: impl ServerHandler, left: CancellationToken) -> io::Result<()> {
+    serve(server, tokio::io::join(tokio::io::stdin(), tokio::io::stdout()), left).await
 }
 
 /// The same on any byte stream.
 ///
 /// # Errors
 /// The server was ended by a fault of its own.
-pub async fn serve(server: impl ServerHandler, stream: impl AsyncRead + AsyncWrite + Send + 'static) -> io::Result<()> {
-    let (input, output) = tokio::io::split(stream);
+pub async fn serve(
+    server: impl ServerHandler,
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
+    left: CancellationToken,
+) -> io::Result<()> {
     // A client that leaves before the handshake is no failure of the server.
-    if let Ok(running) = server.serve(ending::both(input, output)).await {
+    if let Ok(running) = server.serve(stream::of(stream, left)).await {
         running.waiting().await.map_err(io::Error::other)?;
     }
     Ok(())

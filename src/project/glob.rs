@@ -16,7 +16,7 @@ use crate::{
     diagnostic::{Diagnostic, nearest},
     hir::Name,
     outside,
-    source::{Files, ReadError, normalize, resolve},
+    source::{Files, ReadError, Stat, normalize, resolve},
 };
 
 /// Links may lead in circles.
@@ -142,6 +142,9 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Matched {
                     near,
                 );
             }
+        } else if let Some(Stat::Dir) = files.stat(&resolve(base, text)) {
+            let folder = text.trim_end_matches('/');
+            diagnostic = diagnostic.help(format!("it is a folder: write `{folder}/*.yaml` for its files"));
         } else {
             diagnostic = diagnostic.help("`*` stays inside one folder, `**` goes through all below");
         }

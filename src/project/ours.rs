@@ -47,7 +47,12 @@ pub(super) fn says_so(text: &str) -> bool {
     !is_template(text)
         && documents(text).any(|document| {
             let top = Top::of(document);
-            top.version.map_or_else(|| top.kind.is_some_and(is_kind), |v| !v.is_empty() && nearly_ours(v))
+            // Cut off in the middle of its kind.
+            let open = |kind: &str| kind.starts_with(['[', '{']) && !kind.starts_with("{{");
+            top.version.map_or_else(
+                || top.kind.is_some_and(|kind| is_kind(kind) || open(kind)),
+                |v| !v.is_empty() && nearly_ours(v),
+            )
         })
 }
 

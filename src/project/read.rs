@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 
 use super::{Context, TaskUnit, UNREADABLE_FILE, WRONG_KIND, ours};
 use crate::{
-    decode::{self, Partial},
+    decode::{self, Partial, quote},
     diagnostic::{Diagnostic, Diagnostics, Reported, Strength, nearest},
     dialect::{self, FileKind, TaskFile},
     hir::{self, Dialect, Name},
@@ -51,7 +51,7 @@ pub(super) fn read(
             Err(out.error(outside::diagnostic(span, &format!("{what} file"), written, &error)))
         }
         Err(error) => {
-            let shown = path.display();
+            let shown = if path.as_os_str().is_empty() { Path::new(".").display() } else { path.display() };
             let mut diagnostic =
                 Diagnostic::new(&UNREADABLE_FILE, span, format!("cannot read the {what} file `{shown}`: {error}"));
             if error == ReadError::IsDir && what == "task" {
@@ -60,7 +60,10 @@ pub(super) fn read(
             if error == ReadError::Missing {
                 let siblings = path.parent().map(|dir| cx.files.list(dir)).unwrap_or_default();
                 let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-                diagnostic = diagnostic.help("paths start from the folder of the file that names them");
+                diagnostic = diagnostic.help(match what == "task" && written.contains('*') {
+                    true => format!("a `path` is one file: write `glob: {}` for all that match", quote(written)),
+                    false => "paths start from the folder of the file that names them".to_owned(),
+                });
                 if let Some(near) = nearest(&name, siblings.iter().map(String::as_str)) {
                     let near = format!("{}{near}", written.strip_suffix(&name).unwrap_or_default());
                     diagnostic =

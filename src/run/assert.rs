@@ -545,6 +545,7 @@ mod tests {
             name: None,
             pattern: None,
             arguments: None,
+            argument_places: Vec::new(),
             status: None,
             max_duration: None,
         }

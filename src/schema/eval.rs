@@ -369,8 +369,8 @@ pub struct PromptMatcher {
     pub prompt: Option<Name>,
     /// A pattern (RE2 syntax, unanchored).
     pub prompt_pattern: Option<Name>,
-    /// Arguments the call must have, with these values.
-    pub arguments_match: Option<Map<String, Value>>,
+    /// Arguments the call must have, with these values, which are texts.
+    pub arguments_match: Option<IndexMap<String, String>>,
     /// How it ended; any way by default.
     pub status: Option<Status>,
     /// It took no longer.
