@@ -939,6 +939,20 @@ fn what_no_world_decides_stays_in_its_script() {
     assert!(written.contains("run: kubectl get pod a") && written.contains("- script:"), "{written}");
 }
 
+/// What reads for ever ends the proof soon, and is named; what it stands beside is not said to be proved.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn what_never_ends_is_named_and_ends_the_proof() {
+    let start = std::time::Instant::now();
+    let proof = proof_of("set -e\nkubectl get pod web\ntail -f /opt/web/app.log | grep -m1 -q ready", &[]);
+    assert!(start.elapsed().as_secs() < 100, "{:?}", start.elapsed());
+    assert!(!proof.is_full() && proof.counter_example.is_none(), "{proof:?}");
+    assert!(proof.lacks().concat().contains("`tail -f /opt/web/app.log` had not ended after"), "{proof:?}");
+    // Of shims none is waited for.
+    let proof = proof_of("set -e\nkubectl get pod web\nkubectl logs -f web | grep -m1 -q ready", &[]);
+    assert!(proof.is_full(), "{proof:?}");
+}
+
 /// A script that asks whether its programs are there is seen to fail where one is not, and so is its conversion.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]

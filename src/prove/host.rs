@@ -23,6 +23,7 @@ use super::{
     files::{self, Looks, State, Written, written},
     memory::{Key, Memory, Past, Took},
     shell, shim, trace,
+    watch::Watch,
     world::{Answer, Call, HANGS, World, has_hung},
 };
 use crate::{
@@ -143,8 +144,15 @@ impl Drop for Sleep {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is told of a process that is not begun any more.
+fn ended() -> Finished {
+    let (stdout, stderr) = (Captured::default(), Captured::default());
+    let exit = Exit::Cancelled { killed: false };
+    Finished { exit, stdout, stderr, duration: Duration::ZERO, stragglers: 0, leftover: None }
 }
 
 /// What all runs in a jail have in common.
@@ -152,6 +160,8 @@ pub struct Stage {
     real: RealHost,
     looks: Mutex<Looks>,
     memory: Mutex<Memory>,
+    /// Ends what does not end.
+    pub watch: Watch,
     /// The files that each run begins with.
     base: State,
     /// What stands in the place of something.
@@ -180,7 +190,16 @@ impl Stage {
         } else {
             lookups = false;
         }
-        Self { real, looks: Mutex::new(looks), memory: Mutex::default(), base, commands, lookups, world }
+        Self {
+            real,
+            looks: Mutex::new(looks),
+            memory: Mutex::default(),
+            watch: Watch::default(),
+            base,
+            commands,
+            lookups,
+            world,
+        }
     }
 
     /// The files as they are now.
@@ -326,7 +345,7 @@ impl ProofHost {
             trace::append(&lines);
             return (past.finished(), past.took());
         }
-        let finished = self.real().exec(exec, cancel).await;
+        let finished = self.stage.watch.run(self.real(), exec, cancel).await;
         let hung = finished.exit == Exit::Signalled(9) && has_hung();
         let slept = shim::slept();
         if finished.leftover.is_some() {
@@ -466,6 +485,9 @@ impl Host for ProofHost {
                 exec.env.splice(0..0, env);
             }
             let limit = exec.timeout;
+            if self.stage.watch.has_ended_one() {
+                return ended();
+            }
             shim::wake(limit, self.world.hasty);
             let busy = Busy::new(&self.clock);
             let (mut finished, took) = self.done(exec, cancel).await;

@@ -6,6 +6,7 @@ use std::{
     io::{BufRead, Write},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use serde::Deserialize;
@@ -48,7 +49,7 @@ pub fn inside() -> u8 {
     let mut stage = None;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let answer: Result<Certificate, String> = match serde_json::from_str::<Job>(&line) {
-            Ok(job) => runtime.block_on(compared(&job, &mut stage)),
+            Ok(job) => runtime.block_on(bounded(&job, &mut stage)),
             Err(why) => Err(why.to_string()),
         };
         let mut out = std::io::stdout().lock();
@@ -60,8 +61,25 @@ pub fn inside() -> u8 {
     0
 }
 
+/// So long a proof may take: most take seconds.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+
+/// The same as [`compared`], but it ends in any case.
+async fn bounded(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificate, String> {
+    let done = tokio::time::timeout(LONGEST, compared(job, stage)).await;
+    let ended = stage.as_ref().and_then(|stage| stage.watch.take());
+    let late = || format!("after {} of real time its worlds were not all seen", duration::format(LONGEST));
+    match (done, ended) {
+        (Ok(done), None) => done,
+        (done, ended) => {
+            let stopped = ended.or_else(|| done.is_err().then(late));
+            Ok(Certificate { stopped, ..Certificate::default() })
+        }
+    }
+}
+
 /// `stage`: what all jobs have in common, once there was one.
-pub async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificate, String> {
+async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificate, String> {
     let stage = match stage {
         Some(stage) => Arc::clone(stage),
         None => {

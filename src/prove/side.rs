@@ -93,6 +93,9 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
     let summary = run_eval(&eval, &options, Arc::<ProofHost>::clone(&host), interrupts, sink).await;
     ticking.abort();
     host.listen();
+    if stage.watch.has_ended_one() {
+        return Err("a process did not end".to_owned());
+    }
     let end = summary.tasks.first().ok_or_else(|| summary.faults.join("; "))?;
     let mut phases: BTreeMap<String, Vec<Call>> = BTreeMap::new();
     let mut late: BTreeMap<String, Vec<bool>> = BTreeMap::new();
