@@ -248,8 +248,10 @@ const REAL: &[&str] = &[
     "dash",
 ];
 /// Always in the place of the real thing.
-const OUTSIDE: &[&str] =
-    &["kubectl", "oc", "helm", "curl", "sleep", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc", "date"];
+const OUTSIDE: &[&str] = &[
+    "kubectl", "oc", "helm", "curl", "sleep", "timeout", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc",
+    "date",
+];
 
 /// Runs the original and its conversion side by side.
 ///

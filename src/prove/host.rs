@@ -24,7 +24,7 @@ use super::{
     memory::{Key, Memory, Past, Took},
     shell, shim, trace,
     watch::Watch,
-    world::{Answer, Call, HANGS, World, has_hung},
+    world::{Answer, Call, HANGS, LARGEST, World, has_hung},
 };
 use crate::{
     event::{Event, EventKind},
@@ -306,6 +306,11 @@ impl ProofHost {
         // What a shell sets itself is not what it was given.
         let variable = |name: &str| Some(own(name).filter(|_| !shell::is_own(name))?.to_str()?.to_owned());
         let argv = shell::words(line.to_str()?, &variable)?;
+        // What no process can be given no process does.
+        let given = exec.env.iter().map(|(name, value)| name.len() + 1 + value.len());
+        if given.chain(argv.iter().map(String::len)).any(|bytes| bytes >= LARGEST) {
+            return None;
+        }
         let call = Call { argv, stdin: None };
         let found = match call.argv.first() {
             Some(name) if self.stage.commands.contains(name) && shell::is_plain(name) => None,
@@ -314,7 +319,7 @@ impl ProofHost {
         };
         let _turn = self.turn();
         let call = shim::asked(&self.world, call, &exec.cwd, Some(&mut io::empty()))?;
-        let mut answer = shim::answer(&self.world, &call);
+        let mut answer = shim::answer(&self.world, &call, &exec.cwd);
         if let Some(path) = found.filter(|_| answer.status == 0) {
             answer.stdout = format!("{}\n", path.display());
         }
