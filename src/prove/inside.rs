@@ -739,8 +739,10 @@ impl Proof<'_> {
                 // What looks like an option is one to kubectl, and a name to an operation.
                 let fools = |text: &&&str| !(world.operations && text.starts_with('-'));
                 self.near.extend(HOSTILE.iter().take(if waits { 4 } else { HOSTILE.len() }).filter(fools).map(says));
-                // Nor is it always short.
-                self.near.extend((!waits).then(|| with(Given::Says(lines_of(call, long(wanted.trim_end()))))));
+                // Nor is it always short; but an operation is given its values otherwise than a program.
+                self.near.extend(
+                    (!waits && !world.operations).then(|| with(Given::Says(lines_of(call, long(wanted.trim_end()))))),
+                );
             }
         }
     }
