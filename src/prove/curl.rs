@@ -30,7 +30,7 @@ fn words(method: &str, url: &str, headers: &[(String, String)]) -> Vec<String> {
     vec![REQUEST.to_owned(), method.to_owned(), url.to_owned(), headers.join("; ")]
 }
 
-/// The request that a command line of curl makes whose answer it prints, as it stands in a trace.
+/// The request of a command line of curl that prints the answer, in the words of a trace.
 pub fn request(argv: &[String]) -> Option<Vec<String>> {
     let asked = Asked::read(argv);
     let prints = asked.output.is_none() && asked.write_out.is_none() && asked.body.is_none();

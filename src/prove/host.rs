@@ -144,11 +144,11 @@ impl Drop for Sleep {
     }
 }
 
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is told of a process that is not begun any more.
+/// The end of a process that is not begun any more.
 fn ended() -> Finished {
     let (stdout, stderr) = (Captured::default(), Captured::default());
     let exit = Exit::Cancelled { killed: false };

@@ -3,13 +3,13 @@
 
 use std::{
     fs,
-    sync::Mutex,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use tokio_util::sync::CancellationToken;
 
-use super::{host::lock, trace::TRACE};
+use super::trace::TRACE;
 use crate::host::{Exec, Finished, Host, RealHost};
 
 /// For so long a process may do nothing that a proof can see: no command of the outside world, no sleep.
@@ -46,7 +46,7 @@ impl Watch {
             if (since.elapsed() >= QUIET || begun.elapsed() >= LONGEST) && !stop.is_cancelled() {
                 let command = waiting().unwrap_or_else(|| "a command".to_owned());
                 let time = begun.elapsed().as_secs();
-                *lock(&self.0) = Some(format!(
+                *self.ended() = Some(format!(
                     "`{command}` had not ended after {time} s of real time: what comes of it no world shows"
                 ));
                 stop.cancel();
@@ -54,14 +54,18 @@ impl Watch {
         }
     }
 
+    fn ended(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether something was ended, so that nothing more is begun.
     pub fn has_ended_one(&self) -> bool {
-        lock(&self.0).is_some()
+        self.ended().is_some()
     }
 
     /// What was ended, once.
     pub fn take(&self) -> Option<String> {
-        lock(&self.0).take()
+        self.ended().take()
     }
 }
 
