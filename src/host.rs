@@ -35,7 +35,7 @@ pub mod within;
 pub use self::{
     capability::{Capability, is_same},
     door::{Host, Stamp},
-    exec::{Captured, Exec, Exit, Finished, Handle, Leftover, Process, StartFault, Stdin},
+    exec::{Captured, Exec, Exit, Finished, Handle, Leftover, Process, ROOM, StartFault, Stdin},
     fake::FakeHost,
     http::{HttpFault, HttpFaultKind, HttpRequest, HttpResponse},
     real::{Gathered, RealHost},

@@ -22,6 +22,7 @@ mod shim;
 mod side;
 mod trace;
 mod variables;
+mod watch;
 mod wishes;
 mod world;
 
@@ -97,6 +98,8 @@ pub struct Certificate {
     pub failed: u64,
     /// Why the original passes not even where all is well.
     pub hindered: Option<String>,
+    /// Why the proof was ended before it had come to anything.
+    pub stopped: Option<String>,
     /// Commands of the conversion that none of the worlds came to: of them nothing is proved.
     pub unreached: Vec<String>,
     /// Demands of the conversion that alone decided the verdict in none of the worlds.
@@ -119,6 +122,9 @@ impl Certificate {
 
     /// What is missing to a proof.
     pub fn lacks(&self) -> Vec<String> {
+        if let Some(why) = &self.stopped {
+            return vec![format!("the proof was ended: {why}")];
+        }
         let mut lacks = Vec::new();
         if self.passed == 0 {
             let why = self.hindered.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
@@ -242,8 +248,10 @@ const REAL: &[&str] = &[
     "dash",
 ];
 /// Always in the place of the real thing.
-const OUTSIDE: &[&str] =
-    &["kubectl", "oc", "helm", "curl", "sleep", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc", "date"];
+const OUTSIDE: &[&str] = &[
+    "kubectl", "oc", "helm", "curl", "sleep", "timeout", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc",
+    "date",
+];
 
 /// Runs the original and its conversion side by side.
 ///

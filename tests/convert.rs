@@ -962,6 +962,34 @@ fn what_no_world_decides_stays_in_its_script() {
     assert!(written.contains("run: kubectl get pod a") && written.contains("- script:"), "{written}");
 }
 
+/// What reads for ever ends the proof soon, and is named; what it stands beside is not said to be proved.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn what_never_ends_is_named_and_ends_the_proof() {
+    let start = std::time::Instant::now();
+    let proof = proof_of("set -e\nkubectl get pod web\ntail -f /opt/web/app.log | grep -m1 -q ready", &[]);
+    assert!(start.elapsed().as_secs() < 100, "{:?}", start.elapsed());
+    assert!(!proof.is_full() && proof.counter_example.is_none(), "{proof:?}");
+    assert!(proof.lacks().concat().contains("`tail -f /opt/web/app.log` had not ended after"), "{proof:?}");
+    // Of shims none is waited for.
+    let proof = proof_of("set -e\nkubectl get pod web\nkubectl logs -f web | grep -m1 -q ready", &[]);
+    assert!(proof.is_full(), "{proof:?}");
+}
+
+/// A program is given at most 128 KiB in one variable, and a shell's has more room: what a step prints gets into a script that stays by
+/// a file, and what would get there by a variable is refuted.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn values_have_the_room_they_had() {
+    let script = "V=$(kubectl get cm app -o jsonpath='{.data.text}')\n[ -n \"$V\" ] || exit 1\nwhile read -r line; do kubectl get pod \"${line%% *}\" || exit 1; done <<< \"$V\"";
+    let by_variable = ("V_FILE: /tmp/{random.id}/v.txt", "V: \"{steps.v.outputs.stdout}\"");
+    let proof = proof_of(script, &[]);
+    assert!(proof.is_full(), "{proof:?}");
+    let task = task_of("verify", script);
+    let proof = proof_in_all(&[("task.yaml", &task)], &[&[by_variable, ("V=$(cat \"$V_FILE\")", ":")]]);
+    assert!(proof.is_full(), "{proof:?}");
+}
+
 /// A script that asks whether its programs are there is seen to fail where one is not, and so is its conversion.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
@@ -1046,6 +1074,12 @@ fn proof_of(script: &str, faults: &[(&str, &str)]) -> prove::Certificate {
 /// A conversion of `task.yaml` among these files, of which the first is compiled, and what the proof says of it. With each fault in the
 /// place of what is right there the proof finds a counter-example.
 fn proof_in(files: &[(&str, &str)], faults: &[(&str, &str)]) -> prove::Certificate {
+    let faults: Vec<_> = faults.iter().map(std::slice::from_ref).collect();
+    proof_in_all(files, &faults)
+}
+
+/// The same with faults of several parts.
+fn proof_in_all(files: &[(&str, &str)], faults: &[&[(&str, &str)]]) -> prove::Certificate {
     let (bwrap, exe) = (bwrap(), exe());
     let world = World::new(files);
     let path = world.path("task.yaml");
@@ -1055,11 +1089,15 @@ fn proof_in(files: &[(&str, &str)], faults: &[(&str, &str)]) -> prove::Certifica
     let right = convert::task(&compiled.project.tasks[0], cx).unwrap();
     let mut prover = prove::Prover::new((&bwrap, &exe), &path, 6);
     let proof = prover.prove(&right, None, None).unwrap();
-    for (from, to) in faults {
-        assert!(right.text.contains(from), "{from}: {}", right.text);
-        let wrong = Converted { text: right.text.replace(from, to), ..right.clone() };
+    for fault in faults {
+        let mut text = right.text.clone();
+        for (from, to) in *fault {
+            assert!(text.contains(from), "{from}: {text}");
+            text = text.replace(from, to);
+        }
+        let wrong = Converted { text, ..right.clone() };
         let found = prover.prove(&wrong, None, None).unwrap();
-        assert!(found.counter_example.is_some(), "{from} as {to}: {found:?}\n{}", wrong.text);
+        assert!(found.counter_example.is_some(), "{fault:?}: {found:?}\n{}", wrong.text);
     }
     proof
 }
@@ -1162,6 +1200,48 @@ fn worlds_have_what_tasks_rest_on() {
     }
 }
 
+/// What commands of the outside world leave for those behind them is there: a repository to go to, a database to look for.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn what_commands_make_is_there() {
+    let steps = |setup: &str, verify: &str| {
+        let phase = |name: &str, script: &str| {
+            format!("  {name}: {{inline: {:?}}}\n", format!("#!/usr/bin/env bash\nset -e\n{script}"))
+        };
+        let (setup, verify) = (phase("setup", setup), phase("verify", verify));
+        format!(
+            "kind: Task\nmetadata: {{name: a, difficulty: easy}}\nsteps:\n  prompt: {{inline: Do it.}}\n{setup}{verify}"
+        )
+    };
+    let right: [(String, &[(&str, &str)]); 3] = [
+        (
+            steps(
+                "git init -q -b main /tmp/lab/repo\ncd /tmp/lab/repo\ngit config user.name a",
+                "cd /tmp/lab/repo\ngit log -1 | grep -q fix",
+            ),
+            &[("contains: fix", "contains: fit")],
+        ),
+        (
+            steps(
+                "cd /tmp\ngit clone -q https://git.example.com/a/shop.git\ngit -C /tmp/shop config user.name a",
+                "cd /tmp/shop\ngit status --porcelain",
+            ),
+            &[("test -d /tmp/shop", "test -d /tmp/shops")],
+        ),
+        (
+            steps(
+                "sqlite3 /tmp/a.db 'CREATE TABLE a (b int)'",
+                "[ -f /tmp/a.db ]\n[ \"$(sqlite3 /tmp/a.db 'SELECT count(*) FROM a')\" = 3 ]",
+            ),
+            &[("test -f", "test ! -f")],
+        ),
+    ];
+    for (task, faults) in &right {
+        let proof = proof_in(&[("task.yaml", task)], faults);
+        assert!(proof.counter_example.is_none() && proof.passed > 0 && proof.failed > 0, "{task}\n{proof:?}");
+    }
+}
+
 /// In its worlds the agent answers what the scripts look for, something else, and what fools a shell.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
@@ -1217,7 +1297,10 @@ fn what_waits_otherwise_is_caught() {
     let lifted = "for i in {1..30}; do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
     // It stays in its script, for seventy seconds at most.
     let kept = "n=0\nuntil kubectl get pod web | grep -q \"$(kubectl get pod db | rev)\"; do\n  sleep 7; n=$((n+1))\n  [ \"$((n * 7))\" -lt 70 ] || exit 1\ndone";
-    let faults: [(&str, &[(&str, &str)]); 2] = [
+    // The limit is one of the time of the jail, too.
+    let limited = "timeout 60 bash -c 'until kubectl get pod web; do sleep 2; done' || exit 1\nkubectl get pod db";
+    let faults: [(&str, &[(&str, &str)]); 3] = [
+        (limited, &[("timeout 60", "timeout 30"), ("timeout 60", "timeout 90"), ("sleep 2", "sleep 5")]),
         (
             lifted,
             &[

@@ -480,7 +480,7 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
         let mut worlds = first.seeds;
         let (mut kept, mut suspects) = (Vec::new(), suspects(outcome, &first));
         // Where the original passes in no world that was found, no other conversion is a proof.
-        if first.passed == 0 && !refuted && first.hindered.is_some() {
+        if first.stopped.is_some() || first.passed == 0 && !refuted && first.hindered.is_some() {
             return Ok(());
         }
         loop {

@@ -13,7 +13,7 @@ mod statement;
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, HashSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use super::{Kept, Label, Tally, shell::Scope, step::Step};
@@ -115,6 +115,8 @@ struct State {
     nounset: bool,
     /// Where commands run, relative to the task's folder.
     workdir: Option<String>,
+    /// Folders that the script itself has made.
+    folders: Vec<String>,
     /// Exported to commands.
     exported: Vec<(String, String)>,
     /// Whether the status of the last statement is the status of the whole.
@@ -128,6 +130,18 @@ struct State {
     /// What a variable is made of by several commands is one line of shell, so that its value is an output.
     as_line: bool,
     depth: usize,
+}
+
+impl State {
+    /// A path from the task's folder, or from the root.
+    fn at(&self, path: &str) -> String {
+        statement::join(self.workdir.as_deref().unwrap_or_default(), path)
+    }
+
+    /// Whether the script has made a folder.
+    fn has_made(&self, folder: &str) -> bool {
+        self.folders.iter().any(|made| Path::new(made).starts_with(self.at(folder)))
+    }
 }
 
 /// Steps, and how well they do what the statements did.

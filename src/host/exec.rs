@@ -127,6 +127,9 @@ pub enum Exit {
     },
 }
 
+/// What there is room for.
+pub const ROOM: &str = "the system gives a program at most 128 KiB in one argument or variable";
+
 /// Why a process did not start.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StartFault {
@@ -141,9 +144,7 @@ pub enum StartFault {
     #[error("the interpreter that the first line of `{0}` names does not exist")]
     NoSuchInterpreter(String),
     /// What of it, and how many bytes.
-    #[error(
-        "its {0} has {1} bytes, and the system gives a program at most 128 KiB in one argument or variable: write it into a file, or to standard input"
-    )]
+    #[error("its {0} has {1} bytes, and {ROOM}: write it into a file, or to standard input")]
     TooLarge(String, usize),
     #[error("{0}")]
     Other(String),

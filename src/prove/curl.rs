@@ -20,11 +20,22 @@ pub fn ask(
     headers: &[(String, String)],
     body: Option<&str>,
 ) -> (Option<u16>, String) {
+    let call = Call { argv: words(method, url, headers), stdin: body.map(str::to_owned) };
+    answered(world, &call, record(&call))
+}
+
+fn words(method: &str, url: &str, headers: &[(String, String)]) -> Vec<String> {
     let mut headers: Vec<String> = headers.iter().map(|(n, v)| format!("{}: {v}", n.to_ascii_lowercase())).collect();
     headers.sort();
-    let argv = vec![REQUEST.to_owned(), method.to_owned(), url.to_owned(), headers.join("; ")];
-    let call = Call { argv, stdin: body.map(str::to_owned) };
-    answered(world, &call, record(&call))
+    vec![REQUEST.to_owned(), method.to_owned(), url.to_owned(), headers.join("; ")]
+}
+
+/// The request of a command line of curl that prints the answer, in the words of a trace.
+pub fn request(argv: &[String]) -> Option<Vec<String>> {
+    let asked = Asked::read(argv);
+    let prints = asked.output.is_none() && asked.write_out.is_none() && asked.body.is_none();
+    (argv.first().is_some_and(|name| name == "curl") && prints)
+        .then(|| words(&asked.method, &asked.url, &asked.headers))
 }
 
 /// What a request gets.
@@ -106,51 +117,69 @@ fn is_valued(arg: &str) -> bool {
     }
 }
 
-pub fn main(world: &World, call: &Call) -> u8 {
-    let mut method = None;
-    let mut url = String::new();
-    let mut headers: Vec<(String, String)> = Vec::new();
-    let mut body: Option<String> = None;
-    let (mut fail, mut output, mut write_out) = (false, None, None);
-    let mut args = call.argv[1..].iter().cloned();
-    while let Some(arg) = args.next() {
-        let long = |name: &str, short: char, args: &mut dyn Iterator<Item = String>| -> Option<String> {
-            let letters = arg.strip_prefix('-').filter(|a| !a.starts_with('-'));
-            match letters {
-                Some(flags) if flags.ends_with(short) => args.next(),
-                _ if arg == name => args.next(),
-                _ => None,
-            }
-        };
-        if let Some(value) = long("--request", 'X', &mut args) {
-            method = Some(value);
-        } else if let Some(value) = long("--header", 'H', &mut args) {
-            if let Some((name, value)) = value.split_once(':') {
-                headers.push((name.to_owned(), value.trim().to_owned()));
-            }
-        } else if let Some(value) = long("--data", 'd', &mut args) {
-            body = Some(value);
-        } else if arg == "--data-raw" {
-            body = args.next();
-        } else if let Some(value) = long("--output", 'o', &mut args) {
-            output = Some(value);
-        } else if let Some(value) = long("--write-out", 'w', &mut args) {
-            write_out = Some(value);
-        } else if long("--max-time", 'm', &mut args).is_some() || arg == "--connect-timeout" {
-            if arg == "--connect-timeout" {
+/// What a command line says.
+struct Asked {
+    method: String,
+    url: String,
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+    fail: bool,
+    output: Option<String>,
+    write_out: Option<String>,
+}
+
+impl Asked {
+    fn read(argv: &[String]) -> Self {
+        let mut method = None;
+        let mut url = String::new();
+        let mut headers: Vec<(String, String)> = Vec::new();
+        let mut body: Option<String> = None;
+        let (mut fail, mut output, mut write_out) = (false, None, None);
+        let mut args = argv.iter().skip(1).cloned();
+        while let Some(arg) = args.next() {
+            let long = |name: &str, short: char, args: &mut dyn Iterator<Item = String>| -> Option<String> {
+                let letters = arg.strip_prefix('-').filter(|a| !a.starts_with('-'));
+                match letters {
+                    Some(flags) if flags.ends_with(short) => args.next(),
+                    _ if arg == name => args.next(),
+                    _ => None,
+                }
+            };
+            if let Some(value) = long("--request", 'X', &mut args) {
+                method = Some(value);
+            } else if let Some(value) = long("--header", 'H', &mut args) {
+                if let Some((name, value)) = value.split_once(':') {
+                    headers.push((name.to_owned(), value.trim().to_owned()));
+                }
+            } else if let Some(value) = long("--data", 'd', &mut args) {
+                body = Some(value);
+            } else if arg == "--data-raw" {
+                body = args.next();
+            } else if let Some(value) = long("--output", 'o', &mut args) {
+                output = Some(value);
+            } else if let Some(value) = long("--write-out", 'w', &mut args) {
+                write_out = Some(value);
+            } else if long("--max-time", 'm', &mut args).is_some() || arg == "--connect-timeout" {
+                if arg == "--connect-timeout" {
+                    args.next();
+                }
+            } else if is_valued(&arg) {
                 args.next();
+            } else if !arg.starts_with('-') {
+                url = arg.clone();
             }
-        } else if is_valued(&arg) {
-            args.next();
-        } else if !arg.starts_with('-') {
-            url = arg.clone();
+            fail |= arg == "--fail" || arg.starts_with('-') && !arg.starts_with("--") && arg.contains('f');
         }
-        fail |= arg == "--fail" || arg.starts_with('-') && !arg.starts_with("--") && arg.contains('f');
+        if body.is_some() && !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("content-type")) {
+            headers.push(("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
+        }
+        let method = method.unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+        Self { method, url, headers, body, fail, output, write_out }
     }
-    if body.is_some() && !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("content-type")) {
-        headers.push(("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
-    }
-    let method = method.unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+}
+
+pub fn main(world: &World, call: &Call) -> u8 {
+    let Asked { method, url, headers, body, fail, output, write_out } = Asked::read(&call.argv);
     let (status, text) = ask(world, &method, &url, &headers, body.as_deref());
     let code = status.unwrap_or(0);
     let bad = fail && code >= 400;

@@ -23,7 +23,8 @@ use super::{
     files::{self, Looks, State, Written, written},
     memory::{Key, Memory, Past, Took},
     shell, shim, trace,
-    world::{Answer, Call, HANGS, World, has_hung},
+    watch::Watch,
+    world::{Answer, Call, HANGS, LARGEST, World, has_hung},
 };
 use crate::{
     event::{Event, EventKind},
@@ -147,11 +148,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The end of a process that is not begun any more.
+fn ended() -> Finished {
+    let (stdout, stderr) = (Captured::default(), Captured::default());
+    let exit = Exit::Cancelled { killed: false };
+    Finished { exit, stdout, stderr, duration: Duration::ZERO, stragglers: 0, leftover: None }
+}
+
 /// What all runs in a jail have in common.
 pub struct Stage {
     real: RealHost,
     looks: Mutex<Looks>,
     memory: Mutex<Memory>,
+    /// Ends what does not end.
+    pub watch: Watch,
     /// The files that each run begins with.
     base: State,
     /// What stands in the place of something.
@@ -180,7 +190,16 @@ impl Stage {
         } else {
             lookups = false;
         }
-        Self { real, looks: Mutex::new(looks), memory: Mutex::default(), base, commands, lookups, world }
+        Self {
+            real,
+            looks: Mutex::new(looks),
+            memory: Mutex::default(),
+            watch: Watch::default(),
+            base,
+            commands,
+            lookups,
+            world,
+        }
     }
 
     /// The files as they are now.
@@ -287,6 +306,11 @@ impl ProofHost {
         // What a shell sets itself is not what it was given.
         let variable = |name: &str| Some(own(name).filter(|_| !shell::is_own(name))?.to_str()?.to_owned());
         let argv = shell::words(line.to_str()?, &variable)?;
+        // What no process can be given no process does.
+        let given = exec.env.iter().map(|(name, value)| name.len() + 1 + value.len());
+        if given.chain(argv.iter().map(String::len)).any(|bytes| bytes >= LARGEST) {
+            return None;
+        }
         let call = Call { argv, stdin: None };
         let found = match call.argv.first() {
             Some(name) if self.stage.commands.contains(name) && shell::is_plain(name) => None,
@@ -295,7 +319,7 @@ impl ProofHost {
         };
         let _turn = self.turn();
         let call = shim::asked(&self.world, call, &exec.cwd, Some(&mut io::empty()))?;
-        let mut answer = shim::answer(&self.world, &call);
+        let mut answer = shim::answer(&self.world, &call, &exec.cwd);
         if let Some(path) = found.filter(|_| answer.status == 0) {
             answer.stdout = format!("{}\n", path.display());
         }
@@ -326,7 +350,7 @@ impl ProofHost {
             trace::append(&lines);
             return (past.finished(), past.took());
         }
-        let finished = self.real().exec(exec, cancel).await;
+        let finished = self.stage.watch.run(self.real(), exec, cancel).await;
         let hung = finished.exit == Exit::Signalled(9) && has_hung();
         let slept = shim::slept();
         if finished.leftover.is_some() {
@@ -466,6 +490,9 @@ impl Host for ProofHost {
                 exec.env.splice(0..0, env);
             }
             let limit = exec.timeout;
+            if self.stage.watch.has_ended_one() {
+                return ended();
+            }
             shim::wake(limit, self.world.hasty);
             let busy = Busy::new(&self.clock);
             let (mut finished, took) = self.done(exec, cancel).await;

@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     shim::{self, DATE, SECONDS, SLEPT},
     trace::{PAUSE, TRACE},
-    world::{Call, HANGS, World, hangs},
+    world::{Call, HANGS, LARGEST, World, hangs},
 };
 use crate::bash;
 
@@ -187,6 +187,12 @@ __gevals_ask() (
     trap '' PIPE
     set +eu
     __gevals_before='' __gevals_in='-'
+    for __gevals_word; do
+        if ((${{#__gevals_word}} >= {LARGEST})); then
+            printf '%s: Argument list too long\n' "$1" >&2
+            exit 126
+        fi
+    done
     case "$1" in
         kubectl | oc)
             for __gevals_word; do
@@ -233,7 +239,7 @@ __gevals_ask() (
 
 /// Whether a command is answered by what a world says of it, and by nothing else.
 pub fn is_plain(name: &str) -> bool {
-    !matches!(name, "sleep" | "curl" | "date")
+    !matches!(name, "sleep" | "curl" | "date" | "timeout")
 }
 
 /// Answers what functions ask, in the world of the run that goes on.
@@ -261,7 +267,7 @@ async fn answer(mut stream: TcpStream, world: &Mutex<Option<World>>) -> std::io:
         world.as_ref().and_then(|world| {
             let mut input = input.as_deref().map(str::as_bytes);
             let call = shim::asked(world, call, &cwd, input.as_mut().map(|input| input as &mut dyn Read))?;
-            Some(shim::answer(world, &call))
+            Some(shim::answer(world, &call, &cwd))
         })
     };
     let (stdout, stderr, status) = match answer {

@@ -4,14 +4,16 @@
 use std::{
     fs,
     io::{Read, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
 use super::{
     curl, kubectl,
     trace::{self, PAUSE, record},
-    world::{Answer, Call, HANGS, WORLD, World, hang, has_hung},
+    world::{Answer, Call, Given, HANGS, WORLD, World, hang, has_hung},
 };
 use crate::source::normalize;
 
@@ -36,8 +38,10 @@ pub fn main() -> Option<u8> {
         return None;
     }
     let args: Vec<String> = args.map(|a| a.to_string_lossy().into_owned()).collect();
-    if name == "sleep" {
-        return Some(sleep(&args));
+    match name.as_str() {
+        "sleep" => return Some(sleep(&args)),
+        "timeout" => return Some(timeout(&args)),
+        _ => {}
     }
     if name == "date" {
         // Time stands still; two runs see the same.
@@ -52,7 +56,7 @@ pub fn main() -> Option<u8> {
     if call.argv[0] == "curl" {
         return Some(curl::main(&world, &call));
     }
-    let answer = answer(&world, &call);
+    let answer = answer(&world, &call, &cwd);
     if answer.status == HANGS {
         return Some(hang());
     }
@@ -62,9 +66,57 @@ pub fn main() -> Option<u8> {
 }
 
 /// What a command says, and writes down that it was asked.
-pub fn answer(world: &World, call: &Call) -> Answer {
-    let answer = world.answer(call, record(call));
-    if world.operations { kubectl::consistent(call, answer) } else { answer }
+pub fn answer(world: &World, call: &Call, cwd: &Path) -> Answer {
+    let time = record(call);
+    let answer = world.answer(call, time);
+    let answer = if world.operations { kubectl::consistent(call, answer) } else { answer };
+    // Who says nothing has done nothing, and who says what is waited for has done it, whatever comes then.
+    let has_done_it = match world.gives(call, time.half) {
+        Some(Given::Silent) => false,
+        Some(Given::FailsSaying) => true,
+        _ => answer.status == 0,
+    };
+    if has_done_it {
+        make(call, cwd);
+    }
+    answer
+}
+
+/// Makes what a command leaves for those behind it to go to, or to look for: a repository, a database.
+fn make(call: &Call, cwd: &Path) {
+    let words: Vec<&str> = call.argv.iter().map(String::as_str).collect();
+    let plain = |words: &[&str], valued: &[&str]| {
+        let is_value = |at: usize| at > 0 && valued.contains(&words[at - 1]);
+        let plain = words.iter().enumerate().filter(|(at, word)| !word.starts_with('-') && !is_value(*at));
+        plain.map(|(_, word)| (*word).to_owned()).collect::<Vec<_>>()
+    };
+    match words.as_slice() {
+        ["git", rest @ ..] => {
+            const VALUED: [&str; 8] =
+                ["-b", "--branch", "--initial-branch", "--depth", "-o", "--origin", "-c", "--config"];
+            let Some(verb) = rest.iter().position(|word| matches!(*word, "init" | "clone")) else { return };
+            let from = rest[..verb].iter().position(|word| *word == "-C").and_then(|at| rest.get(at + 1));
+            let plain = plain(&rest[verb + 1..], &VALUED);
+            let folder = match (rest[verb], plain.as_slice()) {
+                ("init", [folder, ..]) | ("clone", [_, folder, ..]) => folder.as_str(),
+                ("clone", [url]) => {
+                    url.trim_end_matches('/').trim_end_matches(".git").rsplit(['/', ':']).next().unwrap_or_default()
+                }
+                _ => return,
+            };
+            let _ = fs::create_dir_all(cwd.join(from.unwrap_or(&"")).join(folder));
+        }
+        ["sqlite3", rest @ ..] => {
+            let plain = plain(rest, &["-separator", "-cmd", "-newline", "-nullvalue"]);
+            let Some((file, said)) = plain.split_first() else { return };
+            let writes = |sql: &String| ["create", "insert"].iter().any(|word| sql.to_ascii_lowercase().contains(word));
+            let path = cwd.join(file);
+            if (said.is_empty() || said.iter().any(writes)) && !path.exists() && !file.starts_with(':') {
+                let _ = fs::write(path, "SQLite format 3\n");
+            }
+        }
+        _ => {}
+    }
 }
 
 /// How a command ends that does.
@@ -72,14 +124,67 @@ pub fn status(answer: &Answer) -> u8 {
     u8::try_from(answer.status).unwrap_or(1)
 }
 
+/// What a script has slept, how often, for how long it may, and how often.
+struct Slept {
+    time: f64,
+    rounds: f64,
+    limit: f64,
+    most: f64,
+}
+
+impl Slept {
+    fn read() -> Self {
+        let text = fs::read_to_string(SLEPT).unwrap_or_default();
+        let mut numbers = text.split_whitespace().map(|number| number.parse::<f64>().ok());
+        let mut next = |default: f64| numbers.next().flatten().unwrap_or(default);
+        Self { time: next(0.0), rounds: next(0.0), limit: next(PATIENCE), most: next(f64::INFINITY) }
+    }
+
+    fn write(&self) {
+        let Self { time, rounds, limit, most } = self;
+        let _ = fs::write(SLEPT, format!("{time} {rounds} {limit} {most}\n"));
+    }
+}
+
+/// `timeout 60 bash -c …`: the time of the jail is what runs out.
+fn timeout(args: &[String]) -> u8 {
+    let mut words = args.iter().map(String::as_str).peekable();
+    let mut killing = false;
+    while let Some(option) = words.next_if(|word| word.starts_with('-')) {
+        let value = if matches!(option, "-k" | "-s" | "--kill-after" | "--signal") { words.next() } else { None };
+        killing |= option.contains("KILL") || value.is_some_and(|value| value.contains("KILL"));
+    }
+    let (Some(time), Some(program)) = (words.next().and_then(seconds), words.next()) else { return 125 };
+    let before = Slept::read();
+    let end = if time > 0.0 { before.time + time } else { f64::INFINITY };
+    Slept { limit: before.limit.min(end), ..before }.write();
+    let started = Command::new(program).args(words).process_group(0).status();
+    let now = Slept::read();
+    let late = has_hung() || now.time >= now.limit;
+    Slept { limit: before.limit, time: if late { now.time.min(end) } else { now.time }, ..now }.write();
+    match started {
+        Err(why) => 126 + u8::from(why.kind() == std::io::ErrorKind::NotFound),
+        // It is not this limit that has run out.
+        Ok(_) if late && (end >= before.limit || now.rounds > now.most) => hang(),
+        Ok(_) if late => {
+            trace::append(PAUSE);
+            Slept { time: end, limit: before.limit, ..now }.write();
+            if killing { 137 } else { 124 }
+        }
+        Ok(status) => status
+            .code()
+            .or(status.signal().map(|signal| 128 + signal))
+            .and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(1),
+    }
+}
+
 /// Takes no time; but who sleeps too long is killed, as a script that takes too long is.
 fn sleep(args: &[String]) -> u8 {
-    let before = fs::read_to_string(SLEPT).unwrap_or_default();
-    let mut numbers = before.split_whitespace().map(|number| number.parse::<f64>().ok());
-    let mut next = |default: f64| numbers.next().flatten().unwrap_or(default);
-    let (time, rounds, limit, most) = (next(0.0), next(0.0) + 1.0, next(PATIENCE), next(f64::INFINITY));
+    let Slept { time, rounds, limit, most } = Slept::read();
+    let rounds = rounds + 1.0;
     let time = time + args.iter().map(|arg| seconds(arg).unwrap_or(1.0)).sum::<f64>();
-    let _ = fs::write(SLEPT, format!("{time} {rounds} {limit} {most}\n"));
+    Slept { time, rounds, limit, most }.write();
     trace::append(PAUSE);
     if time >= limit || rounds > most { hang() } else { 0 }
 }

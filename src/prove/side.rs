@@ -19,8 +19,9 @@ use super::{
 use crate::{
     builtin::builtin,
     convert::only_looks,
-    event::{EventKind, Outcome, Verdict},
+    event::{EventKind, ExitReport, Outcome, Verdict},
     hir::{AgentRef, Arg, Dialect, Operation, OperationKind, Template},
+    host::ROOM,
     judge::scripted,
     plan::{ActionKind, AgentAction, AgentKind, Judge, Plan, planned_id},
     run::{RunOptions, run_eval},
@@ -35,6 +36,8 @@ pub struct Ran {
     pub passed: bool,
     pub agent: bool,
     pub cleanup_failed: bool,
+    /// Actions that were not started, as they were given more than a program can be given.
+    pub cramped: BTreeSet<String>,
     pub why: String,
     /// Lines that steps which did not pass have printed, without those that say what is well: of a script that reports each fault, how
     /// many there were.
@@ -93,6 +96,9 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
     let summary = run_eval(&eval, &options, Arc::<ProofHost>::clone(&host), interrupts, sink).await;
     ticking.abort();
     host.listen();
+    if stage.watch.has_ended_one() {
+        return Err("a process did not end".to_owned());
+    }
     let end = summary.tasks.first().ok_or_else(|| summary.faults.join("; "))?;
     let mut phases: BTreeMap<String, Vec<Call>> = BTreeMap::new();
     let mut late: BTreeMap<String, Vec<bool>> = BTreeMap::new();
@@ -112,12 +118,16 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
     let agent = told.iter().any(|e| matches!(&e.kind, EventKind::PhaseStarted { phase } if phase == "agent"));
     let mut why = end.reason.clone();
     let mut complaints = 0;
+    let mut cramped = BTreeSet::new();
     let mut failed = BTreeMap::new();
     for event in told.iter() {
         let EventKind::ActionFinished { action, report } = &event.kind else { continue };
         if report.outcome == Outcome::Passed {
             failed.remove(&planned_id(action));
         } else {
+            if matches!(&report.exit, Some(ExitReport::NotStarted { reason }) if reason.contains(ROOM)) {
+                cramped.insert(planned_id(action));
+            }
             failed.insert(planned_id(action), matches!(report.outcome, Outcome::Failed | Outcome::Broken));
             why += &format!("\n{action}: {:?} {}", report.outcome, report.message);
             let is_fine = |line: &&str| {
@@ -137,6 +147,7 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
         passed: end.verdict == Verdict::Passed,
         agent,
         cleanup_failed: end.cleanup_failed,
+        cramped,
         why,
         complaints,
         failed,
@@ -221,6 +232,10 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
     let failed = a.passed && !b.passed;
     // What stops in setup has failed, too.
     let may_fail = may(allow.setup) || may(allow.verify);
+    // It takes a label of its own.
+    if !b.cramped.is_empty() && (stopped || failed) {
+        return Some("a value of 128 KiB has no room in a variable of the conversion".to_owned());
+    }
     if stopped && !may(allow.setup) || failed && !(stopped || may(allow.verify)) {
         return Some("the original goes on, the conversion fails".to_owned());
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{invert, side::traced};
+use super::{curl, invert, side::traced};
 use crate::{
     bash::{
         self,
@@ -22,7 +22,7 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
         list.iter().for_each(|stmt| script.tests(stmt));
         script.arguments();
         for (argv, texts) in script.solved() {
-            let known = found.entry(traced(&argv)).or_default();
+            let known = found.entry(traced(&curl::request(&argv).unwrap_or(argv))).or_default();
             for text in texts {
                 if !known.contains(&text) {
                     known.push(text);
@@ -56,6 +56,8 @@ pub struct Script {
     /// What a variable, or what a command prints, is compared with: the whole text, or a part.
     whole: Vec<(Source, Vec<Vec<String>>, String)>,
     parts: Vec<(Source, Vec<Vec<String>>, String)>,
+    /// Where a condition stands that is not to hold.
+    refused: Vec<std::ops::Range<usize>>,
 }
 
 impl Script {
@@ -111,6 +113,12 @@ impl Script {
                     self.constants.extend(before.map(|before| (var.clone(), before)));
                 }
             }
+            Kind::If { branches, .. } => {
+                let failing = branches.iter().filter(|(_, body)| body.iter().any(fails));
+                self.refused.extend(failing.flat_map(|(condition, _)| condition).map(|stmt| stmt.range.clone()));
+            }
+            Kind::And(pair) if fails(&pair[1]) => self.refused.push(pair[0].range.clone()),
+            Kind::Pipeline(_) | Kind::Simple(_) if self.refused.contains(&stmt.range) => {}
             Kind::Pipeline(list) => {
                 let Some(([.., Stmt { kind: Kind::Simple(last), .. }], (source, mut filters))) =
                     Some(list.as_slice()).zip(self.pipeline(list))
@@ -250,7 +258,7 @@ impl Script {
                         let filter = [self.argv(simple)?, vec!["-".to_owned()]].concat();
                         Some((printed(&path(&self.text(file)?)?), vec![filter]))
                     }
-                    None => Some((self.command(simple)?, Vec::new())),
+                    None => self.source(simple),
                 }
             }
             Kind::Pipeline(list) => self.pipeline(list),
@@ -273,7 +281,20 @@ impl Script {
             Kind::Simple(simple) => Some([self.argv(simple)?, vec!["-".to_owned()]].concat()),
             _ => None,
         });
-        Some((self.command(first)?, filters.collect::<Option<_>>()?))
+        let (source, own) = self.source(first)?;
+        Some((source, [own, filters.collect::<Option<_>>()?].concat()))
+    }
+
+    /// A command, or the file that it filters.
+    fn source(&self, simple: &Simple) -> Option<(Source, Vec<Vec<String>>)> {
+        let mut argv = self.argv(simple)?;
+        match file_of(self, simple).filter(|_| argv[0] != "cat" && argv[0] != "test") {
+            Some(path) => {
+                *argv.last_mut()? = "-".to_owned();
+                Some((printed(&path), vec![argv]))
+            }
+            None => Some((self.command(simple)?, Vec::new())),
+        }
     }
 
     /// A command, or the variable that `echo` prints.
@@ -372,6 +393,16 @@ impl Script {
         };
         self.parts.iter().for_each(|(source, filters, text)| add(source, filters, text, true));
         self.whole.iter().for_each(|(source, filters, text)| add(source, filters, text, false));
+        // Rows of a file, each of which is looked for.
+        let mut rows: Vec<(Vec<String>, String)> = Vec::new();
+        for (source, filters, text) in self.whole.iter().chain(&self.parts) {
+            let Some((argv, filters)) = self.origin(source, filters) else { continue };
+            let by_row = filters.iter().all(|filter| matches!(filter[0].as_str(), "head" | "tail" | "sort"));
+            let row = (argv, text.clone());
+            if by_row && row.0[0] == "cat" && !text.is_empty() && !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
         let solve = |(argv, ways): (Vec<String>, Vec<(Vec<Vec<String>>, Vec<String>)>)| {
             let plain = ways.iter().filter(|(filters, _)| filters.is_empty()).flat_map(|(_, texts)| texts.clone());
             let plain: Vec<String> = plain.collect();
@@ -380,7 +411,9 @@ impl Script {
             };
             let filtered: Vec<Vec<String>> =
                 ways.iter().filter(|(filters, _)| !filters.is_empty()).map(through).collect();
-            let mut texts = if filtered.is_empty() { Vec::new() } else { invert::combined(&filtered, &[]) };
+            let rows = rows.iter().filter(|(of, _)| *of == argv).map(|(_, row)| row.as_str()).collect::<Vec<_>>();
+            let mut texts = if rows.len() > 1 { vec![rows.join("\n")] } else { Vec::new() };
+            texts.extend(if filtered.is_empty() { Vec::new() } else { invert::combined(&filtered, &[]) });
             texts.extend(plain);
             texts.truncate(MANY);
             (argv, texts)
@@ -405,6 +438,13 @@ impl Script {
         }
         None
     }
+}
+
+/// Whether a statement ends the script with a failure.
+fn fails(stmt: &Stmt) -> bool {
+    let Kind::Simple(simple) = &stmt.kind else { return false };
+    let words: Vec<&str> = simple.words.iter().map(|word| word.source.as_str()).collect();
+    matches!(words.as_slice(), ["exit" | "return", status] if *status != "0")
 }
 
 /// Commands whose last word is a file that they read, if there is one.
@@ -470,7 +510,13 @@ mod tests {
 
     #[test]
     fn what_a_script_asks_for_is_found() {
-        let cases: [(&str, &[&str]); 9] = [
+        let cases: [(&str, &[&str]); 12] = [
+            (
+                "R=/srv/r\nF=$(head -n 1 \"$R\")\n[ \"$F\" = 'a 2' ] || exit 1\nfor w in 'b 1' 'c 1'; do\n  if ! grep -qx \"$w\" \"$R\"; then exit 1; fi\ndone",
+                &["a 2\nb 1\nc 1"],
+            ),
+            ("if grep -q bad /srv/r; then exit 1; fi\ngrep -q a /srv/r && grep -q b /srv/r", &["a\nb"]),
+            ("P=$(curl -sf http://a/b)\nV=$(echo \"$P\" | jq -r .v)\n[ \"$V\" = up ]", &[r#"{"v":"up"}"#]),
             ("A=$(kubectl get x)\n[ \"$A\" = up ] || exit 1", &["up"]),
             (
                 "A=$(kubectl get x)\nB=$(kubectl get y)\nif [[ (\"$A\" == *\"a\"* && \"$A\" == *\"b c\"*) || (\"$B\" == *d*) ]]; then\n  exit 0\nfi\nexit 1",

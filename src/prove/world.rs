@@ -109,6 +109,7 @@ impl Given {
             Self::FailsSaying => "says what is waited for and fails".to_owned(),
             Self::FailsWith(status) => format!("fails with status {status}"),
             Self::Silent => "says nothing".to_owned(),
+            Self::Says(text) if text.len() > LARGEST => format!("says {:?}… ({} bytes)", cut(text), text.len()),
             Self::Says(text) => format!("says {text:?}"),
             Self::Missing => "is missing".to_owned(),
             Self::Hangs => "hangs".to_owned(),
@@ -235,6 +236,18 @@ impl Call {
 /// So many characters of an answer are shown.
 const SHOWN: usize = 40;
 
+fn cut(text: &str) -> String {
+    text.chars().take(SHOWN).collect()
+}
+
+/// No program is given more bytes in one word or variable, with their end: Linux has no room for them (`MAX_ARG_STRLEN`).
+pub const LARGEST: usize = 128 << 10;
+
+/// What is waited for, with more blanks behind it than a program can be given.
+pub fn long(text: &str) -> String {
+    format!("{text}{}\n", " ".repeat(LARGEST))
+}
+
 impl World {
     /// As people say it.
     pub fn shown(&self) -> String {
@@ -249,7 +262,7 @@ impl World {
         });
         let env = self.env.iter().map(|(name, value)| format!(", {name} is {value:?}")).collect::<String>();
         let agent = self.agent.as_ref().map_or_else(String::new, |text| {
-            let cut: String = text.chars().take(SHOWN).collect();
+            let cut = cut(text);
             format!(", the agent answers {cut:?}{}", if cut.len() < text.len() { "…" } else { "" })
         });
         let judge =
@@ -460,13 +473,8 @@ pub fn hangs() {
     let _ = fs::write(HUNG, "");
 }
 
-/// What never ends is killed, with all of its script: the clock of the jail then goes on to the end of its limit. `timeout` ends it
-/// by itself.
+/// What never ends is killed, with all of its script: the clock of the jail then goes on to the end of its limit, or to that of `timeout`.
 pub fn hang() -> u8 {
-    let parent = std::os::unix::process::parent_id();
-    if fs::read_to_string(format!("/proc/{parent}/comm")).is_ok_and(|name| name.trim() == "timeout") {
-        return 124;
-    }
     hangs();
     let _ = std::process::Command::new("/bin/sh").args(["-c", "kill -9 0"]).status();
     0

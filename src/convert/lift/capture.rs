@@ -79,10 +79,19 @@ impl<'a> Lifter<'a> {
         let mut captures: Vec<Capture> = Vec::new();
         let mut at = 0;
         while let Some(stmt) = rest.get(at) {
-            match self.one_capture(stmt, st) {
-                Some(capture) => {
+            let sure = self.must_succeed(&rest[at..], st);
+            let capture = match &sure {
+                Some((inner, ..)) => self.one_capture(inner, &State { errexit: true, fragile: false, ..st.clone() }),
+                None => self.one_capture(stmt, st),
+            };
+            match capture {
+                Some(mut capture) => {
                     if captures.iter().any(|c| c.var == capture.var) {
                         break;
+                    }
+                    if let Some((_, said, more)) = sure {
+                        capture.comments = messages(&said);
+                        at += more;
                     }
                     captures.push(capture);
                 }
@@ -196,6 +205,28 @@ impl<'a> Lifter<'a> {
             }
             _ => false,
         }
+    }
+
+    /// `V=$(…) || exit 1`, `if ! V=$(…); then exit 1; fi`, and `V=$(…)` before `if [ $? -ne 0 ]; then exit 1; fi`: the assignment, what
+    /// is said where its command fails, and how many more statements that takes.
+    pub(super) fn must_succeed<'s>(&self, rest: &'s [Stmt], st: &State) -> Option<(&'s Stmt, Vec<String>, usize)> {
+        let (inner, _, otherwise) = statement::captures(rest.first()?)?;
+        // What ends a round of a wait is another thing than what ends the script.
+        (!st.waiting && !rest[0].background).then_some(())?;
+        let fails = |list: &[Stmt]| match self.seq(list, State { tail: true, ..st.clone() }, End::Falls)? {
+            Flow::Fails(said) => Some(said),
+            _ => None,
+        };
+        if !otherwise.is_empty() {
+            return Some((inner, fails(otherwise)?, 0));
+        }
+        let Kind::Assign(assigns) = &inner.kind else { return None };
+        let Kind::If { branches, otherwise: None } = &rest.get(1)?.kind else { return None };
+        let [(condition, body)] = branches.as_slice() else { return None };
+        let [Stmt { kind: Kind::Test(test, _), .. }] = condition.as_slice() else { return None };
+        let asks = matches!(test.replace('"', "").trim(), "$? -ne 0" | "$? != 0" | "$? -gt 0");
+        (asks && !assigns[0].local).then_some(())?;
+        Some((inner, fails(body)?, 1))
     }
 
     fn one_capture(&self, stmt: &Stmt, st: &State) -> Option<Capture> {

@@ -213,7 +213,7 @@ impl<'a> Lifter<'a> {
         let known = path.constant()?;
         // A folder on the way would be made, where the shell fails.
         let parent = known.rsplit_once('/').map_or("", |(dir, _)| dir);
-        if !matches!(parent, "" | "/tmp") || known.starts_with("/dev/") {
+        if !matches!(parent, "" | "/tmp") && !st.has_made(parent) || known.starts_with("/dev/") {
             return None;
         }
         if simple.redirects.iter().any(|r| !matches!(r, Redirect::Write(_) | Redirect::Heredoc(_)))

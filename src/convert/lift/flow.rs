@@ -1,5 +1,7 @@
 //! Conditions, branches and loops as sequences of steps.
 
+use std::path::Path;
+
 use super::{
     End, Ending, Flow, Lifter, Next, Out, REPORTED, State, TEMPORARY,
     capture::{globbed, inverse},
@@ -25,6 +27,12 @@ use crate::{
 
 /// How many values a list may have that its author did not write one by one.
 const LIST: u32 = 50;
+
+/// Commands that remove no folder.
+const KEEPING: [&str; 20] = [
+    "[", "cat", "chmod", "chown", "curl", "docker", "echo", "exit", "git", "grep", "helm", "jq", "kubectl", "oc",
+    "printf", "sleep", "test", "touch", "true", ":",
+];
 
 /// How deep functions may call.
 const DEPTH: usize = 8;
@@ -135,6 +143,12 @@ impl<'a> Lifter<'a> {
     /// The same, where nobody asks how the first one ended.
     fn first(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
         let (stmt, after) = rest.split_first()?;
+        if !matches!(stmt.kind, Kind::Simple(_)) && self.may_remove(stmt) {
+            st.folders.clear();
+        }
+        if !matches!(stmt.kind, Kind::Assign(_)) && self.must_succeed(rest, st).is_some() {
+            return self.capture(rest, st, end);
+        }
         if stmt.background || self.leaks(stmt, after, st) {
             return None;
         }
@@ -520,6 +534,9 @@ impl<'a> Lifter<'a> {
                 Some(Next::Steps(Out::step(step), 1))
             }
             _ => {
+                if st.scope.functions.contains_key(name) {
+                    st.folders.clear();
+                }
                 if let Some(body) = st.scope.functions.get(name) {
                     // `pass() { echo "$1"; exit 0; }`
                     if let Some((last, said)) = body.split_last()
@@ -552,9 +569,46 @@ impl<'a> Lifter<'a> {
                     };
                 }
                 let out = self.check(stmt, st)?;
+                self.made(name, simple, st);
                 self.with_status(out, after, st)
             }
         }
+    }
+
+    /// Which folders are there behind a command.
+    fn made(&self, name: &str, simple: &Simple, st: &mut State) {
+        let words = simple.words[1..].iter().filter(|word| !word.source.starts_with('-'));
+        let paths = words.map(|word| Some(st.at(&st.scope.word(word)?.constant()?)));
+        match name {
+            "mkdir" if simple.words.iter().any(|word| matches!(word.source.as_str(), "-p" | "--parents")) => {
+                let paths: Vec<String> = paths.flatten().collect();
+                st.folders.extend(paths);
+            }
+            "rm" | "rmdir" => {
+                let paths: Option<Vec<String>> = paths.collect();
+                let stays = |folder: &String| {
+                    paths.as_ref().is_some_and(|paths| !paths.iter().any(|path| Path::new(folder).starts_with(path)))
+                };
+                st.folders.retain(stays);
+            }
+            _ if KEEPING.contains(&name) => {}
+            _ => st.folders.clear(),
+        }
+    }
+
+    /// Whether something in a statement may remove folders.
+    fn may_remove(&self, stmt: &Stmt) -> bool {
+        let mut found = false;
+        statement::walk(stmt, &mut |s| match &s.kind {
+            Kind::Simple(simple) => found |= !self.name(simple).is_some_and(|name| KEEPING.contains(&name)),
+            Kind::Assign(assigns) => {
+                let words = assigns.iter().filter_map(|assign| assign.value.as_ref());
+                found |= words.into_iter().any(|word| word.source.contains("rm"));
+            }
+            Kind::Other(_) => found = true,
+            _ => {}
+        });
+        found && !matches!(stmt.kind, Kind::Function { .. })
     }
 
     /// What is printed, as far as it is known.

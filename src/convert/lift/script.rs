@@ -343,6 +343,7 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
         nounset: false,
         pipefail: false,
         workdir: source.workdir.clone(),
+        folders: Vec::new(),
         exported: Vec::new(),
         tail: true,
         fragile: false,
@@ -439,6 +440,7 @@ fn chunks(
                 let stmt = &list[at];
                 let why = if kept.contains(&at) { NOT_PROVED.to_owned() } else { reason(stmt) };
                 let holes = st.scope.outputs();
+                st.folders.clear();
                 let to = if takes_all(stmt) { list.len() } else { at + 1 };
                 spans.extend(spans_of(&owners, at, to));
                 for stmt in &list[at..to] {
@@ -754,14 +756,14 @@ fn assemble(
                 let script = residual(lifter, list, run, source, shebang, tail, holes)?;
                 books.tally.add(Label::Residual, statements);
                 books.pieces.push(piece(Label::Residual, Some(why.clone())));
-                steps.push(script);
+                steps.extend(script);
             }
         }
     }
     Some(Lifted { untouched: !lifted, steps, books, apart: false })
 }
 
-/// A script of the statements that stay, with what they need from before.
+/// A script of the statements that stay, behind the files that hold what they need from before.
 fn residual(
     lifter: &Lifter<'_>,
     list: &[Stmt],
@@ -770,7 +772,7 @@ fn residual(
     shebang: Option<&str>,
     tail: bool,
     holes: &HashMap<String, String>,
-) -> Option<Step> {
+) -> Option<Vec<Step>> {
     let slice = &list[run.from..run.to];
     let mut body = String::new();
     for stmt in slice {
@@ -804,8 +806,11 @@ fn residual(
                 Kind::Assign(assigns) => assigns.iter().any(|a| a.export || texts.iter().any(|s| mentions(s, &a.name))),
                 Kind::Function { name, .. } => texts.iter().any(|s| mentions_word(s, name)),
                 Kind::Step(name) => texts.iter().any(|s| mentions(s, name)),
-                Kind::Or(pair) => matches!(&pair[0].kind, Kind::Simple(simple) if lifter.name(simple) == Some("cd")),
-                _ => false,
+                Kind::Or(pair) if matches!(&pair[0].kind, Kind::Simple(s) if lifter.name(s) == Some("cd")) => true,
+                _ => {
+                    let name = statement::captures(stmt).map(|(_, name, _)| name);
+                    name.is_some_and(|name| texts.iter().any(|s| mentions(s, name)))
+                }
             };
             if needed && needs.insert(index) {
                 texts.push(stmt.clone());
@@ -818,6 +823,7 @@ fn residual(
     // A function may stand behind its use, as long as it is called later.
     let mut head = String::new();
     let mut env = Vec::new();
+    let mut steps = Vec::new();
     let mut order: Vec<usize> = needs.into_iter().collect();
     order.sort_unstable();
     for index in order {
@@ -830,20 +836,24 @@ fn residual(
             }
             continue;
         }
-        if let Kind::Assign(assigns) = &stmt.kind
-            && let [assign] = assigns.as_slice()
-            && let Some(Word { parts, source: word, .. }) = &assign.value
-            && matches!(parts.as_slice(), [Part::Command { .. }])
-        {
+        if let Some((inner, name, _)) = statement::captures(stmt) {
+            let word = match &inner.kind {
+                Kind::Assign(assigns) => assigns[0].value.as_ref().map_or("", |word| word.source.as_str()),
+                _ => "",
+            };
             if script_dir(word).is_some() {
-                head += &text.replace(word.as_str(), &below(word));
+                head += &text.replace(word, &below(word));
                 head.push('\n');
                 continue;
             }
-            // Captured by a step before.
-            let value = (assign.name.clone(), holes.get(&assign.name)?.clone());
-            if !env.contains(&value) {
-                env.push(value);
+            // Captured by a step before. A variable of a program has less room than one of a shell.
+            let hole = holes.get(name)?;
+            let line = classify::from_file(name);
+            if !head.contains(&line) {
+                let path = lifter.shared.file(&name.to_ascii_lowercase().replace('_', "-"), "txt");
+                env.push((format!("{name}_FILE"), path.clone()));
+                head += &line;
+                steps.push(Step::new(step::Kind::File { path, content: Some(format!("{hole}\n")), mode: None }));
             }
             continue;
         }
@@ -887,7 +897,8 @@ fn residual(
         env,
     });
     step.timeout = None;
-    Some(step)
+    steps.push(step);
+    Some(steps)
 }
 
 impl Lifter<'_> {

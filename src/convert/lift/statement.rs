@@ -143,6 +143,28 @@ pub fn keeps_status(stmt: &Stmt) -> Option<&str> {
     (kept && !assign.odd && !assign.export).then_some(assign.name.as_str())
 }
 
+/// `NAME=$(…)`, also where the command must succeed: `NAME=$(…) || …`, `if ! NAME=$(…); then …; fi`. The statement itself, and what is
+/// done where the command fails.
+pub fn captures(stmt: &Stmt) -> Option<(&Stmt, &str, &[Stmt])> {
+    let nothing: &[Stmt] = &[];
+    let (inner, otherwise) = match &stmt.kind {
+        Kind::Or(pair) => (&pair[0], &pair[1..]),
+        Kind::If { branches, otherwise: None } => match branches.as_slice() {
+            [(condition, body)] => match condition.as_slice() {
+                [Stmt { kind: Kind::Not(inner), .. }] => (&**inner, body.as_slice()),
+                _ => return None,
+            },
+            _ => return None,
+        },
+        _ => (stmt, nothing),
+    };
+    let Kind::Assign(assigns) = &inner.kind else { return None };
+    let [assign] = assigns.as_slice() else { return None };
+    let [Part::Command { .. }] = assign.value.as_ref()?.parts.as_slice() else { return None };
+    // The status of `local` is its own.
+    (otherwise.is_empty() || !assign.local).then_some((inner, assign.name.as_str(), otherwise))
+}
+
 /// Whether the words of a command run others; what the time is matters to nobody.
 pub fn runs_commands(simple: &Simple) -> bool {
     simple.words.iter().flat_map(|w| &w.parts).any(|p| match p {
