@@ -892,6 +892,8 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         let place = s.range.start + at..s.range.end;
         let mut value = Value::default();
         if let Some(text) = behind.strip_prefix('<') {
+            // Behind the command may stand the `)` of `$(jq . <<<"$x")`.
+            let text = text.get(..s.range.len().saturating_sub(at + 3)).unwrap_or(text);
             let word = ast::words(text, s.range.start + at + 3).next()?;
             return Some(self.value(content, &word));
         }

@@ -48,7 +48,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut asked = values(&said);
     // In a prompt numbers may be words.
     let lower = said.to_lowercase();
-    for (number, word) in ["two", "three", "four", "five", "six", "seven", "eight", "nine"].iter().enumerate() {
+    for (number, word) in NUMBERS.iter().enumerate() {
         if lower.contains(word) && texts::has_word(&lower, word) {
             asked.insert(Item { form: "number of 1".to_owned(), text: (number + 2).to_string() });
         }
@@ -85,7 +85,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         step.expect.iter().for_each(|(_, arg)| add(arg));
     });
     let (others, verified) = (values(&others), values(&verified));
-    let free: Vec<&Item> = asked.iter().filter(|item| !others.contains(*item) && !verified.contains(*item)).collect();
+    let is_counted = |item: &Item| {
+        !item.form.starts_with("number") || is_counted(&lower, &item.text, &facts::elsewhere(view).verify)
+    };
+    let free: Vec<&Item> =
+        asked.iter().filter(|item| !others.contains(*item) && !verified.contains(*item) && is_counted(item)).collect();
     if free.is_empty() {
         return;
     }
@@ -98,6 +102,23 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             out.push(disagrees(span, &item.text, &other.text, prompt.text.span));
         }
     }
+}
+
+const NUMBERS: [&str; 8] = ["two", "three", "four", "five", "six", "seven", "eight", "nine"];
+
+/// Whether verify may mean a number of the prompt: of `three services` it speaks of services.
+fn is_counted(lower: &str, number: &str, verified: &str) -> bool {
+    let word = number.parse::<usize>().ok().and_then(|number| NUMBERS.get(number.checked_sub(2)?)).copied();
+    let verified = LazyCell::new(|| verified.to_ascii_lowercase());
+    word.into_iter().chain([number]).any(|number| {
+        lower.match_indices(number).any(|(at, _)| {
+            let behind = lower[at + number.len()..].strip_prefix(' ').unwrap_or_default();
+            let noun = behind.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+            let is_unit = matches!(noun, "seconds" | "minutes" | "hours" | "days" | "bytes" | "times");
+            let stem = noun.strip_suffix('s').filter(|stem| stem.len() > 3 && !is_unit);
+            stem.is_none_or(|stem| verified.contains(stem))
+        })
+    })
 }
 
 /// A number of a stream: `>&2`, `2>&1`, `2>/dev/null`; a pause; the status of an exit.
