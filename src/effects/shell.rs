@@ -922,6 +922,11 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                     let at = body.find(bad).map_or(place.start, |at| content.text.len() - body.len() + at);
                     self.bad(content, bad, at..at + bad.len(), true);
                 }
+                // `$$` is the number of the process, and quotes in SQL.
+                if let Some(at) = body[..text.len().min(body.len())].find("$$").filter(|_| s.tool() == "psql") {
+                    let at = content.text.len() - body.len() + at;
+                    self.bad(content, "$$", at..at + 2, true);
+                }
                 self.parts(content, &ast::quoted(&text, true), &place, &mut value);
             }
         }

@@ -750,6 +750,10 @@ fn is_check(statement: &Statement, tested: bool) -> bool {
         }
         "helm" => has(&["status", "test"]) || tested,
         "docker" => tested && has(&["inspect", "exec"]),
+        "git" => {
+            has(&["-e", "--verify", "--is-ancestor", "--error-unmatch", "--exit-code", "--quiet"])
+                && has(&["cat-file", "rev-parse", "show-ref", "merge-base", "ls-files", "ls-remote", "diff"])
+        }
         _ => false,
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     ascii::{Ascii, ascii},
     bash::program::Kind,
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    effects::{Verb, script::Content, value::Value},
+    effects::{Verb, asked::Demand, script::Content, value::Value},
     hir::{ArgKind, PhaseKind},
     rule,
     source::Span,
@@ -32,6 +32,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     paths(view, prompt.text.span, out);
     names(view, &said, prompt.text.span, out);
     near(view, &said, prompt.text.span, out);
+    rearranged(view, &said, prompt.text.span, out);
     numbers(view, &said, prompt.text.span, out);
     let known = LazyKnown::new(Box::new(|| Known::of(view)));
     quantities(view, &said, &known, prompt.text.span, out);
@@ -269,6 +270,13 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         return;
     }
     let mut asked: Vec<(Span, String)> = facts::asked(view).iter().map(|fact| (fact.span, fact.text())).collect();
+    for question in view.asked() {
+        if let Demand::Matches { pattern, options } = &question.demand
+            && options.contains('x')
+        {
+            asked.push((question.span, pattern.clone()));
+        }
+    }
     // Where a program is told which database, user or branch.
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in &script.trace.runs {
@@ -309,6 +317,41 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             })
         }) {
             out.push(disagrees(span, &word, other, prompt));
+        }
+    }
+}
+
+/// `typo-fix`, which stands nowhere else, where the prompt says `fix-typo`; `= 'idx_orders'`, where it says `idx_orders_total`.
+fn rearranged(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let asked: BTreeSet<&str> = NAME.find_iter(said).map(|m| m.as_str()).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let sorted = |name: &str| {
+        let mut parts: Vec<String> = name.split(['-', '_']).map(str::to_owned).collect();
+        parts.sort_unstable();
+        parts
+    };
+    let others = &facts::elsewhere(view).rest;
+    let mut told = BTreeSet::new();
+    for content in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify).map(|s| &s.content) {
+        for found in NAME.find_iter(&content.text) {
+            let (name, before) = (found.as_str(), &content.text[..found.start()]);
+            // Options, fields and variables are no names of things.
+            let is_own = before.ends_with(['-', '.', '$', '{']) || content.text[found.end()..].starts_with(['=', '(']);
+            if is_own || asked.contains(name) || others.contains(name) || told.contains(name) {
+                continue;
+            }
+            let compared = ["= '", "= \"", "=='", "==\""].iter().any(|sign| before.ends_with(sign))
+                && !["!= ", "!== "].iter().any(|sign| before.trim_end_matches(['\'', '"']).ends_with(sign))
+                && content.text[found.end()..].starts_with(['\'', '"']);
+            let begins =
+                |other: &str| compared && other.strip_prefix(name).is_some_and(|end| end.starts_with(['-', '_']));
+            let is_same = |other: &&&str| begins(other) || sorted(other) == sorted(name);
+            if let [other] = asked.iter().filter(is_same).collect::<Vec<_>>()[..] {
+                told.insert(name);
+                out.push(disagrees(content.span(found.range()), name, other, prompt));
+            }
         }
     }
 }
@@ -694,9 +737,18 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
             let rest = rest.strip_prefix('s').unwrap_or(rest);
             let clause = rest.split([',', ';', ')']).next().unwrap_or_default();
             let with = ["with the ", "with a ", "in the "].iter().any(|word| lower[..at].ends_with(word));
+            let listed = lower[..at].ends_with("and the ");
             let found = TOLD.captures(clause)?;
             let group = |name: &str| found.name(name).map(|m| m.as_str().trim_end_matches('.'));
-            group("value").or_else(|| group("code")).or_else(|| group("bare").filter(|_| with)).map(str::to_owned)
+            group("value")
+                .or_else(|| group("code"))
+                .or_else(|| {
+                    group("bare").filter(|bare| {
+                        let is_name = bare.starts_with(|c: char| c.is_ascii_uppercase());
+                        with && !is_name || (with || listed) && is_name
+                    })
+                })
+                .map(str::to_owned)
         });
         let Some(told) = told.filter(|told| is_word(told) && !told.eq_ignore_ascii_case(&value)) else { continue };
         // That the old value is gone is asked for in its words.
@@ -711,7 +763,7 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
 
 /// Behind the name of a field: `… to "on"`, or the value itself at the end of its part of a sentence.
 static TOLD: Ascii =
-    ascii(r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+(?P<bare>[a-z][\w-]+)\s*$)"#);
+    ascii(r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+(?P<bare>[A-Za-z][\w-]+)\s*$)"#);
 
 /// `create a pod web-server in the default namespace`, and verify looks for it in another.
 fn namespaces(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
