@@ -190,6 +190,28 @@ pub fn printed<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<
     })
 }
 
+/// The filters of jq that see what another command prints as it is: that command, the run of jq, and the filter.
+pub fn filtered_by<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<'m>, &'m Run<'m>, String)> {
+    let trace = &followed.trace;
+    let piped = (0..trace.chains.len()).filter_map(|chain| match whole(trace, chain, 8)?.as_slice() {
+        [first, second, ..] => Some((*first, *second)),
+        _ => None,
+    });
+    let fed = trace.runs.iter().filter_map(|run| match whole(trace, run.input.as_ref()?.printed()?, 8)?.as_slice() {
+        [first] => Some((*first, run)),
+        _ => None,
+    });
+    let by_jq = |(first, run): (&'m Run<'m>, &'m Run<'m>)| {
+        (run.statement.name() == "jq").then(|| operand(run)).flatten().map(|filter| (first, run, filter))
+    };
+    piped.chain(fed).filter_map(by_jq)
+}
+
+/// Whether a command prints a whole thing.
+pub fn is_object(run: &Run<'_>) -> bool {
+    read(run) == Form::Object
+}
+
 /// The pipelines of a script that begin with a list of things, each with the commands behind it.
 pub fn lists<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<'m>, Vec<&'m Run<'m>>)> {
     let trace = &followed.trace;
@@ -312,7 +334,7 @@ fn path(text: &str) -> Option<String> {
 }
 
 /// The value of an option: `-o X`, `-oX`, `-o=X`, `--output X`, `--output=X`.
-fn value_of<'r>(words: &[&'r str], short: &str, long: &str) -> Option<&'r str> {
+pub fn value_of<'r>(words: &[&'r str], short: &str, long: &str) -> Option<&'r str> {
     words.iter().enumerate().find_map(|(at, word)| {
         if *word == short || *word == long {
             return words.get(at + 1).copied();

@@ -136,6 +136,12 @@ impl Thing {
                 || self.name == gone.name
                 || gone.name.as_ref().is_some_and(|name| !name.is_known());
         }
+        // A thing goes with its kind: `widgetfleets.example.com`.
+        let plural = gone.name.as_ref().and_then(super::Value::literal).and_then(|name| name.split('.').next());
+        let stem = self.kind.trim_end_matches(['s', 'y']);
+        if gone.kind == "customresourcedefinition" && !stem.is_empty() && plural.is_some_and(|p| p.starts_with(stem)) {
+            return true;
+        }
         let outer = gone.kind == "namespace"
             && self.space.as_ref().zip(gone.name.as_ref()).is_some_and(|(space, name)| space.may_be(name));
         outer || self.system == gone.system && self.may_be(gone)

@@ -898,6 +898,8 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         let place = s.range.start + at..s.range.end;
         let mut value = Value::default();
         if let Some(text) = behind.strip_prefix('<') {
+            // Behind the command may stand the `)` of `$(jq . <<<"$x")`.
+            let text = text.get(..s.range.len().saturating_sub(at + 3)).unwrap_or(text);
             let word = ast::words(text, s.range.start + at + 3).next()?;
             return Some(self.value(content, &word));
         }
@@ -925,6 +927,11 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 if let Some((_, bad)) = bad.or_else(|| programs::dotted_command(&text)) {
                     let at = body.find(bad).map_or(place.start, |at| content.text.len() - body.len() + at);
                     self.bad(content, bad, at..at + bad.len(), true);
+                }
+                // `$$` is the number of the process, and quotes in SQL.
+                if let Some(at) = body[..text.len().min(body.len())].find("$$").filter(|_| s.tool() == "psql") {
+                    let at = content.text.len() - body.len() + at;
+                    self.bad(content, "$$", at..at + 2, true);
                 }
                 self.parts(content, &ast::quoted(&text, true), &place, &mut value);
             }

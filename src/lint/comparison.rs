@@ -33,6 +33,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     phases(view, out);
     numbers(view, out);
     headers(view, out);
+    lines_of_json(view, out);
     partial(view, out);
     for script in view.scripts.iter().filter(|script| script.reader != super::script::Reader::Foreign) {
         let content = &script.content;
@@ -273,6 +274,30 @@ fn numbers(view: &TaskView<'_>, out: &mut Diagnostics) {
         let bare = pattern.len() < 4 && !pattern.is_empty() && pattern.bytes().all(|b| b.is_ascii_digit());
         if counts && bare && !options.contains(['w', 'x', 'o', 'v']) {
             out.push(Diagnostic::new(&COMPARES_OTHERWISE, question.span, any_number(pattern)).help(AS_A_WHOLE));
+        }
+    }
+}
+
+/// `helm list -o json | grep -x web`: in a line of JSON a name has quotes.
+fn lines_of_json(view: &TaskView<'_>, out: &mut Diagnostics) {
+    for question in view.asked() {
+        let (Demand::Matches { pattern, options }, [run]) = (&question.demand, question.runs.as_slice()) else {
+            continue;
+        };
+        let words: Vec<&str> = run.words.iter().filter_map(Value::literal).collect();
+        let json = matches!(run.statement.tool(), "kubectl" | "helm" | "docker")
+            && asked::value_of(&words, "-o", "--output").is_some_and(|form| form == "json");
+        let anchored = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$'));
+        let word = anchored.or(Some(pattern.as_str()).filter(|_| options.contains('x'))).unwrap_or_default();
+        let plain = word.len() > 1
+            && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !matches!(word, "true" | "false" | "null");
+        if json && plain && word.bytes().any(|b| b.is_ascii_alphabetic()) {
+            let message = format!("this looks through JSON: no line of it is `{word}` alone");
+            let help = "take the names out of it first: `jq -r '.[].name'`";
+            out.push(
+                Diagnostic::new(&COMPARES_OTHERWISE, question.span, message).help(help).strength(Strength::Warning),
+            );
         }
     }
 }
@@ -697,7 +722,8 @@ fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
         let words = ast::split(text, s.range.start);
         for triple in words.windows(3) {
             let [left, operator, right] = triple else { continue };
-            if !matches!(operator.source.as_str(), "=" | "==" | "!=") {
+            let counts = matches!(operator.source.as_str(), "-eq" | "-ne" | "-ge" | "-gt" | "-le" | "-lt");
+            if !counts && !matches!(operator.source.as_str(), "=" | "==" | "!=") {
                 continue;
             }
             let Some(expected) = right.literal().filter(|text| !text.is_empty() && !text.contains('*')) else {
@@ -709,11 +735,54 @@ fn printed_forms(content: &Content, found: &mut Vec<Fault>) {
                 Kind::Pipeline(parts) => parts.last().unwrap_or(inner),
                 _ => inner,
             };
-            if let Some(form) = form(last, &expected) {
+            let quoted = left.source.starts_with('"');
+            let form = if counts { None } else { form(last, &expected) };
+            if let Some(form) = form.or_else(|| of_table(last, &expected, quoted && !counts)) {
                 found.push((content.span(s.range.clone()), form.0, form.1));
             }
         }
     });
+}
+
+/// `psql -c` without `-t`, and `mysql -e` without `-N`: names of columns stand above what is compared with a number. `padded`: a blank counts.
+fn of_table(command: &Statement, expected: &str, padded: bool) -> Option<(String, &'static str)> {
+    let words = command.words();
+    let at = words.iter().position(|word| matches!(word.text.as_str(), "psql" | "mysql" | "mariadb"))?;
+    let within = matches!(command.tool(), "docker" | "kubectl") && at > 0;
+    let options: Vec<&str> = words[at + 1..].iter().map(|word| word.text.as_str()).collect();
+    let short = |letters: &[char]| {
+        options.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letters))
+    };
+    let long = |names: &[&str]| options.iter().any(|word| names.iter().any(|name| word.starts_with(name)));
+    if !(at == 0 || within) || expected.parse::<f64>().is_err() {
+        return None;
+    }
+    if words[at].text != "psql" {
+        let asks = options.contains(&"-e") || long(&["--execute"]);
+        let bare = short(&['N', 's', 'E']) || long(&["--skip-column", "--silent", "--vertical", "--disable-column"]);
+        return (asks && !bare).then(|| {
+            (
+                format!("`mysql` prints the name of the column above: this is never `{expected}`"),
+                "leave it out: `mysql -N`",
+            )
+        });
+    }
+    let asks = short(&['c']) || long(&["--command"]);
+    let shaped = short(&['P', 'H', 'x', 'o']) || long(&["--pset", "--html", "--expanded", "--output", "--csv"]);
+    let (bare, aligned) = (short(&['t']) || long(&["--tuples-only"]), !(short(&['A']) || long(&["--no-align"])));
+    match (bare, aligned) {
+        _ if !asks || shaped => None,
+        (false, _) => Some((
+            format!(
+                "`psql` prints the name of the column above, and how many rows there are: this is never `{expected}`"
+            ),
+            "leave them out: `psql -tA`",
+        )),
+        (true, true) if padded => {
+            Some((format!("`psql -t` prints a blank before: this is never `{expected}`"), "leave it out: `psql -tA`"))
+        }
+        _ => None,
+    }
 }
 
 /// What is wrong where the output of a command is compared with a text.

@@ -727,7 +727,7 @@ fn outermost(filter: &str) -> String {
 }
 
 /// Programs that are run for their status, each with the words one of which makes it so.
-const CHECKERS: [(&str, &[&str]); 16] = [
+const CHECKERS: [(&str, &[&str]); 15] = [
     ("pytest", &[]),
     ("shellcheck", &[]),
     ("python", &["pytest", "unittest", "py_compile", "compileall"]),
@@ -743,7 +743,6 @@ const CHECKERS: [(&str, &[&str]); 16] = [
     ("terraform", &["validate"]),
     ("nginx", &["-t"]),
     ("bash", &["-n"]),
-    ("git", &["--exit-code", "--is-ancestor", "--verify", "--error-unmatch"]),
 ];
 
 /// Whether the status of a command is what it was asked for; `tested`: somebody asks for it.
@@ -770,7 +769,10 @@ fn is_check(statement: &Statement, tested: bool) -> bool {
         }
         "helm" => has(&["status", "test"]) || tested,
         "docker" => tested && has(&["inspect", "exec"]),
-        "git" if has(&["diff"]) && has(&["--quiet"]) => true,
+        "git" => {
+            has(&["-e", "--verify", "--is-ancestor", "--error-unmatch", "--exit-code", "--quiet"])
+                && has(&["cat-file", "rev-parse", "show-ref", "merge-base", "ls-files", "ls-remote", "diff"])
+        }
         program => CHECKERS.iter().any(|(known, words)| *known == program && (words.is_empty() || has(words))),
     }
 }

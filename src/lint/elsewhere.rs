@@ -33,6 +33,53 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     files(view, out);
     schemas(view, out);
     repositories(view, out);
+    checkouts(view, out);
+}
+
+/// `git rev-parse main`, in no folder that is named, where set-up makes its repository at a path.
+fn checkouts(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let moves = |text: &str| ["cd ", "pushd", "GIT_DIR", "GIT_WORK_TREE"].iter().any(|word| text.contains(word));
+    let of = |phase: PhaseKind| view.effects.scripts.iter().filter(move |script| script.view.phase == phase);
+    let mut made = None;
+    for run in of(PhaseKind::Setup).flat_map(|script| &script.trace.runs).filter(|run| run.statement.name() == "git") {
+        let is = |word: &str| run.words.iter().any(|other| other.literal() == Some(word));
+        let path = run.words.last().filter(|last| {
+            let begin = last.pieces().first();
+            last.is_known() && matches!(begin, Some(Piece::Text(text)) if text.starts_with('/'))
+        });
+        match path {
+            Some(path) if is("init") || is("clone") => made = made.or(Some((run, path.shown()))),
+            // A repository in the folder of the task.
+            None if is("init") || is("clone") => return,
+            _ => {}
+        }
+    }
+    let Some((made, path)) = made.filter(|_| view.effects.sees(PhaseKind::Setup)) else { return };
+    for script in of(PhaseKind::Verify) {
+        if moves(&script.view.content.text) || script.view.step.arg("cwd").is_some() || !script.trace.sources.is_empty()
+        {
+            continue;
+        }
+        let lost = script.trace.runs.iter().find(|run| {
+            let is =
+                |word: &str| run.words.iter().any(|other| other.literal().is_some_and(|other| other.starts_with(word)));
+            run.statement.name() == "git"
+                && !["-C", "--git-dir", "--work-tree", "clone", "init", "ls-remote", "config", "--version"]
+                    .iter()
+                    .any(|word| is(word))
+        });
+        if let Some(run) = lost {
+            out.push(
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    run.content.span(run.statement.range.clone()),
+                    format!("this asks the repository around the task, and set-up makes one at `{path}`"),
+                )
+                .label(made.content.span(made.statement.range.clone()), "made here")
+                .help("go there first: `git -C DIR …`"),
+            );
+        }
+    }
 }
 
 /// `table_schema = 'public'`, where set-up makes a schema of the task's own and nobody names another.

@@ -164,6 +164,10 @@ fn find_given(view: &TaskView<'_>) -> Vec<Fact> {
             OperationKind::Builtin("http") => {
                 let body = step.arg("body").and_then(|body| body.get("json"));
                 body.into_iter().for_each(|body| leaves(None, body, &mut found));
+                let text = step.arg("body").and_then(texts::script_text);
+                if let Some(json) = text.and_then(|text| serde_json::from_str::<Json>(&text).ok()) {
+                    of_json(None, &json, step.key, &mut found);
+                }
             }
             OperationKind::Builtin("file") => {
                 let text = step.arg("content").and_then(|content| content.as_literal());

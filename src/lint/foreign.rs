@@ -362,7 +362,9 @@ impl Made {
         task.walk(&mut |phase, step| {
             if phase != PhaseKind::Cleanup && texts::script(step).is_none() && in_step(step).is_none() {
                 step.templates(&mut |t| made.texts.push(texts::written(t)));
-                if phase == PhaseKind::Setup {
+                // A script is read below, without what it deletes.
+                let is_script = || view.scripts.iter().any(|script| std::ptr::eq(script.step, step));
+                if phase == PhaseKind::Setup && !is_script() {
                     step.templates(&mut |t| {
                         made.read(view, &task.dir, t.as_literal());
                     });

@@ -41,6 +41,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     quoted_keys(view, out);
     paths(view, out);
     states(view, out);
+    requested(view, out);
     programs(view, out);
     capitals(view, out);
 }
@@ -158,11 +159,17 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
     let mut found: Vec<(Span, String, String)> = Vec::new();
     let programs = ["kubectl", "helm", "docker"];
     for followed in &view.effects.scripts {
-        let mut look = |run: &Run<'_>, path: &str| {
+        let mut look_at = |run: &Run<'_>, by: &Run<'_>, path: &str| {
             if let Some(act) = view.effects.read_by(run) {
-                found.push((run.content.span(run.statement.range.clone()), act.thing.kind.clone(), path.to_owned()));
+                found.push((by.content.span(by.statement.range.clone()), act.thing.kind.clone(), path.to_owned()));
             }
         };
+        for (run, by, filter) in asked::filtered_by(followed) {
+            if asked::is_object(run) {
+                look_at(run, by, leading(&filter));
+            }
+        }
+        let mut look = |run: &Run<'_>, path: &str| look_at(run, run, path);
         for run in followed.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
             let words = run.words.iter().filter_map(Value::literal).filter(|word| word.contains("{."));
             let braced = words.flat_map(|word| word.split('{').skip(1).filter_map(|part| part.split_once('}')));
@@ -211,15 +218,12 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
             continue;
         }
         let path = ["[0]", "[*]"].iter().find_map(|list| path.strip_prefix(&format!(".items{list}"))).unwrap_or(&path);
-        let mut names = path.split('.').skip(1).map(|name| name.split('[').next().unwrap_or_default());
-        let (Some(outer), Some(name)) = (names.next(), names.next()) else { continue };
-        let Some(known) = tools().map(|tool| tool.under(kind, outer)).find(|known| !known.is_empty()) else { continue };
+        let Some((outer, name, known)) = tools().find_map(|tool| unknown_place(tool, kind, path)) else { continue };
         let field = format!("{outer}.{name}");
-        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
-        if !plain || known.contains(&name) || told.contains(&(span, field.clone())) {
+        if told.contains(&(span, field.clone())) {
             continue;
         }
-        let near = nearest(name, known.iter().copied());
+        let near = nearest(&name, known.iter().copied());
         let help = near.map_or_else(
             || format!("under `{outer}` it has {}", known.join(", ")),
             |near| format!("did you mean `{near}`?"),
@@ -229,6 +233,100 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
         told.push((span, field));
     }
     told
+}
+
+/// `gh issue view 7 --json title,labels`, and then `.assignees`, or `.labels[].title`: nothing is printed for it.
+fn requested(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(tool) = view.tools.tool("gh") else { return };
+    let mut told: Vec<(Span, String)> = Vec::new();
+    for followed in &view.effects.scripts {
+        let own = followed.trace.runs.iter().filter(|run| run.statement.name() == "gh").filter_map(|run| {
+            let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            Some((run, run, asked::value_of(&words, "-q", "--jq")?.to_owned()))
+        });
+        for (first, run, filter) in own.chain(asked::filtered_by(followed)) {
+            let words: Vec<&str> = first.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
+            let given = asked::value_of(&words, "--json", "--json").filter(|_| first.statement.name() == "gh");
+            let own = asked::value_of(&words, "-q", "--jq").unwrap_or(".");
+            let is_whole = !words.iter().any(|word| matches!(*word, "-t" | "--template")) && is_choice(own);
+            let Some(given) = given.filter(|_| std::ptr::eq(first, run) || is_whole) else { continue };
+            let path = leading(&filter);
+            let path = path.strip_prefix(".[").and_then(|rest| Some(rest.split_once(']')?.1)).unwrap_or(path);
+            let mut names = path
+                .split('.')
+                .skip(1)
+                .map(|name| name.split(['[', ']']).next().unwrap_or_default().trim_end_matches('?'));
+            let (Some(field), inner) = (names.next().filter(|name| !name.is_empty()), names.next()) else { continue };
+            let asked: Vec<&str> = given.split(',').collect();
+            let known = inner.map(|_| tool.under("json", field)).unwrap_or_default();
+            let message = match inner.filter(|inner| !known.is_empty() && !inner.is_empty() && !known.contains(inner)) {
+                _ if !asked.contains(&field) => {
+                    format!("`--json {given}` does not ask for `{field}`: nothing is printed for it")
+                }
+                Some(inner) => format!("`{field}` have no field `{inner}`: nothing is printed for it"),
+                None => continue,
+            };
+            let span = run.content.span(run.statement.range.clone());
+            if !told.contains(&(span, message.clone())) {
+                let help = match asked.contains(&field) {
+                    true => format!("they have {}", known.join(", ")),
+                    false => format!("ask for it: `--json {given},{field}`"),
+                };
+                out.push(
+                    Diagnostic::new(&MISSPELT_VALUE, span, message.clone()).help(help).strength(Strength::Warning),
+                );
+                told.push((span, message));
+            }
+        }
+    }
+}
+
+/// `.[0]`, `.[] | select(…)`: what a filter chooses it hands on whole.
+fn is_choice(filter: &str) -> bool {
+    let (list, rest) = filter.split_once('|').map_or((filter, ""), |(list, rest)| (list, rest.trim()));
+    let chosen = rest.is_empty() || rest.starts_with("select(") && rest.ends_with(')') && !rest.contains('|');
+    chosen
+        && (list.trim() == "."
+            || list.trim().strip_prefix(".[").is_some_and(|at| at.ends_with(']') && !at.contains('.')))
+}
+
+/// The path that a filter of jq begins with: `.spec.replicas` of `.spec.replicas // 0`.
+fn leading(filter: &str) -> &str {
+    let filter = filter.trim_start_matches(['[', '(', ' ']);
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '[' | ']' | '?');
+    let path = filter.find(|c| !part(c)).map_or(filter, |end| &filter[..end]);
+    if path.starts_with('.') { path } else { "" }
+}
+
+/// The first field on a path that a thing of a kind does not have, behind which field it stands, and what may stand there.
+fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Option<(String, String, Vec<&'t str>)> {
+    let mut names =
+        path.split('.').skip(1).map(|name| name.split(['[', ']']).next().unwrap_or_default().trim_end_matches('?'));
+    let mut outer = names.next()?.to_owned();
+    let mut place = (kind, outer.clone());
+    for name in names {
+        let known = tool.under(place.0, &place.1);
+        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
+        if known.is_empty() || !plain {
+            return None;
+        }
+        if !known.contains(&name) {
+            return Some((outer, name.to_owned(), known));
+        }
+        outer = format!("{outer}.{name}");
+        place = match (place.0, format!("{}.{name}", place.1).as_str()) {
+            ("cronjob", "spec.jobTemplate.spec") => ("job", "spec".to_owned()),
+            ("deployment" | "statefulset" | "daemonset" | "replicaset" | "job", "spec.template.spec") => {
+                ("pod", "spec".to_owned())
+            }
+            ("statefulset" | "daemonset" | "replicaset" | "job", path @ "spec.template") => {
+                ("deployment", path.to_owned())
+            }
+            ("pod", "spec.initContainers") => ("pod", "spec.containers".to_owned()),
+            (kind, path) => (kind, path.to_owned()),
+        };
+    }
+    None
 }
 
 /// `grep -c Runing` in what `kubectl get pods` prints, `.status.phase` compared with `Runing`: nearly a state that is known.
@@ -509,7 +607,7 @@ enum Unknown {
 
 fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
     // To these kinds others add conditions of their own.
-    const OPEN: [&str; 5] = ["pod", "node", "virtualmachine", "virtualmachineinstance", "customresourcedefinition"];
+    const OPEN: [&str; 4] = ["pod", "node", "virtualmachine", "virtualmachineinstance"];
     let own = kind.and_then(|kind| tool.conditions_of(kind));
     let is = |known: &String| known.eq_ignore_ascii_case(condition);
     let known: Vec<&String> = match own {
@@ -521,7 +619,8 @@ fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
     }
     let near = nearest(condition, known.iter().map(|known| known.as_str()));
     let others = tool.conditions.values().flatten().any(is);
-    match (near, own.filter(|(kind, _)| !OPEN.contains(kind))) {
+    // What others add to a pod is called otherwise than what other kinds have.
+    match (near, own.filter(|(kind, _)| !OPEN.contains(kind) || *kind == "pod" && others)) {
         (Some(near), _) if !others => Unknown::Near(near.to_owned()),
         (_, Some((kind, _))) => Unknown::Foreign(kind.to_owned()),
         (Some(near), None) => Unknown::Near(near.to_owned()),

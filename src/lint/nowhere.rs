@@ -31,6 +31,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     never_there(view, &said, out);
     databases(view, &said, out);
     columns(view, &said, out);
+    tables(view, &said, out);
     in_git(view, &said, out);
     data_keys(view, &said, out);
     stored_keys(view, &said, out);
@@ -138,6 +139,42 @@ fn databases(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 finding(act.span, format!("set-up makes its tables in `{}`, and verify asks `{path}`", own.shown()))
                     .label(made.span, "made here"),
             );
+        }
+    }
+}
+
+/// `SELECT … FROM refund`, where set-up makes tables in this database, and this is none of them.
+fn tables(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
+    let is_sql = |act: &&Act| matches!(act.thing.system.as_str(), "sqlite" | "postgres" | "mysql") && !act.maybe;
+    let acts =
+        || view.effects.acts.iter().filter(is_sql).filter(|act| matches!(act.thing.kind.as_str(), "table" | "view"));
+    let name = |act: &Act| act.thing.name.as_ref().and_then(Value::literal).map(str::to_owned);
+    let made: Vec<String> = acts().filter(|act| act.verb == Verb::Creates).filter_map(name).collect();
+    let with = view.effects.sql.iter().any(|sql| sql.text.shown().to_lowercase().contains("with "));
+    if made.is_empty() || with || !view.effects.sees(PhaseKind::Setup) {
+        return;
+    }
+    // A file may be called like a table: `/tmp/refund-1.db`.
+    let joins = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let has = |text: &str, table: &str| {
+        text.match_indices(table).any(|(at, _)| {
+            !text[..at].ends_with(|c| joins(c) || matches!(c, '/' | '.'))
+                && !text[at + table.len()..].starts_with(joins)
+        })
+    };
+    let others = view.scripts.iter().filter(|script| script.phase != PhaseKind::Verify);
+    let others: Vec<String> =
+        others.map(|script| script.content.text.to_lowercase()).chain([said.to_lowercase()]).collect();
+    let mut told = BTreeSet::new();
+    for act in acts().filter(|act| act.phase == PhaseKind::Verify && act.verb == Verb::Reads) {
+        let Some(table) = name(act).filter(|table| table.len() > 2 && !table.contains('.')) else { continue };
+        let lower = table.to_lowercase();
+        if !others.iter().any(|text| has(text, &lower)) && told.insert(table.clone()) {
+            let finding = finding(act.span, format!("neither set-up nor the prompt has a table `{table}`"));
+            out.push(match nearest(&table, made.iter().map(String::as_str)) {
+                Some(near) => finding.here(format!("did you mean `{near}`?")),
+                None => finding,
+            });
         }
     }
 }
@@ -263,6 +300,13 @@ fn in_git(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 .filter(|_| words.contains(&"show"))
                 .filter_map(|word| word.split_once(':'))
                 .map(|(_, path)| path);
+            let revisions = words[1..].iter().flat_map(|word| word.split(['^', '~', ':', '/']));
+            for tag in revisions.filter(|word| VERSION.is_match(word)) {
+                if !is_known(view, said, tag) && told.insert(tag.to_owned()) {
+                    let span = run.content.span(run.statement.range.clone());
+                    out.push(finding(span, format!("neither the prompt nor the task names `{tag}`")));
+                }
+            }
             for path in shown.chain(words[behind..].iter().copied()) {
                 let file = path.rsplit('/').next().unwrap_or(path);
                 let is_file = file.contains('.')
@@ -278,6 +322,9 @@ fn in_git(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         }
     }
 }
+
+/// A tag of a release.
+static VERSION: Ascii = ascii(r"^v\d+(?:\.\d+)+$");
 
 /// `{.data.mood}` of a config map or secret, where nothing else names the key.
 fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {

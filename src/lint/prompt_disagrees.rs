@@ -14,7 +14,7 @@ use crate::{
     ascii::{Ascii, ascii},
     bash::program::Kind,
     diagnostic::{Diagnostic, Diagnostics, nearest},
-    effects::{Verb, script::Content, value::Value},
+    effects::{Verb, asked::Demand, script::Content, value::Value},
     hir::{ArgKind, PhaseKind},
     rule,
     source::Span,
@@ -32,6 +32,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     paths(view, prompt.text.span, out);
     names(view, &said, prompt.text.span, out);
     near(view, &said, prompt.text.span, out);
+    rearranged(view, &said, prompt.text.span, out);
     numbers(view, &said, prompt.text.span, out);
     let known = LazyKnown::new(Box::new(|| Known::of(view)));
     quantities(view, &said, &known, prompt.text.span, out);
@@ -50,7 +51,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut asked = values(&said);
     // In a prompt numbers may be words.
     let lower = said.to_lowercase();
-    for (number, word) in ["two", "three", "four", "five", "six", "seven", "eight", "nine"].iter().enumerate() {
+    for (number, word) in NUMBERS.iter().enumerate() {
         if lower.contains(word) && texts::has_word(&lower, word) {
             asked.insert(Item { form: "number of 1".to_owned(), text: (number + 2).to_string() });
         }
@@ -87,7 +88,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         step.expect.iter().for_each(|(_, arg)| add(arg));
     });
     let (others, verified) = (values(&others), values(&verified));
-    let free: Vec<&Item> = asked.iter().filter(|item| !others.contains(*item) && !verified.contains(*item)).collect();
+    let is_counted = |item: &Item| {
+        !item.form.starts_with("number") || is_counted(&lower, &item.text, &facts::elsewhere(view).verify)
+    };
+    let free: Vec<&Item> =
+        asked.iter().filter(|item| !others.contains(*item) && !verified.contains(*item) && is_counted(item)).collect();
     if free.is_empty() {
         return;
     }
@@ -100,6 +105,23 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             out.push(disagrees(span, &item.text, &other.text, prompt.text.span));
         }
     }
+}
+
+const NUMBERS: [&str; 8] = ["two", "three", "four", "five", "six", "seven", "eight", "nine"];
+
+/// Whether verify may mean a number of the prompt: of `three services` it speaks of services.
+fn is_counted(lower: &str, number: &str, verified: &str) -> bool {
+    let word = number.parse::<usize>().ok().and_then(|number| NUMBERS.get(number.checked_sub(2)?)).copied();
+    let verified = LazyCell::new(|| verified.to_ascii_lowercase());
+    word.into_iter().chain([number]).any(|number| {
+        lower.match_indices(number).any(|(at, _)| {
+            let behind = lower[at + number.len()..].strip_prefix(' ').unwrap_or_default();
+            let noun = behind.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+            let is_unit = matches!(noun, "seconds" | "minutes" | "hours" | "days" | "bytes" | "times");
+            let stem = noun.strip_suffix('s').filter(|stem| stem.len() > 3 && !is_unit);
+            stem.is_none_or(|stem| verified.contains(stem))
+        })
+    })
 }
 
 /// A number of a stream: `>&2`, `2>&1`, `2>/dev/null`; a pause; the status of an exit.
@@ -250,6 +272,13 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         return;
     }
     let mut asked: Vec<(Span, String)> = facts::asked(view).iter().map(|fact| (fact.span, fact.text())).collect();
+    for question in view.asked() {
+        if let Demand::Matches { pattern, options } = &question.demand
+            && options.contains('x')
+        {
+            asked.push((question.span, pattern.clone()));
+        }
+    }
     // Where a program is told which database, user or branch.
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in &script.trace.runs {
@@ -290,6 +319,41 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             })
         }) {
             out.push(disagrees(span, &word, other, prompt));
+        }
+    }
+}
+
+/// `typo-fix`, which stands nowhere else, where the prompt says `fix-typo`; `= 'idx_orders'`, where it says `idx_orders_total`.
+fn rearranged(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let asked: BTreeSet<&str> = NAME.find_iter(said).map(|m| m.as_str()).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let sorted = |name: &str| {
+        let mut parts: Vec<String> = name.split(['-', '_']).map(str::to_owned).collect();
+        parts.sort_unstable();
+        parts
+    };
+    let others = &facts::elsewhere(view).rest;
+    let mut told = BTreeSet::new();
+    for content in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify).map(|s| &s.content) {
+        for found in NAME.find_iter(&content.text) {
+            let (name, before) = (found.as_str(), &content.text[..found.start()]);
+            // Options, fields and variables are no names of things.
+            let is_own = before.ends_with(['-', '.', '$', '{']) || content.text[found.end()..].starts_with(['=', '(']);
+            if is_own || asked.contains(name) || others.contains(name) || told.contains(name) {
+                continue;
+            }
+            let compared = ["= '", "= \"", "=='", "==\""].iter().any(|sign| before.ends_with(sign))
+                && !["!= ", "!== "].iter().any(|sign| before.trim_end_matches(['\'', '"']).ends_with(sign))
+                && content.text[found.end()..].starts_with(['\'', '"']);
+            let begins =
+                |other: &str| compared && other.strip_prefix(name).is_some_and(|end| end.starts_with(['-', '_']));
+            let is_same = |other: &&&str| begins(other) || sorted(other) == sorted(name);
+            if let [other] = asked.iter().filter(is_same).collect::<Vec<_>>()[..] {
+                told.insert(name);
+                out.push(disagrees(content.span(found.range()), name, other, prompt));
+            }
         }
     }
 }
@@ -675,9 +739,18 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
             let rest = rest.strip_prefix('s').unwrap_or(rest);
             let clause = rest.split([',', ';', ')']).next().unwrap_or_default();
             let with = ["with the ", "with a ", "in the "].iter().any(|word| lower[..at].ends_with(word));
+            let listed = lower[..at].ends_with("and the ");
             let found = TOLD.captures(clause)?;
             let group = |name: &str| found.name(name).map(|m| m.as_str().trim_end_matches('.'));
-            group("value").or_else(|| group("code")).or_else(|| group("bare").filter(|_| with)).map(str::to_owned)
+            group("value")
+                .or_else(|| group("code"))
+                .or_else(|| {
+                    group("bare").filter(|bare| {
+                        let is_name = bare.starts_with(|c: char| c.is_ascii_uppercase());
+                        with && !is_name || (with || listed) && is_name
+                    })
+                })
+                .map(str::to_owned)
         });
         let Some(told) = told.filter(|told| is_word(told) && !told.eq_ignore_ascii_case(&value)) else { continue };
         // That the old value is gone is asked for in its words.
@@ -692,7 +765,7 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
 
 /// Behind the name of a field: `… to "on"`, or the value itself at the end of its part of a sentence.
 static TOLD: Ascii =
-    ascii(r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+(?P<bare>[a-z][\w-]+)\s*$)"#);
+    ascii(r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+(?P<bare>[A-Za-z][\w-]+)\s*$)"#);
 
 /// `with LOG_LEVEL set to debug`, and verify asks for another value of the key.
 fn set_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {

@@ -145,6 +145,7 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
         for bad in script.trace.bad.iter().filter(|bad| !is_hole(&bad.text)) {
             let message = match bad.text.strip_prefix("$(") {
                 Some(name) => format!("the shell runs `{}` as a command here", name.trim_end_matches(')')),
+                None if bad.text == "$$" => "`$$` is the number of the process here, and quotes in SQL".to_owned(),
                 None => format!("the shell cannot expand `{}`, and ends the script here", bad.text),
             };
             out.push(

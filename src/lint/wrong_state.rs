@@ -48,6 +48,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     before(view, &said, &mut found);
     reversed(view, &said, &mut found);
     one_of(view, &said, &mut found);
+    both(view, &mut found);
     kept(view, out);
     for (span, message) in found {
         out.push(
@@ -106,6 +107,39 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             }
         });
     });
+}
+
+/// `if grep -q red <<<"$x"; then exit 1; fi`, and then `grep -q red <<<"$x"`: no text passes both.
+fn both(view: &TaskView<'_>, found: &mut Vec<(Span, String)>) {
+    let runs = || view.effects.scripts.iter().flat_map(|script| &script.trace.runs);
+    let always = |question: &Question<'_>| {
+        let parts = || match &question.statement.kind {
+            crate::bash::program::Kind::Pipeline(parts) => parts.last(),
+            _ => Some(question.statement),
+        };
+        runs().any(|run| parts().is_some_and(|part| std::ptr::eq(run.statement, part)) && !run.maybe)
+    };
+    let asked: Vec<_> = view
+        .asked()
+        .iter()
+        .filter(|question| matches!(&question.demand, Demand::Matches { options, .. } if !options.contains('v')))
+        .filter_map(|question| Some((question, question.is_wanted()?)))
+        .collect();
+    for (question, _) in asked.iter().filter(|(_, wanted)| *wanted) {
+        let same = |(other, wanted): &&(&Question<'_>, bool)| {
+            !wanted
+                && other.demand == question.demand
+                && other.runs.len() == question.runs.len()
+                && other.runs.iter().zip(&question.runs).all(|(a, b)| std::ptr::eq(*a, *b))
+                && std::ptr::eq(other.content, question.content)
+        };
+        if asked.iter().any(|other| same(&other) && always(other.0)) && always(question) {
+            found.push((
+                question.span,
+                "a check before this one fails where this one succeeds: no answer passes both".to_owned(),
+            ));
+        }
+    }
 }
 
 /// Whether set-up has already deleted what a command names: `kubectl delete pod stuck --wait=false` where a finalizer keeps it.
