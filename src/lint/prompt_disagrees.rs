@@ -747,7 +747,7 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
                 .or_else(|| {
                     group("bare").filter(|bare| {
                         let is_name = bare.starts_with(|c: char| c.is_ascii_uppercase());
-                        with && !is_name || (with || listed) && is_name
+                        with || listed && is_name
                     })
                 })
                 .map(str::to_owned)
