@@ -825,7 +825,7 @@ spec:
   cleanup: [{command: {run: touch WORLD/cleaned-up}}]
 ";
     const ACP: &str = "kind: Agent\nmetadata: {name: a}\nacp: {cmd: CMD}\n";
-    const SHELL: &str = "kind: Agent\nmetadata: {name: a}\ncommands: {runPrompt: 'CMD {{ .Prompt }}'}\n";
+    const SHELL: &str = "kind: Agent\nmetadata: {name: a}\ncommands: {argTemplateMcpServer: '{{ .File }}', runPrompt: 'CMD {{ .McpServerFileArgs }} {{ .Prompt }}'}\n";
     const RECORDING: &str = r#"{"type":"recording","version":1,"run":"r","eval":"e","planDigest":"d","at":"2026-01-01T00:00:00Z"}
 no JSON
 {"type":"output","at":"2026-01-01T00:00:00Z","task":{"index":0,"name":"t","run":0},"text":"","exitCode":0}
@@ -879,7 +879,10 @@ no JSON
     world.write("other.yaml", &TASK.replace("name: t", "name: other").replace("prompt: Write", "prompt: Wrong"));
     world.write(
         "agent.yaml",
-        &SHELL.replace("CMD {{ .Prompt }}", "p={{ .Prompt }}; case $p in Wrong*) no-such-agent;; esac"),
+        &SHELL.replace(
+            "CMD {{ .McpServerFileArgs }} {{ .Prompt }}",
+            "p={{ .Prompt }}; : {{ .McpServerFileArgs }}; case $p in Wrong*) no-such-agent;; esac",
+        ),
     );
     let tasks = "[{path: task.yaml}, {path: other.yaml}]";
     world.write("eval.yaml", &format!("kind: Eval\nmetadata: {{name: e}}\nconfig:\n  agent: {{{file}}}\n  mcpConfigFile: mcp.yaml\n  taskSets: {tasks}\n"));
@@ -975,8 +978,8 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
 #[test]
 fn what_an_agent_says_when_it_cannot_be_started_is_masked() {
     let world = world("type: file, path: agent.yaml");
-    let line = ": {{ .Prompt }}; echo \"no login with $OPENAI_API_KEY\"; exit 127";
-    world.write("agent.yaml", &format!("kind: Agent\nmetadata: {{name: a}}\ncommands:\n  runPrompt: '{line}'\n"));
+    let line = ": {{ .McpServerFileArgs }} {{ .Prompt }}; echo \"no login with $OPENAI_API_KEY\"; exit 127";
+    world.write("agent.yaml", &format!("kind: Agent\nmetadata: {{name: a}}\ncommands:\n  argTemplateMcpServer: '{{{{ .File }}}}'\n  runPrompt: '{line}'\n"));
     for format in ["json", "text"] {
         let ran = run(&world, "openai", "http://127.0.0.1:9", &["run", "eval.yaml", "--format", format]);
         let ran = ran.expect(3, &["the agent could not be started: no login with ***"]);

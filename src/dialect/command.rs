@@ -4,6 +4,7 @@ use crate::{
     decode::{Reader, flow_list, plain_words, quote},
     diagnostic::{Diagnostic, Strength},
     rule,
+    secrets::is_secret_name,
     source::Span,
     yaml::{Entry, Node, Style},
 };
@@ -86,21 +87,21 @@ fn split(
 }
 
 /// `args: ["--port 8080"]`, and words behind the text of `sh -c`: no shell splits the one, and the other has them as its `$0` and `$1`.
+/// What arguments say may be secret, and is not repeated.
 pub fn arguments(reader: &mut Reader<'_>, program: &str, list: Node<'_>, args: &[Node<'_>]) {
     let texts: Vec<&str> = args.iter().map(|arg| arg.as_str().unwrap_or_default()).collect();
     if SHELLS.contains(&program.rsplit('/').next().unwrap_or(program)) {
-        if let ["-c", text, rest, ..] = texts.as_slice()
+        if let ["-c", text, _, ..] = texts.as_slice()
             && !text.contains('$')
         {
-            let whole = texts[1..].join(" ");
             reader.out.push(
                 Diagnostic::new(
                     &UNSPLIT_COMMAND,
                     args[2].span(),
-                    format!("`{program} -c` runs `{text}` alone, without `{rest}`"),
+                    format!("`{program} -c` runs the text behind it alone, without this"),
                 )
                 .strength(Strength::Warning)
-                .help(format!("write one text: `args: {}`", flow_list(["-c", &whole]))),
+                .help("write the whole command as one text: `args: [\"-c\", \"COMMAND ARGUMENT …\"]`"),
             );
         }
         return;
@@ -117,14 +118,15 @@ pub fn arguments(reader: &mut Reader<'_>, program: &str, list: Node<'_>, args: &
         if !is_option || is_value || value.is_empty() || value.contains(char::is_whitespace) {
             continue;
         }
+        let message = format!("`{option} …` is one argument: no shell splits it");
+        let finding = Diagnostic::new(&UNSPLIT_COMMAND, arg.span(), message)
+            .strength(Strength::Warning)
+            .help(format!("write two arguments: `\"{option}\", \"…\"`"));
         let words = flow_list([option, value]);
-        let words = words.trim_matches(['[', ']']);
-        let finding =
-            Diagnostic::new(&UNSPLIT_COMMAND, arg.span(), format!("`{text}` is one argument: no shell splits it"))
-                .strength(Strength::Warning)
-                .help(format!("write {words}, two arguments"));
         reader.out.push(match list.style() {
-            Style::Flow if !arg.is_alias() => finding.fix("make it two arguments", arg.span(), words),
+            Style::Flow if !arg.is_alias() && !is_secret_name(&name.replace('-', "_")) => {
+                finding.fix("make it two arguments", arg.span(), words.trim_matches(['[', ']']))
+            }
             _ => finding,
         });
     }

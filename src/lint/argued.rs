@@ -51,6 +51,7 @@ fn arguments(view: &EvalView<'_>, kind: CallKind, matcher: &CallMatcher, out: &m
         if let Some(hole) = hole(value) {
             out.push(
                 Diagnostic::new(&UNEXPANDED_HOLE, *place, format!("`{hole}` is not filled in an assertion"))
+                    .strength(Strength::Warning)
                     .here("no call has this argument")
                     .help(format!(
                         "{LITERAL}: write the value, or look in `verify` at what the call has brought about"

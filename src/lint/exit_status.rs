@@ -155,9 +155,9 @@ pub fn cannot_pass(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
         let (content, program) = (&script.content, &script.content.program);
         let commands = program.commands();
-        // What another program or a trap makes of the status is not known, and who only writes `exit 1` means it.
+        // What another program or a trap makes of the status is not known, and who looks at nothing means it.
         let hands_over = commands.iter().any(|c| matches!(c.name(), "exec" | "trap" | "source" | "." | "eval"));
-        let tries = commands.iter().any(|c| flow::status(program, c) == Status::ANY);
+        let tries = commands.iter().any(|c| matters(c) && flow::status(program, c) == Status::ANY);
         if hands_over || !tries || flow::outcome(program) != Status::OTHER || is_used(view.task, script) {
             continue;
         }

@@ -224,10 +224,11 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
             continue;
         }
         let near = nearest(&name, known.iter().copied());
-        let help = near.map_or_else(
-            || format!("under `{outer}` it has {}", known.join(", ")),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => format!("`{outer}` is a list: choose of it, `.{outer}[0].{name}`"),
+            None => format!("under `{outer}` it has {}", known.join(", ")),
+        };
         let message = format!("a {kind} has no field `{field}`: nothing is printed for it");
         out.push(Diagnostic::new(&MISSPELT_VALUE, span, message).help(help).strength(Strength::Warning));
         told.push((span, field));
@@ -298,20 +299,28 @@ fn leading(filter: &str) -> &str {
     if path.starts_with('.') { path } else { "" }
 }
 
-/// The first field on a path that a thing of a kind does not have, behind which field it stands, and what may stand there.
+/// The first field on a path that a thing of a kind does not have, behind which field it stands, and what may stand there: nothing where
+/// that is a list, and none of its items is chosen.
 fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Option<(String, String, Vec<&'t str>)> {
-    let mut names =
-        path.split('.').skip(1).map(|name| name.split(['[', ']']).next().unwrap_or_default().trim_end_matches('?'));
-    let mut outer = names.next()?.to_owned();
+    let plain = |segment: &'_ str| segment.split(['[', ']']).next().map(|name| name.trim_end_matches('?').to_owned());
+    let mut segments = path.split('.').skip(1);
+    let mut last = segments.next()?;
+    let mut outer = plain(last)?;
     let mut place = (kind, outer.clone());
-    for name in names {
+    for segment in segments {
+        let name = plain(segment)?;
         let known = tool.under(place.0, &place.1);
-        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
-        if known.is_empty() || !plain {
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return None;
         }
-        if !known.contains(&name) {
-            return Some((outer, name.to_owned(), known));
+        if tool.fields("lists").any(|list| list == last) {
+            return Some((outer, name, Vec::new()));
+        }
+        if known.is_empty() {
+            return None;
+        }
+        if !known.contains(&name.as_str()) {
+            return Some((outer, name, known));
         }
         outer = format!("{outer}.{name}");
         place = match (place.0, format!("{}.{name}", place.1).as_str()) {
@@ -325,6 +334,7 @@ fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Option<(String, 
             ("pod", "spec.initContainers") => ("pod", "spec.containers".to_owned()),
             (kind, path) => (kind, path.to_owned()),
         };
+        last = segment;
     }
     None
 }
