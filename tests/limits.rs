@@ -112,15 +112,16 @@ fn a_task_that_goes_beyond_its_limits_fails_and_is_cleaned_up() {
         .expect(0, &["limits   the agent may use 100000 tokens, 4 tool calls"]);
     world.run(&["run", "eval.yaml"]).expect(
         1,
-        &["1 of 3 tasks passed, 2 failed", "the agent went beyond its limit of 2 tool calls: ", "limit of 20 tokens: "],
+        &[
+            "1 of 3 tasks passed, 2 failed",
+            "the agent went beyond its limit of 2 tool calls: 3 were made",
+            "limit of 20 tokens: ",
+        ],
     );
     let results = world.results("e");
     let beyond = result(&results, "calls");
     assert_eq!((&beyond["outcome"], &beyond["taskPassed"]), (&json!("failed"), &json!(false)), "{beyond}");
-    // An agent that is not yet stopped may try another one, which is refused as well.
-    let calls = beyond["callHistory"]["ToolCalls"].as_array().unwrap();
-    assert_eq!(calls.iter().filter(|call| call["success"] == json!(true)).count(), 2, "{beyond}");
-    assert!(calls.len() > 2, "{beyond}");
+    assert_eq!(beyond["callHistory"]["ToolCalls"].as_array().unwrap().len(), 3);
     assert_eq!(result(&results, "enough")["outcome"], "passed");
     assert!(result(&results, "enough")["tokenEstimate"]["totalTokens"].as_u64().unwrap() > 10);
     for name in ["calls", "enough", "tokens"] {

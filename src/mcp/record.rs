@@ -134,7 +134,7 @@ struct Shared {
 #[derive(Debug)]
 struct Limits {
     allowances: Vec<Arc<Allowance>>,
-    /// Fires at the first call that is beyond one.
+    /// Fires when the first call that is beyond one was refused.
     beyond: CancellationToken,
 }
 
@@ -235,11 +235,8 @@ impl Recorder {
         });
         let limits = self.shared.limits.get().filter(|_| kind == CallKind::Tool);
         // Each of them counts the call.
-        let refusing = |limits: &&Limits| limits.allowances.iter().filter(|one| !one.admits()).count();
-        let beyond = limits.filter(|limits| refusing(limits) > 0);
-        if let Some(limits) = beyond {
-            limits.beyond.cancel();
-        }
+        let refusing = |limits: &Limits| limits.allowances.iter().filter(|one| !one.admits()).count();
+        let is_beyond = limits.is_some_and(|limits| refusing(limits) > 0);
         let headers = headers.map(|headers| shown(headers, &self.shared.secrets)).unwrap_or_default();
         let mut calls = self.lock();
         calls.unreadable += usize::from(!readable);
@@ -247,7 +244,7 @@ impl Recorder {
         OpenCall {
             recorder: self.clone(),
             slot: calls.slots.len() - 1,
-            is_beyond: beyond.is_some(),
+            is_beyond,
             clock: Instant::now(),
             record: CallRecord {
                 server: server.to_owned(),
@@ -395,7 +392,7 @@ impl OpenCall {
     }
 
     fn finish(self) {
-        let OpenCall { recorder, slot, clock, mut record, .. } = self;
+        let OpenCall { recorder, slot, is_beyond, clock, mut record } = self;
         record.duration = clock.elapsed();
         let secrets = &recorder.shared.secrets;
         if let Some(result) = &mut record.result {
@@ -408,6 +405,11 @@ impl OpenCall {
         calls.listeners.retain(|listener| listener.send(record.clone()).is_ok());
         if let Some(place) = calls.slots.get_mut(slot) {
             *place = Some(record);
+        }
+        drop(calls);
+        // Only now: who is stopped by it finds the call among the records.
+        if let Some(limits) = recorder.shared.limits.get().filter(|_| is_beyond) {
+            limits.beyond.cancel();
         }
     }
 }
