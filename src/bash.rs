@@ -63,8 +63,18 @@ pub fn quote(text: &str) -> String {
 /// and every recursive walk over a script has enough stack for it.
 pub const DEPTH: usize = 500;
 
-/// Parses a script. `None`: it is nested deeper than [`DEPTH`].
+/// The length, in bytes, up to which a script is parsed though something in it does not end: the parser recovers from
+/// errors, in a time that grows with the square of what is open.
+const BROKEN: usize = 8_192;
+
+/// Parses a script. `None`: it is nested deeper than [`DEPTH`]; or it is longer than [`BROKEN`], and bash finds a fault.
 pub fn parse(text: &str) -> Option<Script> {
+    if text.len() > BROKEN {
+        let report = syntax::check(text, syntax::Grammar::Bash);
+        if report.deep || report.fault.is_some() || report.endless.is_some() {
+            return None;
+        }
+    }
     thread_local! {
         // To make one costs more than to parse a short script.
         static PARSER: RefCell<Option<Parser>> = RefCell::new({

@@ -386,6 +386,9 @@ fn deep_nesting_is_no_danger() {
         if let Some(program) = bash::program(&text) {
             flow::outcome(&program);
         }
+        for grammar in [Grammar::Bash, Grammar::Posix] {
+            let _ = syntax::check(&text, grammar);
+        }
     }
     assert!(bash::parse(&("( ".repeat(3_000) + "true" + &" )".repeat(3_000))).is_none());
     let deep = "( ".repeat(200) + "true" + &" )".repeat(200);

@@ -662,6 +662,59 @@ fn a_script_that_is_nested_without_end_is_reported_by_check_and_convert() {
     }
 }
 
+/// What opens 20,000 times and never ends, within processor time that a quadratic walk goes beyond.
+#[test]
+fn a_script_that_opens_without_end_takes_linear_time() {
+    let world = World::new(&[]);
+    world.write(
+        "t.yaml",
+        "kind: Task\nmetadata: {name: t, difficulty: easy}\nsteps:\n  prompt: {inline: Do it.}\n  verify: {file: v.sh}\n",
+    );
+    for opening in [
+        "a | ",
+        "a && ",
+        "a || (",
+        "x=(",
+        ": $[",
+        ": $((",
+        ": \"$((",
+        ": $(",
+        ": \"$(",
+        ": ${",
+        ": ${a[",
+        ": \"${a:-",
+        ": `",
+        ": \"`",
+        "(",
+        "((",
+        "{ ",
+        "if ",
+        "while ",
+        "until ",
+        "for i in a; do ",
+        "case x in ",
+        "f() { ",
+        "[[ ( ",
+        "! ",
+        "time ",
+        "coproc ",
+        "sudo ",
+        "a <(",
+        "<<A\n",
+        "eval \"$(",
+        "$(a; \"$(",
+        "\\\n",
+    ] {
+        let (first, rest) = opening.strip_prefix(": ").map_or(("", opening), |rest| (": ", rest));
+        world.write("v.sh", &format!("#!/usr/bin/env bash\n{first}{}\n", rest.repeat(20_000)));
+        for command in ["check t.yaml", "plan t.yaml", "convert t.yaml --target builtin --no-verify"] {
+            let gevals = env!("CARGO_BIN_EXE_gevals");
+            let ran = world.shell(&format!("ulimit -t 4; exec {gevals} {command}"));
+            assert!(matches!(ran.code, Some(0..=2)), "{opening:?}, {command}: {:?} {}", ran.code, ran.err);
+        }
+    }
+}
+
 /// What scripted agents, steps and assertions touch of a locked server, and what they do not.
 #[test]
 fn coverage_names_what_no_task_touches() {

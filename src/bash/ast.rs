@@ -220,11 +220,12 @@ fn variables(parts: &[Part], found: &mut Vec<String>) {
 pub fn names_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let bytes = text.as_bytes();
-    let mut at = 0;
+    let (mut at, mut end) = (0, 0);
     while let Some(i) = text[at..].find('$') {
         at += i + 1;
-        if text[at..].starts_with("((") {
-            let end = text[at..].find("))").map_or(text.len(), |e| at + e);
+        // One inside another ends where it does, and its names are found.
+        if text[at..].starts_with("((") && at >= end {
+            end = text[at..].find("))").map_or(text.len(), |e| at + e);
             let inner = &text[at..end];
             found.extend(
                 inner

@@ -32,6 +32,8 @@ pub struct Report {
     pub fault: Option<Fault>,
     /// A here-document that runs on to the end of the script, and its delimiter: shells warn of it at most.
     pub endless: Option<(Range<usize>, String)>,
+    /// Something is nested deeper than [`DEPTH`]: it was not read to its end.
+    pub deep: bool,
 }
 
 /// Reads a script as a shell does.
@@ -51,13 +53,14 @@ pub fn check(text: &str, grammar: Grammar) -> Report {
         open: Vec::new(),
         depth: 0,
         exited: false,
+        deep: false,
     };
     let fault = match parser.script() {
         // What follows may be no script; an end without its beginning stands in one.
         Err(Stop::Fault(fault)) if !parser.exited || CLOSERS.contains(&&text[fault.at.clone()]) => Some(*fault),
         Ok(()) | Err(_) => None,
     };
-    Report { fault, endless: parser.endless }
+    Report { fault, endless: parser.endless, deep: parser.deep }
 }
 
 enum Stop {
@@ -106,6 +109,7 @@ struct Parser<'t> {
     depth: usize,
     /// Whether a command of the script itself has ended it.
     exited: bool,
+    deep: bool,
 }
 
 /// Deeper than any script: the stack is not endless.
@@ -612,6 +616,7 @@ impl<'t> Parser<'t> {
 
     fn deeper<T>(&mut self, inside: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == DEPTH {
+            self.deep = true;
             return Err(Stop::Unsure);
         }
         self.depth += 1;
@@ -882,14 +887,17 @@ impl<'t> Parser<'t> {
             // Arithmetic, or a subshell that is parsed when it runs.
             [b'(', b'(', ..] => {
                 self.at += 2;
-                self.deeper(|parser| parser.parentheses(start))
+                self.deeper(|parser| parser.enclosed(start, (b'(', b')'), "this `$((`"))
             }
             [b'(', ..] => self.substitution(start + 2, 2),
             [b'{', ..] => {
                 self.at += 2;
                 self.deeper(|parser| parser.braces(start, quoted))
             }
-            [b'[', ..] => Err(Stop::Unsure),
+            [b'[', ..] if self.is_bash() => {
+                self.at += 2;
+                self.deeper(|parser| parser.enclosed(start, (b'[', b']'), "this `$[`"))
+            }
             [b'\'', ..] if !quoted && self.is_bash() => {
                 self.at += 1;
                 self.ansi()
@@ -936,15 +944,16 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// `$((…))`, behind its first parenthesis: up to the one that closes it.
-    fn parentheses(&mut self, start: usize) -> Parsed {
+    /// `$((…))` behind its first parenthesis, and `$[…]`: up to the bracket that closes it.
+    fn enclosed(&mut self, start: usize, (open, close): (u8, u8), name: &str) -> Parsed {
+        let len = self.at - start + usize::from(open == b'(');
         let mut depth = 0;
         loop {
             match self.bytes.get(self.at) {
-                None => return Err(self.unclosed(start, 3, "this `$((`")),
-                Some(b'(') => depth += 1,
-                Some(b')') if depth == 0 => break,
-                Some(b')') => depth -= 1,
+                None => return Err(self.unclosed(start, len, name)),
+                Some(byte) if *byte == open => depth += 1,
+                Some(byte) if *byte == close && depth == 0 => break,
+                Some(byte) if *byte == close => depth -= 1,
                 _ => {
                     self.piece()?;
                     continue;
@@ -989,6 +998,10 @@ impl<'t> Parser<'t> {
 
     /// `$(…)` and `<(…)`, behind their opening of `len` bytes.
     fn substitution(&mut self, from: usize, len: usize) -> Parsed {
+        self.deeper(|parser| parser.substituted(from, len))
+    }
+
+    fn substituted(&mut self, from: usize, len: usize) -> Parsed {
         let start = from - len;
         let outer = (self.next.take(), std::mem::take(&mut self.documents));
         self.at = from;

@@ -258,22 +258,26 @@ impl Search<'_> {
     }
 
     fn command(&mut self, words: &[&str]) {
-        let Some((&name, rest)) = words.split_first() else { return };
-        if matches!(name, "command" | "exec" | "env" | "time" | "nohup" | "sudo" | "xargs") {
-            let inner = rest.iter().position(|w| !w.starts_with('-') && !w.contains('=')).map(|at| &rest[at..]);
-            self.command(inner.unwrap_or_default());
+        let mut command = words;
+        while let Some((&name, rest)) = command.split_first() {
+            if !self.reach.commands.contains(name) && is_literal(name) && !bash::is_own(name) && !name.starts_with('-')
+            {
+                self.reach.commands.insert(name.to_owned());
+            }
+            if name.rsplit('/').next().is_some_and(|name| tools::takes(name, "--namespace")) {
+                self.reach.namespaces.extend(namespaces(rest).map(str::to_owned));
+            }
+            if !matches!(name, "command" | "exec" | "env" | "time" | "nohup" | "sudo" | "xargs") {
+                break;
+            }
+            let inner = rest.iter().position(|w| !w.starts_with('-') && !w.contains('='));
+            command = inner.map_or(&[], |at| &rest[at..]);
         }
-        if !self.reach.commands.contains(name) && is_literal(name) && !bash::is_own(name) && !name.starts_with('-') {
-            self.reach.commands.insert(name.to_owned());
-        }
-        for &word in rest {
+        for &word in words.iter().skip(1) {
             if is_literal(word) && ["/", "~/", "../"].iter().any(|p| word.starts_with(p)) && !word.starts_with("/dev/")
             {
                 self.reach.paths.insert(word.to_owned());
             }
-        }
-        if name.rsplit('/').next().is_some_and(|name| tools::takes(name, "--namespace")) {
-            self.reach.namespaces.extend(namespaces(rest).map(str::to_owned));
         }
     }
 }

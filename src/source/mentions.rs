@@ -1,7 +1,7 @@
 //! What a text names: files and folders, by their paths from its folder and from those that it works in.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::LazyLock,
 };
@@ -113,6 +113,7 @@ fn behind_variable(word: &str) -> &str {
 /// such a command, may be a text itself: lists of its words follow.
 fn words(text: &str, depth: usize, out: &mut Vec<Vec<String>>) {
     let (mut list, mut word, mut inner) = (Vec::new(), String::new(), Vec::new());
+    let (parentheses, braces) = (closings(text, '(', ')'), closings(text, '{', '}'));
     let mut quoted_from = None;
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
@@ -124,11 +125,11 @@ fn words(text: &str, depth: usize, out: &mut Vec<Vec<String>>) {
             '"' if quoted_from.is_some() => inner.extend(quoted_from.take().map(|from| &text[from..next - 1])),
             '"' if rest.contains('"') => quoted_from = Some(next),
             '$' if rest.starts_with(['(', '{']) => {
-                let (open, close) = if rest.starts_with('(') { ('(', ')') } else { ('{', '}') };
                 word.push('$');
-                if let Some(end) = closing(rest, open, close) {
-                    inner.push(&rest[1..end]);
-                    at += end + 1;
+                let closings = if rest.starts_with('(') { &parentheses } else { &braces };
+                if let Some(&end) = closings.get(&next) {
+                    inner.push(&text[next + 1..end]);
+                    at = end + 1;
                 }
             }
             '`' if until('`').is_some() => {
@@ -165,14 +166,18 @@ fn words(text: &str, depth: usize, out: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Where the bracket closes that the text begins with.
-fn closing(text: &str, open: char, close: char) -> Option<usize> {
-    let mut depth = 0;
-    text.char_indices().find_map(|(at, c)| {
-        depth += i32::from(c == open);
-        depth -= i32::from(c == close);
-        (depth == 0).then_some(at)
-    })
+/// Where each bracket of a kind closes that does, by the place where it opens.
+fn closings(text: &str, open: char, close: char) -> HashMap<usize, usize> {
+    let mut opened = Vec::new();
+    let mut found = HashMap::new();
+    for (at, c) in text.char_indices() {
+        if c == open {
+            opened.push(at);
+        } else if c == close {
+            found.extend(opened.pop().map(|from| (from, at)));
+        }
+    }
+    found
 }
 
 /// Whether it may stand for several names, and says something of them.
