@@ -710,6 +710,9 @@ pub const HARMLESS: &[(&str, &str, &str)] = &[
     ("reasoning", "llmJudge", "the judge gives its own reason; make this a comment"),
 ];
 
+const PARALLEL: &str = "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line";
+const RUNS: &str = "write `runs: N` in the metadata of a task, or `--runs N` on the command line";
+
 /// Keys that real authors put in the wrong place: the key, a word of the place, and where it belongs.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("assertions", "task", "assertions belong in the eval, beside the `path` or `glob` of a task set"),
@@ -722,8 +725,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("config", "a task", "what a task says stands under `spec`; `config` is an eval's"),
     ("mcpConfigFile", "an eval", "`mcpConfigFile` belongs under `config`"),
     ("llmJudge", "an eval", "`llmJudge` belongs under `config`"),
-    ("parallel", "config", "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line"),
-    ("runs", "config", "write `runs: N` in the metadata of a task, or `--runs N` on the command line"),
+    ("parallel", "config", PARALLEL),
+    ("runs", "config", RUNS),
     ("tasks", "config", "write `taskSets: [{glob: \"tasks/*.yaml\"}]`"),
     ("mcpServers", "config", "servers stand in a file of their own, named by `mcpConfigFile`"),
     ("timeout", "an eval's config", "write `defaultTaskLimits: {timeout: …}`"),
@@ -733,17 +736,9 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "the limits of an eval",
         "write `defaultTaskLimits: {timeout: …}` for each task, or `maxTime` for all of them",
     ),
-    (
-        "parallelism",
-        "config",
-        "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line",
-    ),
-    (
-        "concurrency",
-        "config",
-        "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line",
-    ),
-    ("repeat", "config", "write `runs: N` in the metadata of a task, or `--runs N` on the command line"),
+    ("parallelism", "config", PARALLEL),
+    ("concurrency", "config", PARALLEL),
+    ("repeat", "config", RUNS),
     ("env", "config", "give a server its `env` in the MCP config, and a step its own in the task"),
     ("provider", "a reference to an agent", "it stands before the model: `model: PROVIDER:MODEL`"),
     (

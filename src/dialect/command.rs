@@ -30,9 +30,10 @@ pub fn one_word(reader: &mut Reader<'_>, command: Entry<'_>, mapping: Node<'_>, 
     if !on_path && !has_option && text[program.len()..].contains(['/', '\\']) {
         return;
     }
+    // What follows the program may be a secret.
     let message = match sure {
-        true => format!("`{text}` is one word: no shell splits it"),
-        false => format!("`{text}` is one word, the name of one program: no shell splits it"),
+        true => format!("`{program} …` is one word: no shell splits it"),
+        false => format!("`{program} …` is one word, the name of one program: no shell splits it"),
     };
     let diagnostic = Diagnostic::new(&UNSPLIT_COMMAND, command.value.span(), message);
     let diagnostic = match plain_words(text) {

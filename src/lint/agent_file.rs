@@ -74,7 +74,7 @@ fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
             (true, None) if serves => out.push(
                 Diagnostic::new(
                     &IGNORED_AGENT_PART,
-                    line.span.head(),
+                    line.span,
                     format!("`{{{{ .{hole} }}}}` stands for nothing: there is no `{key}`"),
                 )
                 .help(match key {
@@ -132,7 +132,7 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
     let program = text.split(part).filter_map(|word| word.rsplit('/').next()).find(|word| CLIENTS.contains(word));
     let finding = Diagnostic::new(
         &SERVERS_NOT_PASSED,
-        line.span.head(),
+        line.span,
         format!("this command is never given the server `{}`: its agent can call no tool", server.name.value),
     )
     .label(server.name.span, "configured here")
