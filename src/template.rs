@@ -15,7 +15,7 @@ pub use filter::{
     EvalError, FILTERS, FilterInfo, Param, ParamKind, TypeFault, apply_filters, filter, hole_type, meant,
 };
 pub use scan::{escape, scan};
-pub use value::{fill, render, walk_type, walk_value};
+pub use value::{fill, meant_field, render, walk_type, walk_value};
 
 /// What stands in a text. The pieces are in order, no two texts are neighbours and none is empty; what lies between the
 /// ranges of two holes is the text between them, as written.

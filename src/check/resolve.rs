@@ -73,7 +73,11 @@ impl Checker<'_> {
                 let span = hole.spans.get(1 + found.taken + index).copied().unwrap_or(hole.span);
                 let ty = template::walk_type(&found.ty, &rest[..index]).unwrap_or_default();
                 let whole = written(path, found.taken + index);
-                self.error(Diagnostic::new(&UNKNOWN_OUTPUT, span, message).help(format!("`{whole}` is {ty}")));
+                let mut diagnostic = Diagnostic::new(&UNKNOWN_OUTPUT, span, message).help(format!("`{whole}` is {ty}"));
+                if let Some(near) = template::meant_field(&ty, &rest[index]) {
+                    diagnostic = diagnostic.fix(format!("write `{near}`"), span, near);
+                }
+                self.error(diagnostic);
                 return None;
             }
         };

@@ -1,5 +1,6 @@
 //! Walking along a path – by type and by value –, and writing values into text.
 
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::{Hole, Piece, Scan, Segment, SegmentKind};
@@ -56,7 +57,7 @@ fn step_type(ty: Type, segment: &Segment) -> Result<Type, String> {
         (Type::Record { mut fields, open }, SegmentKind::Name(name)) => match fields.swap_remove(name) {
             Some(ty) => Ok(ty),
             None if open => Ok(Type::Any),
-            None => Err(match nearest(name, fields.keys().map(String::as_str)) {
+            None => Err(match near(name, &fields) {
                 Some(near) => format!("there is no field `{name}`; did you mean `{near}`?"),
                 None if fields.is_empty() => format!("there is no field `{name}`, nor any other"),
                 None => format!("there is no field `{name}`, only {}", names(fields.keys())),
@@ -68,6 +69,18 @@ fn step_type(ty: Type, segment: &Segment) -> Result<Type, String> {
         (ty, SegmentKind::Name(name)) => Err(format!("{ty} has no field `{name}`")),
         (ty, SegmentKind::Index(index)) => Err(format!("{ty} has no item `[{index}]`")),
     }
+}
+
+/// The field of a record that is meant by a segment which names none.
+pub fn meant_field<'t>(ty: &'t Type, segment: &Segment) -> Option<&'t str> {
+    match (ty, &segment.kind) {
+        (Type::Record { fields, .. }, SegmentKind::Name(name)) => near(name, fields),
+        _ => None,
+    }
+}
+
+fn near<'t>(name: &str, fields: &'t IndexMap<String, Type>) -> Option<&'t str> {
+    nearest(name, fields.keys().map(String::as_str))
 }
 
 fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
