@@ -373,7 +373,10 @@ impl Checker<'_> {
             true => "\\\\",
             false => "\\",
         };
-        let diagnostic = if LOCALS.contains(&root.as_str()) {
+        let diagnostic = if is_formatted(source.text(), hole) {
+            let help = format!("a value of Python's own is written `\\{}` in this f-string", hole.text);
+            diagnostic.help(help).fix("keep it as text", hole.span.head(), escape)
+        } else if LOCALS.contains(&root.as_str()) {
             diagnostic.here("a value of the step itself").help(format!(
                 "`{{{root}}}` can be used in the `outputs` and `expect` of the step that gives it; elsewhere write `{{steps.ID.outputs.{root}}}`"
             ))
@@ -618,6 +621,19 @@ pub(super) fn template_type(template: &Template<Def>) -> Type {
         Some(hole) => hole.reference.ty.clone(),
         None => Type::String,
     }
+}
+
+/// Whether a hole stands in an f-string of Python that begins in its line, where its variables have the same braces.
+fn is_formatted(text: &str, hole: &Hole<Path>) -> bool {
+    let before = text.get(..hole.span.start as usize).unwrap_or_default();
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    ["f\"", "f'", "F\"", "F'"].iter().any(|opening| {
+        let Some((before, inside)) = line.rsplit_once(opening) else { return false };
+        let is_raw = before.ends_with(['r', 'R']);
+        let last = before.trim_end_matches(['r', 'R']).chars().next_back();
+        let begins = last.is_none_or(|c| c.is_whitespace() || "([{,=+:".contains(c));
+        begins && (is_raw || !before.ends_with(char::is_alphanumeric)) && !inside.contains(&opening[1..])
+    })
 }
 
 /// What a program reads that has braces of its own: `%{http_code}` of curl's `-w`, `v1^{commit}` and `main@{upstream}` of git. Nobody writes a hole
