@@ -53,6 +53,7 @@ mod place;
 mod polls;
 mod prompt_disagrees;
 mod prompt_in_shell;
+mod prompt_numbers;
 mod prompt_variable;
 mod python;
 mod quantity;
@@ -161,6 +162,16 @@ pub struct TaskView<'a> {
 fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     elsewhere::check(view, out);
     nowhere::check(view, out);
+}
+
+/// The prompt and verify ask for two things; of those that are numbers only where nothing else was found.
+fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut found = Diagnostics::default();
+    prompt_disagrees::check(view, &mut found);
+    if found.is_empty() {
+        prompt_numbers::check(view, &mut found);
+    }
+    out.extend(found);
 }
 
 /// Verify asks for the opposite of the prompt, or of what it says itself.
@@ -394,7 +405,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &unverified::VALUE_NOT_VERIFIED, found: Found::InTask(unverified::check) },
     Lint { rule: &already_true::ALREADY_TRUE, found: Found::InTask(already_true::check) },
     Lint { rule: &wrong_state::WRONG_STATE, found: Found::InTask(asks_otherwise) },
-    Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(prompt_disagrees::check) },
+    Lint { rule: &prompt_disagrees::PROMPT_DISAGREES, found: Found::InTask(disagrees) },
     Lint { rule: &verify::JUDGE_DECIDES_ALONE, found: Found::InTask(verify::judge_alone) },
     Lint { rule: &steps::IS_ERROR_ALSO_PASSES, found: Found::InTask(steps::is_error) },
     Lint { rule: &steps::HTTP_WITHOUT_STATUS, found: Found::InTask(steps::status) },
@@ -413,6 +424,7 @@ pub static RULES: &[Lint] = &[
     // flow
     Lint { rule: &flow::UNUSED_OUTPUT, found: Found::UnderEval(flow::unused) },
     Lint { rule: &flow::OVERWRITTEN_OUTPUT, found: Found::InTask(flow::overwritten) },
+    Lint { rule: &flow::UNPRINTED_OUTPUT, found: Found::InTask(flow::unprinted) },
     Lint { rule: &env::UNUSED_ENV, found: Found::UnderEval(env::unused) },
     Lint {
         rule: &env::UNDECLARED_PROCESS_VARIABLE,

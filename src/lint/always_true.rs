@@ -119,6 +119,18 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
                     "ask for one at least: `-gt 0`, or for the number that is expected",
                 ));
             }
+            [left, compares, right]
+                if matches!(
+                    (compares.source.as_str(), right.literal().as_deref()),
+                    ("-lt", Some("0")) | ("-le", Some("-1"))
+                ) && is_count(left, content) =>
+            {
+                return Some((
+                    span(),
+                    "a count is never less than 0: this is never true".to_owned(),
+                    "ask for none: `-eq 0`, or for the number that is expected",
+                ));
+            }
             [_, matches, pattern] if matches.source == "=~" && is_everything(&pattern.source) => {
                 return Some((
                     span(),
@@ -252,7 +264,9 @@ fn is_glued(word: &Word) -> bool {
 fn is_count(word: &Word, content: &Content) -> bool {
     match word.parts.as_slice() {
         [Part::Var { name, default: None, .. }] => comparison::counts(content, name),
-        [Part::Command { text, .. }] => text.contains("wc -l") || text.contains("grep -c"),
+        [Part::Command { text, .. }] => {
+            text.contains("wc -l") || text.contains("grep -c") || text.to_ascii_lowercase().contains("\"select count(")
+        }
         _ => false,
     }
 }

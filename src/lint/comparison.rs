@@ -831,7 +831,9 @@ fn is_quoted_pattern(word: &ast::Word) -> bool {
         && !(text.split(' ').count() > 4 && text.bytes().all(|b| b.is_ascii_digit() || b" */,-".contains(&b)))
 }
 
-/// Whether a variable only ever gets what `wc` or `grep -c` prints.
+static COUNT: Ascii = ascii(r"(?i)^[\s\S]{0,80}\bselect\s+count\(");
+
+/// Whether a variable only ever gets what `wc` or `grep -c` prints, or what `select count(*)` asks for.
 pub(super) fn counts(content: &Content, name: &str) -> bool {
     let (mut all, mut any) = (true, false);
     content.program.walk(&mut |statement| {
@@ -857,6 +859,7 @@ pub(super) fn counts(content: &Content, name: &str) -> bool {
                 || last.name() == "grep" && words.iter().any(|word| word.text == "-c")
                 // `000` where nobody answers.
                 || last.name() == "curl" && writes
+                || COUNT.is_match(&value) && words.last().is_some_and(|word| COUNT.is_match(&word.text))
         });
         all &= is_count && statement.nested.len() == 1 && value.trim_matches('"').starts_with("$(");
     });

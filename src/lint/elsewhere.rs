@@ -751,12 +751,29 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
         return;
     }
     let said = spelt(&view.effects.prompt);
+    let rest = &super::facts::elsewhere(view).rest;
     let urls = |phase: PhaseKind| view.effects.in_phase(phase).filter(|act| act.thing.system == "http");
     let made: Vec<&Act> =
         urls(PhaseKind::Setup).filter(|act| matches!(act.verb, Verb::Creates | Verb::Changes)).collect();
     for act in urls(PhaseKind::Verify).filter(|act| act.verb == Verb::Reads) {
         let Some(url) = act.thing.name.as_ref().filter(|url| url.is_known()) else { continue };
         let parts = url.split('/');
+        // Nobody can guess what is drawn. `report-{random.id}.html` is told by its beginning.
+        let drawn = parts.iter().skip(3).find_map(|part| {
+            let pieces = part.pieces();
+            let last = pieces.iter().rposition(|piece| matches!(piece, Piece::Name(name) if name == "{random.id}"))?;
+            let mut begin = Value::default();
+            pieces[..=last].iter().for_each(|piece| begin.push(piece.clone()));
+            let is_told = has_word(&said, &spelt(&begin)) || rest.contains(&begin.shown());
+            (!is_told && urls(PhaseKind::Verify).all(|other| other.verb == Verb::Reads)).then(|| begin.shown())
+        });
+        if let Some(part) = drawn {
+            out.push(
+                Diagnostic::new(&UNKNOWN_RESOURCE, act.span, format!("neither the prompt nor the task names `{part}`"))
+                    .help(format!("nobody can guess what is drawn: tell the agent, `{part}` in the prompt")),
+            );
+            continue;
+        }
         let differs = |made: &&&Act| {
             let other = made.thing.name.as_ref().filter(|url| url.is_known())?;
             let others = other.split('/');

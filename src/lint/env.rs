@@ -79,7 +79,8 @@ const READ_BY_PROGRAMS: [&str; 30] = [
 
 pub(super) fn read_by_programs(name: &str) -> bool {
     COMMON.contains(&name)
-        || READ_BY_PROGRAMS.iter().any(|p| name.starts_with(p))
+        // Those of PostgreSQL have no such beginning: `PGHOST`.
+        || READ_BY_PROGRAMS.iter().any(|p| name.starts_with(p)) && !name.starts_with("PG_")
         || name.to_ascii_uppercase().ends_with("_PROXY")
         || matches!(
             name,

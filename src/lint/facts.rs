@@ -103,6 +103,8 @@ pub(super) struct Fact {
     pub(super) span: Span,
     /// Its type counts: it is a value of JSON that is compared with another.
     pub(super) typed: bool,
+    /// It is this very value, and no bound.
+    pub(super) exact: bool,
 }
 
 impl Fact {
@@ -199,7 +201,14 @@ fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
     let is_label = words.iter().any(|word| matches!(word.as_str(), "label" | "annotate"));
     let mut push = |key: &str, value: &str| {
         let (parent, key) = key.rsplit_once('.').map_or((None, key), |(parent, key)| (Some(parent.to_owned()), key));
-        found.push(Fact { key: key.to_owned(), parent, value: Json::String(value.to_owned()), span, typed: false });
+        found.push(Fact {
+            key: key.to_owned(),
+            parent,
+            value: Json::String(value.to_owned()),
+            span,
+            typed: false,
+            exact: true,
+        });
     };
     // `--min-available=1`, `--ack-deadline 10`: most options are called like the field that they set.
     if matches!(
@@ -400,7 +409,14 @@ pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
             let value = &part[3];
             let quoted = !part[2].is_empty();
             let value = if quoted { Json::String(value.to_owned()) } else { scalar(value) };
-            found.push(Fact { key: part[1].to_owned(), parent: parent.clone(), value, span, typed: false });
+            found.push(Fact {
+                key: part[1].to_owned(),
+                parent: parent.clone(),
+                value,
+                span,
+                typed: false,
+                exact: true,
+            });
         }
         // `runAfter: [build]`
         if let Some((key, items)) = content.split_once(": [").filter(|(key, _)| !key.contains([' ', '"', '{'])) {
@@ -416,6 +432,7 @@ pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
                 value: scalar(item),
                 span,
                 typed: false,
+                exact: true,
             }));
         }
         if let Some(key) = content.trim_end().strip_suffix(':').filter(|key| !key.contains(' ')) {
@@ -454,7 +471,14 @@ fn leaves(key: Option<&str>, arg: &Arg<Def>, found: &mut Vec<Fact>) {
         ArgKind::List(items) => items.iter().for_each(|arg| leaves(key, arg, found)),
         _ => {
             if let Some((key, value)) = key.zip(arg.as_value()) {
-                found.push(Fact { key: key.to_owned(), parent: None, value, span: arg.span, typed: false });
+                found.push(Fact {
+                    key: key.to_owned(),
+                    parent: None,
+                    value,
+                    span: arg.span,
+                    typed: false,
+                    exact: true,
+                });
             }
         }
     }
@@ -470,6 +494,7 @@ fn of_json(key: Option<&str>, value: &Json, span: Span, found: &mut Vec<Fact>) {
             value: value.clone(),
             span,
             typed: false,
+            exact: true,
         })),
     }
 }
@@ -494,7 +519,7 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
             {
                 let typed =
                     matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation == "field-equals");
-                found.push(Fact { key, parent: parent(path), value: json, span: value.span, typed });
+                found.push(Fact { key, parent: parent(path), value: json, span: value.span, typed, exact: true });
             }
             if let Some((_, expect)) = &step.expect {
                 paths(expect, &mut found);
@@ -503,7 +528,14 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
                 if let (Some(path), Some(value)) = (path, stdout)
                     && let Some((key, json)) = last_name(&path).zip(value.as_literal().map(scalar))
                 {
-                    found.push(Fact { key, parent: parent(&path), value: json, span: value.span, typed: false });
+                    found.push(Fact {
+                        key,
+                        parent: parent(&path),
+                        value: json,
+                        span: value.span,
+                        typed: false,
+                        exact: true,
+                    });
                 }
             }
         });
@@ -520,7 +552,14 @@ fn paths(arg: &Arg<Def>, found: &mut Vec<Fact>) {
                 && let Some(json) = value.as_value().filter(|json| !json.is_array() && !json.is_object())
                 && let Some(key) = last_name(path)
             {
-                found.push(Fact { key, parent: parent(path), value: json, span: value.span, typed: false });
+                found.push(Fact {
+                    key,
+                    parent: parent(path),
+                    value: json,
+                    span: value.span,
+                    typed: false,
+                    exact: true,
+                });
             }
             fields.iter().for_each(|(_, arg)| paths(arg, found));
         }
@@ -598,7 +637,14 @@ fn in_calls(content: &Content, found: &mut Vec<Fact>) {
                 && let Some(key) = last_name(path)
             {
                 let span = content.span(wanted.range.clone());
-                found.push(Fact { key, parent: parent(path), value: scalar(&wanted.text), span, typed: false });
+                found.push(Fact {
+                    key,
+                    parent: parent(path),
+                    value: scalar(&wanted.text),
+                    span,
+                    typed: false,
+                    exact: true,
+                });
             }
         }
     });
@@ -622,7 +668,10 @@ fn in_python(content: &Content, found: &mut Vec<Fact>) {
         let rest = &text[end + 1..];
         let Some(rest) = rest.strip_prefix([']', ')']).filter(|_| plain) else { continue };
         let rest = rest.trim_start_matches(' ');
-        let Some(rest) = ["!= ", "== ", ">= ", "<= "].iter().find_map(|sign| rest.strip_prefix(sign)) else { continue };
+        let signs = ["!= ", "== ", ">= ", "<= "].iter();
+        let Some((sign, rest)) = signs.filter_map(|sign| Some((sign, rest.strip_prefix(sign)?))).next() else {
+            continue;
+        };
         let start = text.len() - rest.len();
         let value = match rest.as_bytes().first() {
             Some(quote @ (b'"' | b'\'')) => {
@@ -647,6 +696,7 @@ fn in_python(content: &Content, found: &mut Vec<Fact>) {
             value,
             span: content.span(start..start + line),
             typed: true,
+            exact: *sign == "== " || *sign == "!= ",
         });
     }
 }
@@ -676,6 +726,7 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
                         value: if is_text { Json::String(equal[3].to_owned()) } else { scalar(&equal[3]) },
                         span: content.span(word.range.clone()),
                         typed: true,
+                        exact: true,
                     });
                 }
             }
@@ -710,7 +761,8 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
                 && !is_refused(test.get(0).map_or("", |whole| whole.as_str()))
             {
                 let span = content.span(s.range.clone());
-                found.push(Fact { key, parent: parent(path), value: scalar(value), span, typed: false });
+                let exact = test.get(0).is_some_and(|test| !BOUND.is_match(test.as_str()));
+                found.push(Fact { key, parent: parent(path), value: scalar(value), span, typed: false, exact });
             }
         }
     });
@@ -743,6 +795,7 @@ static FIELD: Ascii = ascii(
 static EQUAL: Ascii = ascii(r#"\.([A-Za-z_]\w*)\s*[!=]=\s*("?)([^"\s()]+)"?"#);
 
 /// A variable or a capture, an operator, a literal.
+static BOUND: Ascii = ascii(r"\s-(?:ge|gt|lt)\s");
 static TEST: Ascii = ascii(
     r#""?(?:\$\{?(?P<var>\w+)(?::-[^}]*)?\}?|\$\((?P<command>[^\n]*)\))"?\s+(?:=|==|!=|-eq|-ne|-ge|-gt|-lt)\s+["']?(?P<value>[^"'\s$\]]+)["']?"#,
 );

@@ -4,7 +4,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::{TaskView, UnderView, texts};
 use crate::{
-    diagnostic::{Diagnostic, Diagnostics},
+    diagnostic::{Diagnostic, Diagnostics, nearest},
     hir::{Arg, Def, Dialect, OperationKind, OracleTask, PhaseKind, Step, Target, Template},
     rule,
     source::Span,
@@ -14,6 +14,71 @@ use crate::{
 rule! {
     pub static UNUSED_OUTPUT = "unused-output", Warning;
     pub static OVERWRITTEN_OUTPUT = "overwritten-output", Warning;
+    pub static UNPRINTED_OUTPUT = "unprinted-output", Verdict;
+}
+
+/// Outputs that a hole asks for, of a script that prints a description (`protocol: json`) with others. Needs: the script writes its outputs
+/// as one object, with keys that are literals.
+pub fn unprinted(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let mut printed: IndexMap<&str, (Span, Vec<&str>)> = IndexMap::new();
+    view.task.walk(&mut |_, step| {
+        let is_json = step.arg("protocol").and_then(Arg::as_literal) == Some("json");
+        if let Some((id, script)) = step.id.as_ref().filter(|_| is_json).zip(view.script_of(step))
+            && let Some(keys) = printed_outputs(&script.content.text)
+        {
+            printed.insert(&id.value, (id.span, keys));
+        }
+    });
+    if printed.is_empty() {
+        return;
+    }
+    texts::holes(view.task, &mut |_, hole| {
+        let Target::Output { step, name } = &hole.reference.target else { return };
+        let Some((place, keys)) = printed.get(step.as_str()).filter(|(_, keys)| !keys.contains(&name.as_str())) else {
+            return;
+        };
+        let span = hole.spans.get(3).copied().unwrap_or(hole.span);
+        let message = format!("the script of `{step}` prints no output `{name}`");
+        let finding = Diagnostic::new(&UNPRINTED_OUTPUT, span, message).label(*place, "this script");
+        let listed = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+        let finding = finding.help(format!("it prints {listed}"));
+        out.push(match nearest(name, keys.iter().copied()) {
+            Some(near) => finding.fix(format!("write `{near}`"), span, near),
+            None => finding,
+        });
+    });
+}
+
+/// The keys of `"outputs": {"total": …}`, where that is all that a script says of its outputs.
+fn printed_outputs(text: &str) -> Option<Vec<&str>> {
+    let mut mentions = text.match_indices("outputs");
+    let ((at, word), None) = (mentions.next()?, mentions.next()) else { return None };
+    let behind = text[at + word.len()..].trim_start_matches(['"', '\'']).trim_start().strip_prefix(':')?;
+    let object = behind.trim_start().strip_prefix('{')?;
+    let mut depth = 0;
+    let mut keys = Vec::new();
+    let mut rest = object;
+    while let Some(c) = rest.chars().next() {
+        match c {
+            '}' if depth == 0 => return (!keys.is_empty()).then_some(keys),
+            '{' | '[' | '(' => depth += 1,
+            '}' | ']' | ')' => depth -= 1,
+            '"' | '\'' => {
+                let inner = rest[1..].split(c).next()?;
+                let behind = rest.get(inner.len() + 2..)?;
+                if depth == 0 && behind.trim_start().starts_with(':') {
+                    keys.push(inner);
+                }
+                rest = behind;
+                continue;
+            }
+            // What is spread, computed or escaped.
+            '*' | '.' | '$' | '\\' | '`' if depth == 0 => return None,
+            _ => {}
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    None
 }
 
 /// Outputs that a step lists and no hole names.

@@ -29,26 +29,27 @@ rule! {
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let said = texts::written(&prompt.text);
-    paths(view, prompt.text.span, out);
-    names(view, &said, prompt.text.span, out);
-    near(view, &said, prompt.text.span, out);
-    rearranged(view, &said, prompt.text.span, out);
-    numbers(view, &said, prompt.text.span, out);
+    let (said, prompt) = (said.as_str(), prompt.text.span);
+    paths(view, prompt, out);
+    names(view, said, prompt, out);
+    near(view, said, prompt, out);
+    rearranged(view, said, prompt, out);
+    numbers(view, said, prompt, out);
     let known = LazyKnown::new(Box::new(|| Known::of(view)));
-    quantities(view, &said, &known, prompt.text.span, out);
-    limits(view, &said, &known, prompt.text.span, out);
-    units(view, &said, prompt.text.span, out);
-    times(view, &said, prompt.text.span, out);
-    path_words(view, &said, &known, prompt.text.span, out);
-    keys(view, &said, &known, prompt.text.span, out);
-    nulls(view, &said, &known, prompt.text.span, out);
-    given_values(view, &said, &known, prompt.text.span, out);
-    named_values(view, &said, &known, prompt.text.span, out);
-    told_values(view, &said, prompt.text.span, out);
-    set_values(view, &said, prompt.text.span, out);
-    cases(view, &said, prompt.text.span, out);
-    namespaces(view, &said, prompt.text.span, out);
-    let mut asked = values(&said);
+    quantities(view, said, &known, prompt, out);
+    limits(view, said, &known, prompt, out);
+    units(view, said, prompt, out);
+    times(view, said, prompt, out);
+    path_words(view, said, &known, prompt, out);
+    keys(view, said, &known, prompt, out);
+    nulls(view, said, &known, prompt, out);
+    given_values(view, said, &known, prompt, out);
+    named_values(view, said, &known, prompt, out);
+    told_values(view, said, prompt, out);
+    set_values(view, said, prompt, out);
+    cases(view, said, prompt, out);
+    namespaces(view, said, prompt, out);
+    let mut asked = values(said);
     // In a prompt numbers may be words.
     let lower = said.to_lowercase();
     for (number, word) in NUMBERS.iter().enumerate() {
@@ -102,7 +103,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         if let [other] = free.iter().filter(|other| other.form == item.form).collect::<Vec<_>>()[..] {
-            out.push(disagrees(span, &item.text, &other.text, prompt.text.span));
+            out.push(disagrees(span, &item.text, &other.text, prompt));
         }
     }
 }
@@ -233,7 +234,7 @@ fn paths(view: &TaskView<'_>, prompt: Span, out: &mut Diagnostics) {
     }
 }
 
-fn disagrees(span: Span, expected: &str, said: &str, prompt: Span) -> Diagnostic {
+pub(super) fn disagrees(span: Span, expected: &str, said: &str, prompt: Span) -> Diagnostic {
     Diagnostic::new(&PROMPT_DISAGREES, span, format!("verify expects `{expected}`, and the prompt says `{said}`"))
         .label(prompt, "in this prompt")
         .help("one of them was changed alone: make them say the same")
@@ -1021,7 +1022,7 @@ static VALUE: Ascii = ascii(
 );
 
 /// The literal texts that verify compares with, each with its place.
-fn expected(view: &TaskView<'_>) -> Vec<(Span, String)> {
+pub(super) fn expected(view: &TaskView<'_>) -> Vec<(Span, String)> {
     let mut found = Vec::new();
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let content = &script.content;

@@ -70,7 +70,10 @@ fn there_and_not(view: &TaskView<'_>, out: &mut Diagnostics) {
 /// A record of demands, found under `key`.
 fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
     match &arg.kind {
-        ArgKind::List(items) => items.iter().for_each(|item| record(item, key, dialect, out)),
+        ArgKind::List(items) => {
+            below_nothing(items, out);
+            items.iter().for_each(|item| record(item, key, dialect, out));
+        }
         ArgKind::Record(fields) => {
             absent(fields, out);
             bounds(arg, out);
@@ -134,6 +137,41 @@ fn absent(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
                 .label(exists.span, "nothing may be there")
                 .help(format!("remove `{}`, or `exists: false`", other.value)),
         );
+    }
+}
+
+/// `{path: items[0], exists: false}` beside `{path: items[0].text, equals: x}`.
+fn below_nothing(items: &[Arg<Def>], out: &mut Diagnostics) {
+    let path = |item: &Arg<Def>| item.get("path").and_then(Arg::as_literal).map(str::to_owned);
+    let is_absent = |item: &Arg<Def>| {
+        let exists = item.get("exists").filter(|exists| matches!(exists.kind, ArgKind::Bool(false)))?;
+        path(item).map(|path| (exists.span, path))
+    };
+    for (item, (span, absent)) in items.iter().filter_map(|item| Some((item, is_absent(item)?))) {
+        // Of what is not there, all else may be false as well.
+        let demands = |item: &Arg<Def>| {
+            let ArgKind::Record(fields) = &item.kind else { return false };
+            fields.iter().any(|(key, arg)| match key.value.as_str() {
+                "equals" | "matches" | "match" | "contains" | "type" | "above" | "below" | "atLeast" | "atMost" => {
+                    !matches!(arg.kind, ArgKind::Null)
+                }
+                "exists" => matches!(arg.kind, ArgKind::Bool(true)),
+                _ => false,
+            })
+        };
+        let others = items.iter().filter(|other| !std::ptr::eq(*other, item) && demands(other));
+        let other = others.into_iter().find_map(|item| {
+            let path = path(item)?;
+            let behind = path.strip_prefix(&absent)?;
+            (behind.is_empty() || behind.starts_with(['.', '['])).then_some((item.span, path))
+        });
+        if let Some((other, path)) = other {
+            out.push(
+                never(span, format!("nothing may be at `{absent}`, and `{path}` has to be there"))
+                    .label(other, "this is demanded here")
+                    .help("remove one of the two, or write the path that is meant"),
+            );
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{TaskView, env::UNDECLARED_PROCESS_VARIABLE};
 use crate::{
     bash,
-    diagnostic::{Diagnostic, Diagnostics, nearest},
+    diagnostic::{Diagnostic, Diagnostics, Strength, nearest},
     hir::Dialect,
     rule,
 };
@@ -69,6 +69,11 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
     let declared = view.task.env.iter().map(|(name, _)| name.value.as_str());
     let given = own.into_iter().flatten().map(|(name, _)| name.value.as_str());
     let known: Vec<&str> = declared.chain(given).chain(trace.sets.iter().map(String::as_str)).collect();
+    let text = &followed.view.content.text;
+    let mut unread = own.into_iter().flatten().map(|(name, _)| name);
+    let unread = unread
+        .find(|name| !super::texts::has_word(text, &name.value) && !super::env::read_by_programs(&name.value))
+        .filter(|_| trace.sources.is_empty());
     for read in &trace.unset {
         let name = read.name.as_str();
         if trace.sets.contains(name) || super::env::read_by_programs(name) || bash::sets_by_itself(name) {
@@ -92,6 +97,14 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}` here"))
                     .label(other.view.key, "set in this script, which is a process of its own")
                     .help("declare it under `env` of the task, or set it in this script, too")
+            }
+            // One was renamed, the other not. Both may be what programs read by themselves.
+            (None, None) if !read.provided && unread.is_some() && !asks(read) => {
+                let place = unread.map_or(span, |unread| unread.span);
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing in the task sets `${name}`"))
+                    .strength(Strength::Warning)
+                    .label(place, "the script does not read this")
+                    .help("give the variable one name in both places")
             }
             // Variables in small letters are a script's own: nobody gives it any.
             (None, None) if !read.provided && is_own(name) && !asks(read) => {

@@ -1,6 +1,6 @@
 //! Values that a field or a program never has: words outside of a closed list, times in another form, keys with dots taken for paths.
 
-use super::{TaskView, facts, script::Content};
+use super::{TaskView, facts, script::Content, texts};
 use crate::{
     ascii::{Ascii, ascii},
     bash::{
@@ -223,14 +223,28 @@ fn in_text(content: &Content, found: &mut Vec<Compared>) {
         let Some(end) = right[1..].find([quote, '\\', '\n']) else { continue };
         let begin = text.len() - right.len() + 1;
         if field.len() > 2 {
+            let is_outer = text[..start].strip_suffix('.').is_some_and(|before| {
+                !before.ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ')' | ']' | '"'))
+            });
+            let asked = if is_outer && is_asked_for(text, field) { format!(".{field}") } else { field.to_owned() };
             found.push(Compared {
-                field: field.to_owned(),
+                field: asked,
                 value: right[1..=end].to_owned(),
                 span: content.span(begin..begin + end),
                 given: false,
             });
         }
     }
+}
+
+/// `gh issue view 7 --json title,state`: a field that a program is to print.
+fn is_asked_for(text: &str, field: &str) -> bool {
+    let behind = |(at, word): (usize, &'_ str)| at + word.len();
+    text.match_indices("--json").map(behind).any(|at| {
+        let list = text[at..].trim_start_matches([' ', '=', '"', '\'']).split([' ', '"', '\'', '\n']).next();
+        list.is_some_and(|list| list.split(',').any(|name| name == field))
+    }) && texts::has_word(text, "gh")
+        && !text.contains("downcase")
 }
 
 /// `.policyTypes | index("ingress")`, `.accessModes | contains(["RWO"])`: an item of the field, in a filter of jq.

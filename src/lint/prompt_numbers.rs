@@ -1,0 +1,133 @@
+//! The prompt says one number, and the task has another in its place.
+
+use std::collections::BTreeSet;
+
+use super::{TaskView, facts, prompt_disagrees, texts};
+use crate::{
+    ascii::{Ascii, ascii},
+    diagnostic::{Diagnostic, Diagnostics},
+    hir::PhaseKind,
+    source::Span,
+};
+
+pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let Some(prompt) = &view.task.prompt else { return };
+    let said = texts::written(&prompt.text);
+    counted(view, &said, prompt.text.span, out);
+    transposed(view, &said, prompt.text.span, out);
+}
+
+const WORDS: [&str; 12] =
+    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+
+/// A number of a text, in digits or as a word.
+fn number(word: &str) -> Option<u64> {
+    let place = WORDS.iter().position(|known| *known == word);
+    place.map(|place| place as u64 + 1).or_else(|| word.parse().ok())
+}
+
+/// `Keep its two replicas`, and verify expects 3 at `.spec.replicas`.
+fn counted(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let lower = said.to_lowercase();
+    // At least one of five is no contradiction.
+    for fact in facts::asked(view).iter().filter(|fact| fact.exact) {
+        let text = fact.text();
+        let Some(value) = text.parse::<u64>().ok().filter(|value| *value > 0) else { continue };
+        let words = crate::effects::words(&fact.key);
+        let Some(noun) = words.last().map(|word| word.trim_end_matches('s')).filter(|noun| noun.len() > 4) else {
+            continue;
+        };
+        let mut told: BTreeSet<u64> = BTreeSet::new();
+        let mut shown = None;
+        for (at, _) in lower.match_indices(noun) {
+            let sentence = super::already_true::sentence(&lower, at);
+            // What is said of a change or of a part is no number of the whole.
+            if RELATIVE.is_match(&lower[sentence]) {
+                return;
+            }
+            let before: Vec<&str> = lower[..at].split_whitespace().rev().take(2).collect();
+            let found = before.iter().find_map(|word| Some((number(word)?, *word)));
+            if let Some((number, word)) = found.filter(|_| lower[..at].ends_with([' ', '\n'])) {
+                told.insert(number);
+                shown = Some(word.to_owned());
+            }
+        }
+        let Some(shown) = shown.filter(|_| !told.contains(&value)) else { continue };
+        let word = usize::try_from(value).ok().and_then(|value| WORDS.get(value - 1));
+        let is_said = texts::has_word(&lower, &text) || word.is_some_and(|word| texts::has_word(&lower, word));
+        if !is_said && told.len() == 1 {
+            out.push(prompt_disagrees::disagrees(fact.span, &text, &format!("{shown} {noun}s"), prompt));
+            return;
+        }
+    }
+}
+
+static RELATIVE: Ascii = ascii(
+    r"\b(?:more|additional|another|extra|add|adds|increase|decrease|by|remove|delete|fewer|less|double|twice|half|each|per|every|first|last|from|instead|of the|at least|at most|up to|minimum|maximum|between|other)\b",
+);
+
+/// `the employee 42`, and verify asks for the one with `id = 24`: the same digits in another order, each of them nowhere else.
+fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
+    let told: BTreeSet<&str> = runs(said).map(|(_, run)| run).collect();
+    if told.is_empty() {
+        return;
+    }
+    let elsewhere = facts::elsewhere(view);
+    let is_there = |number: &str| {
+        [&elsewhere.verify, &elsewhere.rest].into_iter().any(|text| runs(text).any(|(_, run)| run == number))
+    };
+    let free: Vec<&str> = told.iter().copied().filter(|number| !is_there(number)).collect();
+    if free.is_empty() {
+        return;
+    }
+    let digits = |number: &str| {
+        let mut digits = number.as_bytes().to_vec();
+        digits.sort_unstable();
+        digits
+    };
+    let other = |number: &str, is_compared: bool| {
+        let is_long = number.len() > 2 || is_compared;
+        let same = |free: &&&str| digits(free) == digits(number);
+        if is_long && !told.contains(number) { free.iter().find(same).copied() } else { None }
+    };
+    let in_scripts = [PhaseKind::Verify, PhaseKind::Setup].into_iter().flat_map(|phase| {
+        let scripts = view.scripts.iter().filter(move |script| script.phase == phase);
+        scripts.flat_map(|script| runs(&script.content.text).map(move |(at, run)| (script, at, run)))
+    });
+    let mut in_scripts = in_scripts.filter_map(|(script, at, run)| {
+        let before = script.content.text[..at].trim_end_matches([' ', '"', '\'']);
+        let compared = before.ends_with('=') || before.ends_with("-eq");
+        let waits = ["sleep", "timeout", "seq", "exit", "return"].iter().any(|word| before.ends_with(word));
+        let other = other(run, compared).filter(|_| !waits)?;
+        Some((script.content.span(at..at + run.len()), run.to_owned(), other))
+    });
+    let in_steps = || {
+        let expected = prompt_disagrees::expected(view).into_iter();
+        expected.filter_map(|(span, text)| other(&text, true).map(|other| (span, text, other))).next()
+    };
+    let found = in_scripts.next().or_else(in_steps);
+    if let Some((span, number, other)) = found {
+        let message = format!("the task has `{number}` here, and the prompt says `{other}`");
+        let finding = Diagnostic::new(&prompt_disagrees::PROMPT_DISAGREES, span, message);
+        out.push(
+            finding.label(prompt, "in this prompt").help("the digits stand in another order: make them say the same"),
+        );
+    }
+}
+
+/// Numbers of at least two digits that are no part of a word, a version, a date or an address, each with its place.
+fn runs(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let bytes = text.as_bytes();
+    texts::words(text, |c| c.is_ascii_digit()).filter(move |(at, run)| {
+        let (end, before) = (at + run.len(), at.checked_sub(1).map(|before| bytes[before]));
+        let joins = |byte: Option<u8>, beyond: Option<u8>| match byte {
+            Some(b'.' | b'-' | b',') => beyond.is_some_and(|byte| byte.is_ascii_digit()),
+            Some(byte) => byte.is_ascii_alphanumeric() || byte == b'_',
+            None => false,
+        };
+        let behind = bytes.get(end).copied();
+        run.len() > 1
+            && !joins(before, at.checked_sub(2).map(|before| bytes[before]))
+            && !joins(behind, bytes.get(end + 1).copied())
+    })
+}
