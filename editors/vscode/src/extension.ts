@@ -36,6 +36,8 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
       if (change.affectsConfiguration("gevals.path")) await restart();
     }),
     vscode.window.onDidChangeActiveTextEditor(mark),
+    // What it says may be another thing by now.
+    vscode.workspace.onDidSaveTextDocument(() => mark(vscode.window.activeTextEditor)),
     testExplorer(program),
     vscode.tasks.registerTaskProvider("gevals", {
       provideTasks: () => [],
