@@ -114,8 +114,8 @@ pub fn taken<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
             fewer.as_object_mut().and_then(|map| map.shift_remove(key));
             fits(&fewer).err().as_ref() != Some(&why)
         };
-        let named = arguments.as_object().into_iter().flat_map(|map| map.keys());
-        let which = named.into_iter().find(|key| !why.contains(&format!("`{key}`")) && without(key));
+        let mut named = arguments.as_object().into_iter().flat_map(serde_json::Map::keys);
+        let which = named.find(|key| !why.contains(&format!("`{key}`")) && without(key));
         let which = which.map(|key| format!("`{key}`: ")).unwrap_or_default();
         let words = [("expected usize", "expected a whole number"), ("sequence", "list"), ("a map", "an object")];
         let why = words.iter().fold(why, |why, (of_rust, of_json)| why.replace(of_rust, of_json));
