@@ -74,7 +74,7 @@ fn scripts_find_the_last_lines_the_version_and_completions() {
     world.write("completion.bash", &world.run(&["completion", "bash"]).expect(0, &[]).out);
     for (typed, wanted) in [
         ("explain unused-req", "unused-requirement"),
-        ("explain htt", "http"),
+        ("explain differenc", "differences"),
         ("check -D unused-req", "unused-requirement"),
         ("fix --allow unused-req", "unused-requirement"),
         ("schema mcp-c", "mcp-config"),
