@@ -17,6 +17,7 @@ pub use places::{gather, places};
 pub(crate) use pretty::visible;
 pub use pretty::{Pretty, concise, print, summary};
 
+pub use sarif::page_of;
 pub use writers::{WRITERS, Writer, annotation};
 
 use rustc_hash::FxHashMap;

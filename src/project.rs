@@ -15,6 +15,7 @@ pub mod repository;
 mod select;
 
 pub use load::{load, locked_tools};
+pub use ours::{may_be_ours, says_so};
 pub use overrides::{AgentChoice, EnvServer, EnvTransport, LimitOverrides, Overrides};
 pub use read::folder;
 

@@ -70,7 +70,62 @@ fn scripts_find_the_last_lines_the_version_and_completions() {
         let script = world.run(&["completion", shell]).expect(0, &[word]).out;
         assert!(script.contains("max-cost") && !script.contains("prove-inside"), "{shell}");
     }
+    // Words of the language are completed, too; what is written otherwise is answered by the command.
+    world.write("completion.bash", &world.run(&["completion", "bash"]).expect(0, &[]).out);
+    for (typed, wanted) in [
+        ("explain unused-req", "unused-requirement"),
+        ("explain differenc", "differences"),
+        ("check -D unused-req", "unused-requirement"),
+        ("fix --allow unused-req", "unused-requirement"),
+        ("schema mcp-c", "mcp-config"),
+        ("self check bubb", "bubblewrap"),
+    ] {
+        let ask = format!(
+            "source ./completion.bash; COMP_WORDS=(gevals {typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _gevals gevals \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; echo \"${{COMPREPLY[*]}}\""
+        );
+        let mut bash = std::process::Command::new("bash");
+        let said = bash.args(["--norc", "-c", &ask]).current_dir(world.path(".")).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), wanted, "{typed}");
+    }
+    world.run(&["schema", "evl"]).expect(2, &["did you mean `eval`?"]);
     world.run(&["completion", "--help"]).expect(0, &["source <(gevals completion bash)"]);
+}
+
+/// Commands that are shown in a help are there, with their options.
+#[test]
+fn no_help_shows_an_option_that_its_command_does_not_have() {
+    fn wrong(command: &clap::Command, root: &clap::Command, all: &mut Vec<String>) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        // The ends of names of packs are no commands.
+        let starts = help.match_indices("gevals ").filter(|(at, _)| !help[..*at].ends_with(['.', '-', '/']));
+        for shown in starts.map(|(at, word)| &help[at + word.len()..]) {
+            let end = ["\n", "  ", "`", ")", " && ", " | ", " -- "].iter().filter_map(|end| shown.find(end)).min();
+            let mut words = shown[..end.unwrap_or(shown.len())].split_whitespace().peekable();
+            let mut called = root;
+            while let Some(inner) = words.peek().and_then(|word| called.find_subcommand(word)) {
+                called = inner;
+                words.next();
+            }
+            let has = |called: &clap::Command, long: &str| {
+                called.get_arguments().any(|arg| {
+                    arg.get_long() == Some(long) || arg.get_all_aliases().unwrap_or_default().contains(&long)
+                })
+            };
+            for long in words.filter_map(|word| word.strip_prefix("--")).filter_map(|word| word.split('=').next()) {
+                if !["help", "version"].contains(&long) && !has(called, long) && !has(root, long) {
+                    all.push(format!("{}: `gevals {}` has no --{long}", command.get_name(), called.get_name()));
+                }
+            }
+        }
+        command.get_subcommands().for_each(|inner| wrong(inner, root, all));
+    }
+    let root = gevals::cli::commands();
+    let mut all = Vec::new();
+    wrong(&root, &root, &mut all);
+    assert_eq!(all, [""; 0]);
+    let world = small("", "true", "");
+    world.run(&["explain", "chekc"]).expect(2, &["did you mean `check`?"]);
 }
 
 #[test]
@@ -324,8 +379,8 @@ fn bad_files_are_refused_with_their_place() {
         let ran = world.run(&[command, "missing.yaml"]).expect(2, &["cannot read `missing.yaml`: no such file"]);
         assert!(ran.out.is_empty(), "{}", ran.out);
     }
-    world.run(&["explain", "no-such-rule"]).expect(2, &["no rule is called `no-such-rule`"]);
-    world.run(&["explain", ""]).expect(2, &["no rule is called ``"]);
+    world.run(&["explain", "no-such-rule"]).expect(2, &["no rule, topic or word is called `no-such-rule`"]);
+    world.run(&["explain", ""]).expect(2, &["no rule, topic or word is called ``"]);
     world.run(&["explain", "unknown-field"]).expect(0, &["unknown-field"]);
     world.run(&["explain"]).expect(0, &["unknown-field", "Topics: agents, running, ci, convert"]);
     world.run(&["explain", "agents"]).expect(0, &["builtin.llm-agent", "skills"]);

@@ -16,6 +16,9 @@ mod rename;
 #[path = "lsp/replay.rs"]
 mod replay;
 
+#[path = "lsp/typing.rs"]
+mod typing;
+
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
@@ -297,6 +300,13 @@ fn findings_come_as_one_types_and_are_mended() {
     let new = editor.uri("tasks/new.yaml");
     editor.tell("textDocument/didClose", json!({ "textDocument": { "uri": new } }));
     editor.until(&new, |shown| *shown == json!([]));
+    // Tasks and evals are found by their names, also in files that are not open.
+    let named = editor.ask("workspace/symbol", json!({ "query": "E" }));
+    assert_eq!(named.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect::<Vec<_>>(), ["e"]);
+    let named = editor.ask("workspace/symbol", json!({ "query": "" }));
+    let task = named.as_array().unwrap().iter().find(|one| one["name"] == "t").unwrap();
+    assert_eq!(task["location"]["uri"], uri);
+    assert_eq!(task["location"]["range"]["start"], json!({ "line": 2, "character": 17 }));
     // What changes on disk is seen when the editor says so.
     world.write("suite/eval.yaml", &EVAL.replace("tasks/*", "nothing/*"));
     editor.tell("workspace/didChangeWatchedFiles", json!({ "changes": [] }));

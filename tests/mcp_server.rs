@@ -259,11 +259,18 @@ async fn arguments_that_do_not_fit_are_refused_with_a_reason() {
     let served = Served::with(&world.path("p"), &[]).await;
     for (tool, arguments, why) in [
         ("check", json!({"path": "task.yaml"}), "unknown field `path`"),
-        ("check", json!({"paths": "task.yaml"}), "expected a sequence"),
+        ("check", json!({"paths": "task.yaml"}), "`paths`: invalid type: string \"task.yaml\", expected a list"),
+        ("check", json!({"files": []}), "`files`: invalid type: list, expected an object"),
+        (
+            "check",
+            json!({"files": {}, "max_findings": "ten"}),
+            "`max_findings`: invalid type: string \"ten\", expected a whole number",
+        ),
+        ("new", json!({"path": "a", "what": "tusk"}), "`what`: unknown variant `tusk`"),
         ("check", json!({"max_findings": 0}), "from 1 to 200"),
         ("check", json!({"paths": ["tsk.yaml"]}), "there is `task.yaml`"),
         ("check", json!({"files": {"notes.txt": "hello"}}), ""),
-        ("plan", json!({"format": "svg"}), "unknown variant `svg`"),
+        ("plan", json!({"format": "svg"}), "`format`: unknown variant `svg`"),
         ("convert", json!({"paths": ["eval.yaml"], "to": "steps", "target": "builtin"}), "only wraps"),
         ("result", json!({}), "missing field `file`"),
         ("result", json!({"file": "task.yaml"}), "cannot read the results"),

@@ -1,9 +1,12 @@
 //! `gevals completion`: what a shell needs to complete our command lines.
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory, builder::PossibleValuesParser};
 use clap_complete::Shell;
 
-use super::{Cli, log, status};
+#[cfg(feature = "run")]
+use super::itself;
+use super::{Cli, explain, log, status};
+use crate::{lint::RULES, schema::SCHEMAS};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,8 +28,29 @@ pub struct Args {
 
 pub fn main(args: &Args) -> u8 {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "gevals", &mut script);
+    clap_complete::generate(args.shell, &mut command(), "gevals", &mut script);
     // A shell reads it; all of it is ours.
     let _ = log::put_own(log::Stream::Out, &String::from_utf8_lossy(&script));
     status::OK
+}
+
+/// The command line with the words that its arguments may be. They are for completion alone: a word that is none of them is answered by
+/// the command, which knows what may be meant.
+fn command() -> Command {
+    let of = |command: Command, ids: &[&'static str], words: &[&'static str]| {
+        let parser = PossibleValuesParser::new(words.iter().copied());
+        ids.iter().fold(command, |command, id| command.mut_arg(*id, |arg| arg.value_parser(parser.clone())))
+    };
+    let rules: Vec<&str> = RULES.iter().map(|lint| lint.rule.name).collect();
+    let schemas: Vec<&str> = SCHEMAS.iter().map(|schema| schema.name).collect();
+    let levels = ["deny", "warn", "allow"];
+    let command = Cli::command()
+        .mut_subcommand("check", |check| of(check, &levels, &rules))
+        .mut_subcommand("fix", |fix| of(fix, &levels, &rules))
+        .mut_subcommand("explain", |command| of(command, &["rule"], &explain::words()))
+        .mut_subcommand("schema", |schema| of(schema, &["name"], &schemas));
+    #[cfg(feature = "run")]
+    let command = command
+        .mut_subcommand("self", |own| own.mut_subcommand("check", |check| of(check, &["names"], &itself::names())));
+    command
 }

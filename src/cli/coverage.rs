@@ -18,7 +18,7 @@ Examples:
   gevals coverage eval.yaml
       what steps, scripted agents and assertions touch
   gevals coverage eval.yaml --recording run.jsonl
-      and what agents have called in a run (`gevals run --record`)
+      and what agents have called in a run (.gevals/runs/RUN/recording.jsonl)
   gevals coverage eval.yaml --min 0.8
       exit 1 where fewer than 80 % of the tools are touched
   gevals coverage eval.yaml --format json

@@ -266,13 +266,19 @@ fn acts(path: &Path) -> u8 {
     worst
 }
 
-/// That there is no such rule, and which one may be meant.
-pub fn unknown(name: &str) -> String {
-    let steps = headings(STEPS).map(|(.., heading)| heading);
+/// Rules, topics, and the steps of portable tasks.
+pub(super) fn words() -> Vec<&'static str> {
+    let steps = headings(STEPS).map(|(.., heading)| heading).filter(|heading| !heading.contains(' '));
     let topics = TOPICS.iter().map(|(topic, _)| *topic).chain(SECTIONS.iter().map(|(word, ..)| *word)).chain(steps);
-    let near = nearest(name, RULES.iter().map(|l| l.rule.name).chain(topics));
+    RULES.iter().map(|lint| lint.rule.name).chain(topics).collect()
+}
+
+/// That there is no such word, and which one may be meant.
+pub fn unknown(name: &str) -> String {
+    let commands = super::commands();
+    let near = nearest(name, words().into_iter().chain(commands.get_subcommands().map(clap::Command::get_name)));
     let hint = near.map_or_else(|| "`gevals explain` lists them all".to_owned(), |n| format!("did you mean `{n}`?"));
-    format!("no rule is called `{name}`; {hint}")
+    format!("no rule, topic or word is called `{name}`; {hint}")
 }
 
 /// All rules, a line each.

@@ -33,6 +33,11 @@ pub struct Args {
     what: What,
 }
 
+/// What can be looked for.
+pub(super) fn names() -> Vec<&'static str> {
+    NEEDS.iter().map(|need| need.name).collect()
+}
+
 #[derive(Subcommand, Debug)]
 enum What {
     Check(Check),

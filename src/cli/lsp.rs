@@ -3,6 +3,7 @@
 //! One thread reads messages; this one answers them in their order. What was typed is compiled with the files on disk as soon as
 //! nothing more arrives, or a request asks what follows from it: an answer never speaks of an older text.
 
+mod allow;
 mod complete;
 mod folding;
 mod format;
@@ -49,7 +50,8 @@ use super::{again::Again, overlay::Overlay, status};
 use crate::{
     Compiled, Options, Plans, compile_with,
     diagnostic::{Applicability, Diagnostic, Fix, Strength, Texts},
-    project::Project,
+    policy::{UNKNOWN_RULE, UNUSED_ALLOW},
+    project::{Project, may_be_ours, says_so},
     source::{FileId, Sources, Span, normalize},
 };
 
@@ -65,6 +67,7 @@ const NO_SUCH_METHOD: i64 = -32601;
 const BAD_PARAMS: i64 = -32602;
 const INTERNAL: i64 = -32603;
 const NOT_INITIALIZED: i64 = -32002;
+const CANCELLED: i64 = -32800;
 
 const EXAMPLES: &str = "\
 An editor starts it and speaks the Language Server Protocol on standard input and output. For
@@ -114,6 +117,17 @@ pub fn main(_: &Args) -> u8 {
 struct Document {
     text: String,
     version: Value,
+    /// Whether it is a file of gevals, as far as can be told while it is being written.
+    is_ours: bool,
+}
+
+impl Document {
+    fn of(path: &Path, text: String, version: Value) -> Self {
+        let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
+        let has_kind = || place::tree(&text).is_some_and(|tree| place::kind(&tree).is_some());
+        let is_ours = may_be_ours(&text) && (has_kind() || is_yaml && says_so(&text));
+        Self { text, version, is_ours }
+    }
 }
 
 /// A finding in the editor, and how it is mended.
@@ -121,6 +135,8 @@ struct Shown {
     range: std::ops::Range<usize>,
     diagnostic: Value,
     fix: Option<(String, Applicability, Value)>,
+    /// The rule, where a comment may allow what was found.
+    allowable: Option<&'static str>,
 }
 
 /// What is found in a file.
@@ -149,6 +165,8 @@ struct Server {
     initialized: bool,
     over: bool,
     encoding: Encoding,
+    /// The editor asks for the edits of an action once somebody takes it.
+    resolves: bool,
     roots: Vec<PathBuf>,
     open: BTreeMap<PathBuf, Document>,
     /// Something has changed since the last compilation.
@@ -172,13 +190,16 @@ type Refusal = (i64, String);
 
 impl Server {
     fn serve(&mut self, messages: &Receiver<Result<Value, String>>) -> Result<u8, String> {
+        let mut waiting: VecDeque<Result<Value, String>> = VecDeque::new();
         loop {
+            waiting.extend(messages.try_iter());
             let patience = match (self.stale, self.untold.is_empty()) {
                 (true, _) => PAUSE,
                 (false, false) => Duration::ZERO,
                 (false, true) => IDLE,
             };
-            let message = match messages.recv_timeout(patience) {
+            let received = waiting.pop_front().map_or_else(|| messages.recv_timeout(patience), Ok);
+            let message = match received {
                 Err(RecvTimeoutError::Timeout) => {
                     match (self.stale, self.untold.is_empty()) {
                         (true, _) => self.refresh(),
@@ -204,6 +225,13 @@ impl Server {
                 self.notified(&method, params);
                 continue;
             };
+            // What nobody waits for any more is not worth a compilation.
+            let cancels = |later: &Value| later["method"] == "$/cancelRequest" && later["params"]["id"] == *id;
+            if method != "shutdown" && waiting.iter().flatten().any(cancels) {
+                let error = json!({ "code": CANCELLED, "message": "cancelled" });
+                send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+                continue;
+            }
             let answered = catch_unwind(AssertUnwindSafe(|| self.request(&method, params)));
             let answered = answered.unwrap_or_else(|_| Err((INTERNAL, format!("`{method}` failed; this is a bug"))));
             send(&match answered {
@@ -229,7 +257,16 @@ impl Server {
         if self.stale {
             self.refresh();
         }
-        let uri = params.pointer("/textDocument/uri").and_then(Value::as_str).unwrap_or_default();
+        if method == "workspace/symbol" {
+            let letters = params["query"].as_str().unwrap_or_default();
+            let found = self
+                .project
+                .as_ref()
+                .map(|project| outline::of_suite(project, self.again.sources(), letters, self.encoding));
+            return Ok(found.unwrap_or_else(|| json!([])));
+        }
+        let uri = params.pointer("/textDocument/uri").or_else(|| params.pointer("/data/uri"));
+        let uri = uri.and_then(Value::as_str).unwrap_or_default();
         let path = path_of(uri).map(|path| normalize(&path));
         let known = path.as_ref().and_then(|path| Some((path, self.open.get(path)?)));
         let at = |text: &str| self.encoding.offset(text, &params["position"]);
@@ -243,9 +280,11 @@ impl Server {
         let ours = || Some(reading()).filter(|reading| reading.kind.is_some());
         Ok(match method {
             "textDocument/codeAction" => self.actions(path, text, params),
+            "codeAction/resolve" => self.resolved(path, text, params),
             "textDocument/completion" => complete::at(text, at(text), self.encoding, &self.suite().lock(path)),
             "textDocument/hover" => self.hover(path, text, at(text)),
             "textDocument/definition" => self.definition(path, text, at(text)),
+            "textDocument/documentHighlight" => self.highlights(path, text, at(text)),
             "textDocument/references" => self.references(path, text, at(text), params),
             "textDocument/prepareRename" => self.prepare_rename(path, text, at(text)),
             "textDocument/rename" => {
@@ -284,6 +323,8 @@ impl Server {
         if offered.is_some_and(|offered| offered.iter().any(|one| one == "utf-8")) {
             self.encoding = Encoding::Utf8;
         }
+        let lazy = params.pointer("/capabilities/textDocument/codeAction/resolveSupport/properties");
+        self.resolves = lazy.and_then(Value::as_array).is_some_and(|lazy| lazy.iter().any(|one| one == "edit"));
         self.initialized = true;
         self.stale = true;
         json!({
@@ -291,12 +332,14 @@ impl Server {
             "capabilities": {
                 "positionEncoding": self.encoding.name(),
                 "textDocumentSync": { "openClose": true, "change": 2, "save": {} },
-                "codeActionProvider": { "codeActionKinds": ["quickfix", "source.fixAll"] },
+                "codeActionProvider": { "codeActionKinds": ["quickfix", "source.fixAll"], "resolveProvider": self.resolves },
                 "completionProvider": { "triggerCharacters": ["{", ".", " ", "|", "*"] },
                 "hoverProvider": true,
                 "definitionProvider": true,
                 "referencesProvider": true,
+                "documentHighlightProvider": true,
                 "documentSymbolProvider": true,
+                "workspaceSymbolProvider": true,
                 "foldingRangeProvider": true,
                 "semanticTokensProvider": { "legend": tokens::legend(), "full": true },
                 "codeLensProvider": {},
@@ -316,22 +359,25 @@ impl Server {
             ("textDocument/didOpen", Some(path)) => {
                 let text = params.pointer("/textDocument/text").and_then(Value::as_str).unwrap_or_default().to_owned();
                 let version = params.pointer("/textDocument/version").cloned().unwrap_or_default();
-                self.open.insert(path, Document { text, version });
+                let document = Document::of(&path, text, version);
+                self.open.insert(path, document);
             }
             ("textDocument/didChange", Some(path)) => {
                 let Some(document) = self.open.get_mut(&path) else { return };
-                document.version = params.pointer("/textDocument/version").cloned().unwrap_or_default();
+                let mut text = std::mem::take(&mut document.text);
                 for change in params["contentChanges"].as_array().into_iter().flatten() {
                     let new = change["text"].as_str().unwrap_or_default();
                     match change.get("range").filter(|range| !range.is_null()) {
                         Some(range) => {
-                            let start = self.encoding.offset(&document.text, &range["start"]);
-                            let end = self.encoding.offset(&document.text, &range["end"]).max(start);
-                            document.text.replace_range(start..end, new);
+                            let start = self.encoding.offset(&text, &range["start"]);
+                            let end = self.encoding.offset(&text, &range["end"]).max(start);
+                            text.replace_range(start..end, new);
                         }
-                        None => new.clone_into(&mut document.text),
+                        None => new.clone_into(&mut text),
                     }
                 }
+                *document =
+                    Document::of(&path, text, params.pointer("/textDocument/version").cloned().unwrap_or_default());
             }
             ("textDocument/didClose", Some(path)) => drop(self.open.remove(&path)),
             ("workspace/didChangeWorkspaceFolders", _) => {
@@ -370,8 +416,7 @@ impl Server {
 
     /// Open files of gevals.
     fn ours(&self) -> impl Iterator<Item = &PathBuf> {
-        let is_ours = |text: &str| place::tree(text).is_some_and(|tree| place::kind(&tree).is_some());
-        self.open.iter().filter(move |(_, document)| is_ours(&document.text)).map(|(path, _)| path)
+        self.open.iter().filter(|(_, document)| document.is_ours).map(|(path, _)| path)
     }
 
     /// Whether a file lies in none of the editor's folders. Where it lies may be anything, a home for example.
@@ -515,11 +560,15 @@ impl Server {
                 "range": range(diagnostic.span),
                 "severity": severity,
                 "code": diagnostic.rule.name,
+                "codeDescription": { "href": crate::diagnostic::page_of(diagnostic.rule) },
                 "source": "gevals",
                 "message": format!("{}{label}{help}", diagnostic.message),
                 "relatedInformation": related,
             }),
             fix,
+            allowable: (diagnostic.strength != Strength::Hard
+                && ![UNUSED_ALLOW.name, UNKNOWN_RULE.name].contains(&diagnostic.rule.name))
+            .then_some(diagnostic.rule.name),
         }
     }
 
@@ -553,14 +602,39 @@ impl Server {
                 }));
             }
         }
-        if wanted("source.fixAll")
+        let is_ours = self.open.get(path).is_some_and(|document| document.is_ours);
+        for shown in self.found.get(path.as_os_str()).into_iter().flat_map(|found| &found.shown) {
+            let touches = is_ours && shown.range.start <= end && start <= shown.range.end;
+            if let (true, true, Some(rule)) = (touches, wanted("quickfix"), shown.allowable)
+                && let Some((range, new)) = allow::edit(text, shown.range.start, rule)
+            {
+                let edit = json!({ "changes": { uri_of(path): [{ "range": self.lines(text).range(range), "newText": new }] } });
+                actions.push(json!({
+                    "title": format!("allow `{rule}` here"), "kind": "quickfix", "diagnostics": [shown.diagnostic], "edit": edit,
+                }));
+            }
+        }
+        // To try all fixes compiles everything several times, and editors ask whenever the cursor moves.
+        let is_safe = |shown: &Shown| matches!(shown.fix, Some((_, Applicability::Safe, _)));
+        let has_safe = self.found.get(path.as_os_str()).is_some_and(|found| found.shown.iter().any(is_safe));
+        if wanted("source.fixAll") && has_safe {
+            let action = json!({ "title": "gevals: apply all safe fixes", "kind": "source.fixAll", "data": { "uri": uri_of(path) } });
+            let action = if self.resolves { action } else { self.resolved(path, text, &action) };
+            actions.extend(Some(action).filter(|action| self.resolves || action.get("edit").is_some()));
+        }
+        Value::Array(actions)
+    }
+
+    /// An action with its edit, where there is something to mend.
+    fn resolved(&self, path: &Path, text: &str, action: &Value) -> Value {
+        let mut action = action.clone();
+        if action["kind"] == "source.fixAll"
             && let Some(mended) = self.mended(path).filter(|mended| mended != text)
         {
             let range = self.lines(text).range(0..text.len());
-            let edit = json!({ "changes": { uri_of(path): [{ "range": range, "newText": mended }] } });
-            actions.push(json!({ "title": "gevals: apply all safe fixes", "kind": "source.fixAll", "edit": edit }));
+            action["edit"] = json!({ "changes": { uri_of(path): [{ "range": range, "newText": mended }] } });
         }
-        Value::Array(actions)
+        action
     }
 
     /// The text of a file with all its safe fixes.

@@ -79,6 +79,11 @@ pub(super) fn sarif(found: &[Diagnostic], sources: &Sources, _: usize, _: &Prett
     format!("{log:#}\n")
 }
 
+/// Where the page of a rule can be read.
+pub fn page_of(rule: &Rule) -> String {
+    format!("{PAGES}{}.md", rule.name)
+}
+
 /// What is said of a rule.
 fn told(rule: &Rule) -> Value {
     let (strength, precision) = match rule.strength {
@@ -92,7 +97,7 @@ fn told(rule: &Rule) -> Value {
         "shortDescription": { "text": rule.summary() },
         "fullDescription": { "text": rule.summary() },
         "help": { "text": rule.page, "markdown": rule.page },
-        "helpUri": format!("{PAGES}{}.md", rule.name),
+        "helpUri": page_of(rule),
         "defaultConfiguration": { "level": level(rule.strength) },
         "properties": { "precision": precision, "problem.severity": strength, "tags": ["gevals", "evals"] },
     })

@@ -17,7 +17,7 @@ pub(super) fn is_mcp_config(root: Node<'_>) -> bool {
 const KEYS: [&str; 8] = ["kind", "Kind", "KIND", "spec", "steps", "config", "commands", "prompt"];
 
 /// A cheap look before the parser: does this text say, or nearly, that it is one of ours?
-pub(super) fn may_be_ours(text: &str) -> bool {
+pub fn may_be_ours(text: &str) -> bool {
     if is_lines(text) {
         return false;
     }
@@ -34,7 +34,7 @@ pub(super) fn may_be_ours(text: &str) -> bool {
 }
 
 /// Whether a text that does not parse, or has several documents, says that it is one of ours.
-pub(super) fn says_so(text: &str) -> bool {
+pub fn says_so(text: &str) -> bool {
     if is_flow(text) {
         let value = |key: &str| {
             let (_, rest) = text.split_once(key)?;

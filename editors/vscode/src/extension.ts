@@ -1,7 +1,9 @@
 // gevals in VS Code: the language server, its lenses, plans beside the file, and the test explorer.
+import { homedir } from "node:os";
 import * as vscode from "vscode";
 import { LanguageClient } from "vscode-languageclient/node";
-import { exactly, schemaOf } from "./kinds";
+import { schemaOf } from "./kinds";
+import { definition, programAt, wordsOf, type Definition } from "./program";
 import { showPlan } from "./preview";
 import { associateSchemas } from "./schemas";
 import { testExplorer } from "./tests";
@@ -14,38 +16,71 @@ interface Lens {
 }
 
 let client: LanguageClient | undefined;
+/** The last start, behind which the next one waits. */
+let starting: Promise<void> = Promise.resolve();
 
-const program = (): string => vscode.workspace.getConfiguration("gevals").get("path", "gevals");
+const program = (): string =>
+  programAt(vscode.workspace.getConfiguration("gevals").get("path", "gevals"), homedir(), vscode.workspace.workspaceFolders?.[0]?.uri.fsPath);
 
 export async function activate(context: vscode.ExtensionContext): Promise<void> {
   context.subscriptions.push(
-    vscode.commands.registerCommand("gevals.run", (lens?: Lens) => start(lens, [])),
+    vscode.commands.registerCommand("gevals.run", (lens?: Lens) => start(lens, undefined)),
     vscode.commands.registerCommand("gevals.debug", debug),
     vscode.commands.registerCommand("gevals.plan", async (lens?: Lens | vscode.Uri) => {
       const file = lens instanceof vscode.Uri ? lens : lens?.file ? vscode.Uri.parse(lens.file) : vscode.window.activeTextEditor?.document.uri;
       if (file !== undefined) await showPlan(program(), file).catch(complain);
     }),
-    vscode.commands.registerCommand("gevals.restart", async () => {
-      await client?.restart();
+    vscode.commands.registerCommand("gevals.restart", restart),
+    // The path is another one: by hand, or because the folder is trusted now.
+    vscode.workspace.onDidChangeConfiguration(async (change) => {
+      if (change.affectsConfiguration("gevals.path")) await restart();
     }),
     vscode.window.onDidChangeActiveTextEditor(mark),
+    // What it says may be another thing by now.
+    vscode.workspace.onDidSaveTextDocument(() => mark(vscode.window.activeTextEditor)),
     testExplorer(program),
+    vscode.tasks.registerTaskProvider("gevals", {
+      provideTasks: () => [],
+      resolveTask: (task) => {
+        const { eval: file } = task.definition;
+        if (typeof file !== "string") return undefined;
+        return runOf(task.definition as Definition, task.scope as vscode.WorkspaceFolder ?? vscode.TaskScope.Workspace, task.name);
+      },
+    }),
   );
   mark(vscode.window.activeTextEditor);
-  client = new LanguageClient("gevals", "gevals", { command: program(), args: ["lsp"] }, {
-    documentSelector: [{ scheme: "file", language: "yaml" }, { scheme: "file", language: "shellscript" }],
-  });
-  await client.start().catch(complain);
+  await restart();
   await associateSchemas(program).catch(complain);
 }
 
 export async function deactivate(): Promise<void> {
-  await client?.stop();
+  const old = client;
+  client = undefined;
+  // One that has never started cannot be stopped.
+  if (old?.needsStop()) await old.stop().catch(() => undefined);
+  await old?.dispose().catch(() => undefined);
+}
+
+/** Starts the language server, or another one in its place: a client keeps the path that it was made with. */
+function restart(): Promise<void> {
+  const again = async (): Promise<void> => {
+    await deactivate();
+    client = new LanguageClient("gevals", "gevals", { command: program(), args: ["lsp"] }, {
+      documentSelector: [{ scheme: "file", language: "yaml" }, { scheme: "file", language: "shellscript" }],
+    });
+    await client.start().catch(complain);
+  };
+  starting = starting.then(again, again);
+  return starting;
 }
 
 function complain(error: unknown): void {
   const why = error instanceof Error ? error.message : String(error);
-  void vscode.window.showErrorMessage(`gevals: ${why}. Is \`${program()}\` installed? The setting gevals.path says where.`);
+  const settings = "Open settings";
+  const said = `gevals: ${why}. Is \`${program()}\` installed (\`pip install gevals\`)? The setting gevals.path says where.`;
+  void vscode.window.showErrorMessage(said, settings).then((taken) => {
+    if (taken === settings) void vscode.commands.executeCommand("workbench.action.openSettings", "gevals.path");
+  });
 }
 
 /** Says whether the editor shows a file of ours, for menus. */
@@ -63,18 +98,21 @@ async function lensHere(): Promise<Lens | undefined> {
 }
 
 /** Runs an eval, or one task of it, in a terminal. */
-async function start(given: Lens | undefined, more: string[]): Promise<void> {
+async function start(given: Lens | undefined, phase: string | undefined): Promise<void> {
   if (!vscode.workspace.isTrusted) return void vscode.window.showErrorMessage("gevals: the folder is not trusted, so nothing in it is run");
   const lens = given?.eval ? given : await lensHere();
   if (!lens?.eval) return void vscode.window.showErrorMessage("gevals: no eval selects this file");
   const file = vscode.Uri.parse(lens.eval);
-  const only = lens.task ? ["--run", exactly([lens.task])] : [];
   const scope = vscode.workspace.getWorkspaceFolder(file) ?? vscode.TaskScope.Workspace;
-  // No shell in between: names may hold anything.
-  const execution = new vscode.ProcessExecution(program(), ["run", file.fsPath, ...only, ...more]);
-  const task = new vscode.Task({ type: "gevals" }, scope, lens.task ?? vscode.workspace.asRelativePath(file), "gevals", execution);
+  const name = lens.task ?? vscode.workspace.asRelativePath(file);
+  const task = runOf(definition(file.fsPath, lens.task, phase), scope, name);
   task.presentationOptions = { clear: true, focus: false };
   await vscode.tasks.executeTask(task);
+}
+
+/** What a definition runs; also one that stands in `tasks.json`. No shell in between: names may hold anything. */
+function runOf(what: Definition, scope: vscode.WorkspaceFolder | vscode.TaskScope, name: string): vscode.Task {
+  return new vscode.Task(what, scope, name, "gevals", new vscode.ProcessExecution(program(), wordsOf(what)));
 }
 
 /** Runs one phase of a task: the world is left standing between phases, to look at. */
@@ -85,5 +123,5 @@ async function debug(given?: Lens): Promise<void> {
     { label: "cleanup", description: "clean up what a setup has left" },
   ];
   const phase = await vscode.window.showQuickPick(phases, { placeHolder: "Which phase?" });
-  if (phase !== undefined) await start(given, ["--phase", phase.label]);
+  if (phase !== undefined) await start(given, phase.label);
 }

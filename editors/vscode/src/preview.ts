@@ -17,7 +17,7 @@ export async function showPlan(program: string, file: vscode.Uri): Promise<void>
       localResourceRoots: [],
     });
     panels.set(key, panel);
-    const saved = vscode.workspace.onDidSaveTextDocument(() => draw(program, file, panel!));
+    const saved = vscode.workspace.onDidSaveTextDocument(() => draw(program, file, panel!).catch(() => undefined));
     panel.onDidDispose(() => {
       saved.dispose();
       panels.delete(key);

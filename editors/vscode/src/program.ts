@@ -1,5 +1,32 @@
 // The program `gevals`, started and read.
 import { spawn } from "node:child_process";
+import { exactly } from "./kinds";
+
+/** The program as the setting has it, with the home and the folder of the workspace filled in. */
+export function programAt(setting: string, home: string, folder: string | undefined): string {
+  const path = setting.trim() || "gevals";
+  return path
+    .replace(/^~(?=[\\/])/, () => home)
+    .replaceAll("${userHome}", () => home)
+    .replaceAll("${workspaceFolder}", (written) => folder ?? written);
+}
+
+/** A run in a terminal. VS Code takes tasks of equal definitions for one, of which the second would end the first. */
+export interface Definition {
+  type: "gevals";
+  eval: string;
+  task?: string;
+  phase?: string;
+}
+
+export function definition(file: string, task: string | null | undefined, phase: string | undefined): Definition {
+  return { type: "gevals", eval: file, ...(task ? { task } : {}), ...(phase ? { phase } : {}) };
+}
+
+/** The arguments of `gevals` for it. */
+export function wordsOf(run: Definition): string[] {
+  return ["run", run.eval, ...(run.task ? ["--run", exactly([run.task])] : []), ...(run.phase ? ["--phase", run.phase] : [])];
+}
 
 /** A process that has ended. */
 export interface Ended {

@@ -127,8 +127,33 @@ export function testExplorer(program: () => string): vscode.Disposable {
   controller.refreshHandler = discoverAll;
   const watcher = vscode.workspace.createFileSystemWatcher(EVALS);
   const changed = (file: vscode.Uri) => void discover(file).catch((error: unknown) => console.error(error));
-  watcher.onDidCreate(changed);
-  watcher.onDidChange(changed);
-  watcher.onDidDelete((file) => controller.items.delete(file.toString()));
-  return vscode.Disposable.from(controller, watcher);
+  // A task is listed by the evals that select it: which do, is known of the tasks that are there. Many files may come and go at once.
+  let soon: NodeJS.Timeout | undefined;
+  const relist = (evals: () => vscode.Uri[]) => {
+    clearTimeout(soon);
+    soon = setTimeout(() => evals().forEach(changed), 500);
+  };
+  const listed = (selects: (item: vscode.TestItem) => boolean) => {
+    const evals: vscode.Uri[] = [];
+    controller.items.forEach((item) => item.uri && selects(item) && evals.push(item.uri));
+    return evals;
+  };
+  const holds = (file: vscode.Uri) => (item: vscode.TestItem) => {
+    let found = false;
+    item.children.forEach((child) => (found ||= child.uri?.fsPath === file.fsPath));
+    return found;
+  };
+  watcher.onDidCreate((file) => {
+    changed(file);
+    relist(() => listed(() => true));
+  });
+  watcher.onDidChange((file) => {
+    changed(file);
+    listed(holds(file)).forEach(changed);
+  });
+  watcher.onDidDelete((file) => {
+    controller.items.delete(file.toString());
+    relist(() => listed(() => true));
+  });
+  return vscode.Disposable.from(controller, watcher, { dispose: () => clearTimeout(soon) });
 }

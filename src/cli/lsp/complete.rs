@@ -1,5 +1,7 @@
 //! What may stand at a position: keys and words by the schemas, operations and their arguments by the lock, and what holes are made of.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -23,34 +25,33 @@ const TYPED: &str = "__typed__";
 
 /// The completions at a byte.
 pub fn at(text: &str, offset: usize, encoding: Encoding, lock: &Lock) -> Value {
-    let start = text[..offset].rfind('\n').map_or(0, |at| at + 1);
-    let end = text[offset..].find('\n').map_or(text.len(), |at| offset + at);
-    let before = &text[start..offset];
+    let line = line(text, offset);
+    let before = &text[line.start..offset];
     let alias = before.rsplit([' ', '[', ',']).next().filter(|word| word.starts_with('*'));
-    // What is there of the word behind the cursor, where it is a key.
+    // What is there of the word behind the cursor.
     let mut behind = 0;
     let hole = (place::filter(text, offset), place::hole(text, offset));
     let (choices, typed) = match (in_script(text, offset), hole, alias) {
+        _ if in_comment(text, offset) => (Vec::new(), 0),
         (Some(found), ..) => found,
         (_, (Some(word), _), _) => (filters(), word.len()),
-        (_, (_, Some((start, path))), _) => in_hole(text, start, path, lock),
         (.., Some(word)) => (anchors(text, offset, word), word.len() - 1),
-        _ => match before.trim_start().trim_start_matches("- ").split_once(": ") {
-            Some((_, value)) => (words(text, start..end, before, lock), value.trim_start().len()),
-            None => {
-                let word = before.trim_start().trim_start_matches("- ").trim_start();
-                let rest = &text[offset..end];
-                let plain = |letter: char| letter.is_alphanumeric() || "._-".contains(letter);
-                let length = rest.find(|letter| !plain(letter)).unwrap_or(rest.len());
-                let there = Some(&rest[length..]).filter(|there| there.starts_with(':'));
-                let mut found = keys(text, start..end, before, there.unwrap_or(": null"), lock);
-                if there.is_some() {
-                    behind = length;
-                    found.iter_mut().for_each(|one| one.insert.clone_from(&one.choice.word));
+        (_, (_, hole), _) => {
+            let found = in_flow(text, offset, lock);
+            match (found, hole) {
+                (Some(found), _) if !found.0.is_empty() => {
+                    behind = found.2;
+                    (found.0, found.1)
                 }
-                (found, word.len())
+                (_, Some((start, path))) => in_hole(text, start, path, lock),
+                (Some(_), None) => (Vec::new(), 0),
+                (None, None) => {
+                    let (choices, typed, rest) = in_block(text, offset, lock);
+                    behind = rest;
+                    (choices, typed)
+                }
             }
-        },
+        }
     };
     let range = Lines::new(text, encoding).range(offset - typed..offset + behind);
     let items = choices.into_iter().enumerate().map(|(nth, Completion { choice, insert, kind })| {
@@ -65,6 +66,144 @@ pub fn at(text: &str, offset: usize, encoding: Encoding, lock: &Lock) -> Value {
     json!({ "isIncomplete": false, "items": items.collect::<Vec<_>>() })
 }
 
+/// What is offered, and how much of it stands before and behind the cursor.
+type Offered = (Vec<Completion>, usize, usize);
+
+/// The line of a byte, without its end.
+fn line(text: &str, offset: usize) -> Range<usize> {
+    let start = text[..offset].rfind('\n').map_or(0, |at| at + 1);
+    let end = text[offset..].find('\n').map_or(text.len(), |at| offset + at);
+    start..start.max(text[..end].trim_end_matches('\r').len()).max(offset)
+}
+
+/// Whether a byte is in a comment. Where the text is no YAML, a line of its own is one.
+fn in_comment(text: &str, offset: usize) -> bool {
+    let within = |range: Range<usize>| range.start < offset && offset <= range.end;
+    match place::tree(text) {
+        Some(tree) => tree.comments().iter().any(|comment| within(comment.span.range())),
+        None => {
+            text[line(text, offset).start..offset].trim_start().starts_with('#') && place::hole(text, offset).is_none()
+        }
+    }
+}
+
+/// A letter of a key or of a word of the lists of words.
+fn is_plain(letter: char) -> bool {
+    letter.is_alphanumeric() || "._-".contains(letter)
+}
+
+/// How much of a word stands at the beginning of a text.
+fn plain_length(text: &str) -> usize {
+    text.find(|letter| !is_plain(letter)).unwrap_or(text.len())
+}
+
+/// In a mapping or a list between brackets: its keys or its words; nothing where there are no brackets.
+fn in_flow(text: &str, offset: usize, lock: &Lock) -> Option<Offered> {
+    let line = line(text, offset);
+    let head = text[line.start..offset].trim_end_matches(is_plain);
+    let typed = offset - line.start - head.len();
+    let begun = head.trim_end();
+    if !begun.ends_with(['{', ',', '[', ':']) || begun.ends_with(':') && begun.len() == head.len() {
+        return None;
+    }
+    let behind = plain_length(&text[offset..line.end]);
+    let rest = text[offset + behind..line.end].trim_start();
+    let there = rest.starts_with(':');
+    if !(rest.is_empty() || there || rest.starts_with([',', '}', ']'])) {
+        return None;
+    }
+    let at = line.start + head.len();
+    // An editor closes brackets by itself; where it does not, they are closed here.
+    let open = unclosed(begun);
+    let closing = if rest.is_empty() { open.as_str() } else { "" };
+    let with = |what: &str| {
+        place::tree(&format!("{}{what}{closing}{}", &text[..at], &text[offset + behind..])).filter(|_| !open.is_empty())
+    };
+    if begun.ends_with(['{', ',']) {
+        let tree = with(&format!("{TYPED}{}", if there { "" } else { ": null" }));
+        let found =
+            tree.and_then(|tree| typed_key(tree.root(), &mut Vec::new()).map(|(way, others)| (tree, way, others)));
+        if let Some((tree, way, others)) = found {
+            let mut found = keys(&tree, &way, &others, lock);
+            if there {
+                found.iter_mut().for_each(|one| one.insert.clone_from(&one.choice.word));
+            }
+            return Some((found, typed, behind));
+        }
+    }
+    let tree = with(TYPED)?;
+    let place = place::at(&tree, at).filter(|place| !place.is_key && place.range == (at..at + TYPED.len()))?;
+    Some((words(&tree, &place.way, lock), typed, behind))
+}
+
+/// The brackets that close those which are open at the end of a line.
+fn unclosed(line: &str) -> String {
+    let mut open = Vec::new();
+    let mut quote = None;
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(begun), letter) if begun == letter => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '{') => open.push('}'),
+            (None, '[') => open.push(']'),
+            (None, '}' | ']') => drop(open.pop()),
+            (None, _) => {}
+        }
+    }
+    open.into_iter().rev().collect()
+}
+
+/// In a block: the words of a value, or the keys of a mapping.
+fn in_block(text: &str, offset: usize, lock: &Lock) -> Offered {
+    const NOTHING: Offered = (Vec::new(), 0, 0);
+    let line = line(text, offset);
+    let before = &text[line.start..offset];
+    let length = plain_length(&text[offset..line.end]);
+    let rest = &text[offset + length..line.end];
+    let is_end = |rest: &str| rest.trim_start().is_empty() || rest.trim_start().starts_with('#');
+    if let Some((_, value)) = before.trim_start().trim_start_matches("- ").split_once(": ") {
+        let value = value.trim_start();
+        let quote = value.chars().next().filter(|letter| "\"'".contains(*letter));
+        let closed = quote.filter(|quote| rest.starts_with(*quote)).map_or(0, char::len_utf8);
+        if !is_end(&rest[closed..]) {
+            return NOTHING;
+        }
+        let at = line.start + before.find(": ").unwrap_or_default() + 2;
+        let tree = with_line(text, line.clone(), &format!("{}{TYPED}", &text[line.start..at]));
+        let place = tree.as_ref().and_then(|tree| place::at(tree, at));
+        let found = tree.as_ref().zip(place).map(|(tree, place)| words(tree, &place.way, lock)).unwrap_or_default();
+        return (found, value.len(), length + closed);
+    }
+    let word = before.trim_start().trim_start_matches("- ").trim_start();
+    let there = rest.starts_with(':');
+    // Before what stands there already nothing else can stand.
+    if !there && !is_end(rest) {
+        return NOTHING;
+    }
+    let indent = before.len() - before.trim_start().len();
+    let dash = if before[indent..].starts_with('-') { "- " } else { "" };
+    let value = if there { rest } else { ": null" };
+    let item = with_line(text, line.clone(), &format!("{}{dash}{TYPED}", &before[..indent]));
+    let tree = with_line(text, line.clone(), &format!("{}{dash}{TYPED}{value}", &before[..indent]));
+    let Some((tree, way, others)) = tree.and_then(|tree| {
+        let (way, others) = typed_key(tree.root(), &mut Vec::new())?;
+        Some((tree, way, others))
+    }) else {
+        return NOTHING;
+    };
+    let mut found = keys(&tree, &way, &others, lock);
+    if there {
+        found.iter_mut().for_each(|one| one.insert.clone_from(&one.choice.word));
+    }
+    // An item of a list of words.
+    if let (true, false, Some(tree)) = (found.is_empty(), dash.is_empty(), item) {
+        let place = place::at(&tree, line.start + indent + dash.len());
+        found = place.map(|place| words(&tree, &place.way, lock)).unwrap_or_default();
+    }
+    (found, word.len(), length)
+}
+
 struct Completion {
     choice: Choice,
     insert: String,
@@ -73,7 +212,7 @@ struct Completion {
 }
 
 /// The tree of the text in which a line is another one.
-fn with_line(text: &str, line: std::ops::Range<usize>, new: &str) -> Option<Tree> {
+fn with_line(text: &str, line: Range<usize>, new: &str) -> Option<Tree> {
     place::tree(&format!("{}{new}{}", &text[..line.start], &text[line.end..]))
 }
 
@@ -131,21 +270,11 @@ fn anchors(text: &str, offset: usize, alias: &str) -> Vec<Completion> {
     before.map(|(name, ..)| completion(&name, "an anchor".to_owned(), REFERENCE)).collect()
 }
 
-/// The keys that may stand behind `before`; `value` is what stands behind the key, with its colon.
-fn keys(text: &str, line: std::ops::Range<usize>, before: &str, value: &str, lock: &Lock) -> Vec<Completion> {
-    let indent = before.len() - before.trim_start().len();
-    let rest = &before[indent..];
-    let dash = if rest.starts_with('-') { "- " } else { "" };
-    let tree = with_line(text, line, &format!("{}{dash}{TYPED}{value}", &before[..indent]));
-    let Some((tree, way, there)) = tree.and_then(|tree| {
-        let (way, there) = typed(tree.root(), &mut Vec::new())?;
-        Some((tree, way, there))
-    }) else {
-        return Vec::new();
-    };
-    let Some(kind) = place::kind(&tree) else { return Vec::new() };
+/// The keys of the mapping at a way that are not there.
+fn keys(tree: &Tree, way: &[Way], there: &[String], lock: &Lock) -> Vec<Completion> {
+    let Some(kind) = place::kind(tree) else { return Vec::new() };
     let mut found: Vec<Completion> = Vec::new();
-    match operations::around(&tree, &way, lock) {
+    match operations::around(tree, way, lock) {
         // The arguments of an operation, as its schema has them.
         Some((operation, within)) => {
             let schema = operation.schema();
@@ -157,11 +286,11 @@ fn keys(text: &str, line: std::ops::Range<usize>, before: &str, value: &str, loc
         }
         None => {
             if let Some(schema) = schemas::of_kind(kind) {
-                found.extend(schemas::keys(&schema, &schemas::at(&schema, &way)).into_iter().map(as_key));
+                found.extend(schemas::keys(&schema, &schemas::at(&schema, way)).into_iter().map(as_key));
             }
-            if let (FileKind::Task(_), true) = (kind, is_step(&way)) {
+            if let (FileKind::Task(_), true) = (kind, is_step(way)) {
                 found.extend(
-                    operations::all(&tree, lock).into_iter().map(|(word, about)| as_key(Choice { word, about })),
+                    operations::all(tree, lock).into_iter().map(|(word, about)| as_key(Choice { word, about })),
                 );
             }
         }
@@ -177,21 +306,21 @@ fn is_step(way: &[Way]) -> bool {
 }
 
 /// The way to the mapping in which something is typed, and its other keys.
-fn typed(node: Node<'_>, way: &mut Vec<Way>) -> Option<(Vec<Way>, Vec<String>)> {
+fn typed_key(node: Node<'_>, way: &mut Vec<Way>) -> Option<(Vec<Way>, Vec<String>)> {
     let names: Vec<String> = node.entries().map(|entry| entry.name.to_owned()).collect();
     if names.iter().any(|name| name == TYPED) {
         return Some((way.clone(), names));
     }
     for entry in node.entries() {
         way.push(Way::Key(entry.name.to_owned()));
-        if let Some(found) = typed(entry.value, way) {
+        if let Some(found) = typed_key(entry.value, way) {
             return Some(found);
         }
         way.pop();
     }
     for (index, item) in node.items().enumerate() {
         way.push(Way::Item(index));
-        if let Some(found) = typed(item, way) {
+        if let Some(found) = typed_key(item, way) {
             return Some(found);
         }
         way.pop();
@@ -199,27 +328,25 @@ fn typed(node: Node<'_>, way: &mut Vec<Way>) -> Option<(Vec<Way>, Vec<String>)> 
     None
 }
 
-fn words(text: &str, line: std::ops::Range<usize>, before: &str, lock: &Lock) -> Vec<Completion> {
-    let Some((key, _)) = before.split_once(": ") else { return Vec::new() };
-    let Some(tree) = with_line(text, line.clone(), &format!("{key}: {TYPED}")) else { return Vec::new() };
-    let Some(place) = place::at(&tree, line.start + key.len() + 3) else { return Vec::new() };
-    let Some(kind) = place::kind(&tree) else { return Vec::new() };
-    if let Some((operation, within)) = operations::around(&tree, &place.way, lock)
+/// The words that the scalar at a way may be.
+fn words(tree: &Tree, way: &[Way], lock: &Lock) -> Vec<Completion> {
+    let Some(kind) = place::kind(tree) else { return Vec::new() };
+    if let Some((operation, within)) = operations::around(tree, way, lock)
         && !within.is_empty()
     {
         let schema = operation.schema();
         let words = schemas::words(&schemas::at(&schema, within));
         return words.into_iter().map(|choice| completion(&choice.word, choice.about, WORD)).collect();
     }
-    let named = match place.way.as_slice() {
+    let named = match way {
         [.., Way::Key(key)] if key == "mcpServer" => operations::servers(lock),
         [above @ .., Way::Key(key)] if matches!(kind, FileKind::Eval | FileKind::Oracle) => {
-            operations::called(&tree, above, key, lock)
+            operations::called(tree, above, key, lock)
         }
         _ => Vec::new(),
     };
     let Some(schema) = schemas::of_kind(kind) else { return Vec::new() };
-    let words = schemas::words(&schemas::at(&schema, &place.way));
+    let words = schemas::words(&schemas::at(&schema, way));
     let words = words.into_iter().map(|choice| completion(&choice.word, choice.about, WORD));
     named.into_iter().map(|(word, about)| completion(&word, about, WORD)).chain(words).collect()
 }

@@ -123,6 +123,17 @@ impl Server {
         }
     }
 
+    /// The places in the file itself where the same is named.
+    pub(super) fn highlights(&self, path: &Path, text: &str, offset: usize) -> Value {
+        let reading = self.reading(path, text);
+        let Names { all, .. } = self.names(path, text, &reading);
+        let Some(one) = at(&all, &reading, offset) else { return json!([]) };
+        let here =
+            |other: &&Occurrence| other.named == one.named && reading.file().is_none_or(|file| file == other.span.file);
+        let lines = self.lines(text);
+        all.iter().filter(here).map(|other| json!({ "range": lines.range(other.span.range()) })).collect()
+    }
+
     pub(super) fn prepare_rename(&self, path: &Path, text: &str, offset: usize) -> Value {
         let reading = self.reading(path, text);
         let Names { all, .. } = self.names(path, text, &reading);

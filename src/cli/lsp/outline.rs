@@ -2,11 +2,35 @@
 
 use serde_json::{Value, json};
 
-use super::text::Lines;
-use crate::yaml::{Entry, Node, Tree};
+use super::text::{Encoding, Lines, uri_of};
+use crate::{
+    hir::Name,
+    project::Project,
+    source::{Sources, Span, normalize},
+    yaml::{Entry, Node, Tree},
+};
 
 /// How deep the outline goes.
 const DEPTH: usize = 6;
+
+/// The most names that are given of a suite.
+const NAMES: usize = 500;
+
+/// The tasks and evals of a suite whose names hold these letters, in any case.
+pub fn of_suite(project: &Project, sources: &Sources, letters: &str, encoding: Encoding) -> Value {
+    let letters = letters.to_lowercase();
+    let tasks = project.tasks.iter().filter_map(|unit| Some(("task", &unit.task.as_ref()?.name)));
+    let evals = project.evals.iter().filter_map(|unit| Some(("eval", &unit.eval.as_ref()?.name)));
+    let named = tasks.chain(evals).filter(|(_, name)| name.value.to_lowercase().contains(&letters));
+    let place = |span: Span| {
+        let source = sources.get(span.file);
+        json!({ "uri": uri_of(&normalize(source.path())), "range": Lines::of(&source, encoding).range(span.range()) })
+    };
+    // `SymbolKind`: an object, a namespace.
+    let kind = |what: &str| if what == "task" { 19 } else { 3 };
+    let symbol = |(what, name): (&str, &Name)| json!({ "name": name.value, "kind": kind(what), "containerName": what, "location": place(name.span) });
+    named.take(NAMES).map(symbol).collect()
+}
 
 /// The outline of a text.
 pub fn of(tree: &Tree, lines: &Lines<'_>) -> Value {

@@ -41,6 +41,7 @@ impl Encoding {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
         let Some(start) = starts.into_iter().nth(line) else { return text.len() };
         let end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        let end = start + text[start..end].strip_suffix('\r').map_or(end - start, str::len);
         let mut units = 0;
         for (at, letter) in text[start..end].char_indices() {
             if units >= column {
@@ -137,6 +138,8 @@ mod tests {
         let lines = Lines::new(text, Encoding::Utf16);
         assert_eq!(lines.position(text.find('b').unwrap()), json!({ "line": 0, "character": 6 }));
         assert_eq!(Encoding::Utf16.offset(text, &json!({ "line": 1, "character": 9 })), 12);
+        // The end of a line is before both of its letters.
+        assert_eq!(text[Encoding::Utf16.offset(text, &json!({ "line": 0, "character": 99 }))..], *"\r\n\nende");
         assert_eq!(Encoding::Utf16.offset(text, &json!({ "line": 9, "character": 0 })), text.len());
     }
 

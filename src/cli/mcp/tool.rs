@@ -106,7 +106,21 @@ fn plain(schema: &mut Value) {
 
 /// The arguments of a call.
 pub fn taken<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
-    serde_json::from_value(arguments).map_err(|error| format!("the arguments do not fit: {error}"))
+    let fits = |arguments: &Value| T::deserialize(arguments).map_err(|error| error.to_string());
+    fits(&arguments).map_err(|why| {
+        // The one without which it would be another error, where the error does not name it.
+        let without = |key: &str| {
+            let mut fewer = arguments.clone();
+            fewer.as_object_mut().and_then(|map| map.shift_remove(key));
+            fits(&fewer).err().as_ref() != Some(&why)
+        };
+        let mut named = arguments.as_object().into_iter().flat_map(serde_json::Map::keys);
+        let which = named.find(|key| !why.contains(&format!("`{key}`")) && without(key));
+        let which = which.map(|key| format!("`{key}`: ")).unwrap_or_default();
+        let words = [("expected usize", "expected a whole number"), ("sequence", "list"), ("a map", "an object")];
+        let why = words.iter().fold(why, |why, (of_rust, of_json)| why.replace(of_rust, of_json));
+        format!("the arguments do not fit: {which}{why}")
+    })
 }
 
 /// The answer of a call.
