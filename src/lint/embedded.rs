@@ -2,6 +2,7 @@
 
 use super::{TaskView, python, script::Content};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::{
         ast,
         program::{Kind, Repeat, Statement},
@@ -373,8 +374,8 @@ pub(super) fn program(followed: &Followed<'_>, s: &Statement) -> Option<String> 
 
 /// Whether a program of Python compares something, and nothing in it can make it fail for that.
 fn is_silent(text: &str) -> bool {
-    let asks = text.lines().any(|line| line.trim_start().starts_with("if "))
-        && [" == ", " != ", " not in ", " in "].iter().any(|o| text.contains(o));
+    let asks = text.lines().any(|line| line.trim_start().starts_with("if ") || VERDICT.is_match(line))
+        && [" == ", " != ", " not in ", " in ", " < ", " > ", " <= ", " >= "].iter().any(|o| text.contains(o));
     let exits = ["exit(", "_exit("].iter().any(|call| {
         text.match_indices(call).any(|(at, _)| {
             let argument = text[at + call.len()..].split(')').next().unwrap_or_default().trim();
@@ -384,6 +385,11 @@ fn is_silent(text: &str) -> bool {
     let fails = ["raise", "assert", "abort", "unittest", "pytest", "subprocess", "SystemExit", "exec("];
     asks && text.contains("print") && !exits && !fails.iter().any(|word| text.contains(word)) || python::swallows(text)
 }
+
+/// `print("ok" if ok else "not ok")`, `print("ok") if ok else print("not ok")`: a line that only says how it is.
+static VERDICT: Ascii = ascii(
+    r#"^\s*print\(\s*(?:f?"[^"]*"|f?'[^']*')\s*\)?\s+if\s.+\selse\s+(?:print\(\s*)?(?:f?"[^"]*"|f?'[^']*')\s*(?:,.*)?\)\s*$"#,
+);
 
 /// The same of JavaScript for `mongosh` or `node`, that ends by `quit()` or `process.exit()` after what it has to say.
 fn is_silent_script(s: &Statement, text: &str) -> bool {
@@ -432,5 +438,8 @@ mod tests {
             !is_silent("if a != b:\n  print(a)\n  sys.exit(1)") && !is_silent("assert a == b\nif a == b: print(1)")
         );
         assert!(!is_silent("print(a == b)"));
+        assert!(is_silent("ok = a == b\nprint('ok' if ok else 'not ok')"));
+        assert!(!is_silent("n = a == b\nprint(f'{n} row', 's' if n != 1 else '')"));
+        assert!(!is_silent("ok = a == b\nprint('ok' if ok else 'not ok')\nsys.exit(not ok)"));
     }
 }
