@@ -312,7 +312,19 @@ struct Search<'p> {
 
 impl<'p> Search<'p> {
     fn list(&mut self, list: &'p [Statement]) {
-        list.iter().for_each(|statement| self.statement(statement, false));
+        for (nth, statement) in list.iter().enumerate() {
+            let known = self.found.len();
+            self.statement(statement, false);
+            // `rc=$?` keeps how it has ended.
+            let keeps = |next: &Statement| {
+                let text = self.content.text.get(next.range.clone()).unwrap_or_default();
+                matches!(next.kind, Kind::Assignment | Kind::Declaration) && text.ends_with("=$?")
+            };
+            if list.get(nth + 1).is_some_and(keeps) {
+                self.found.truncate(known);
+                self.around.truncate(known);
+            }
+        }
     }
 
     fn statement(&mut self, statement: &'p Statement, tested: bool) {

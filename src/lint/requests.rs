@@ -8,6 +8,9 @@ use crate::{
     source::Span,
 };
 
+/// Deletions that are looked at: each is held against all that the task says.
+const DELETIONS: usize = 32;
+
 /// A request.
 struct Request {
     phase: PhaseKind,
@@ -38,14 +41,15 @@ impl Request {
 /// Needs: the URLs are known, set-up makes something at one that differs in one segment, by a slip, and nothing else says what
 /// cleanup says.
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
-    let deletes =
+    let by_script =
         view.scripts.iter().any(|script| script.phase == PhaseKind::Cleanup && script.content.text.contains("DELETE"));
     let steps = view.effects.in_phase(PhaseKind::Cleanup).any(|act| act.thing.system == "http");
-    if !(deletes || steps) {
+    if !(by_script || steps) {
         return;
     }
     let all = requests(view);
-    for gone in all.iter().filter(|request| request.phase == PhaseKind::Cleanup && request.method == "DELETE") {
+    let deletes = all.iter().filter(|request| request.phase == PhaseKind::Cleanup && request.method == "DELETE");
+    for gone in deletes.take(DELETIONS) {
         if let Some((word, near)) = name(view, gone, &all).or_else(|| collection(gone, &all)) {
             out.push(
                 Diagnostic::new(
