@@ -22,6 +22,7 @@ mod dead_check;
 mod comparison;
 mod config;
 mod downloads;
+mod does_it;
 mod duplicate_name;
 mod elsewhere;
 mod embedded;
@@ -57,6 +58,8 @@ mod prompt_numbers;
 mod prompt_variable;
 mod python;
 mod quantity;
+mod removed;
+mod requests;
 mod requirement;
 mod refusals;
 mod released;
@@ -380,6 +383,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &capture::GREP_ENDS_SCRIPT, found: Found::InTask(capture::grep) },
     Lint { rule: &capture::WRONG_STREAM, found: Found::InTask(capture::stream) },
     Lint { rule: &capture::CURL_WITHOUT_FAIL, found: Found::InTask(capture::curl) },
+    Lint { rule: &removed::USED_AFTER_REMOVAL, found: Found::InTask(removed::check) },
     Lint { rule: &stdin::STDIN_EATING_COMMAND, found: Found::InTask(stdin::check) },
     Lint { rule: &background::BACKGROUND_PROCESS, found: Found::InTask(background::check) },
     Lint { rule: &same_script::SAME_SCRIPT_TWICE, found: Found::InTask(same_script::check) },
@@ -388,6 +392,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &injection::SHELL_INJECTION, found: Found::InTask(injection::check) },
     Lint { rule: &kubectl::GLOB_IN_DELETE, found: Found::InTask(kubectl::glob) },
     Lint { rule: &kubectl::VERIFY_DELETES, found: Found::InTask(kubectl::in_verify) },
+    Lint { rule: &does_it::VERIFY_MAKES, found: Found::InTask(does_it::check) },
     // prompts
     Lint { rule: &unread_variable::UNEXPANDED_VARIABLE, found: Found::InTask(unread_variable::check) },
     Lint { rule: &prompt_variable::SHELL_VARIABLE_IN_PROMPT, found: Found::InTask(prompt_variable::check) },

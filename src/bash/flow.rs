@@ -199,7 +199,10 @@ impl<'p> Evaluator<'p> {
         if s.background {
             return Flow::ends(Status::ZERO);
         }
-        let given = self.given.iter().find(|(range, _)| *range == s.range).map(|(_, status)| *status);
+        // `command <<EOF || true`: with its here-document the command is as long as all of it.
+        let is_whole = |pair: &[Statement; 2]| pair[0].range == s.range;
+        let meant = !matches!(&s.kind, Kind::And(pair) | Kind::Or(pair) if is_whole(pair));
+        let given = self.given.iter().find(|(range, _)| meant && *range == s.range).map(|(_, status)| *status);
         let flow = match &s.kind {
             _ if given.is_some() => Flow::ends(given.unwrap_or_default()),
             Kind::Command(_) => self.command(s, before, tested, depth),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Act, Model, Thing, Verb};
+use super::{Act, Model, Thing, Value, Verb};
 use crate::{
     bash::tools::Tools,
     hir::{Def, PhaseKind, Task},
@@ -133,6 +133,7 @@ impl Thing {
         }
         if gone.system == "file" || gone.system == "http" {
             return lies_in(self, gone)
+                || gone.system == "http" && lies_under_name(self, gone)
                 || self.name == gone.name
                 || gone.name.as_ref().is_some_and(|name| !name.is_known());
         }
@@ -189,6 +190,20 @@ fn goes_with_database(thing: &Thing, made: &[&Act], deleted: &[&Thing]) -> bool 
     let outer = |gone: &&&Thing| gone.system == thing.system && matches!(gone.kind.as_str(), "database" | "schema");
     matches!(thing.system.as_str(), "postgres" | "mysql")
         && (made.iter().any(holds) || thing.kind != "database" && deleted.iter().any(|gone| outer(&gone)))
+}
+
+/// Whether the URL of one has the name of the other among its segments, with more behind it: `…/permissions/shop/guest` goes with `…/vhosts/shop`.
+fn lies_under_name(inner: &Thing, outer: &Thing) -> bool {
+    let segments = |thing: &Thing| thing.name.as_ref().filter(|name| name.is_known()).map(|name| name.split('/'));
+    let (Some(inner), Some(outer)) = (segments(inner), segments(outer)) else { return false };
+    // `https:`, nothing and the host; or what stands for all of that.
+    let host = |url: &[Value]| if url.get(1).is_some_and(|part| *part == Value::default()) { 3 } else { 1 };
+    let (begin, Some(name)) = (host(&outer), outer.last()) else { return false };
+    outer.len() > begin + 1
+        && inner.get(..begin) == outer.get(..begin)
+        && name.shown().len() > 2
+        && inner.len() > begin + 2
+        && inner[begin + 1..inner.len() - 1].contains(name)
 }
 
 /// Whether the path of one begins with that of the other.

@@ -63,7 +63,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
     if asked.is_empty() {
         return;
     }
-    let given = facts::given(view);
+    let (given, urls) = (facts::given(view), urls(view));
     for question in asked {
         let value = question.text();
         // `suspend the cron job`: the name of a field that is true or false is the verb.
@@ -84,7 +84,10 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             };
             !places.is_empty() && places.iter().all(others)
         };
+        let url = url_of(&urls, question.span);
         let beside = |fact: &facts::Fact| match (&fact.parent, &question.parent) {
+            // What is told of one thing says nothing of another.
+            _ if url.zip(url_of(&urls, fact.span)).is_some_and(|(a, b)| !is_one_url(a, b)) => false,
             // `Name` alone says little.
             (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,
             _ => true,
@@ -100,6 +103,35 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
             found.push((question.span, first, format!("`{}: {value}`", question.key)));
         }
     }
+}
+
+/// The steps that are requests, from the first to the last, each with its URL where that is known.
+fn urls(view: &TaskView<'_>) -> Vec<(Span, Option<String>)> {
+    let acts = view.effects.acts.iter().filter(|act| act.thing.system == "http");
+    let known: FxHashMap<Span, &Value> = acts.filter_map(|act| Some((act.step, act.thing.name.as_ref()?))).collect();
+    let mut found = Vec::new();
+    view.task.walk(&mut |_, step| {
+        if let Some(url) = known.get(&step.key) {
+            let whole = Span { start: step.key.start, ..step.span };
+            found.push((whole, url.is_known().then(|| url.shown())));
+        }
+    });
+    found.sort_by_key(|(step, _)| step.start);
+    found
+}
+
+/// The URL of the request that a place lies in.
+fn url_of(urls: &[(Span, Option<String>)], place: Span) -> Option<&str> {
+    let at = urls.partition_point(|(step, _)| step.start <= place.start).checked_sub(1)?;
+    let (step, url) = &urls[at];
+    url.as_deref().filter(|_| step.file == place.file && place.end <= step.end)
+}
+
+/// Whether two URLs are about one thing: one is the other, or lies in it.
+fn is_one_url(a: &str, b: &str) -> bool {
+    let [a, b] = [a, b].map(|url| url.trim_end_matches('/'));
+    let lies_in = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
+    a == b || lies_in(a, b) || lies_in(b, a)
 }
 
 /// `set the password to winter`, where verify asks for `autumn`, which set-up gave it.

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{TaskView, embedded, error_branch, exit_status, script::Content};
+use super::{TaskView, embedded, error_branch, exit_status, python, script::Content};
 use crate::{
     bash::{
         ast, flow,
@@ -75,6 +75,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             reported,
             content,
             asked: FxHashSet::default(),
+            programs: FxHashSet::default(),
         };
         program.walk(&mut |s| {
             if let Kind::Function { name, body } = &s.kind {
@@ -92,6 +93,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             });
         }
         program.walk(&mut |s| search.ask(s));
+        if let Some(followed) = followed {
+            program.walk(&mut |s| {
+                if embedded::program(followed, s).is_some_and(|text| python::may_fail(&text)) {
+                    search.programs.insert(s.range.start);
+                }
+            });
+        }
         search.list(&program.body);
         search.at_the_end(&program.body);
         let Search { found, around, .. } = search;
@@ -298,17 +306,33 @@ struct Search<'p> {
     content: &'p Content,
     /// Functions of which somebody asks how they end, and does something then: their checks decide there.
     asked: FxHashSet<&'p str>,
+    /// Where programs of Python begin that end with a failure where something is wrong.
+    programs: FxHashSet<usize>,
 }
 
 impl<'p> Search<'p> {
     fn list(&mut self, list: &'p [Statement]) {
-        list.iter().for_each(|statement| self.statement(statement, false));
+        for (nth, statement) in list.iter().enumerate() {
+            let known = self.found.len();
+            self.statement(statement, false);
+            // `rc=$?` keeps how it has ended.
+            let keeps = |next: &Statement| {
+                let text = self.content.text.get(next.range.clone()).unwrap_or_default();
+                matches!(next.kind, Kind::Assignment | Kind::Declaration) && text.ends_with("=$?")
+            };
+            if list.get(nth + 1).is_some_and(keeps) {
+                self.found.truncate(known);
+                self.around.truncate(known);
+            }
+        }
     }
 
     fn statement(&mut self, statement: &'p Statement, tested: bool) {
         match &statement.kind {
             Kind::Command(_) if always(statement, tested) => self.found.push((statement, Fault::Always)),
-            Kind::Command(_) | Kind::Test if is_check(statement, tested) || self.is_function(statement) && tested => {
+            Kind::Command(_) | Kind::Test
+                if self.checks(statement, tested) || self.is_function(statement) && tested =>
+            {
                 self.found.push((statement, Fault::Either));
             }
             Kind::Declaration if tested && !statement.nested.is_empty() => self.found.push((statement, Fault::Masked)),
@@ -326,7 +350,7 @@ impl<'p> Search<'p> {
                 {
                     self.found.push((last, Fault::Always));
                 } else if let [.., last] = parts.as_slice()
-                    && is_check(last, tested)
+                    && self.checks(last, tested)
                 {
                     self.found.push((statement, Fault::Either));
                 }
@@ -379,6 +403,23 @@ impl<'p> Search<'p> {
         }
     }
 
+    /// Whether the status of a command is what it was asked for.
+    fn checks(&self, statement: &Statement, tested: bool) -> bool {
+        is_check(statement, tested) || !statement.written && self.programs.contains(&statement.range.start)
+    }
+
+    /// Whether a function runs the command that its arguments are: `"$@"`.
+    fn runs_arguments(&self, name: &str) -> bool {
+        let mut runs = false;
+        self.functions.get(name).into_iter().flat_map(|body| body.iter()).for_each(|s| {
+            s.walk(&mut |s| {
+                let first = s.words().first().map_or("", |word| word.text.trim_matches('"'));
+                runs |= s.name() == "eval" || ["$@", "${@", "$*", "$1", "${1"].iter().any(|all| first.starts_with(all));
+            });
+        });
+        runs
+    }
+
     /// Whether a statement runs in a shell of its own and may leave it with a failure.
     fn exits_inside(&self, statement: &Statement) -> bool {
         let parts = match &statement.kind {
@@ -399,6 +440,15 @@ impl<'p> Search<'p> {
 
     /// Notes the functions whose status decides about more than what is said.
     fn ask(&mut self, s: &'p Statement) {
+        // `retry 10 swept`: who runs it asks how it ends.
+        if self.runs_arguments(s.name()) {
+            let handed: Vec<&'p str> = s.words()[1..]
+                .iter()
+                .map(|word| word.text.as_str())
+                .filter(|word| self.functions.contains_key(word))
+                .collect();
+            self.asked.extend(handed);
+        }
         let asks: Vec<&'p Statement> = match &s.kind {
             Kind::If { branches, otherwise } => {
                 let lists = branches.iter().map(|branch| branch.body.as_slice()).chain(otherwise.as_deref());

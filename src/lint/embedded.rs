@@ -2,6 +2,7 @@
 
 use super::{TaskView, python, script::Content};
 use crate::{
+    ascii::{Ascii, ascii},
     bash::{
         ast,
         program::{Kind, Repeat, Statement},
@@ -308,9 +309,12 @@ pub(super) fn never_failing(view: &TaskView<'_>) -> Vec<Span> {
     let mut found = Vec::new();
     for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {
         if followed.view.decides_by_status() {
-            deciding(&followed.view.content.program.body, &mut |s| {
+            let body = &followed.view.content.program.body;
+            deciding(body, &mut |s| {
                 let script = followed.view.content.text.get(s.range.clone()).unwrap_or_default();
-                if program(followed, s).is_some_and(|text| is_silent(&text)) || is_silent_script(s, script) {
+                // What is printed in the midst of a script may be for who reads it.
+                let ends = body.last().is_some_and(|last| last.range.start <= s.range.start);
+                if program(followed, s).is_some_and(|text| is_silent(&text, ends)) || is_silent_script(s, script) {
                     found.push(followed.view.content.span(first_line(&followed.view.content, s)));
                 }
             });
@@ -323,7 +327,7 @@ pub(super) fn never_failing(view: &TaskView<'_>) -> Vec<Span> {
             && line.contains("python")
             && script.step.expect.is_none()
             && script.step.arg("protocol").is_none()
-            && is_silent(text)
+            && is_silent(text, true)
         {
             found.push(script.content.span(0..line.len()));
         }
@@ -371,10 +375,11 @@ pub(super) fn program(followed: &Followed<'_>, s: &Statement) -> Option<String> 
     inline.or_else(|| run.input.as_ref().filter(|_| reads).map(Value::shown))
 }
 
-/// Whether a program of Python compares something, and nothing in it can make it fail for that.
-fn is_silent(text: &str) -> bool {
-    let asks = text.lines().any(|line| line.trim_start().starts_with("if "))
-        && [" == ", " != ", " not in ", " in "].iter().any(|o| text.contains(o));
+/// Whether a program of Python compares something, and nothing in it can make it fail for that. `verdicts`: one that only prints
+/// how it is counts, too.
+fn is_silent(text: &str, verdicts: bool) -> bool {
+    let asks = text.lines().any(|line| line.trim_start().starts_with("if ") || verdicts && VERDICT.is_match(line))
+        && [" == ", " != ", " not in ", " in ", " < ", " > ", " <= ", " >= "].iter().any(|o| text.contains(o));
     let exits = ["exit(", "_exit("].iter().any(|call| {
         text.match_indices(call).any(|(at, _)| {
             let argument = text[at + call.len()..].split(')').next().unwrap_or_default().trim();
@@ -384,6 +389,11 @@ fn is_silent(text: &str) -> bool {
     let fails = ["raise", "assert", "abort", "unittest", "pytest", "subprocess", "SystemExit", "exec("];
     asks && text.contains("print") && !exits && !fails.iter().any(|word| text.contains(word)) || python::swallows(text)
 }
+
+/// `print("ok" if ok else "not ok")`, `print("ok") if ok else print("not ok")`: a line that only says how it is.
+static VERDICT: Ascii = ascii(
+    r#"^\s*print\(\s*(?:f?"[^"]*"|f?'[^']*')\s*\)?\s+if\s.+\selse\s+(?:print\(\s*)?(?:f?"[^"]*"|f?'[^']*')\s*(?:,.*)?\)\s*$"#,
+);
 
 /// The same of JavaScript for `mongosh` or `node`, that ends by `quit()` or `process.exit()` after what it has to say.
 fn is_silent_script(s: &Statement, text: &str) -> bool {
@@ -426,11 +436,16 @@ mod tests {
 
     #[test]
     fn programs_that_end_well() {
-        assert!(is_silent("for k in d:\n    if d[k] != w[k]:\n        print(k)\n        break\n"));
-        assert!(is_silent("if a == b:\n  print('no')\n  sys.exit(0)"));
+        assert!(is_silent("for k in d:\n    if d[k] != w[k]:\n        print(k)\n        break\n", true));
+        assert!(is_silent("if a == b:\n  print('no')\n  sys.exit(0)", true));
         assert!(
-            !is_silent("if a != b:\n  print(a)\n  sys.exit(1)") && !is_silent("assert a == b\nif a == b: print(1)")
+            !is_silent("if a != b:\n  print(a)\n  sys.exit(1)", true)
+                && !is_silent("assert a == b\nif a == b: print(1)", true)
         );
-        assert!(!is_silent("print(a == b)"));
+        assert!(!is_silent("print(a == b)", true));
+        assert!(is_silent("ok = a == b\nprint('ok' if ok else 'not ok')", true));
+        assert!(!is_silent("ok = a == b\nprint('ok' if ok else 'not ok')", false));
+        assert!(!is_silent("n = a == b\nprint(f'{n} row', 's' if n != 1 else '')", true));
+        assert!(!is_silent("ok = a == b\nprint('ok' if ok else 'not ok')\nsys.exit(not ok)", true));
     }
 }

@@ -10,9 +10,10 @@ use super::{
 use crate::{
     bash::program::Statement,
     diagnostic::{Diagnostic, Diagnostics},
-    hir::{Def, Dialect, Name, OperationKind, Step, Target, Template},
+    hir::{Def, Dialect, Name, OperationKind, Part, Step, Target, Task, Template},
     project::TaskUnit,
     rule,
+    secrets::is_secret_name,
     source::Span,
     template::{Path, SegmentKind},
 };
@@ -168,13 +169,35 @@ pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.dialect != Dialect::Portable {
         return;
     }
+    let prompt = view.task.prompt.as_ref();
+    let given = credentials(view.task);
     texts::holes(view.task, &mut |_, hole| {
         let Target::ProcessEnv(name) = &hole.reference.target else { return };
-        if hole.has_default() || COMMON.contains(&name.as_str()) {
+        // A secret can come from nowhere else, and has no default; in a prompt it is out of place.
+        let is_secret = is_secret_name(name) || given.contains(&hole.span);
+        let is_told = || prompt.is_some_and(|prompt| prompt.text.holes().any(|told| told.span == hole.span));
+        if hole.has_default() || COMMON.contains(&name.as_str()) || is_secret && !is_told() {
             return;
         }
         out.push(not_declared(name, &view.task.env, hole.span));
     });
+}
+
+/// The holes behind the name of a scheme: `Bearer {env.GRAFANA}`.
+fn credentials(task: &Task<Def>) -> Vec<Span> {
+    let mut found = Vec::new();
+    let mut look = |template: &Template<Def>| {
+        for pair in template.parts.windows(2) {
+            if let [Part::Text(before), Part::Hole(hole)] = pair
+                && ["Basic ", "Bearer ", "Token ", "token "].iter().any(|scheme| before.ends_with(scheme))
+            {
+                found.push(hole.span);
+            }
+        }
+    };
+    task.env.iter().for_each(|(_, template)| look(template));
+    task.walk(&mut |_, step| step.templates(&mut look));
+    found
 }
 
 /// The same in an oracle: the variables are those of the task that it does.

@@ -103,7 +103,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         if let [other] = free.iter().filter(|other| other.form == item.form).collect::<Vec<_>>()[..] {
-            out.push(disagrees(span, &item.text, &other.text, prompt));
+            let finding = disagrees(span, &item.text, &other.text, prompt);
+            // The rules above may have said the same of it.
+            if !out.iter().any(|known| known.message == finding.message) {
+                out.push(finding);
+            }
         }
     }
 }
@@ -455,7 +459,10 @@ fn quantities(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Sp
         if let Some(other) = near
             && !wanted().any(|q| (!q.unit.is_empty() || q.amount > 2.0) && q.is(other))
         {
-            out.push(disagrees(fact.span, &fact.text(), &other.text, prompt));
+            // As the prompt writes it.
+            let place = said.to_ascii_lowercase().find(&other.text);
+            let written = place.and_then(|at| said.get(at..at + other.text.len())).unwrap_or(&other.text);
+            out.push(disagrees(fact.span, &fact.text(), written, prompt));
             return;
         }
     }

@@ -22,6 +22,12 @@ struct Try<'t> {
     caught: Vec<&'t str>,
 }
 
+/// Whether a program may end with a failure, as its author means it: `sys.exit(1)`, `assert`.
+pub(super) fn may_fail(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    lines.any(|line| failure(line).is_some()) && !swallows(text)
+}
+
 /// Whether something in a program may fail, and all that may is caught and passed over: `except Exception: print("not yet")`.
 pub(super) fn swallows(text: &str) -> bool {
     let lines: Vec<Line<'_>> = text

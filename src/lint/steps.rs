@@ -123,17 +123,10 @@ fn inner_waits(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     for script in &view.effects.scripts {
         for run in script.trace.runs.iter().filter(|run| run.statement.name() == "timeout") {
             let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
-            let seconds = |text: &str| match text.parse::<u64>() {
-                Ok(seconds) => Some(Duration::from_secs(seconds)),
-                Err(_) => duration::parse(text).ok(),
-            };
-            let outer = words.iter().skip(1).find(|word| !word.starts_with('-')).and_then(|word| seconds(word));
-            let inner = words
-                .iter()
-                .find_map(|word| word.strip_prefix("--timeout="))
-                .or_else(|| words.windows(2).skip(1).find(|pair| pair[0] == "--timeout").map(|pair| pair[1]));
-            let asks = words.iter().any(|word| matches!(*word, "wait" | "rollout" | "--wait"));
-            if let (Some(outer), Some(inner), true) = (outer, inner.and_then(seconds), asks)
+            let Some(at) = limit_of(&words) else { continue };
+            let outer = seconds(words[at]).filter(|outer| !outer.is_zero());
+            let inner = own_limit(&words[at + 1..]);
+            if let (Some(outer), Some(inner)) = (outer, inner)
                 && inner > outer
             {
                 out.push(
@@ -151,6 +144,37 @@ fn inner_waits(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
             }
         }
     }
+}
+
+/// Where the limit of `timeout` stands: behind its options.
+fn limit_of(words: &[&str]) -> Option<usize> {
+    let mut at = 1;
+    while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
+        at += if matches!(*word, "-k" | "--kill-after" | "-s" | "--signal") { 2 } else { 1 };
+    }
+    words.get(at).map(|_| at)
+}
+
+/// How long a program may take by an option of its own: `kubectl wait --timeout=90s`, `curl --max-time 120`, `--timeout-ms 20000`.
+fn own_limit(words: &[&str]) -> Option<Duration> {
+    let value = |names: &[&str]| {
+        words.iter().enumerate().find_map(|(at, word)| match word.split_once('=') {
+            Some((name, value)) if names.contains(&name) => Some(value),
+            _ if names.contains(word) => words.get(at + 1).copied(),
+            _ => None,
+        })
+    };
+    // A number alone is of seconds for some, of milliseconds for others.
+    let waits = words.iter().any(|word| matches!(*word, "wait" | "rollout" | "--wait"));
+    let helm = words.first() == Some(&"helm");
+    let is_told = |text: &&str| waits || !helm && text.ends_with(|c: char| c.is_ascii_alphabetic());
+    let curl = words.first().is_some_and(|name| name.rsplit('/').next() == Some("curl"));
+    let max = if curl { value(&["--max-time", "-m"]) } else { None };
+    value(&["--timeout"])
+        .filter(is_told)
+        .or(max)
+        .and_then(seconds)
+        .or_else(|| value(&["--timeout-ms"])?.parse().ok().map(Duration::from_millis))
 }
 
 fn within(

@@ -238,8 +238,10 @@ fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.effects.scripts.iter().filter(|script| !script.trace.opaque) {
         for read in &script.trace.unset {
             let name = read.name.as_str();
-            let known =
-                script.trace.sets.contains(name) || super::env::read_by_programs(name) || bash::sets_by_itself(name);
+            let known = script.trace.sets.contains(name)
+                || super::env::read_by_programs(name)
+                || bash::sets_by_itself(name)
+                || crate::secrets::is_secret_name(name);
             let is_reported = || is_found(view, script, read);
             if known
                 || asks(read)

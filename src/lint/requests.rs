@@ -1,0 +1,284 @@
+//! Requests of cleanup that delete what nobody has made, beside others whose URL is nearly the same. Those of steps, and those of curl.
+
+use super::{TaskView, cluster::whole, facts, foreign::DELETES_FOREIGN_RESOURCE, misspelt::is_slip, texts};
+use crate::{
+    diagnostic::{Diagnostic, Diagnostics},
+    effects::{environment, of_template, shell::Run, value::Value},
+    hir::{Arg, ArgKind, OperationKind, PhaseKind},
+    source::Span,
+};
+
+/// Deletions that are looked at: each is held against all that the task says.
+const DELETIONS: usize = 32;
+
+/// A request.
+struct Request {
+    phase: PhaseKind,
+    method: String,
+    /// The URL between its slashes, without what stands behind a question mark. Empty where it is not known.
+    segments: Vec<Value>,
+    /// What is sent, as far as it is known.
+    body: String,
+    span: Span,
+}
+
+impl Request {
+    fn of(phase: PhaseKind, method: String, url: &Value, body: String, span: Span) -> Self {
+        let path = url.split('?').into_iter().next().unwrap_or_default();
+        let mut segments = if path.is_known() { path.split('/') } else { Vec::new() };
+        if segments.last().is_some_and(|last| *last == Value::default()) {
+            segments.pop();
+        }
+        Self { phase, method, segments, body, span }
+    }
+
+    /// Whether it makes something at, or under, a URL.
+    fn makes(&self) -> bool {
+        self.phase == PhaseKind::Setup && matches!(self.method.as_str(), "POST" | "PUT")
+    }
+}
+
+/// Needs: the URLs are known, set-up makes something at one that differs in one segment, by a slip, and nothing else says what
+/// cleanup says.
+pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
+    let by_script =
+        view.scripts.iter().any(|script| script.phase == PhaseKind::Cleanup && script.content.text.contains("DELETE"));
+    let steps = view.effects.in_phase(PhaseKind::Cleanup).any(|act| act.thing.system == "http");
+    if !(by_script || steps) {
+        return;
+    }
+    let all = requests(view);
+    let deletes = all.iter().filter(|request| request.phase == PhaseKind::Cleanup && request.method == "DELETE");
+    for gone in deletes.take(DELETIONS) {
+        if let Some((word, near)) = name(view, gone, &all).or_else(|| collection(gone, &all)) {
+            out.push(
+                Diagnostic::new(
+                    &DELETES_FOREIGN_RESOURCE,
+                    gone.span,
+                    format!("nothing in the task makes or names `{word}`, which this request deletes"),
+                )
+                .here(format!("did you mean `{near}`?"))
+                .help("delete what set-up makes, at the same URL"),
+            );
+        }
+    }
+}
+
+/// `DELETE …/channels/eval-incident`, where set-up makes `eval-incidents` there.
+fn name(view: &TaskView<'_>, gone: &Request, all: &[Request]) -> Option<(String, String)> {
+    let (last, parent) = gone.segments.split_last()?;
+    let word = last.literal().filter(|word| is_name(word))?;
+    let elsewhere = facts::elsewhere(view);
+    let said = view.effects.prompt.shown();
+    let before = |request: &&Request| request.phase != PhaseKind::Cleanup;
+    let shown = |request: &Request| request.segments.iter().any(|segment| segment.shown() == word);
+    let runs = view.effects.scripts.iter().filter(|script| script.view.phase != PhaseKind::Cleanup);
+    let mut words = runs.flat_map(|script| &script.trace.runs).flat_map(|run| &run.words);
+    let setup: Vec<&str> = view
+        .scripts
+        .iter()
+        .filter(|script| script.phase == PhaseKind::Setup)
+        .map(|script| script.content.text.as_str())
+        .collect();
+    let told = whole(&said, word)
+        || whole(&elsewhere.verify, word)
+        || setup.iter().any(|text| whole(text, word))
+        || all.iter().filter(before).any(|request| shown(request) || whole(&request.body, word))
+        || words.any(|known| whole(&known.shown(), word))
+        || view.task.env.iter().any(|(_, value)| whole(&texts::written(value), word));
+    if told {
+        return None;
+    }
+    // What is made there, by its URL or by what is sent; or by what a script is made of.
+    let mut near: Vec<String> = Vec::new();
+    for request in all.iter().filter(|request| request.makes()) {
+        let texts: Vec<&str> = if request.segments == parent {
+            std::iter::once(request.body.as_str()).chain(setup.iter().copied()).collect()
+        } else if request.segments.split_last().is_some_and(|(_, begin)| begin == parent) {
+            request.segments.last().and_then(Value::literal).into_iter().collect()
+        } else {
+            continue;
+        };
+        let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        near.extend(
+            texts.iter().flat_map(|text| text.split(part)).filter(|other| is_near(word, other)).map(str::to_owned),
+        );
+    }
+    near.sort_unstable();
+    near.dedup();
+    match near.as_slice() {
+        [near] => Some((word.to_owned(), near.clone())),
+        _ => None,
+    }
+}
+
+/// `DELETE …/folder/ops`, where set-up makes `ops` at `…/folders`.
+fn collection(gone: &Request, all: &[Request]) -> Option<(String, String)> {
+    let (name, parent) = gone.segments.split_last()?;
+    let (kind, begin) = parent.split_last()?;
+    let word = kind.literal().filter(|word| word.len() > 3)?;
+    // Whoever asks there knows that there is such a place.
+    if all.iter().any(|other| other.phase != PhaseKind::Cleanup && other.segments.starts_with(parent)) {
+        return None;
+    }
+    all.iter().filter(|request| request.makes()).find_map(|request| {
+        let is_there = match request.segments.len() {
+            length if length == parent.len() => whole(&request.body, &name.shown()),
+            length if length == gone.segments.len() => request.segments.last() == Some(name),
+            _ => false,
+        };
+        let other = request.segments.get(begin.len())?.literal()?;
+        let slip = other != word && is_slip(word, other) && other.len().abs_diff(word.len()) < 3;
+        (is_there && request.segments.starts_with(begin) && slip).then(|| {
+            let shown: Vec<String> = gone.segments.iter().map(Value::shown).collect();
+            (shown.join("/"), other.to_owned())
+        })
+    })
+}
+
+/// Whether a word may be what something is called: with a letter, and long enough that a slip is none by chance.
+fn is_name(word: &str) -> bool {
+    word.len() > 4 && word.bytes().any(|b| b.is_ascii_alphabetic())
+}
+
+/// Whether a name is another with a slip, and not one of a row: `web-1`, `web-b`.
+fn is_near(word: &str, other: &str) -> bool {
+    let part = |c: char| !c.is_ascii_alphanumeric();
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+    let [own, others]: [Vec<&str>; 2] = [word, other].map(|text| text.split(part).collect());
+    let limit = if word.len() < 8 { 1 } else { 2 };
+    let differ = || own.iter().zip(&others).filter(|(a, b)| a != b);
+    let mut slips = own.len() == others.len() && differ().count() == 1;
+    slips &= differ().all(|(a, b)| a.len().min(b.len()) > 3);
+    let glued = own.concat() == others.concat();
+    word != other && digits(word) == digits(other) && (glued || slips && strsim::osa_distance(word, other) <= limit)
+}
+
+fn requests(view: &TaskView<'_>) -> Vec<Request> {
+    let environment = environment(view.task);
+    let mut found = Vec::new();
+    view.task.walk(&mut |phase, step| {
+        if !matches!(step.op.kind, OperationKind::Builtin("http")) {
+            return;
+        }
+        let text = |arg: &Arg<crate::hir::Def>| match &arg.kind {
+            ArgKind::Text(template) => Some(of_template(template, &environment)),
+            _ => None,
+        };
+        let Some(url) = step.arg("url").and_then(text) else { return };
+        let method =
+            step.arg("method").map_or(Some("GET".to_owned()), |arg| Some(text(arg)?.literal()?.to_uppercase()));
+        let mut body = String::new();
+        if let Some(arg) = step.arg("body") {
+            arg.templates(&mut |template| {
+                body.push_str(&of_template(template, &environment).shown());
+                body.push('\n');
+            });
+        }
+        let span = step.arg("url").map_or(step.key, |url| url.span);
+        found.extend(method.map(|method| Request::of(phase, method, &url, body, span)));
+    });
+    for script in &view.effects.scripts {
+        let runs = script.trace.runs.iter().filter(|run| run.statement.name() == "curl");
+        found.extend(runs.filter_map(|run| of_curl(script.view.phase, run)));
+    }
+    found
+}
+
+/// What curl asks for, where its words are known.
+fn of_curl(phase: PhaseKind, run: &Run<'_>) -> Option<Request> {
+    const VALUES: [&str; 19] = [
+        "-H",
+        "--header",
+        "-o",
+        "--output",
+        "-w",
+        "--write-out",
+        "-u",
+        "--user",
+        "-m",
+        "--max-time",
+        "-A",
+        "-b",
+        "-c",
+        "-e",
+        "-K",
+        "--retry",
+        "--connect-timeout",
+        "--cacert",
+        "-x",
+    ];
+    const BODIES: [&str; 8] =
+        ["-d", "--data", "--data-raw", "--data-binary", "--data-urlencode", "--json", "-F", "--form"];
+    let (mut method, mut url, mut body, mut gets) = (None, None, String::new(), false);
+    let mut words = run.words.iter().skip(1);
+    while let Some(word) = words.next() {
+        let text = word.shown();
+        let letters = text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        match text.as_str() {
+            "-X" | "--request" => method = words.next().map(Value::shown),
+            "-T" | "--upload-file" => {
+                words.next();
+                method = method.or_else(|| Some("PUT".to_owned()));
+            }
+            "-G" | "--get" => gets = true,
+            "-I" | "--head" => method = Some("HEAD".to_owned()),
+            option if BODIES.contains(&option) => {
+                body.push_str(&words.next()?.shown());
+                body.push('\n');
+            }
+            option if VALUES.contains(&option) => {
+                words.next();
+            }
+            "--url" => url = words.next(),
+            // `-fsSX DELETE`.
+            _ if letters.is_some_and(|letters| letters.ends_with('X')) => method = words.next().map(Value::shown),
+            option if option.starts_with("-X") => method = Some(option[2..].to_owned()),
+            option if option.starts_with("--request=") => method = option.split('=').nth(1).map(str::to_owned),
+            _ if letters.is_some_and(|letters| letters.ends_with('d')) => body.push_str(&words.next()?.shown()),
+            _ if letters.is_some_and(|letters| letters.ends_with(['o', 'w', 'H', 'u'])) => {
+                words.next();
+            }
+            option if option.starts_with('-') => {}
+            _ if text.contains('/') => url = url.or(Some(word)),
+            _ => {}
+        }
+    }
+    let usual = if body.is_empty() || gets { "GET" } else { "POST" };
+    let method = method.unwrap_or_else(|| usual.to_owned()).to_uppercase();
+    let span = run.content.span(run.statement.range.start..first_line(run));
+    Some(Request::of(phase, method, url?, body, span))
+}
+
+fn first_line(run: &Run<'_>) -> usize {
+    let range = &run.statement.range;
+    let text = run.content.text.get(range.clone()).unwrap_or_default();
+    range.start + text.find('\n').unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_nearly_others() {
+        for (word, other) in [
+            ("eval-incident", "eval-incidents"),
+            ("EVALS", "EVALQ"),
+            ("eval_shop", "eval-shop"),
+            ("evalshop", "eval-shop"),
+        ] {
+            assert!(is_near(word, other), "{word} {other}");
+        }
+        for (word, other) in [
+            ("eval-1", "eval-2"),
+            ("eval-shop-a", "eval-shop-b"),
+            ("eval-old", "eval-new"),
+            ("eval-shop", "eval-shop"),
+            ("eval-orders", "eval-other"),
+            ("eval-shop", "eval-shop-copy"),
+        ] {
+            assert!(!is_near(word, other), "{word} {other}");
+        }
+    }
+}
