@@ -274,7 +274,7 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, disk: &mut Disk<'_>) -> Optio
                 [word] => repo.commit(word)??,
                 _ => return None,
             };
-            if !subject || !rest.iter().all(|word| known(&word)) {
+            if !subject || !rest.iter().all(known) {
                 return None;
             }
             let mut subjects = Vec::new();
