@@ -487,6 +487,7 @@ impl Shared<'_> {
                 facts: &facts,
                 selected: true,
                 asserted: false,
+                calls_asserted: false,
                 unread: &unread,
                 sources,
                 files,
@@ -574,6 +575,7 @@ impl Shared<'_> {
                 facts: &facts,
                 selected: !under.is_empty(),
                 asserted: !under.is_empty() && under.iter().all(|(_, (eval, s))| is_asserted(&project.evals[*eval], s)),
+                calls_asserted: under.iter().any(|(_, (eval, s))| asks_for_calls(&project.evals[*eval], s)),
                 unread: &unread,
                 sources,
                 files,
@@ -667,6 +669,17 @@ fn assertions<'e>(eval: &'e Eval, selected: &Selected) -> impl Iterator<Item = &
 fn is_asserted(unit: &EvalUnit, selected: &Selected) -> bool {
     let decides = |i: &Assertion| !matches!(i.kind, AssertionKind::NoDuplicateCalls(false));
     unit.eval.as_ref().is_some_and(|eval| assertions(eval, selected).flat_map(|a| &a.items).any(decides))
+}
+
+/// Whether one of them tells a call that does the work from any other.
+fn asks_for_calls(unit: &EvalUnit, selected: &Selected) -> bool {
+    let asks = |i: &Assertion| {
+        !matches!(
+            i.kind,
+            AssertionKind::MinToolCalls(_) | AssertionKind::MaxToolCalls(_) | AssertionKind::NoDuplicateCalls(_)
+        )
+    };
+    unit.eval.as_ref().is_some_and(|eval| assertions(eval, selected).flat_map(|a| &a.items).any(asks))
 }
 
 fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) -> Option<Checked> {

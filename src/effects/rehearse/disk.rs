@@ -1,0 +1,125 @@
+//! The files of a rehearsal: those that set-up makes, those of the project, and those of which it is known that they are not there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use super::{MOST, RANDOM, Text};
+use crate::source::{Files, Stat, normalize};
+
+/// What there is at a path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Node {
+    File(Text),
+    Folder,
+}
+
+/// Files and folders, by absolute paths.
+pub struct Disk<'a> {
+    nodes: BTreeMap<String, Node>,
+    /// What was taken away, with all that lay in it.
+    gone: BTreeSet<String>,
+    files: &'a dyn Files,
+    /// The folder of the task: its files are known.
+    home: &'a Path,
+}
+
+impl<'a> Disk<'a> {
+    pub fn new(files: &'a dyn Files, home: &'a Path) -> Self {
+        Self { nodes: BTreeMap::new(), gone: BTreeSet::new(), files, home }
+    }
+
+    /// What there is at a path: `Some(None)` where there is nothing, `None` where that is not known.
+    pub fn at(&self, path: &str) -> Option<Option<Node>> {
+        if let Some(node) = self.nodes.get(path) {
+            return Some(Some(node.clone()));
+        }
+        if self.is_cleared(path) {
+            return Some(None);
+        }
+        if !Path::new(path).starts_with(self.home) {
+            return None;
+        }
+        match self.files.stat(Path::new(path))? {
+            Stat::Dir => Some(Some(Node::Folder)),
+            Stat::File { .. } => {
+                let text = self.files.read(Path::new(path)).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+                Some(Some(Node::File(text)))
+            }
+        }
+    }
+
+    /// The text of a file.
+    pub fn text(&self, path: &str) -> Text {
+        match self.at(path)?? {
+            Node::File(text) => text,
+            Node::Folder => None,
+        }
+    }
+
+    /// Whether all that lies at a path, and in it, was made in the rehearsal.
+    pub fn is_cleared(&self, path: &str) -> bool {
+        path.contains(RANDOM) || ancestors(path).any(|outer| self.gone.contains(outer))
+    }
+
+    pub fn write(&mut self, path: &str, text: Text) {
+        self.folders_to(path);
+        self.nodes.insert(path.to_owned(), Node::File(text));
+    }
+
+    pub fn append(&mut self, path: &str, text: Text) {
+        let before = match self.at(path) {
+            Some(None) => Some(String::new()),
+            Some(Some(Node::File(before))) => before,
+            _ => None,
+        };
+        self.write(path, before.zip(text).map(|(before, text)| before + &text).filter(|text| text.len() < MOST));
+    }
+
+    pub fn folder(&mut self, path: &str) {
+        self.folders_to(path);
+        self.nodes.insert(path.to_owned(), Node::Folder);
+    }
+
+    fn folders_to(&mut self, path: &str) {
+        for outer in ancestors(path).skip(1).map(str::to_owned).collect::<Vec<_>>() {
+            self.nodes.entry(outer).or_insert(Node::Folder);
+        }
+    }
+
+    /// Takes away what is at a path, with all that lies in it.
+    pub fn remove(&mut self, path: &str) {
+        self.nodes.retain(|known, _| !ancestors(known).any(|outer| outer == path));
+        self.gone.insert(path.to_owned());
+    }
+
+    /// The paths of all files and folders in a folder. `None`: there may be others.
+    pub fn below(&self, path: &str) -> Option<Vec<(String, bool)>> {
+        if !self.is_cleared(path) || self.nodes.get(path) != Some(&Node::Folder) {
+            return None;
+        }
+        let inside = self
+            .nodes
+            .iter()
+            .filter(|(known, _)| known.len() > path.len() && ancestors(known).any(|outer| outer == path));
+        Some(inside.map(|(known, node)| (known.clone(), *node == Node::Folder)).collect())
+    }
+}
+
+/// A path and the folders around it, from the inside.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| {
+        let at = path.rfind('/')?;
+        (at > 0).then(|| &path[..at])
+    })
+}
+
+/// The path as seen from a folder.
+pub fn absolute(from: Option<&str>, path: &str) -> Option<String> {
+    if path.starts_with('~') || path.is_empty() {
+        return None;
+    }
+    let whole = if path.starts_with('/') { path.to_owned() } else { format!("{}/{path}", from?) };
+    Some(normalize(Path::new(&whole)).to_string_lossy().into_owned())
+}
