@@ -753,8 +753,16 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = spelt(&view.effects.prompt);
     let rest = &super::facts::elsewhere(view).rest;
     let urls = |phase: PhaseKind| view.effects.in_phase(phase).filter(|act| act.thing.system == "http");
-    let made: Vec<&Act> =
-        urls(PhaseKind::Setup).filter(|act| matches!(act.verb, Verb::Creates | Verb::Changes)).collect();
+    // A task that makes more at addresses of its own is one that was generated.
+    const MADE: usize = 64;
+    let mut made: Vec<(&Act, Vec<Value>, Cow<'_, str>)> = Vec::new();
+    for act in urls(PhaseKind::Setup).filter(|act| matches!(act.verb, Verb::Creates | Verb::Changes)) {
+        let Some(url) = act.thing.name.as_ref().filter(|url| url.is_known() && made.len() < MADE) else { continue };
+        let text = spelt(url);
+        if made.iter().all(|(.., known)| *known != text) {
+            made.push((act, url.split('/'), text));
+        }
+    }
     for act in urls(PhaseKind::Verify).filter(|act| act.verb == Verb::Reads) {
         let Some(url) = act.thing.name.as_ref().filter(|url| url.is_known()) else { continue };
         let parts = url.split('/');
@@ -774,15 +782,14 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
             );
             continue;
         }
-        let differs = |made: &&&Act| {
-            let other = made.thing.name.as_ref().filter(|url| url.is_known())?;
-            let others = other.split('/');
-            let differing: Vec<&Value> = parts.iter().zip(&others).filter(|(a, b)| a != b).map(|(a, _)| a).collect();
-            (others.len() == parts.len() && parts.len() > 4 && differing.len() == 1).then(|| differing[0].clone())
+        let differs = |others: &[Value]| {
+            let mut differing = parts.iter().zip(others).filter(|(a, b)| a != b).map(|(a, _)| a);
+            let alike = others.len() == parts.len() && parts.len() > 4;
+            differing.next().filter(|_| alike && differing.next().is_none()).cloned()
         };
-        let same =
-            made.iter().any(|made| made.thing.name.as_ref().is_some_and(|made| spelt(url).starts_with(&*spelt(made))));
-        if let Some((other, part)) = made.iter().find_map(|made| Some((made, differs(&made)?)))
+        let text = spelt(url);
+        let same = made.iter().any(|(.., made)| text.starts_with(&**made));
+        if let Some((other, part)) = made.iter().find_map(|(made, others, _)| Some((made, differs(others)?)))
             && !same
             && part.literal().is_none()
             && !has_word(&said, &spelt(&part))

@@ -57,6 +57,9 @@ impl Place<'_> {
     }
 }
 
+/// So many words with the same letter in front are compared with each: a task with more was generated.
+const COMPARED: usize = 512;
+
 /// Needs: a word of six letters or more that stands in one part of the task alone (prompt, variables, set-up, verify, cleanup), or once, and
 /// one that differs from it by one slip and stands elsewhere. Rules that know what the word is come first.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -94,20 +97,22 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let others = &by_letter[&word.text.as_bytes()[0].to_ascii_lowercase()];
         let near =
-            others.iter().filter(|other| **other != at).map(|other| (*other, &words[*other])).find(|(place, other)| {
-                let apart = other.parts & word.parts == 0;
-                let odd = if apart {
-                    // Of two that stand once each, that of verify is told.
-                    other.count > word.count
-                        || !other.parts.is_power_of_two()
-                        || word.parts == bit(PhaseKind::Verify)
-                        || other.parts != bit(PhaseKind::Verify) && (other.spoken || *place < at)
-                } else {
-                    word.count == 1 && other.count > 2
-                };
-                let long = word.text.len().max(other.text.len()) >= SHORTEST;
-                odd && (long || is_name(word.text) && is_name(other.text)) && is_slip(word.text, other.text)
-            });
+            others.iter().take(COMPARED).filter(|other| **other != at).map(|other| (*other, &words[*other])).find(
+                |(place, other)| {
+                    let apart = other.parts & word.parts == 0;
+                    let odd = if apart {
+                        // Of two that stand once each, that of verify is told.
+                        other.count > word.count
+                            || !other.parts.is_power_of_two()
+                            || word.parts == bit(PhaseKind::Verify)
+                            || other.parts != bit(PhaseKind::Verify) && (other.spoken || *place < at)
+                    } else {
+                        word.count == 1 && other.count > 2
+                    };
+                    let long = word.text.len().max(other.text.len()) >= SHORTEST;
+                    odd && (long || is_name(word.text) && is_name(other.text)) && is_slip(word.text, other.text)
+                },
+            );
         let Some((_, near)) = near.filter(|_| !is_of_program(word.text)) else { continue };
         if out.iter().any(|known| known.message.contains(word.text) || known.message.contains(near.text)) {
             continue;
