@@ -260,6 +260,9 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
     let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
     let wanted: Vec<Value> = if wanted.is_empty() { vec![json!(true)] } else { wanted.iter().map(value).collect() };
     let make = |last: &Value| {
+        if let Some((list, separator)) = joined(program) {
+            return of_items(&list, last.as_str().unwrap_or(&last.to_string()).split(&separator));
+        }
         let mut doc = Value::Null;
         let end = run(program, Vec::new(), last, &mut doc);
         // What the program itself has put there is right.
@@ -269,6 +272,55 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
         doc
     };
     wanted.iter().take(6).map(make).collect()
+}
+
+/// A program that says no where this one says yes, of those with one comparison.
+pub fn negated(program: &str) -> Option<String> {
+    const SIGNS: [(&str, &str); 6] = [("<=", ">"), (">=", "<"), ("==", "!="), ("!=", "=="), ("<", ">="), (">", "<=")];
+    let (sign, other) = SIGNS.into_iter().find(|(sign, _)| program.contains(sign))?;
+    let (left, right) = program.split_once(sign)?;
+    if right.contains(['<', '>', '=']) {
+        return None;
+    }
+    let left = match left.split_once("any(") {
+        Some((before, rest)) => format!("{before}all({rest}"),
+        None => left.replacen("all(", "any(", 1),
+    };
+    Some(format!("{left}{other}{right}"))
+}
+
+/// A program that joins what it finds: the program that finds it, and what is put between.
+fn joined(program: &str) -> Option<(String, String)> {
+    let mut parts = split(program, "|");
+    let separator = serde_json::from_str(call(parts.pop()?.trim(), "join")?.trim()).ok()?;
+    let orders = |part: &&str| {
+        let part = part.trim();
+        matches!(part, "sort" | "unique" | "reverse") || part.starts_with("sort_by(") || part.starts_with("unique_by(")
+    };
+    while parts.last().is_some_and(orders) {
+        parts.pop();
+    }
+    let is_separator = |text: &String| !text.is_empty();
+    Some((parts.join("|"), separator)).filter(|(_, separator)| is_separator(separator))
+}
+
+/// A document in which a program finds these, one after the other.
+fn of_items<'t>(program: &str, items: impl Iterator<Item = &'t str>) -> Value {
+    let last = split(program, "|").last().map_or("", |part| part.trim());
+    let is_list = !(last.starts_with('[') || last.starts_with("map("));
+    let mut all = Value::Null;
+    for item in items.take(FURTHEST) {
+        let (mut doc, item) = (Value::Null, json!(item));
+        let mut end = run(program, Vec::new(), &item, &mut doc);
+        if is_list {
+            end.push(Segment::Index(0));
+        }
+        if at(&doc, &end).is_none_or(Value::is_null) {
+            put(&mut doc, &end, item);
+        }
+        merge(&mut all, doc);
+    }
+    all
 }
 
 /// Walks through a program, and gives the document what the program asks for; where its output stands.
@@ -520,6 +572,9 @@ mod tests {
             (".labels[\"a.b/c\"] == \"x\"", "", json!({"labels": {"a.b/c": "x"}})),
             (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),
             (".count // 1", "2", json!({"count": 2})),
+            (".types | join(\",\")", "In,Out", json!({"types": ["In", "Out"]})),
+            (".a | map(.b) | sort | join(\" \")", "x y", json!({"a": [{"b": "x"}, {"b": "y"}]})),
+            ("[.[].b] | join(\",\")", "x,y", json!([{"b": "x"}, {"b": "y"}])),
             (".a | map(if .b then .b |= sort else . end) | sort_by(.)", "", json!({"a": [{}]})),
             (".a and .b > 2", "", json!({"a": true, "b": 3})),
             (
