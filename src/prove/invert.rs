@@ -147,6 +147,19 @@ pub fn spoiled(text: &str) -> Vec<String> {
             let mut other = document.clone();
             put(&mut other, &place[..list], json!([]));
             found.push(format!("{other}\n"));
+            // With one thing more in it.
+            if let Some(Value::Array(items)) = at(&document, &place[..list])
+                && let Some(item) = items.first()
+            {
+                let mut more = place[..list].to_vec();
+                more.push(Segment::Index(items.len()));
+                let mut other = document.clone();
+                put(&mut other, &more, item.clone());
+                let other = format!("{other}\n");
+                if !found.contains(&other) {
+                    found.push(other);
+                }
+            }
         }
     }
     found
@@ -200,7 +213,28 @@ fn merged(documents: &[&String]) -> Option<String> {
         }
         merge(&mut all, json!({ "more": text }));
     }
-    (all.is_object() || all.is_array()).then(|| all.to_string())
+    (all.is_object() || all.is_array()).then(|| settled(all).to_string())
+}
+
+/// Marks what every item of a list is to have: `all(.[]; .n > 0)`.
+const EACH: &str = "for each";
+
+/// A document in which every item has what every item is to have.
+fn settled(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            Value::Object(map.into_iter().filter(|(key, _)| key != EACH).map(|(key, v)| (key, settled(v))).collect())
+        }
+        Value::Array(items) => {
+            let (common, mut own): (Vec<Value>, Vec<Value>) = items.into_iter().partition(|i| i.get(EACH).is_some());
+            if own.is_empty() {
+                return Value::Array(common.into_iter().map(settled).collect());
+            }
+            own.iter_mut().for_each(|item| common.iter().for_each(|more| merge(item, more.clone())));
+            Value::Array(own.into_iter().map(settled).collect())
+        }
+        value => value,
+    }
 }
 
 fn merge(into: &mut Value, from: Value) {
@@ -228,6 +262,7 @@ fn merge(into: &mut Value, from: Value) {
 /// Whether nothing in two values is one thing in the one and another in the other.
 fn agrees(a: &Value, b: &Value) -> bool {
     match (a, b) {
+        (Value::Object(a), Value::Object(b)) if a.contains_key(EACH) != b.contains_key(EACH) => false,
         (Value::Object(a), Value::Object(b)) => b.iter().all(|(key, b)| a.get(key).is_none_or(|a| agrees(a, b))),
         (Value::Array(_), Value::Array(_)) | (Value::Null, _) | (_, Value::Null) => true,
         (a, b) => a == b,
@@ -257,6 +292,10 @@ fn with_arguments(program: &str, words: &[String]) -> String {
 }
 
 fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
+    // It only reads.
+    if wanted.is_empty() && matches!(program.trim(), "." | "empty") {
+        return vec![Value::Null];
+    }
     let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
     let wanted: Vec<Value> = if wanted.is_empty() { vec![json!(true)] } else { wanted.iter().map(value).collect() };
     let make = |last: &Value| {
@@ -363,8 +402,12 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
                 [each, condition] => (*each, *condition),
                 _ => (".[]", inner),
             };
-            let place = run(each, path.clone(), &Value::Null, doc);
-            run(condition, place, &json!(true), doc);
+            let mut place = run(each, path.clone(), &Value::Null, doc);
+            run(condition, place.clone(), &json!(true), doc);
+            if part.starts_with("all") && matches!(place.last(), Some(Segment::Index(_))) {
+                place.push(Segment::Key(EACH.to_owned()));
+                put(doc, &place, json!(true));
+            }
         } else if let Some(inner) = call(part, "map") {
             let mut place = path.clone();
             place.push(Segment::Index(0));
@@ -592,6 +635,7 @@ mod tests {
         assert_eq!(other[0], "{\"a\":[{\"b\":1}],\"c\":\"x\"}\n}\n");
         assert!(other.contains(&"{\"a\":[{\"b\":null}],\"c\":\"x\"}\n".to_owned()), "{other:?}");
         assert!(other.contains(&"{\"a\":[],\"c\":\"x\"}\n".to_owned()), "{other:?}");
+        assert!(other.contains(&"{\"a\":[{\"b\":1},{\"b\":1}],\"c\":\"x\"}\n".to_owned()), "{other:?}");
         for (pattern, is_extended, expected) in [
             (r"^\*/[0-9]+\ \*", true, "*/1 *"),
             ("a|b", true, "a"),
@@ -620,6 +664,11 @@ mod tests {
         let items = [r#"[{"n":"a","x":1}]"#, r#"[{"n":"b","y":2}]"#, r#"[{"n":"a","z":3}]"#];
         let items = items.map(|text| vec![text.to_owned()]);
         assert_eq!(combined(&items, &[])[0], r#"[{"n":"a","x":1,"z":3},{"n":"b","y":2}]"#);
+        // What all items are to have.
+        let items = [r#"[{"n":"a"}]"#, r#"[{"for each":true,"x":1}]"#, r#"[{"n":"b","x":5}]"#];
+        let items = items.map(|text| vec![text.to_owned()]);
+        assert_eq!(combined(&items, &[])[0], r#"[{"n":"a","x":1},{"n":"b","x":5}]"#);
+        assert_eq!(combined(&items[1..2], &[])[0], r#"[{"x":1}]"#);
         // What no program can be, or nobody can make, ends no proof.
         for program in
             [".a[", ".a[é", ".a[18446744073709551615]", ".[] | select(.n > 9223372036854775807)", ".a[\"b", "\""]

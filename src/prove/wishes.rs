@@ -249,6 +249,13 @@ impl Script {
     fn searched(&mut self, simple: &Simple, source: Source, filters: Vec<Vec<String>>) {
         let words: Vec<String> = simple.words.iter().filter_map(|word| self.text(word)).collect();
         let ([name, rest @ ..], true) = (words.as_slice(), words.len() == simple.words.len()) else { return };
+        // `jq -e` says by its status whether what it finds is true.
+        if name == "jq" && rest.iter().any(|word| matches!(word.as_str(), "-e" | "-er" | "-re" | "--exit-status")) {
+            let end = usize::from(file_of(self, simple).is_some());
+            let filter = words[..words.len() - end].iter().cloned().chain(["-".to_owned()]).collect();
+            self.whole.push((source, [filters, vec![filter]].concat(), "true".to_owned()));
+            return;
+        }
         if !matches!(name.as_str(), "grep" | "egrep" | "fgrep") {
             return;
         }
