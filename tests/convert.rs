@@ -977,8 +977,8 @@ fn what_is_asked_twice_is_answered_otherwise_once() {
     let proof = proof_of(script, &[first, (&last, &without), (&step("pod a"), &dropped("pod a"))]);
     assert!(proof.is_full(), "{proof:?}");
     // Two looks at one answer.
-    let script = "A=$(kubectl get pod a -o json | jq -r .a)\n[ \"$A\" = x ] || exit 1\nB=$(kubectl get pod a -o json | jq -r .b)\n[ \"$B\" = y ] || exit 1";
-    let proof = proof_of(script, &[("stdout: x", "stdout: {not: other}"), ("stdout: y", "stdout: {not: other}")]);
+    let script = "A=$(kubectl get pod a -o json | jq -r .a)\n[ \"$A\" = x ] || exit 1\nB=$(kubectl get pod a -o json | jq -r .b)\n[ \"$B\" = up ] || exit 1";
+    let proof = proof_of(script, &[("stdout: x", "stdout: {not: other}"), ("stdout: up", "stdout: {not: other}")]);
     assert!(proof.is_full(), "{proof:?}");
 }
 
@@ -1008,14 +1008,18 @@ fn agents_take_away_what_was_there() {
                 "sqlite3 /tmp/a.db 'CREATE TABLE a (b int)'",
                 "[ -f /tmp/a.db ]\n[ \"$(sqlite3 /tmp/a.db 'SELECT count(*) FROM a')\" = 3 ]",
             ),
-            &[("test -f /tmp/a.db", "true"), ("stdout: \"3\"", "exitCode: any")],
+            &[("test -f /tmp/a.db", "test -n a"), ("stdout: \"3\"", "exitCode: any")],
         ),
         (
             steps(
                 "mkdir -p /tmp/lab/in /tmp/lab/done\necho a > /tmp/lab/in/a.txt",
                 "if [ -f /tmp/lab/in/a.txt ]; then exit 1; fi\n[ -f /tmp/lab/done/a.txt ] || exit 1\nif [ -s /tmp/lab/done/b.txt ]; then exit 1; fi\ngrep -q a /tmp/lab/done/a.txt",
             ),
-            &[("test -f /tmp/lab/in/a.txt", "false"), ("grep -q a", "true"), ("test -s /tmp/lab/done/b.txt", "false")],
+            &[
+                ("test -f /tmp/lab/in/a.txt", "test -z a"),
+                ("grep -q a", "grep -q ''"),
+                ("test -s /tmp/lab/done/b.txt", "test -z a"),
+            ],
         ),
     ];
     for (task, faults) in &right {
