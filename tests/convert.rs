@@ -943,12 +943,12 @@ fn a_conversion_with_an_error_is_none() {
     world.run(&["check", "last.portable.yaml"]).expect(0, &[]);
 }
 
-/// Of two checks that ask the same none alone decides, so they stay in their script; the rest is lifted, and written.
+/// A check that nothing in any world can change decides nowhere, so it stays in its script; the rest is lifted, and written.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn what_no_world_decides_stays_in_its_script() {
     bwrap();
-    let text = task_of("verify", "set -e\nkubectl get pod a\nkubectl get ns shop\nkubectl get ns shop");
+    let text = task_of("verify", "set -e\nkubectl get pod a\ntest -d /usr/bin");
     let world = World::new(&[("twice.yaml", &text)]);
     let ran =
         world.run(&["convert", "twice.yaml", "--target", "builtin", "--write", "--report", "json"]).expect(0, &[]);
@@ -960,6 +960,104 @@ fn what_no_world_decides_stays_in_its_script() {
     assert!(why.contains("not proved to do the same"), "{task}");
     let written = world.read("twice.portable.yaml");
     assert!(written.contains("run: kubectl get pod a") && written.contains("- script:"), "{written}");
+}
+
+/// Of checks that ask the same each decides where it is answered otherwise than the others; a conversion without one of them is refuted.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn what_is_asked_twice_is_answered_otherwise_once() {
+    let open = "        expect:\n          exitCode: any\n";
+    let script = "set -e\nkubectl get ns shop\nkubectl get pod a\nkubectl get ns shop";
+    let step = |text: &str| format!("run: kubectl get {text}\n");
+    let dropped = |text: &str| format!("{}{open}", step(text));
+    let first = (format!("{}    - command:\n        {}", step("ns shop"), step("pod a")), String::new());
+    let first = (first.0.as_str(), &*format!("{}    - command:\n        {}", dropped("ns shop"), step("pod a")));
+    let last = format!("{}    - command:\n        {}", step("pod a"), step("ns shop"));
+    let without = format!("{}    - command:\n        {}", step("pod a"), dropped("ns shop"));
+    let proof = proof_of(script, &[first, (&last, &without), (&step("pod a"), &dropped("pod a"))]);
+    assert!(proof.is_full(), "{proof:?}");
+    // Two looks at one answer.
+    let script = "A=$(kubectl get pod a -o json | jq -r .a)\n[ \"$A\" = x ] || exit 1\nB=$(kubectl get pod a -o json | jq -r .b)\n[ \"$B\" = up ] || exit 1";
+    let proof = proof_of(script, &[("stdout: x", "stdout: {not: other}"), ("stdout: up", "stdout: {not: other}")]);
+    assert!(proof.is_full(), "{proof:?}");
+}
+
+/// An agent takes away what the setup has made, too: a folder to go to, a database, a file that is to be no more.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn agents_take_away_what_was_there() {
+    let steps = |setup: &str, verify: &str| {
+        let phase = |name: &str, script: &str| {
+            format!("  {name}: {{inline: {:?}}}\n", format!("#!/usr/bin/env bash\nset -e\n{script}"))
+        };
+        let (setup, verify) = (phase("setup", setup), phase("verify", verify));
+        format!(
+            "kind: Task\nmetadata: {{name: a, difficulty: easy}}\nsteps:\n  prompt: {{inline: Do it.}}\n{setup}{verify}"
+        )
+    };
+    let right: [(String, &[(&str, &str)]); 3] = [
+        (
+            steps(
+                "git init -q -b main /tmp/lab/repo\ncd /tmp/lab/repo\ngit config user.name a",
+                "cd /tmp/lab/repo\ngit log -1 | grep -q fix",
+            ),
+            &[("contains: fix", "contains: fit")],
+        ),
+        (
+            steps(
+                "sqlite3 /tmp/a.db 'CREATE TABLE a (b int)'",
+                "[ -f /tmp/a.db ]\n[ \"$(sqlite3 /tmp/a.db 'SELECT count(*) FROM a')\" = 3 ]",
+            ),
+            &[("test -f /tmp/a.db", "test -n a"), ("stdout: \"3\"", "exitCode: any")],
+        ),
+        (
+            steps(
+                "mkdir -p /tmp/lab/in /tmp/lab/done\necho a > /tmp/lab/in/a.txt",
+                "if [ -f /tmp/lab/in/a.txt ]; then exit 1; fi\n[ -f /tmp/lab/done/a.txt ] || exit 1\nif [ -s /tmp/lab/done/b.txt ]; then exit 1; fi\ngrep -q a /tmp/lab/done/a.txt",
+            ),
+            &[
+                ("test -f /tmp/lab/in/a.txt", "test -z a"),
+                ("grep -q a", "grep -q ''"),
+                ("test -s /tmp/lab/done/b.txt", "test -z a"),
+            ],
+        ),
+    ];
+    for (task, faults) in &right {
+        let proof = proof_in(&[("task.yaml", task)], faults);
+        assert!(proof.is_full(), "{task}\n{proof:?}");
+    }
+}
+
+/// What scripts look for in lists, in several words of one answer, and in the length of a text is found.
+#[test]
+#[ignore = "needs bubblewrap and jq; .ci/run has them"]
+fn answers_have_what_scripts_ask_of_lists() {
+    let scripts: [(&str, &[(&str, &str)]); 4] = [
+        (
+            "V=$(kubectl get role a -o jsonpath='{.rules[*].verbs[*]}')\nfor verb in get list create; do\n  if ! echo \"$V\" | grep -qw \"$verb\"; then exit 1; fi\ndone",
+            &[("- list", "- lists")],
+        ),
+        (
+            "P=$(kubectl get networkpolicy a -o json)\nT=$(echo \"$P\" | jq -r '.spec.policyTypes | sort | join(\",\")')\nif [ \"$T\" != Egress,Ingress ]; then exit 1; fi\nN=$(echo \"$P\" | jq -r '.spec.ingress[0].from | length')\n[ \"$N\" -eq 1 ] || exit 1",
+            &[("stdout: Egress,Ingress", "stdout: Egress")],
+        ),
+        (
+            "OUT=/tmp/report/out.json\nR=$(jq -r '.regions | map(.name) | join(\" \")' \"$OUT\")\n[ \"$R\" = 'north south' ] || exit 1\nA=$(jq -r '.regions[] | select(.name == \"north\") | .amount' \"$OUT\")\n[ \"$A\" = 15 ] || exit 1\njq -e 'all(.regions[]; .amount > 0)' \"$OUT\" >/dev/null || exit 1",
+            &[
+                ("stdout: north south", "stdout: north"),
+                ("stdout: \"15\"", "stdout: {not: other}"),
+                ("amount > 0", "amount > 5"),
+            ],
+        ),
+        (
+            "kubectl get pod a || exit 1\nT=$(kubectl get cm a -o jsonpath='{.data.title}')\nif [ \"${#T}\" -lt 5 ]; then echo short; exit 1; fi",
+            &[("-lt 5", "-gt 5")],
+        ),
+    ];
+    for (script, faults) in scripts {
+        let proof = proof_of(script, faults);
+        assert!(proof.is_full(), "{script}\n{proof:?}");
+    }
 }
 
 /// What reads for ever ends the proof soon, and is named; what it stands beside is not said to be proved.

@@ -471,6 +471,24 @@ pub fn only_looks(run: &str) -> bool {
                 Some((&"nc", rest)) => rest.iter().any(|word| word.starts_with("-z") || word.starts_with("-vz")),
                 Some((&"nslookup" | &"dig" | &"getent" | &"id", rest)) => all(&[], rest),
                 Some((&"hostname", rest)) => rest.is_empty(),
+                Some((&"systemctl", rest)) => {
+                    let verb = rest.iter().find(|word| !word.starts_with('-'));
+                    const LOOKS: [&str; 9] = [
+                        "status",
+                        "is-active",
+                        "is-enabled",
+                        "is-failed",
+                        "show",
+                        "cat",
+                        "list-units",
+                        "list-unit-files",
+                        "is-system-running",
+                    ];
+                    verb.is_some_and(|verb| LOOKS.contains(verb))
+                }
+                Some((&"journalctl", rest)) => !rest
+                    .iter()
+                    .any(|word| ["--vacuum", "--rotate", "--flush", "--sync"].iter().any(|w| word.starts_with(w))),
                 _ => false,
             }
 }

@@ -46,7 +46,7 @@ pub fn answered(world: &World, call: &Call, time: Time) -> (Option<u16>, String)
     let codes: Vec<u16> = known.chain([200, 200, 201, 400, 404, 500]).collect();
     let mut dice = Dice::new(world.seed, &call.key());
     let chance = if world.mood == Mood::Good { 100 } else { 60 };
-    let silent = world.mood == Mood::Silent || world.gives(call, time.half).is_some();
+    let silent = world.mood == Mood::Silent || world.gives(call, time).is_some();
     if let Some(web) = call.argv.get(2).and_then(|url| world.web(url))
         && status == 0
         && !silent

@@ -389,6 +389,10 @@ impl ProofHost {
             if let EventKind::PhaseStarted { phase } = &event.kind {
                 trace::append(&format!("{}{phase}\n", trace::PHASE));
                 if phase == "agent" {
+                    for path in &self.world.gone {
+                        let path = Path::new(shim::TASK).join(path);
+                        let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
+                    }
                     for (path, text) in &self.world.files {
                         let is_folder = path.ends_with('/');
                         let path = Path::new(shim::TASK).join(path);

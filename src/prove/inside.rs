@@ -19,7 +19,7 @@ use super::{
     hints::{Hints, asks, has_operations, hints, mined, paths},
     host::Stage,
     invert::spoiled,
-    kubectl,
+    kubectl, places,
     shim::TASK,
     side::{Ran, disagreement, ran, side_by_side},
     variables::{overridable, required},
@@ -104,8 +104,9 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     let new = planned(&converted, &BTreeMap::new())?.plan;
     let operations = has_operations(&new);
     let own = hints(&new, &words, operations);
-    let guide = job.guide.as_ref().map(|text| guided(&converted, text, &words, operations)).transpose()?;
-    let Hints { answers, web, denied, texts, .. } = guide.as_ref().unwrap_or(&own).clone();
+    let guide = job.guide.as_ref().map(|text| guided(&converted, text)).transpose()?;
+    let guiding = guide.as_ref().map(|plan| hints(plan, &words, operations));
+    let Hints { answers, web, denied, texts, .. } = guiding.as_ref().unwrap_or(&own).clone();
     let Hints { captured, refused, waited, asked, callers, .. } = own;
     let mut answers = answers;
     for (half, scripts) in [(Half::Before, &scripts.before), (Half::After, &scripts.after)] {
@@ -152,6 +153,8 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             agent: answer.clone(),
             refuses: None,
             files,
+            gone: Vec::new(),
+            once: None,
             loud: false,
             operations,
             hasty: false,
@@ -179,10 +182,12 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         && !known
     {
         explore(world, most, &old, &stage, (&contents, &texts)).await?;
-        if most.passed && !both {
+        if !both {
+            // Of steps it is seen how many pass, and not of a script; where both pass more can be told than where only one does.
+            let plan = guide.as_ref().filter(|_| !most.passed).unwrap_or(&new);
             let mut other = world.clone();
-            let mut ran_new = ran(&new, &World { hasty: true, ..other.clone() }, &stage).await?;
-            explore(&mut other, &mut ran_new, &new, &stage, (&contents, &texts)).await?;
+            let mut ran_new = ran(plan, &World { hasty: true, ..other.clone() }, &stage).await?;
+            explore(&mut other, &mut ran_new, plan, &stage, (&contents, &texts)).await?;
             let ran_old = ran(&old, &World { hasty: true, ..other.clone() }, &stage).await?;
             if ran_new.passed && ran_old.passed {
                 (*world, *most) = (other, ran_old);
@@ -242,6 +247,13 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
                 proof.near.push_back(other);
             }
         }
+        // Nor is what the setup has made.
+        for path in contents.keys().filter(|path| !best.gone.contains(*path)) {
+            let mut other = best.clone();
+            other.gone.push(path.trim_end_matches('/').to_owned());
+            other.files.retain(|(file, _)| !Path::new(file).starts_with(path));
+            proof.near.push_back(other);
+        }
         for (name, default) in &defaults {
             let mut other = World { env: best.env.clone(), ..best.clone() };
             other.env.insert(name.clone(), another(default));
@@ -270,6 +282,16 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         }
         proof.compare(world).await?;
     }
+    for is_near in [false, true] {
+        let repeats: Vec<World> = proof.repeats(is_near).take(PAIRS).collect();
+        for world in repeats {
+            // A conversion that leaves out one of two checks that ask the same has nothing that is undecided.
+            if proof.is_refuted() || is_near && proof.open.is_empty() {
+                break;
+            }
+            proof.compare(world).await?;
+        }
+    }
     for seed in 4..job.seeds.saturating_add(4) {
         if proof.is_refuted() || proof.waited_out >= WAITED_OUT {
             break;
@@ -284,14 +306,14 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     Ok(proof.end())
 }
 
-/// What the scripts look for that a conversion has kept, read from one that has not.
-fn guided(converted: &Path, guide: &str, words: &[String], operations: bool) -> Result<Hints, String> {
+/// The plan of a conversion that has kept nothing: what scripts look for is read from it.
+fn guided(converted: &Path, guide: &str) -> Result<Plan, String> {
     let task = converted.with_extension("guide.yaml");
     let path = Path::new(TASK).join(&task);
     fs::write(&path, guide).map_err(|e| e.to_string())?;
     let plan = planned(&task, &BTreeMap::new())?.plan;
     fs::remove_file(&path).map_err(|e| e.to_string())?;
-    Ok(hints(&plan, words, operations))
+    Ok(plan)
 }
 
 /// Words of the scripts that an agent answers, each in a world of its own.
@@ -361,6 +383,9 @@ fn another(default: &str) -> String {
 
 /// How often both are run again where they disagree, before it is believed.
 const REPEATS: usize = 3;
+
+/// What is asked more often in one phase is a wait.
+const REPEATED: usize = 4;
 
 /// Worlds that differ in two things from the best one, at most.
 const PAIRS: usize = 60;
@@ -472,6 +497,28 @@ impl Proof<'_> {
         self.passing.iter().filter(plain).flat_map(more).collect::<Vec<_>>().into_iter()
     }
 
+    /// The best world, where what is asked several times in one phase is answered otherwise one of these times: of two checks that ask the
+    /// same each may then decide. It fails or says nothing, or else it says nearly what is waited for (`is_near`).
+    fn repeats(&self, is_near: bool) -> impl Iterator<Item = World> + use<> {
+        let mut found = Vec::new();
+        let Some((world, calls)) = self.passing.first() else { return found.into_iter() };
+        let mut times: BTreeMap<(Half, &Call), usize> = BTreeMap::new();
+        calls.iter().for_each(|(call, half)| *times.entry((*half, call)).or_default() += 1);
+        for ((half, call), times) in times.into_iter().filter(|(_, times)| (2..=REPEATED).contains(times)) {
+            let said = wanted(world, call, half);
+            let answers = match is_near {
+                false => vec![Given::Fails, Given::Silent],
+                true if said.is_empty() => Vec::new(),
+                true => spoiled(&said).into_iter().map(|text| Given::Says(lines_of(call, text))).collect(),
+            };
+            for given in answers {
+                let once = |nth| Some((half.key(&call.key()), nth, given.clone()));
+                found.extend((0..times).map(|nth| World { once: once(nth), ..world.clone() }));
+            }
+        }
+        found.into_iter()
+    }
+
     /// Both in one world.
     async fn compare(&mut self, world: World) -> Result<(), String> {
         let mut a = ran(&self.old, &world, &self.stage).await?;
@@ -512,7 +559,12 @@ impl Proof<'_> {
             // What fails there and not in the original, and what asks for an answer that is odd.
             let odd = |(_, pattern): &&(String, String)| {
                 let mut calls = a.timed().chain(b.timed());
-                calls.any(|(call, half)| world.gives(call, half).is_some() && asks(pattern, call))
+                let is_once = |call: &Call, half: Half| {
+                    world.once.as_ref().is_some_and(|(key, ..)| *key == half.key(&call.key()))
+                };
+                calls.any(|(call, half)| {
+                    (world.always(call, half).is_some() || is_once(call, half)) && asks(pattern, call)
+                })
             };
             let of = |ran: &Ran| ran.phases.values().flatten().cloned().collect::<BTreeSet<Call>>();
             let (said, own) = (of(&a), of(&b));
@@ -875,6 +927,21 @@ pub async fn explore(
                 (*world, *most) = (other, ran);
             }
         }
+        // It may have to be empty, or to be there no more.
+        let mut without = world.clone();
+        without.files.retain(|(other, _)| other != path);
+        let mut empty = without.clone();
+        empty.files.push((path.clone(), String::new()));
+        without.gone.push(path.trim_end_matches('/').to_owned());
+        for other in [empty, without] {
+            if most.passed {
+                return Ok(());
+            }
+            let ran = ran(old, &looked(&other), stage).await?;
+            if ran.shown() > most.shown() {
+                (*world, *most) = (other, ran);
+            }
+        }
     }
     if world.agent.is_some() {
         let but = |word: &String| words.iter().filter(|other| *other != word).cloned().collect::<Vec<_>>().join("\n");
@@ -1020,7 +1087,10 @@ pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Plann
                 paths(&text, &mut named);
                 scripts.push(text);
             }
-            scripts.extend(step.arg("inline").and_then(Arg::as_literal).map(str::to_owned));
+            if let Some(text) = step.arg("inline").and_then(Arg::as_literal) {
+                named.extend(places::places(text));
+                scripts.push(text.to_owned());
+            }
         });
     }
     // What is there already is nothing an agent makes.

@@ -147,6 +147,19 @@ pub fn spoiled(text: &str) -> Vec<String> {
             let mut other = document.clone();
             put(&mut other, &place[..list], json!([]));
             found.push(format!("{other}\n"));
+            // With one thing more in it.
+            if let Some(Value::Array(items)) = at(&document, &place[..list])
+                && let Some(item) = items.first()
+            {
+                let mut more = place[..list].to_vec();
+                more.push(Segment::Index(items.len()));
+                let mut other = document.clone();
+                put(&mut other, &more, item.clone());
+                let other = format!("{other}\n");
+                if !found.contains(&other) {
+                    found.push(other);
+                }
+            }
         }
     }
     found
@@ -200,7 +213,28 @@ fn merged(documents: &[&String]) -> Option<String> {
         }
         merge(&mut all, json!({ "more": text }));
     }
-    (all.is_object() || all.is_array()).then(|| all.to_string())
+    (all.is_object() || all.is_array()).then(|| settled(all).to_string())
+}
+
+/// Marks what every item of a list is to have: `all(.[]; .n > 0)`.
+const EACH: &str = "for each";
+
+/// A document in which every item has what every item is to have.
+fn settled(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            Value::Object(map.into_iter().filter(|(key, _)| key != EACH).map(|(key, v)| (key, settled(v))).collect())
+        }
+        Value::Array(items) => {
+            let (common, mut own): (Vec<Value>, Vec<Value>) = items.into_iter().partition(|i| i.get(EACH).is_some());
+            if own.is_empty() {
+                return Value::Array(common.into_iter().map(settled).collect());
+            }
+            own.iter_mut().for_each(|item| common.iter().for_each(|more| merge(item, more.clone())));
+            Value::Array(own.into_iter().map(settled).collect())
+        }
+        value => value,
+    }
 }
 
 fn merge(into: &mut Value, from: Value) {
@@ -228,6 +262,7 @@ fn merge(into: &mut Value, from: Value) {
 /// Whether nothing in two values is one thing in the one and another in the other.
 fn agrees(a: &Value, b: &Value) -> bool {
     match (a, b) {
+        (Value::Object(a), Value::Object(b)) if a.contains_key(EACH) != b.contains_key(EACH) => false,
         (Value::Object(a), Value::Object(b)) => b.iter().all(|(key, b)| a.get(key).is_none_or(|a| agrees(a, b))),
         (Value::Array(_), Value::Array(_)) | (Value::Null, _) | (_, Value::Null) => true,
         (a, b) => a == b,
@@ -257,9 +292,16 @@ fn with_arguments(program: &str, words: &[String]) -> String {
 }
 
 fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
+    // It only reads.
+    if wanted.is_empty() && matches!(program.trim(), "." | "empty") {
+        return vec![Value::Null];
+    }
     let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
     let wanted: Vec<Value> = if wanted.is_empty() { vec![json!(true)] } else { wanted.iter().map(value).collect() };
     let make = |last: &Value| {
+        if let Some((list, separator)) = joined(program) {
+            return of_items(&list, last.as_str().unwrap_or(&last.to_string()).split(&separator));
+        }
         let mut doc = Value::Null;
         let end = run(program, Vec::new(), last, &mut doc);
         // What the program itself has put there is right.
@@ -269,6 +311,55 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
         doc
     };
     wanted.iter().take(6).map(make).collect()
+}
+
+/// A program that says no where this one says yes, of those with one comparison.
+pub fn negated(program: &str) -> Option<String> {
+    const SIGNS: [(&str, &str); 6] = [("<=", ">"), (">=", "<"), ("==", "!="), ("!=", "=="), ("<", ">="), (">", "<=")];
+    let (sign, other) = SIGNS.into_iter().find(|(sign, _)| program.contains(sign))?;
+    let (left, right) = program.split_once(sign)?;
+    if right.contains(['<', '>', '=']) {
+        return None;
+    }
+    let left = match left.split_once("any(") {
+        Some((before, rest)) => format!("{before}all({rest}"),
+        None => left.replacen("all(", "any(", 1),
+    };
+    Some(format!("{left}{other}{right}"))
+}
+
+/// A program that joins what it finds: the program that finds it, and what is put between.
+fn joined(program: &str) -> Option<(String, String)> {
+    let mut parts = split(program, "|");
+    let separator = serde_json::from_str(call(parts.pop()?.trim(), "join")?.trim()).ok()?;
+    let orders = |part: &&str| {
+        let part = part.trim();
+        matches!(part, "sort" | "unique" | "reverse") || part.starts_with("sort_by(") || part.starts_with("unique_by(")
+    };
+    while parts.last().is_some_and(orders) {
+        parts.pop();
+    }
+    let is_separator = |text: &String| !text.is_empty();
+    Some((parts.join("|"), separator)).filter(|(_, separator)| is_separator(separator))
+}
+
+/// A document in which a program finds these, one after the other.
+fn of_items<'t>(program: &str, items: impl Iterator<Item = &'t str>) -> Value {
+    let last = split(program, "|").last().map_or("", |part| part.trim());
+    let is_list = !(last.starts_with('[') || last.starts_with("map("));
+    let mut all = Value::Null;
+    for item in items.take(FURTHEST) {
+        let (mut doc, item) = (Value::Null, json!(item));
+        let mut end = run(program, Vec::new(), &item, &mut doc);
+        if is_list {
+            end.push(Segment::Index(0));
+        }
+        if at(&doc, &end).is_none_or(Value::is_null) {
+            put(&mut doc, &end, item);
+        }
+        merge(&mut all, doc);
+    }
+    all
 }
 
 /// Walks through a program, and gives the document what the program asks for; where its output stands.
@@ -311,8 +402,12 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
                 [each, condition] => (*each, *condition),
                 _ => (".[]", inner),
             };
-            let place = run(each, path.clone(), &Value::Null, doc);
-            run(condition, place, &json!(true), doc);
+            let mut place = run(each, path.clone(), &Value::Null, doc);
+            run(condition, place.clone(), &json!(true), doc);
+            if part.starts_with("all") && matches!(place.last(), Some(Segment::Index(_))) {
+                place.push(Segment::Key(EACH.to_owned()));
+                put(doc, &place, json!(true));
+            }
         } else if let Some(inner) = call(part, "map") {
             let mut place = path.clone();
             place.push(Segment::Index(0));
@@ -520,6 +615,9 @@ mod tests {
             (".labels[\"a.b/c\"] == \"x\"", "", json!({"labels": {"a.b/c": "x"}})),
             (".rules[] | select(.port == 53) | .protocol", "UDP", json!({"rules": [{"port": 53, "protocol": "UDP"}]})),
             (".count // 1", "2", json!({"count": 2})),
+            (".types | join(\",\")", "In,Out", json!({"types": ["In", "Out"]})),
+            (".a | map(.b) | sort | join(\" \")", "x y", json!({"a": [{"b": "x"}, {"b": "y"}]})),
+            ("[.[].b] | join(\",\")", "x,y", json!([{"b": "x"}, {"b": "y"}])),
             (".a | map(if .b then .b |= sort else . end) | sort_by(.)", "", json!({"a": [{}]})),
             (".a and .b > 2", "", json!({"a": true, "b": 3})),
             (
@@ -537,6 +635,7 @@ mod tests {
         assert_eq!(other[0], "{\"a\":[{\"b\":1}],\"c\":\"x\"}\n}\n");
         assert!(other.contains(&"{\"a\":[{\"b\":null}],\"c\":\"x\"}\n".to_owned()), "{other:?}");
         assert!(other.contains(&"{\"a\":[],\"c\":\"x\"}\n".to_owned()), "{other:?}");
+        assert!(other.contains(&"{\"a\":[{\"b\":1},{\"b\":1}],\"c\":\"x\"}\n".to_owned()), "{other:?}");
         for (pattern, is_extended, expected) in [
             (r"^\*/[0-9]+\ \*", true, "*/1 *"),
             ("a|b", true, "a"),
@@ -565,6 +664,11 @@ mod tests {
         let items = [r#"[{"n":"a","x":1}]"#, r#"[{"n":"b","y":2}]"#, r#"[{"n":"a","z":3}]"#];
         let items = items.map(|text| vec![text.to_owned()]);
         assert_eq!(combined(&items, &[])[0], r#"[{"n":"a","x":1,"z":3},{"n":"b","y":2}]"#);
+        // What all items are to have.
+        let items = [r#"[{"n":"a"}]"#, r#"[{"for each":true,"x":1}]"#, r#"[{"n":"b","x":5}]"#];
+        let items = items.map(|text| vec![text.to_owned()]);
+        assert_eq!(combined(&items, &[])[0], r#"[{"n":"a","x":1},{"n":"b","x":5}]"#);
+        assert_eq!(combined(&items[1..2], &[])[0], r#"[{"x":1}]"#);
         // What no program can be, or nobody can make, ends no proof.
         for program in
             [".a[", ".a[é", ".a[18446744073709551615]", ".[] | select(.n > 9223372036854775807)", ".a[\"b", "\""]

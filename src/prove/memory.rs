@@ -194,6 +194,8 @@ mod tests {
             agent: None,
             refuses: None,
             files: Vec::new(),
+            gone: Vec::new(),
+            once: None,
             loud: false,
             operations: false,
             hasty: false,

@@ -71,7 +71,7 @@ pub fn answer(world: &World, call: &Call, cwd: &Path) -> Answer {
     let answer = world.answer(call, time);
     let answer = if world.operations { kubectl::consistent(call, answer) } else { answer };
     // Who says nothing has done nothing, and who says what is waited for has done it, whatever comes then.
-    let has_done_it = match world.gives(call, time.half) {
+    let has_done_it = match world.gives(call, time) {
         Some(Given::Silent) => false,
         Some(Given::FailsSaying) => true,
         _ => answer.status == 0,

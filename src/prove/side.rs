@@ -51,10 +51,10 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Whether it passed, or else how far it went, and with how few complaints: to ask the same again leads nowhere.
-    pub fn shown(&self) -> (bool, usize, Reverse<usize>) {
+    /// Whether it passed, or else how far it went, and with how few faults and complaints: to ask the same again leads nowhere.
+    pub fn shown(&self) -> (bool, usize, Reverse<usize>, Reverse<usize>) {
         let calls: BTreeSet<_> = self.before_cleanup().map(|(call, half)| (call.key(), half)).collect();
-        (self.passed, calls.len(), Reverse(self.complaints))
+        (self.passed, calls.len(), Reverse(self.failed.len()), Reverse(self.complaints))
     }
 
     /// All calls, and when they were made.

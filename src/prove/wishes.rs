@@ -115,10 +115,25 @@ impl Script {
             }
             Kind::If { branches, .. } => {
                 let failing = branches.iter().filter(|(_, body)| body.iter().any(fails));
-                self.refused.extend(failing.flat_map(|(condition, _)| condition).map(|stmt| stmt.range.clone()));
+                // What fails the script where it does not hold is asked for: `if ! A | grep -q B; then exit 1; fi`.
+                let conditions = failing.flat_map(|(condition, _)| condition);
+                let refused = conditions.filter(|stmt| !matches!(stmt.kind, Kind::Not(_)));
+                self.refused.extend(refused.map(|stmt| stmt.range.clone()));
             }
-            Kind::And(pair) if fails(&pair[1]) => self.refused.push(pair[0].range.clone()),
-            Kind::Pipeline(_) | Kind::Simple(_) if self.refused.contains(&stmt.range) => {}
+            Kind::And(pair) if fails(&pair[1]) && !matches!(pair[0].kind, Kind::Not(_)) => {
+                self.refused.push(pair[0].range.clone());
+            }
+            Kind::Pipeline(list) if self.refused.contains(&stmt.range) => {
+                if let Some((source, mut filters)) = self.pipeline(list)
+                    && let Some([.., program, _]) =
+                        filters.last_mut().filter(|filter| filter[0] == "jq").map(Vec::as_mut_slice)
+                    && let Some(other) = invert::negated(program)
+                {
+                    *program = other;
+                    self.whole.push((source, filters, "true".to_owned()));
+                }
+            }
+            Kind::Simple(_) if self.refused.contains(&stmt.range) => {}
             Kind::Pipeline(list) => {
                 let Some(([.., Stmt { kind: Kind::Simple(last), .. }], (source, mut filters))) =
                     Some(list.as_slice()).zip(self.pipeline(list))
@@ -168,8 +183,11 @@ impl Script {
     }
 
     fn compared(&mut self, word: &Word, operator: &str, other: &Word) {
-        let from = match word.parts.as_slice() {
-            [Part::Command { text, .. }] => self.read(text),
+        // Of `${#NAME}` so many characters are wanted.
+        let length = measured(word);
+        let from = match (word.parts.as_slice(), &length) {
+            (_, Some(name)) => Some((Source::Variable(name.clone()), Vec::new())),
+            ([Part::Command { text, .. }], _) => self.read(text),
             _ => variable(word).map(|name| (Source::Variable(name), Vec::new())),
         };
         let Some((source, filters)) = from else { return };
@@ -185,8 +203,15 @@ impl Script {
                 "-lt" => [-1, 0, 1],
                 _ => [1, 0, -1],
             };
+            let text = |n: i64| match length {
+                Some(_) => "x".repeat(usize::try_from(n).unwrap_or_default().min(LONGEST)),
+                None => n.to_string(),
+            };
             let texts = all.iter().map(|n| number.saturating_add(*n)).filter(|n| *n >= 0);
-            self.whole.extend(texts.map(|n| (source.clone(), filters.clone(), n.to_string())));
+            self.whole.extend(texts.map(|n| (source.clone(), filters.clone(), text(n))));
+            return;
+        }
+        if length.is_some() {
             return;
         }
         let text = match operator {
@@ -224,6 +249,13 @@ impl Script {
     fn searched(&mut self, simple: &Simple, source: Source, filters: Vec<Vec<String>>) {
         let words: Vec<String> = simple.words.iter().filter_map(|word| self.text(word)).collect();
         let ([name, rest @ ..], true) = (words.as_slice(), words.len() == simple.words.len()) else { return };
+        // `jq -e` says by its status whether what it finds is true.
+        if name == "jq" && rest.iter().any(|word| matches!(word.as_str(), "-e" | "-er" | "-re" | "--exit-status")) {
+            let end = usize::from(file_of(self, simple).is_some());
+            let filter = words[..words.len() - end].iter().cloned().chain(["-".to_owned()]).collect();
+            self.whole.push((source, [filters, vec![filter]].concat(), "true".to_owned()));
+            return;
+        }
         if !matches!(name.as_str(), "grep" | "egrep" | "fgrep") {
             return;
         }
@@ -485,6 +517,15 @@ pub fn some(name: &str) -> String {
 /// So many texts are tried of one command at most.
 const MANY: usize = 12;
 
+/// The longest text that is made because a script counts characters.
+const LONGEST: usize = 200;
+
+/// The name in `${#NAME}`.
+fn measured(word: &Word) -> Option<String> {
+    let name = word.source.trim_matches('"').strip_prefix("${#")?.strip_suffix('}')?;
+    ast::is_name(name).then(|| name.to_owned())
+}
+
 /// `"$NAME"`, and nothing else.
 fn variable(word: &Word) -> Option<String> {
     match word.parts.as_slice() {
@@ -510,7 +551,11 @@ mod tests {
 
     #[test]
     fn what_a_script_asks_for_is_found() {
-        let cases: [(&str, &[&str]); 12] = [
+        let cases: [(&str, &[&str]); 16] = [
+            ("if kubectl get x | jq -e 'any(.[]; .n <= 0)'; then exit 1; fi", &[r#"[{"n":1}]"#]),
+            ("V=$(kubectl get x)\nif ! echo \"$V\" | grep -qw up; then exit 1; fi", &["up"]),
+            ("if kubectl get x | grep -q up; then exit 1; fi\nkubectl get x | grep -q on", &["on"]),
+            ("V=$(kubectl get x)\nif [ \"${#V}\" -lt 5 ]; then exit 1; fi", &["xxxx"]),
             (
                 "R=/srv/r\nF=$(head -n 1 \"$R\")\n[ \"$F\" = 'a 2' ] || exit 1\nfor w in 'b 1' 'c 1'; do\n  if ! grep -qx \"$w\" \"$R\"; then exit 1; fi\ndone",
                 &["a 2\nb 1\nc 1"],

@@ -35,6 +35,12 @@ pub struct World {
     pub refuses: Option<usize>,
     /// What the agent leaves behind.
     pub files: Vec<(String, String)>,
+    /// What it takes away: files and folders that the setup has made.
+    #[serde(default)]
+    pub gone: Vec<String>,
+    /// What a command, by the key of its half, answers when it has been asked so often before in its phase.
+    #[serde(default)]
+    pub once: Option<(String, usize, Given)>,
     /// Whether what fails prints something first, and exits with whatever status.
     pub loud: bool,
     /// Whether operations stand for commands of kubectl, which are compared in one form then.
@@ -265,9 +271,14 @@ impl World {
             let cut = cut(text);
             format!(", the agent answers {cut:?}{}", if cut.len() < text.len() { "…" } else { "" })
         });
+        let gone = self.gone.iter().map(|path| format!(", the agent removes `{path}`")).collect::<String>();
+        let once = self.once.as_ref().map_or_else(String::new, |(key, nth, given)| {
+            format!(", {}`{}` {} as number {}", when(key), words(&Call::of_key(key).key()), given.shown(), nth + 1)
+        });
         let judge =
             self.refuses.map(|n| format!(", the judge is not content (question {})", n + 1)).unwrap_or_default();
-        format!("world {}: {}{}{env}{agent}{judge}", self.seed, self.mood.shown(), given.collect::<String>())
+        let given = given.collect::<String>();
+        format!("world {}: {}{given}{once}{gone}{env}{agent}{judge}", self.seed, self.mood.shown())
     }
 
     /// The world of this jail.
@@ -283,7 +294,14 @@ impl World {
     }
 
     /// What is answered to a call whatever the mood.
-    pub fn gives(&self, call: &Call, half: Half) -> Option<&Given> {
+    pub fn gives(&self, call: &Call, time: Time) -> Option<&Given> {
+        let Time { half, nth } = time;
+        let is_it = |(key, own, _): &&(String, usize, Given)| *own == nth && *key == half.key(&call.key());
+        self.once.as_ref().filter(is_it).map(|(.., given)| given).or_else(|| self.always(call, half))
+    }
+
+    /// The same of what is answered whenever it is asked.
+    pub fn always(&self, call: &Call, half: Half) -> Option<&Given> {
         let of_text = || self.given.get(&call.whole()).filter(|_| call.stdin.is_some());
         self.given.get(&self.key(call, half)).or_else(of_text)
     }
@@ -302,11 +320,11 @@ impl World {
         // A program is there or not; what prints its place is the shell.
         if call.is_lookup() {
             let missing =
-                self.gives(call, half).map_or_else(|| self.is_denied(call, half), |given| *given == Given::Fails);
+                self.gives(call, time).map_or_else(|| self.is_denied(call, half), |given| *given == Given::Fails);
             return Answer { status: i32::from(missing), ..Answer::default() };
         }
         let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{nth}", call.key()));
-        match self.gives(call, half) {
+        match self.gives(call, time) {
             Some(Given::Fails) => return self.failure(call, half, &mut dice),
             Some(Given::FailsWith(status)) => {
                 let stderr = "Error: it did not work\n".to_owned();

@@ -73,7 +73,7 @@ impl<'a> Lifter<'a> {
             return None;
         }
         if let Some(parts) = input {
-            return self.fed(simple, parts, st);
+            return self.fed(simple, parts, st, captured);
         }
         if name == "curl"
             && let Some(out) = self.http(simple, st, captured)
@@ -246,8 +246,11 @@ impl<'a> Lifter<'a> {
     }
 
     /// `kubectl apply -f - <<EOF`: a file, and the command that reads it.
-    fn fed(&self, simple: &Simple, parts: &[Part], st: &State) -> Option<Out> {
+    fn fed(&self, simple: &Simple, parts: &[Part], st: &State, captured: bool) -> Option<Out> {
         let name = self.name(simple)?;
+        if matches!(name, "psql" | "sqlite3" | "mysql" | "mariadb") {
+            return self.queried(simple, parts, st, captured);
+        }
         let verbs = ["apply", "create", "delete", "replace"];
         simple.words.iter().filter_map(Word::literal).any(|w| verbs.contains(&w.as_str())).then_some(())?;
         if !matches!(name, "kubectl" | "oc") {
@@ -263,6 +266,29 @@ impl<'a> Lifter<'a> {
         let mut simple = simple.clone();
         simple.redirects.retain(|r| !matches!(r, Redirect::Heredoc(_)));
         let out = self.reader(&simple, &path, Input::Exact, st, false)?;
+        let file = Step::new(step::Kind::File { path, content: Some(text), mode: None });
+        Some(Out { label: out.label, ..Out::step(file).then(out) })
+    }
+
+    /// `sqlite3 FILE <<EOF`: a file of statements, and the client that reads it.
+    fn queried(&self, simple: &Simple, parts: &[Part], st: &State, captured: bool) -> Option<Out> {
+        let mut simple = simple.clone();
+        simple.redirects.retain(|r| !matches!(r, Redirect::Heredoc(_)));
+        let content = st.scope.parts(parts, true)?;
+        // What a value holds may be more than a statement.
+        content.constant()?;
+        let mut out = self.command(&simple, st, captured)?;
+        let path = self.shared.file("statements", "sql");
+        let step = out.last()?;
+        let step::Kind::Command { run, env, .. } = &mut step.kind else { return None };
+        let taken = |name: &str| self.shared.env.contains_key(name) || env.iter().any(|(other, _)| other == name);
+        let name = ["FILE", "INPUT_FILE", "THE_INPUT_FILE"].into_iter().find(|name| !taken(name))?;
+        run.push_str(&format!(" < \"${name}\""));
+        step.given(name, path.clone());
+        let mut text = self.template(&content);
+        if self.shared.err() {
+            text.push_str("SELECT 1;\n");
+        }
         let file = Step::new(step::Kind::File { path, content: Some(text), mode: None });
         Some(Out { label: out.label, ..Out::step(file).then(out) })
     }

@@ -166,6 +166,11 @@ impl<'a> Lifter<'a> {
             }
             Kind::Assign(assigns) => {
                 if let [assign] = assigns.as_slice()
+                    && let Some(next) = self.deadline(assign, after, st, end)
+                {
+                    return Some(next);
+                }
+                if let [assign] = assigns.as_slice()
                     && self.tallies.contains(&assign.name)
                 {
                     if st.scope.knows(&assign.name) {
@@ -210,7 +215,14 @@ impl<'a> Lifter<'a> {
                 }
                 Some(Next::Idle(None))
             }
-            Kind::Simple(simple) => self.simple(stmt, simple, after, st, end),
+            Kind::Simple(_) if self.known(stmt, st) == Some(true) => Some(Next::Idle(None)),
+            Kind::Simple(simple) => match self.spread(simple, st) {
+                Some(spread) => {
+                    let stmt = Stmt { kind: Kind::Simple(spread.clone()), ..stmt.clone() };
+                    self.simple(&stmt, &spread, after, st, end)
+                }
+                None => self.simple(stmt, simple, after, st, end),
+            },
             Kind::If { branches, otherwise } => {
                 self.conditional(branches, otherwise.as_deref().unwrap_or_default(), after, st, end)
             }
@@ -220,6 +232,7 @@ impl<'a> Lifter<'a> {
                 };
                 Some(Next::Steps(self.enter(&pair[0], st)?.told(&messages(&said)), 1))
             }
+            Kind::Or(pair) if self.known(&pair[0], st) == Some(true) => Some(Next::Idle(None)),
             Kind::Or(pair) => {
                 let [a, b] = &**pair;
                 let inner = State { tail: true, ..st.clone() };
@@ -460,6 +473,8 @@ impl<'a> Lifter<'a> {
             }
             ":" | "true" if simple.words.len() == 1 => Some(Next::Idle(None)),
             "set" => {
+                // What was made while nothing ended the script may not be there.
+                let ended = st.errexit;
                 for word in &simple.words[1..] {
                     let flag = word.literal()?;
                     let on = flag.starts_with('-');
@@ -483,6 +498,9 @@ impl<'a> Lifter<'a> {
                         }
                         _ => return None,
                     }
+                }
+                if st.errexit && !ended {
+                    st.folders.clear();
                 }
                 Some(Next::Idle(None))
             }
@@ -524,6 +542,7 @@ impl<'a> Lifter<'a> {
                 st.workdir = Some(join(&base, &to));
                 Some(Next::Idle(None))
             }
+            "shift" if st.function && argument.is_none() => self.shifted(st).map(|()| Next::Idle(None)),
             "." | "source" => self.source(argument?, st).map(|()| Next::Idle(None)),
             "trap" => self.trap(simple, after, st, end),
             "sleep" => {
@@ -577,6 +596,8 @@ impl<'a> Lifter<'a> {
 
     /// Which folders are there behind a command.
     fn made(&self, name: &str, simple: &Simple, st: &mut State) {
+        // Options of `git init`, and the names of branches.
+        const PLAIN: [&str; 8] = ["-q", "--quiet", "-b", "--initial-branch", "main", "master", "trunk", "develop"];
         let words = simple.words[1..].iter().filter(|word| !word.source.starts_with('-'));
         let paths = words.map(|word| Some(st.at(&st.scope.word(word)?.constant()?)));
         match name {
@@ -590,6 +611,17 @@ impl<'a> Lifter<'a> {
                     paths.as_ref().is_some_and(|paths| !paths.iter().any(|path| Path::new(folder).starts_with(path)))
                 };
                 st.folders.retain(stays);
+            }
+            // `git init [-q] [-b main] FOLDER`: a script that goes on has it.
+            "git" if st.errexit => {
+                if let [_, verb, options @ .., folder] = simple.words.as_slice()
+                    && verb.source == "init"
+                    && options.iter().all(|word| PLAIN.contains(&word.source.as_str()))
+                    && let Some(folder) = st.scope.word(folder).and_then(|text| self.fixed(&text))
+                    && !folder.starts_with('-')
+                {
+                    st.folders.push(st.at(&folder));
+                }
             }
             _ if KEEPING.contains(&name) => {}
             _ => st.folders.clear(),
@@ -726,6 +758,8 @@ impl<'a> Lifter<'a> {
         }
         match &stmt.kind {
             Kind::Simple(simple) => {
+                let spread = self.spread(simple, st);
+                let simple = spread.as_ref().unwrap_or(simple);
                 let name = self.name(simple)?;
                 if let Some(body) = st.scope.functions.get(name) {
                     (!st.waiting || !self.exits(stmt, st)).then_some(())?;
@@ -763,6 +797,27 @@ impl<'a> Lifter<'a> {
         }
     }
 
+    /// `"$@"` in a function, as the command that the function was given: the words, where all are known.
+    fn spread(&self, simple: &Simple, st: &State) -> Option<Simple> {
+        let is_all = |word: &Word| st.function && word.source == "\"$@\"";
+        simple.words.first().is_some_and(is_all).then_some(())?;
+        let given = st.scope.arrays.get("@")?.iter().map(|word| Word::read(&bash::quote(word), 0));
+        let words: Vec<Word> = given.chain(simple.words[1..].iter().cloned()).collect();
+        let named = words.first()?.literal().is_some_and(|name| !name.is_empty());
+        named.then(|| Simple { words, ..simple.clone() })
+    }
+
+    /// `shift`: the first word that a function was given is dropped.
+    fn shifted(&self, st: &mut State) -> Option<()> {
+        let given = st.scope.arrays.get_mut("@").filter(|given| !given.is_empty())?;
+        given.remove(0);
+        for n in 1..10 {
+            let value = st.scope.get(&(n + 1).to_string()).cloned();
+            st.scope.set(&n.to_string(), value.filter(|_| n < 9));
+        }
+        Some(())
+    }
+
     /// `eval TEXT`, where the text is known: what stands in it.
     fn evaluated(&self, simple: &Simple, st: &State) -> Option<Out> {
         let quiet = simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge));
@@ -789,11 +844,19 @@ impl<'a> Lifter<'a> {
         self.fixed(&st.scope.word(word)?).filter(|folder| !folder.is_empty() && !folder.starts_with('-'))
     }
 
+    /// Whether a folder is there in any case: the script has made it, and would have ended if it could not.
+    fn is_there(&self, folder: &str, st: &State) -> bool {
+        st.errexit && !st.fragile && folder.starts_with('/') && st.has_made(folder)
+    }
+
     /// What follows runs in that folder, which must be there.
     fn enter(&self, stmt: &Stmt, st: &mut State) -> Option<Out> {
         let folder = self.folder(stmt, st)?;
         let words = ["test", "-d", &bash::quote(&folder)].map(|word| Word::read(word, 0)).to_vec();
-        let out = self.command(&Simple { words, ..Simple::default() }, st, false)?;
+        let out = match self.is_there(&folder, st) {
+            true => Out::none(),
+            false => self.command(&Simple { words, ..Simple::default() }, st, false)?,
+        };
         st.workdir = Some(join(&st.workdir.clone().unwrap_or_default(), &folder));
         Some(out)
     }
@@ -1029,6 +1092,11 @@ impl<'a> Lifter<'a> {
     pub(super) fn known(&self, condition: &Stmt, st: &State) -> Option<bool> {
         match &condition.kind {
             Kind::Not(inner) => self.known(inner, st).map(|b| !b),
+            Kind::Simple(simple) if self.name(simple) == Some("test") && simple.redirects.is_empty() => {
+                let [_, flag, folder] = simple.words.as_slice() else { return None };
+                let folder = st.scope.word(folder).and_then(|text| self.fixed(&text));
+                (flag.source == "-d" && self.is_there(&folder?, st)).then_some(true)
+            }
             Kind::Simple(simple) if simple.words.len() == 1 => {
                 match self.fixed(st.scope.get(simple.words[0].variable()?)?)?.as_str() {
                     "true" => Some(true),
@@ -1043,6 +1111,7 @@ impl<'a> Lifter<'a> {
                 match words.as_slice() {
                     [op, a] if op.source == "-z" => value(a).map(|v| v.is_empty()),
                     [op, a] if op.source == "-n" => value(a).map(|v| !v.is_empty()),
+                    [op, a] if op.source == "-d" => value(a).filter(|folder| self.is_there(folder, st)).map(|_| true),
                     [a, op, b] if matches!(op.source.as_str(), "=" | "==") => Some(value(a)? == value(b)?),
                     [a, op, b] if op.source == "!=" => Some(value(a)? != value(b)?),
                     [a, op, b] if op.source == "-eq" => Some(number(value(a)?)? == number(value(b)?)?),
@@ -1513,6 +1582,40 @@ impl<'a> Lifter<'a> {
         self.poll(Rounds { count, seen, behind }, name, &rest, after, st, end)
     }
 
+    /// `END=$((SECONDS + 60))` before `while [ $SECONDS -lt $END ]; do …; sleep 2; done`.
+    fn deadline(&self, assign: &ast::Assign, after: &[Stmt], st: &State, end: End) -> Option<Next> {
+        let (Stmt { kind: Kind::While { until: false, condition, body }, .. }, rest) = after.split_first()? else {
+            return None;
+        };
+        let source = assign.value.as_ref().filter(|_| !assign.odd && !assign.export)?.source.trim_matches('"');
+        let (now, seconds) = source.strip_prefix("$((")?.strip_suffix("))")?.split_once('+')?;
+        let name = |text: &str| text.trim().trim_start_matches('$').to_owned();
+        (name(now) == "SECONDS").then_some(())?;
+        let seconds = match seconds.trim().parse::<u64>() {
+            Ok(seconds) => seconds,
+            Err(_) => self.fixed(st.scope.get(&name(seconds))?)?.parse().ok()?,
+        };
+        let [Stmt { kind: Kind::Test(inner, _), .. }] = condition.as_slice() else { return None };
+        let words = statement::words(inner)?;
+        let [a, op, b] = words.as_slice() else { return None };
+        let variable = |word: &Word| match word.parts.as_slice() {
+            [Part::Var { name, .. }] => Some(name.clone()),
+            _ => None,
+        };
+        let compares = variable(a)? == "SECONDS" && variable(b)? == assign.name && op.source == "-lt";
+        let reads_time = statement::reads(body.iter().chain(rest), "SECONDS");
+        (compares && !reads_time && !statement::reads(body.iter().chain(rest), &assign.name)).then_some(())?;
+        let pause = body.iter().find(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep")))?;
+        let interval = self.interval(pause, st)?;
+        seconds.is_multiple_of(interval).then_some(())?;
+        let count = u32::try_from(seconds / interval).ok().filter(|count| *count > 0)?;
+        let rounds = Rounds { count, seen: None, behind: None };
+        match self.poll(rounds, &assign.name, body, rest, st, end)? {
+            Next::Steps(out, statements) => Some(Next::Steps(out, statements + 1)),
+            next => Some(next),
+        }
+    }
+
     /// `until COMMAND; do n=$((n + 1)); if [ $n -ge 10 ]; then exit 1; fi; sleep 3; done`: a wait that is left where the command
     /// succeeds.
     fn attempts(
@@ -1526,6 +1629,8 @@ impl<'a> Lifter<'a> {
     ) -> Option<Next> {
         let (at, name) = body.iter().enumerate().find_map(|(at, s)| Some((at, counted(s)?)))?;
         (!statement::mentions(condition, name)).then_some(())?;
+        let endless = !until
+            && matches!(&condition.kind, Kind::Simple(s) if s.words.len() == 1 && matches!(self.name(s), Some("true" | ":")));
         let from = st.scope.get(name)?.constant()?.parse::<u32>().ok()?;
         let (guard, limit) = body.iter().enumerate().find_map(|(guard, stmt)| {
             let Kind::If { branches, otherwise: None } = &stmt.kind else { return None };
@@ -1539,6 +1644,17 @@ impl<'a> Lifter<'a> {
         // In the round in which it gives up.
         let count = limit.checked_sub(from)? + u32::from(guard < at);
         (count > 0).then_some(())?;
+        if endless {
+            // In the last round it looks, and then gives up.
+            let waits = |s: &Stmt| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"));
+            let behind = body[at.min(guard)..].iter().enumerate().all(|(i, s)| {
+                let i = i + at.min(guard);
+                i == at || i == guard || waits(s) || self.idle(s)
+            });
+            behind.then_some(())?;
+            let rounds: List = body.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s.clone()).collect();
+            return self.poll(Rounds { count, seen: Some(limit), behind: None }, name, &rounds, after, st, end);
+        }
         let stmt = |kind| Stmt { range: condition.range.clone(), kind, comments: Vec::new(), background: false };
         let leave = stmt(Kind::Simple(Simple { words: vec![Word::read("break", 0)], ..Simple::default() }));
         let asked = if until { condition.clone() } else { stmt(Kind::Not(Box::new(condition.clone()))) };
