@@ -322,7 +322,7 @@ impl Table {
     fn total(&self, wanted: &Wanted, rows: &[&Vec<Cell>]) -> Option<Cell> {
         let Wanted::Total(function, column) = wanted else { return None };
         let Some(name) = column else {
-            return (function == "count").then(|| Some(Field::Number(rows.len() as f64)));
+            return (function == "count").then_some(Some(Field::Number(rows.len() as f64)));
         };
         let at = self.column(name)?;
         let cells: Vec<&Field> = rows.iter().map(|row| row.get(at)?.as_ref()).collect::<Option<_>>()?;
