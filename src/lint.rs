@@ -169,6 +169,12 @@ fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     nowhere::check(view, out);
 }
 
+/// Cleanup deletes what nobody has made, by commands and steps, and by requests.
+fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
+    foreign::check(view, out);
+    requests::check(view, out);
+}
+
 /// The prompt and verify ask for two things; of those that are numbers only where nothing else was found.
 fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Diagnostics::default();
@@ -452,7 +458,7 @@ pub static RULES: &[Lint] = &[
     // the world
     Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(cleanup::released) },
     Lint { rule: &leftovers::NOT_RESET, found: Found::InTask(leftovers::check) },
-    Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(foreign::check) },
+    Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(deletes_foreign) },
     Lint { rule: &misspelt::MISSPELT_VALUE, found: Found::InTask(misspelt::check) },
     Lint { rule: &values::IMPOSSIBLE_VALUE, found: Found::InTask(values::check) },
     Lint { rule: &values::DOTTED_KEY, found: Found::InTask(values::keys) },

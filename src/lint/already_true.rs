@@ -121,7 +121,7 @@ fn values(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>
         };
         let url = url_of(&urls, question.span);
         let beside = |fact: &facts::Fact| match (&fact.parent, &question.parent) {
-            // What is told of one thing says nothing of another.
+            // What one thing has says nothing about another.
             _ if url.zip(url_of(&urls, fact.span)).is_some_and(|(a, b)| !is_one_url(a, b)) => false,
             // `Name` alone says little.
             (Some(a), Some(b)) if question.key.eq_ignore_ascii_case("name") => a == b,

@@ -5,7 +5,6 @@ use std::path::Path;
 use super::{
     TaskView,
     cluster::{Call, whole},
-    requests,
     script::{HOLE, Reader, ScriptView},
     texts,
 };
@@ -58,7 +57,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said: Vec<&str> = makers.map(|s| s.content.text.as_str()).chain([prompt.as_str()]).collect();
     let known: Vec<Span> = by.iter().map(|finding| finding.span).collect();
     out.extend(by);
-    requests::check(view, out);
     let is_known =
         |span: &Span| known.iter().any(|k| k.file == span.file && k.start <= span.start && span.start <= k.end);
     found.retain(|deletion| !is_known(&deletion.span));

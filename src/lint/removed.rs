@@ -161,7 +161,7 @@ impl Search<'_> {
             return Some(Some(s));
         }
         let looks = match s.name() {
-            // Whoever lists it may ask whether it is gone.
+            // To list it may be to ask whether it is gone.
             "echo" | "printf" | "test" | "[" | "ls" | "stat" | "set" | "true" | ":" | "rm" => return Some(None),
             // What is called by a path from here is another thing there.
             "cd" => is_it(words.get(1)?) || self.names.iter().all(|name| name.starts_with(['/', '$', '~'])),

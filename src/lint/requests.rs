@@ -117,7 +117,7 @@ fn collection(gone: &Request, all: &[Request]) -> Option<(String, String)> {
     let (name, parent) = gone.segments.split_last()?;
     let (kind, begin) = parent.split_last()?;
     let word = kind.literal().filter(|word| word.len() > 3)?;
-    // Whoever asks there knows that there is such a place.
+    // A request to that place says that there is one.
     if all.iter().any(|other| other.phase != PhaseKind::Cleanup && other.segments.starts_with(parent)) {
         return None;
     }
