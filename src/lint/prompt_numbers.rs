@@ -30,13 +30,12 @@ fn number(word: &str) -> Option<u64> {
 fn counted(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let lower = said.to_lowercase();
     // At least one of five is no contradiction.
-    for fact in facts::asked(view).iter().filter(|fact| fact.exact) {
+    for fact in facts::asked(view).iter().filter(|fact| fact.exact && !fact.value.is_boolean()) {
         let text = fact.text();
         let Some(value) = text.parse::<u64>().ok().filter(|value| *value > 0) else { continue };
         let words = crate::effects::words(&fact.key);
-        let Some(noun) = words.last().map(|word| word.trim_end_matches('s')).filter(|noun| noun.len() > 4) else {
-            continue;
-        };
+        let noun = words.last().map(|word| word.trim_end_matches('s'));
+        let Some(noun) = noun.filter(|noun| noun.len() > 4 && lower.contains(noun)) else { continue };
         let mut told: BTreeSet<u64> = BTreeSet::new();
         let mut shown = None;
         for (at, _) in lower.match_indices(noun) {
@@ -68,14 +67,9 @@ static RELATIVE: Ascii = ascii(
 
 /// `the employee 42`, and verify asks for the one with `id = 24`: the same digits in another order, each of them nowhere else.
 fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
-    let told: BTreeSet<&str> = runs(said).map(|(_, run)| run).collect();
-    if told.is_empty() {
-        return;
-    }
     let elsewhere = facts::elsewhere(view);
-    let is_there = |number: &str| {
-        [&elsewhere.verify, &elsewhere.rest].into_iter().any(|text| runs(text).any(|(_, run)| run == number))
-    };
+    let told: BTreeSet<&str> = runs(said).map(|(_, run)| run).collect();
+    let is_there = |number: &str| elsewhere.verify.contains(number) || elsewhere.rest.contains(number);
     let free: Vec<&str> = told.iter().copied().filter(|number| !is_there(number)).collect();
     if free.is_empty() {
         return;
@@ -117,17 +111,17 @@ fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
 
 /// Numbers of at least two digits that are no part of a word, a version, a date or an address, each with its place.
 fn runs(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let bytes = text.as_bytes();
-    texts::words(text, |c| c.is_ascii_digit()).filter(move |(at, run)| {
-        let (end, before) = (at + run.len(), at.checked_sub(1).map(|before| bytes[before]));
+    RUN.find_iter(text).map(|found| (found.start(), found.as_str())).filter(|(at, run)| {
+        let bytes = text.as_bytes();
         let joins = |byte: Option<u8>, beyond: Option<u8>| match byte {
             Some(b'.' | b'-' | b',') => beyond.is_some_and(|byte| byte.is_ascii_digit()),
             Some(byte) => byte.is_ascii_alphanumeric() || byte == b'_',
             None => false,
         };
-        let behind = bytes.get(end).copied();
-        run.len() > 1
-            && !joins(before, at.checked_sub(2).map(|before| bytes[before]))
-            && !joins(behind, bytes.get(end + 1).copied())
+        let before = |back: usize| at.checked_sub(back).map(|at| bytes[at]);
+        let behind = |on: usize| bytes.get(at + run.len() + on).copied();
+        !joins(before(1), before(2)) && !joins(behind(0), behind(1))
     })
 }
+
+static RUN: Ascii = ascii(r"\d\d+");
