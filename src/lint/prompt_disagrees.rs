@@ -90,7 +90,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
     let (others, verified) = (values(&others), values(&verified));
     let is_counted = |item: &Item| {
-        !item.form.starts_with("number") || is_counted(&lower, &item.text, &facts::elsewhere(view).verify)
+        !item.form.starts_with("number")
+            || !is_added(&lower, &item.text) && is_counted(&lower, &item.text, &facts::elsewhere(view).verify)
     };
     let free: Vec<&Item> =
         asked.iter().filter(|item| !others.contains(*item) && !verified.contains(*item) && is_counted(item)).collect();
@@ -113,6 +114,16 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 const NUMBERS: [&str; 8] = ["two", "three", "four", "five", "six", "seven", "eight", "nine"];
+
+/// Whether a number of the prompt is what is added to another, or taken from it: verify has what comes of the two.
+fn is_added(lower: &str, number: &str) -> bool {
+    lower.match_indices(number).any(|(at, _)| {
+        let before = lower[..at].trim_end();
+        let behind = lower[at + number.len()..].trim_start();
+        ["add", "adding", "subtract", "by", "plus", "minus"].iter().any(|word| before.ends_with(word))
+            || ["more", "additional", "extra", "further", "fewer"].iter().any(|word| behind.starts_with(word))
+    })
+}
 
 /// Whether verify may mean a number of the prompt: of `three services` it speaks of services.
 fn is_counted(lower: &str, number: &str, verified: &str) -> bool {

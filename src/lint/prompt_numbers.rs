@@ -52,9 +52,12 @@ fn counted(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
             }
         }
         let Some(shown) = shown.filter(|_| !told.contains(&value)) else { continue };
+        // Of one thing there are so many as the prompt says, of another there are not.
+        let is_asked =
+            facts::asked(view).iter().any(|other| other.text().parse::<u64>().is_ok_and(|n| told.contains(&n)));
         let word = usize::try_from(value).ok().and_then(|value| WORDS.get(value - 1));
         let is_said = texts::has_word(&lower, &text) || word.is_some_and(|word| texts::has_word(&lower, word));
-        if !is_said && told.len() == 1 {
+        if !is_said && !is_asked && told.len() == 1 {
             out.push(prompt_disagrees::disagrees(fact.span, &text, &format!("{shown} {noun}s"), prompt));
             return;
         }
@@ -79,25 +82,26 @@ fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
         digits.sort_unstable();
         digits
     };
-    let other = |number: &str, is_compared: bool| {
-        let is_long = number.len() > 2 || is_compared;
-        let same = |free: &&&str| digits(free) == digits(number);
-        if is_long && !told.contains(number) { free.iter().find(same).copied() } else { None }
+    // A short number may be what comes of a sum: then the word before has to be the same, `id 42` and `id = 24`.
+    let called: Vec<(&str, &str)> = runs(said).map(|(at, run)| (run, word_before(said, at))).collect();
+    let other = |number: &str, word: &str| {
+        let same = |free: &&&str| {
+            let is_called = || called.iter().any(|(run, known)| run == *free && !word.is_empty() && *known == word);
+            digits(free) == digits(number) && (number.len() > 3 || is_called())
+        };
+        if told.contains(number) { None } else { free.iter().find(same).copied() }
     };
     let in_scripts = [PhaseKind::Verify, PhaseKind::Setup].into_iter().flat_map(|phase| {
         let scripts = view.scripts.iter().filter(move |script| script.phase == phase);
         scripts.flat_map(|script| runs(&script.content.text).map(move |(at, run)| (script, at, run)))
     });
     let mut in_scripts = in_scripts.filter_map(|(script, at, run)| {
-        let before = script.content.text[..at].trim_end_matches([' ', '"', '\'']);
-        let compared = before.ends_with('=') || before.ends_with("-eq");
-        let waits = ["sleep", "timeout", "seq", "exit", "return"].iter().any(|word| before.ends_with(word));
-        let other = other(run, compared).filter(|_| !waits)?;
+        let other = other(run, word_before(&script.content.text, at))?;
         Some((script.content.span(at..at + run.len()), run.to_owned(), other))
     });
     let in_steps = || {
         let expected = prompt_disagrees::expected(view).into_iter();
-        expected.filter_map(|(span, text)| other(&text, true).map(|other| (span, text, other))).next()
+        expected.filter_map(|(span, text)| other(&text, "").map(|other| (span, text, other))).next()
     };
     let found = in_scripts.next().or_else(in_steps);
     if let Some((span, number, other)) = found {
@@ -107,6 +111,13 @@ fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
             finding.label(prompt, "in this prompt").help("the digits stand in another order: make them say the same"),
         );
     }
+}
+
+/// The word in front of a place, where only signs and blanks stand between.
+fn word_before(text: &str, at: usize) -> &str {
+    let before = text[..at].trim_end_matches(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && c != '\n');
+    let start = before.rfind(|c: char| !c.is_ascii_alphabetic()).map_or(0, |start| start + 1);
+    before.get(start..).unwrap_or_default()
 }
 
 /// Numbers of at least two digits that are no part of a word, a version, a date or an address, each with its place.
