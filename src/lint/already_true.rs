@@ -2,7 +2,7 @@
 
 use std::cell::LazyCell;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{TaskView, facts, quantity::Quantity, script::ScriptView, texts};
 use crate::{
@@ -487,6 +487,7 @@ fn lines(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>)
         return;
     }
     cut(view, said, &written, found);
+    let mut told = FxHashSet::default();
     for quoted in QUOTED.captures_iter(said) {
         let (Some(whole), Some(text)) = (quoted.get(0), quoted.get(1).or_else(|| quoted.get(2))) else { continue };
         let (text, sentence) = (text.as_str(), sentence(said, whole.start()));
@@ -498,13 +499,17 @@ fn lines(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)>)
             || !is_line
             || !object
             || !ADDS.is_match(head)
-            || said.match_indices(text).any(|(at, _)| KEEPS.is_match(&said[self::sentence(said, at)]))
+            || KEEPS.is_match(&said[sentence.clone()])
+            || told.contains(text)
             || head.contains(" from ")
         {
             continue;
         }
+        told.insert(text);
         let Some((made, _)) = written.iter().find(|(_, known)| known.contains(text)) else { continue };
-        if let Some(span) = looks_for(view, text) {
+        // `… is there already`, in another sentence.
+        let stays = || said.match_indices(text).any(|(at, _)| KEEPS.is_match(&said[self::sentence(said, at)]));
+        if let Some(span) = looks_for(view, text).filter(|_| !stays()) {
             found.push((span, *made, format!("`{text}`")));
         }
     }
