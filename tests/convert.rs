@@ -1012,12 +1012,12 @@ fn agents_take_away_what_was_there() {
         ),
         (
             steps(
-                "mkdir -p /tmp/lab/in /tmp/lab/done\necho a > /tmp/lab/in/a.txt",
-                "if [ -f /tmp/lab/in/a.txt ]; then exit 1; fi\n[ -f /tmp/lab/done/a.txt ] || exit 1\nif [ -s /tmp/lab/done/b.txt ]; then exit 1; fi\ngrep -q a /tmp/lab/done/a.txt",
+                "mkdir -p /tmp/lab/in /tmp/lab/done\necho kept > /tmp/lab/in/a.txt",
+                "if [ -f /tmp/lab/in/a.txt ]; then exit 1; fi\n[ -f /tmp/lab/done/a.txt ] || exit 1\nif [ -s /tmp/lab/done/b.txt ]; then exit 1; fi\ngrep -q kept /tmp/lab/done/a.txt",
             ),
             &[
                 ("test -f /tmp/lab/in/a.txt", "test -z a"),
-                ("grep -q a", "grep -q ''"),
+                ("grep -q kept", "grep -q ''"),
                 ("test -s /tmp/lab/done/b.txt", "test -z a"),
             ],
         ),
