@@ -1012,12 +1012,12 @@ fn agents_take_away_what_was_there() {
         ),
         (
             steps(
-                "mkdir -p /tmp/lab/in /tmp/lab/done\necho a > /tmp/lab/in/a.txt",
-                "if [ -f /tmp/lab/in/a.txt ]; then exit 1; fi\n[ -f /tmp/lab/done/a.txt ] || exit 1\nif [ -s /tmp/lab/done/b.txt ]; then exit 1; fi\ngrep -q a /tmp/lab/done/a.txt",
+                "mkdir -p /tmp/lab/in /tmp/lab/done\necho kept > /tmp/lab/in/a.txt",
+                "if [ -f /tmp/lab/in/a.txt ]; then exit 1; fi\n[ -f /tmp/lab/done/a.txt ] || exit 1\nif [ -s /tmp/lab/done/b.txt ]; then exit 1; fi\ngrep -q kept /tmp/lab/done/a.txt",
             ),
             &[
                 ("test -f /tmp/lab/in/a.txt", "test -z a"),
-                ("grep -q a", "grep -q ''"),
+                ("grep -q kept", "grep -q ''"),
                 ("test -s /tmp/lab/done/b.txt", "test -z a"),
             ],
         ),
@@ -1397,7 +1397,10 @@ fn what_waits_otherwise_is_caught() {
     let kept = "n=0\nuntil kubectl get pod web | grep -q \"$(kubectl get pod db | rev)\"; do\n  sleep 7; n=$((n+1))\n  [ \"$((n * 7))\" -lt 70 ] || exit 1\ndone";
     // The limit is one of the time of the jail, too.
     let limited = "timeout 60 bash -c 'until kubectl get pod web; do sleep 2; done' || exit 1\nkubectl get pod db";
-    let faults: [(&str, &[(&str, &str)]); 3] = [
+    // The shell's own clock is that of the jail.
+    let timed = "deadline=$((SECONDS + 60))\nwhile (( SECONDS < deadline )); do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
+    let faults: [(&str, &[(&str, &str)]); 4] = [
+        (timed, &[("timeout: 1m", "timeout: 40s"), ("timeout: 1m", "timeout: 2m"), ("interval: 2s", "interval: 6s")]),
         (limited, &[("timeout 60", "timeout 30"), ("timeout 60", "timeout 90"), ("sleep 2", "sleep 5")]),
         (
             lifted,

@@ -247,7 +247,13 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
                 proof.near.push_back(other);
             }
         }
-        // Nor is what the setup has made.
+        // It may not have taken away what it was to take away.
+        for at in 0..best.gone.len() {
+            let mut other = best.clone();
+            other.gone.remove(at);
+            proof.near.push_back(other);
+        }
+        // Or it took away what the setup had made.
         for path in contents.keys().filter(|path| !best.gone.contains(*path)) {
             let mut other = best.clone();
             other.gone.push(path.trim_end_matches('/').to_owned());

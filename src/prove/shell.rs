@@ -172,6 +172,8 @@ pub fn write(commands: &BTreeSet<String>, port: u16, lookups: bool) -> std::io::
     fi
     printf '%s %s %s %s\n' "$((__gevals_time + 10#$1))" "$((__gevals_rounds + 1))" "$__gevals_limit" "$__gevals_most" >|{SLEPT}
     printf '{pause}\n' >>{TRACE}
+    # The shell's own clock goes by this time, and no other.
+    SECONDS=$((__gevals_slept = ${{__gevals_slept:-0}} + 10#$1))
 }}
 date() {{
     local __gevals_word
