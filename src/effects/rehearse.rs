@@ -484,6 +484,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
                     status = ended;
                     value
                 }
+                None if rest.is_empty() && text.starts_with("unset") => None,
                 None if rest.is_empty() => continue,
                 _ => None,
             };
@@ -1056,7 +1057,8 @@ impl<'s> Shell<'s, '_, '_> {
                 for word in plain {
                     let path = lost(path(word))?;
                     self.world.disk.remove(&path);
-                    self.world.databases.clear(&path);
+                    self.world.databases.clear_below(&path);
+                    self.world.repos.remove(&path);
                 }
                 Some(Done::is(true))
             }

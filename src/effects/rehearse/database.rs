@@ -22,6 +22,12 @@ struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     lost: bool,
+    /// A number that the database gives is not that of the row: one was given, or a row was deleted.
+    skips: bool,
+    /// Rows without an order may come in another: there is an index, or they were updated.
+    mixed: bool,
+    /// Changes of another table may change it.
+    follows: bool,
 }
 
 #[derive(Clone, Default)]
@@ -32,6 +38,20 @@ struct Column {
     default: Option<Cell>,
     /// What it holds is printed as it was written.
     is_plain: bool,
+    is_text: bool,
+    /// No two rows have the same.
+    is_key: bool,
+}
+
+impl Column {
+    /// The value as the column holds it, where it takes it as it is.
+    fn takes(&self, cell: Cell) -> Cell {
+        cell.filter(|field| match field {
+            Field::Null => true,
+            Field::Text(_) => self.is_text,
+            Field::Number(number) => !self.is_text && (number.fract() == 0.0 || !self.is_plain),
+        })
+    }
 }
 
 /// A value, `None` where it is not known.
@@ -57,6 +77,11 @@ impl Databases {
     /// A database is dropped, or made new.
     pub fn clear(&mut self, key: &str) {
         self.all.insert(key.to_owned(), Database::default());
+    }
+
+    /// All at a path, and below it, is gone.
+    pub fn clear_below(&mut self, path: &str) {
+        self.all.retain(|key, _| !key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
     }
 
     /// Runs statements; what they print has `between` its columns. `None` as a status: they may fail.
@@ -91,7 +116,11 @@ impl Database {
     fn statement(&mut self, r: &mut Reader<'_>, between: &str) -> Option<Text> {
         const QUIET: [&str; 8] = ["begin", "commit", "pragma", "analyze", "vacuum", "set", "grant", "comment"];
         let silent = Some(Some(String::new()));
-        if QUIET.iter().any(|word| r.is(word)) || r.is_all(&["create", "index"]) || r.is_all(&["create", "unique"]) {
+        if r.is_all(&["create", "index"]) || r.is_all(&["create", "unique"]) {
+            self.tables.values_mut().for_each(|table| table.mixed = true);
+            return silent;
+        }
+        if QUIET.iter().any(|word| r.is(word)) {
             return silent;
         }
         if r.takes(&["drop", "table"]) {
@@ -103,11 +132,18 @@ impl Database {
         if r.takes(&["create", "table"]) {
             let again = r.takes(&["if", "not", "exists"]);
             let name = r.name()?;
+            let words = |words: &[&str]| {
+                r.tokens
+                    .iter()
+                    .any(|token| matches!(token, Token::Word(w) if words.iter().any(|x| w.eq_ignore_ascii_case(x))))
+            };
+            let (follows, has_keys) = (words(&["cascade", "restrict"]), words(&["unique", "constraint", "foreign"]));
             let columns = columns(r)?;
-            if again && self.tables.contains_key(&name) {
-                return silent;
+            if self.tables.contains_key(&name) {
+                return again.then_some(silent)?;
             }
-            self.tables.insert(name, Table { columns, ..Table::default() });
+            let mixed = has_keys || columns.iter().any(|column| column.is_key && column.is_text);
+            self.tables.insert(name, Table { columns, follows, mixed, ..Table::default() });
             return silent;
         }
         if r.takes(&["insert", "into"]) {
@@ -120,6 +156,7 @@ impl Database {
         }
         if r.takes(&["update"]) {
             let name = r.name()?;
+            self.disturb(&name);
             let table = self.tables.get_mut(&name)?;
             if table.update(r).is_none() {
                 table.lost = true;
@@ -128,6 +165,7 @@ impl Database {
         }
         if r.takes(&["delete", "from"]) {
             let name = r.name()?;
+            self.disturb(&name);
             let table = self.tables.get_mut(&name)?;
             if table.delete(r).is_none() {
                 table.lost = true;
@@ -141,6 +179,14 @@ impl Database {
             return self.select(r, between).map(Some);
         }
         None
+    }
+
+    /// A table is changed, and others that follow it.
+    fn disturb(&mut self, name: &str) {
+        self.tables
+            .iter_mut()
+            .filter(|(own, table)| *own != name && table.follows)
+            .for_each(|(_, table)| table.lost = true);
     }
 
     fn select(&self, r: &mut Reader<'_>, between: &str) -> Option<String> {
@@ -170,6 +216,14 @@ impl Database {
         }
         let table = self.tables.get(&r.name()?).filter(|table| !table.lost)?;
         let filter = if r.takes(&["where"]) { Some(Condition::read(r)?) } else { None };
+        // Without rows, too, a column has to be there.
+        let named = wanted.iter().filter_map(|wanted| match wanted {
+            Wanted::Column(name) | Wanted::Total(_, Some(name)) => Some(name.as_str()),
+            _ => None,
+        });
+        let mut names: Vec<&str> = named.collect();
+        filter.iter().for_each(|filter| filter.columns(&mut names));
+        names.into_iter().all(|name| table.column(name).is_some()).then_some(())?;
         let mut rows: Vec<&Vec<Cell>> = Vec::new();
         for row in &table.rows {
             let holds = match &filter {
@@ -180,17 +234,28 @@ impl Database {
                 rows.push(row);
             }
         }
+        let is_total = |wanted: &Wanted| matches!(wanted, Wanted::Total(..));
         if r.takes(&["order", "by"]) {
             let column = table.column(&r.name()?)?;
             let down = r.takes(&["desc"]);
             r.takes(&["asc"]);
-            if rows.iter().any(|row| row.get(column).is_none_or(Option::is_none)) {
+            let mut cells = rows.iter().map(|row| &row[column]);
+            let first = cells.next().cloned().flatten();
+            // Those that are equal have no order, nor has NULL one for all databases.
+            if !rows.is_empty() && !cells.all(|cell| compare(&first, cell).is_some()) {
+                return None;
+            }
+            let is_equal =
+                |a: &&Vec<Cell>, b: &&Vec<Cell>| compare(&a[column], &b[column]).is_none_or(std::cmp::Ordering::is_eq);
+            if rows.iter().enumerate().any(|(nth, a)| rows[nth + 1..].iter().any(|b| is_equal(a, b))) {
                 return None;
             }
             rows.sort_by(|a, b| compare(&a[column], &b[column]).unwrap_or(std::cmp::Ordering::Equal));
             if down {
                 rows.reverse();
             }
+        } else if table.mixed && rows.len() > 1 && !wanted.iter().all(is_total) {
+            return None;
         }
         if r.takes(&["limit"]) {
             let Some(Field::Number(most)) = r.value()? else { return None };
@@ -199,7 +264,6 @@ impl Database {
         if !r.ends() {
             return None;
         }
-        let is_total = |wanted: &Wanted| matches!(wanted, Wanted::Total(..));
         if wanted.iter().all(is_total) {
             return Some(vec![wanted.iter().map(|one| table.total(one, &rows)).collect::<Option<Vec<_>>>()?]);
         }
@@ -252,13 +316,13 @@ impl Table {
         r.takes(&["values"]).then_some(())?;
         loop {
             r.sign("(").then_some(())?;
-            let next = self.rows.len() as f64 + 1.0;
+            let next = Some(Field::Number(self.rows.len() as f64 + 1.0)).filter(|_| !self.skips);
             let mut row: Vec<Cell> = self
                 .columns
                 .iter()
                 .map(|column| match (&column.default, column.counts) {
-                    (Some(default), _) => default.clone(),
-                    (None, true) => Some(Field::Number(next)),
+                    (Some(default), _) => column.takes(default.clone()),
+                    (None, true) => next.clone(),
                     _ => Some(Field::Null),
                 })
                 .collect();
@@ -266,9 +330,19 @@ impl Table {
                 if nth > 0 {
                     r.sign(",").then_some(())?;
                 }
-                row[*place] = r.expression()?;
+                row[*place] = self.columns[*place].takes(r.expression()?);
+                self.skips |= self.columns[*place].counts;
             }
             r.sign(")").then_some(())?;
+            // One that is there already is refused, with all of the statement.
+            let is_double = |(at, column): (usize, &Column)| {
+                column.is_key
+                    && row[at] != Some(Field::Null)
+                    && self.rows.iter().any(|other| other[at].is_none() || other[at] == row[at])
+            };
+            if self.rows.len() >= ROWS || self.columns.iter().enumerate().any(is_double) {
+                return None;
+            }
             self.rows.push(row);
             if !r.sign(",") {
                 break;
@@ -283,13 +357,16 @@ impl Table {
         loop {
             let column = self.column(&r.name()?)?;
             r.sign("=").then_some(())?;
-            sets.push((column, r.value()?));
+            // What it does to others of the same value is not known.
+            (!self.columns[column].is_key).then_some(())?;
+            sets.push((column, self.columns[column].takes(r.value()?)));
             if !r.sign(",") {
                 break;
             }
         }
         let filter = if r.takes(&["where"]) { Some(Condition::read(r)?) } else { None };
         r.ends().then_some(())?;
+        self.mixed = true;
         for at in 0..self.rows.len() {
             let holds = match &filter {
                 Some(filter) => filter.holds(self, &self.rows[at])?,
@@ -305,6 +382,7 @@ impl Table {
     fn delete(&mut self, r: &mut Reader<'_>) -> Option<()> {
         let filter = if r.takes(&["where"]) { Some(Condition::read(r)?) } else { None };
         r.ends().then_some(())?;
+        self.skips = true;
         let mut kept = Vec::new();
         for row in &self.rows {
             let holds = match &filter {
@@ -355,7 +433,11 @@ impl Field {
 fn compare(a: &Cell, b: &Cell) -> Option<std::cmp::Ordering> {
     match (a.as_ref()?, b.as_ref()?) {
         (Field::Number(a), Field::Number(b)) => a.partial_cmp(b),
-        (Field::Text(a), Field::Text(b)) => Some(a.cmp(b)),
+        // Which of two texts comes first is a matter of a language, but for plain ones.
+        (Field::Text(a), Field::Text(b)) => {
+            let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+            (a == b || plain(a) && plain(b)).then(|| a.cmp(b))
+        }
         _ => None,
     }
 }
@@ -445,6 +527,21 @@ impl Condition {
         Some(Self::Compares(left, operator.to_owned(), r.operand()?))
     }
 
+    /// The columns that it is about.
+    fn columns<'c>(&'c self, found: &mut Vec<&'c str>) {
+        let mut add = |operand: &'c Operand| {
+            if let Operand::Column(name) = operand {
+                found.push(name);
+            }
+        };
+        match self {
+            Self::Compares(a, _, b) => [a, b].into_iter().for_each(add),
+            Self::IsNull(operand, _) | Self::In(operand, ..) => add(operand),
+            Self::And(pair) | Self::Or(pair) => pair.iter().for_each(|inner| inner.columns(found)),
+            Self::Not(inner) => inner.columns(found),
+        }
+    }
+
     /// `None`: that is not known. What is compared with nothing does not hold.
     fn holds(&self, table: &Table, row: &[Cell]) -> Option<bool> {
         match self {
@@ -475,6 +572,11 @@ impl Condition {
                 let (a, b) = (a.of(table, row), b.of(table, row));
                 if a == Some(Field::Null) || b == Some(Field::Null) {
                     return Some(false);
+                }
+                if let (Some(Field::Text(a)), Some(Field::Text(b)), "=" | "==" | "!=" | "<>") =
+                    (&a, &b, operator.as_str())
+                {
+                    return Some((a == b) == operator.starts_with('='));
                 }
                 let order = compare(&a, &b)?;
                 Some(match operator.as_str() {
@@ -511,6 +613,7 @@ fn columns(r: &mut Reader<'_>) -> Option<Vec<Column>> {
                     if words.last().is_some_and(|word| word == "default") {
                         r.at += 1;
                         column.default = Some(r.expression()?);
+                        words.pop();
                         continue;
                     }
                 }
@@ -525,12 +628,12 @@ fn columns(r: &mut Reader<'_>) -> Option<Vec<Column>> {
             || is("auto_increment")
             || is("identity")
             || is("integer") && is("primary");
-        // How a number with a fraction, a truth and a time are printed is another matter.
+        column.is_key = is("primary") || is("unique");
+        // How a number with a fraction, a truth and a time are printed is another matter, and that of a column without a type.
         let first = words.first().map_or("", String::as_str);
-        column.is_plain = ["int", "serial", "bigserial", "bigint", "smallint", "text", "varchar", "character", "char"]
-            .iter()
-            .any(|known| first.starts_with(known))
-            || first.is_empty();
+        column.is_text = matches!(first, "text" | "varchar") || first == "character" && is("varying");
+        column.is_plain = column.is_text
+            || matches!(first, "int" | "integer" | "bigint" | "smallint" | "serial" | "bigserial" | "int4" | "int8");
         if !is_rule {
             columns.push(column);
         }
@@ -587,7 +690,10 @@ fn tokens(sql: &str) -> Option<Vec<Token>> {
             }
             c if c.is_ascii_digit() || c == '-' && rest[1..].starts_with(|c: char| c.is_ascii_digit()) => {
                 let end = rest[1..].find(|c: char| !(c.is_ascii_digit() || c == '.')).map_or(rest.len(), |end| end + 1);
-                found.push(Token::Number(rest[..end].parse().ok()?));
+                // A larger one is not held as it is.
+                let number: f64 = rest[..end].parse().ok()?;
+                (number.abs() < 9e15).then_some(())?;
+                found.push(Token::Number(number));
                 end
             }
             _ => {
@@ -611,6 +717,9 @@ struct Reader<'t> {
     /// How many conditions have been read.
     conditions: usize,
 }
+
+/// A table with more rows is not followed.
+const ROWS: usize = 500;
 
 /// A statement with more conditions is not read.
 const CONDITIONS: usize = 100;

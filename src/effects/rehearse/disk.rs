@@ -20,6 +20,8 @@ pub struct Disk<'a> {
     nodes: BTreeMap<String, Node>,
     /// What was taken away, with all that lay in it.
     gone: BTreeSet<String>,
+    /// What may hold anything.
+    open: BTreeSet<String>,
     files: &'a dyn Files,
     /// The folder of the task: its files are known.
     home: &'a Path,
@@ -27,7 +29,7 @@ pub struct Disk<'a> {
 
 impl<'a> Disk<'a> {
     pub fn new(files: &'a dyn Files, home: &'a Path) -> Self {
-        Self { nodes: BTreeMap::new(), gone: BTreeSet::new(), files, home }
+        Self { nodes: BTreeMap::new(), gone: BTreeSet::new(), open: BTreeSet::new(), files, home }
     }
 
     /// What there is at a path: `Some(None)` where there is nothing, `None` where that is not known.
@@ -38,7 +40,7 @@ impl<'a> Disk<'a> {
         if self.is_cleared(path) {
             return Some(None);
         }
-        if !Path::new(path).starts_with(self.home) {
+        if self.is_open(path) || !Path::new(path).starts_with(self.home) {
             return None;
         }
         match self.files.stat(Path::new(path))? {
@@ -60,7 +62,17 @@ impl<'a> Disk<'a> {
 
     /// Whether all that lies at a path, and in it, was made in the rehearsal.
     pub fn is_cleared(&self, path: &str) -> bool {
-        path.contains(RANDOM) || ancestors(path).any(|outer| self.gone.contains(outer))
+        !self.is_open(path) && (path.contains(RANDOM) || ancestors(path).any(|outer| self.gone.contains(outer)))
+    }
+
+    fn is_open(&self, path: &str) -> bool {
+        ancestors(path).any(|outer| self.open.contains(outer))
+    }
+
+    /// What lies in a folder may be anything from now on.
+    pub fn doubt(&mut self, path: &str) {
+        self.nodes.retain(|known, _| known == path || !ancestors(known).any(|outer| outer == path));
+        self.open.insert(path.to_owned());
     }
 
     pub fn write(&mut self, path: &str, text: Text) {
@@ -91,6 +103,7 @@ impl<'a> Disk<'a> {
     /// Takes away what is at a path, with all that lies in it.
     pub fn remove(&mut self, path: &str) {
         self.nodes.retain(|known, _| !ancestors(known).any(|outer| outer == path));
+        self.open.retain(|known| !ancestors(known).any(|outer| outer == path));
         self.gone.insert(path.to_owned());
     }
 

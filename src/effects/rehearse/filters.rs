@@ -29,6 +29,8 @@ pub fn run(name: &str, args: &[&str], input: &str) -> Option<Done> {
             };
             Done::prints(&format!("{count}\n"))
         }
+        // `tail -n +2` counts from the beginning.
+        "head" | "tail" if args.iter().any(|arg| arg.contains('+')) => None,
         "head" | "tail" => {
             let count: usize = match args {
                 [] => 10,
@@ -50,6 +52,9 @@ pub fn run(name: &str, args: &[&str], input: &str) -> Option<Done> {
                 numbers?;
                 lines.sort_by_key(|line| line.trim().parse::<i64>().unwrap_or_default());
             } else {
+                // The order of other letters is that of a language.
+                let plain = |line: &&str| line.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+                lines.iter().all(plain).then_some(())?;
                 lines.sort_unstable();
             }
             if options.contains('u') {
@@ -220,7 +225,7 @@ fn grep(name: &str, args: &[&str], lines: &[&str]) -> Option<Done> {
     let pattern_of = |pattern: &str| -> Option<String> {
         Some(match (has('F') || name == "fgrep", has('E') || name == "egrep") {
             (true, _) => regex::escape(pattern),
-            (_, true) => pattern.to_owned(),
+            (_, true) => wide(pattern)?,
             _ => basic(pattern)?,
         })
     };
@@ -242,6 +247,27 @@ fn grep(name: &str, args: &[&str], lines: &[&str]) -> Option<Done> {
     Some(Done { status: Some(!found.is_empty()), out: Some(out) })
 }
 
+/// A pattern of the wide form. `None`: programs read its escapes otherwise than the library does, as `\\d`.
+fn wide(pattern: &str) -> Option<String> {
+    let mut chars = pattern.chars();
+    let mut inside = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if inside => return None,
+            '\\' => {
+                let escaped = chars.next()?;
+                (!escaped.is_ascii_alphanumeric() && !matches!(escaped, '<' | '>' | '`' | '\'')
+                    || "bBwWsS".contains(escaped))
+                .then_some(())?;
+            }
+            '[' => inside = true,
+            ']' => inside = false,
+            _ => {}
+        }
+    }
+    Some(pattern.to_owned())
+}
+
 /// A pattern of the simple form as one of the wide form. `None`: it has what only the simple form knows.
 fn basic(pattern: &str) -> Option<String> {
     let mut out = String::new();
@@ -257,6 +283,8 @@ fn basic(pattern: &str) -> Option<String> {
                 inside = false;
                 out.push(c);
             }
+            // There it is a character like others.
+            '\\' if inside => return None,
             _ if inside => out.push(c),
             '\\' => match chars.next()? {
                 c @ ('(' | ')' | '|' | '{' | '}' | '+' | '?') => out.push(c),

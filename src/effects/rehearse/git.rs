@@ -43,10 +43,12 @@ impl Repo {
         if word.contains(['~', '^', '@', '{']) {
             return None;
         }
-        let short = word.trim_start_matches("refs/heads/").trim_start_matches("refs/tags/");
-        Some(match short {
-            "HEAD" => self.head(),
-            _ => self.branches.get(short).or_else(|| self.tags.get(short)).copied(),
+        let (branch, tag) = (word.strip_prefix("refs/heads/"), word.strip_prefix("refs/tags/"));
+        Some(match (word, branch, tag) {
+            ("HEAD", ..) => self.head(),
+            (_, Some(branch), _) => self.branches.get(branch).copied(),
+            (_, _, Some(tag)) => self.tags.get(tag).copied(),
+            _ => self.tags.get(word).or_else(|| self.branches.get(word)).copied(),
         })
     }
 }
@@ -73,23 +75,42 @@ impl Repos {
             let inside = |known: &&String| place == known.as_str() || place.starts_with(&format!("{known}/"));
             self.all.keys().filter(inside).max_by_key(|known| known.len()).cloned()
         });
-        let Some(key) = key else {
-            // Somewhere else.
-            return Done::unknown();
-        };
-        let Some(repo) = self.all.get_mut(&key) else { return Done::unknown() };
-        if repo.lost {
-            return Done::unknown();
-        }
-        match run(repo, rest, &key, disk) {
-            Some(done) => done,
-            None => {
-                const LOOKS: [&str; 10] =
-                    ["log", "show", "diff", "status", "rev-parse", "ls-files", "cat-file", "rev-list", "blame", "grep"];
-                repo.lost |= !rest.first().is_some_and(|verb| LOOKS.contains(verb));
-                Done::unknown()
+        const LOOKS: [&str; 14] = [
+            "log",
+            "show",
+            "diff",
+            "status",
+            "rev-parse",
+            "ls-files",
+            "cat-file",
+            "rev-list",
+            "blame",
+            "grep",
+            "config",
+            "show-ref",
+            "ls-tree",
+            "for-each-ref",
+        ];
+        let looks = rest.first().is_some_and(|verb| LOOKS.contains(verb));
+        let known = key.as_ref().and_then(|key| self.all.get_mut(key)).filter(|repo| !repo.lost);
+        if let (Some(repo), Some(key), Some(place)) = (known, &key, &place) {
+            if let Some(done) = run(repo, rest, key, place, disk) {
+                return done;
             }
+            repo.lost |= !looks;
         }
+        if !looks {
+            // `git clone URL DIR` makes a folder, too.
+            let named = rest.last().filter(|_| rest.first() == Some(&"clone"));
+            let made = named.and_then(|word| absolute(place.as_deref(), word));
+            key.or(place).into_iter().chain(made).for_each(|path| disk.doubt(&path));
+        }
+        Done::unknown()
+    }
+
+    /// All at a path, and below it, is gone.
+    pub fn remove(&mut self, path: &str) {
+        self.all.retain(|key, _| !key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
     }
 
     fn init(&mut self, options: &[&str], place: Option<&str>, disk: &mut Disk<'_>) -> Done {
@@ -118,7 +139,8 @@ impl Repos {
     }
 }
 
-fn run(repo: &mut Repo, args: &[&str], root: &str, disk: &mut Disk<'_>) -> Option<Done> {
+/// What a command does in a repository at `root`, given in a folder of it. `None`: that is not known.
+fn run(repo: &mut Repo, args: &[&str], root: &str, place: &str, disk: &mut Disk<'_>) -> Option<Done> {
     let quiet = Some(Done { status: Some(true), out: None });
     let (verb, rest) = args.split_first()?;
     let words: Vec<&str> = rest.iter().filter(|word| !word.starts_with('-')).copied().collect();
@@ -126,41 +148,56 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, disk: &mut Disk<'_>) -> Optio
     match *verb {
         "config" => quiet,
         "add" => {
+            let inside = |path: &str| path.strip_prefix(root)?.strip_prefix('/').map(str::to_owned);
             if !(has(&["-A", "--all", "."]) || words == ["."]) {
                 for word in &words {
-                    let path = absolute(Some(root), word)?;
-                    repo.staged.insert((*word).to_owned(), disk.text(&path));
+                    let path = absolute(Some(place), word)?;
+                    let Some(Node::File(text)) = disk.at(&path)? else { return None };
+                    repo.staged.insert(inside(&path)?, text);
                 }
-                return quiet;
+                return (words.len() == rest.len()).then_some(quiet)?;
             }
+            let head = repo.head().map(|at| repo.commits[at].files.clone()).unwrap_or_default();
+            let mut here = BTreeMap::new();
             for (path, folder) in disk.below(root)? {
                 if !folder {
-                    repo.staged.insert(path[root.len() + 1..].to_owned(), disk.text(&path));
+                    here.insert(inside(&path)?, disk.text(&path));
                 }
             }
+            // What is gone, and what is ignored, is another matter.
+            let plain = place == root && head.keys().all(|path| here.contains_key(path));
+            (plain && !here.keys().any(|path| path.ends_with(".gitignore"))).then_some(())?;
+            repo.staged.append(&mut here);
             quiet
         }
         "commit" => {
             let at =
-                rest.iter().position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('m'));
-            let subject = at.and_then(|at| rest.get(at + 1)).map_or("", |text| text.lines().next().unwrap_or_default());
-            if repo.commits.len() >= COMMITS || has(&["--amend"]) || rest.iter().any(|word| word.starts_with("-a")) {
+                rest.iter().position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('m'))?;
+            let subject = rest.get(at + 1)?.lines().next().unwrap_or_default();
+            let known = |word: &&str| {
+                matches!(*word, "-m" | "-qm" | "-q" | "--quiet" | "--allow-empty") || *word == rest[at + 1]
+            };
+            if repo.commits.len() >= COMMITS || !rest.iter().all(known) {
                 return None;
             }
             let parent = repo.head();
-            let mut files = parent.map(|at| repo.commits[at].files.clone()).unwrap_or_default();
+            let before = parent.map(|at| repo.commits[at].files.clone()).unwrap_or_default();
+            let mut files = before.clone();
             files.append(&mut repo.staged);
+            // Where nothing has changed, there is no commit.
+            let changed = files.iter().any(|(path, text)| text.is_none() || before.get(path) != Some(text));
+            (changed || has(&["--allow-empty"])).then_some(())?;
             repo.commits.push(Commit { subject: subject.to_owned(), files, parent });
             repo.branches.insert(repo.branch.clone(), repo.commits.len() - 1);
             quiet
         }
         "branch" => match (words.as_slice(), rest) {
-            ([name], [only]) if name == only => {
+            ([name], [only]) if name == only && !repo.branches.contains_key(*name) => {
                 let head = repo.head()?;
                 repo.branches.insert((*name).to_owned(), head);
                 quiet
             }
-            (_, ["-M" | "-m", name]) => {
+            (_, ["-M" | "-m", name]) if !repo.branches.contains_key(*name) => {
                 if let Some(head) = repo.head() {
                     repo.branches.remove(&repo.branch.clone());
                     repo.branches.insert((*name).to_owned(), head);
@@ -191,7 +228,7 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, disk: &mut Disk<'_>) -> Optio
             .collect::<Vec<_>>()
             .as_slice()
         {
-            ["-b" | "-c", name] => {
+            ["-b" | "-c", name] if !repo.branches.contains_key(*name) => {
                 if let Some(head) = repo.head() {
                     repo.branches.insert((*name).to_owned(), head);
                 }
@@ -199,12 +236,21 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, disk: &mut Disk<'_>) -> Optio
                 quiet
             }
             [name] if repo.branches.contains_key(*name) => {
-                let (old, new) = (repo.head(), repo.branches[*name]);
-                for path in old.map(|at| repo.commits[at].files.clone()).unwrap_or_default().keys() {
+                let (old, new) =
+                    (repo.commits[repo.head()?].files.clone(), repo.commits[repo.branches[*name]].files.clone());
+                // What is not committed goes along, or keeps it from being done.
+                let at = |path: &String| disk.at(&format!("{root}/{path}"));
+                let is_kept =
+                    |(path, text): (&String, &Text)| text.is_some() && at(path) == Some(Some(Node::File(text.clone())));
+                let is_free = |path: &String| old.contains_key(path) || at(path) == Some(None);
+                if !repo.staged.is_empty() || !old.iter().all(is_kept) || !new.keys().all(is_free) {
+                    return None;
+                }
+                for path in old.keys() {
                     disk.remove(&format!("{root}/{path}"));
                 }
-                for (path, text) in &repo.commits[new].files {
-                    disk.write(&format!("{root}/{path}"), text.clone());
+                for (path, text) in new {
+                    disk.write(&format!("{root}/{path}"), text);
                 }
                 repo.branch = (*name).to_owned();
                 quiet
@@ -212,12 +258,12 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, disk: &mut Disk<'_>) -> Optio
             _ => None,
         },
         "tag" => match rest {
-            [name] if !name.starts_with('-') => {
+            [name] if !name.starts_with('-') && !repo.tags.contains_key(*name) => {
                 let head = repo.head()?;
                 repo.tags.insert((*name).to_owned(), head);
                 quiet
             }
-            ["-a", name, "-m", _] => {
+            ["-a", name, "-m", _] if !repo.tags.contains_key(*name) => {
                 let head = repo.head()?;
                 repo.tags.insert((*name).to_owned(), head);
                 quiet
@@ -239,7 +285,9 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, disk: &mut Disk<'_>) -> Optio
             _ => None,
         },
         "show-ref" => match words.as_slice() {
-            [word] if has(&["--verify"]) => Some(Done { status: Some(repo.commit(word)?.is_some()), out: None }),
+            [word] if has(&["--verify"]) && word.starts_with("refs/") => {
+                Some(Done { status: Some(repo.commit(word)?.is_some()), out: None })
+            }
             _ => None,
         },
         "show" | "cat-file" => match (words.as_slice(), *verb, rest.first()) {
@@ -305,7 +353,7 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, disk: &mut Disk<'_>) -> Optio
                 && here.iter().all(|(path, text)| head.get(path).is_some_and(|known| known.as_ref() == Some(text)));
             same.then(|| Done::prints(""))?
         }
-        "diff" if has(&["--quiet", "--exit-code"]) => {
+        "diff" if has(&["--quiet", "--exit-code"]) && repo.staged.is_empty() => {
             let files: Vec<&str> = rest.iter().skip_while(|word| **word != "--").skip(1).copied().collect();
             let head = &repo.commits[repo.head()?].files;
             if files.is_empty() || words.iter().any(|word| *word != "HEAD" && !files.contains(word)) {
