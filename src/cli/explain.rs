@@ -38,7 +38,7 @@ const TOPICS: [(&str, &str); 22] = [
 /// Words for sections that are headed otherwise.
 const SECTIONS: [(&str, &str, &str); 13] = [
     ("prove", "running", "Whether a suite can fail"),
-    ("coverage", "running", "What of a server no task touches"),
+    ("coverage", "running", "Coverage of a server's tools"),
     ("gate", "running", "What a pass is worth"),
     ("otlp", "running", "Traces"),
     ("recover", "running", "Cleanup survives everything"),
