@@ -106,13 +106,13 @@ pub struct Label {
     pub message: String,
 }
 
-/// Whether a fix may be applied unasked.
+/// Whether a fix can be applied without confirmation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Applicability {
-    /// It says what the author meant: `--fix` applies it.
+    /// The fix preserves what the author meant: `--fix` applies it.
     Safe,
-    /// It may take meaning away, or change what runs: only `--unsafe-fixes` applies it.
+    /// The fix may lose meaning or change what runs: only `--unsafe-fixes` applies it.
     Unsafe,
 }
 

@@ -14,15 +14,15 @@ use crate::{
     prices::money,
 };
 
-/// One thing that happened. On the wire a line of JSON; the version stands in the first event.
+/// An event. On the wire, one line of JSON; the first event contains the version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// From 0, without gaps.
+    /// The sequence number, starting at 0, without gaps.
     pub seq: u64,
     #[schemars(with = "String")]
     pub at: Timestamp,
-    /// The run of a task it belongs to; none for what concerns the whole eval.
+    /// The task run that the event belongs to; absent if it concerns the whole eval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskRun>,
     #[serde(rename = "event", deserialize_with = "by_value")]
@@ -38,10 +38,10 @@ fn by_value<'de, D: Deserializer<'de>>(d: D) -> Result<EventKind, D::Error> {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskRun {
-    /// The task's place in the eval's plan, from 0.
+    /// The task's position in the eval's plan, starting at 0.
     pub index: usize,
     pub name: String,
-    /// Which repetition, from 0.
+    /// The repetition, starting at 0.
     pub run: u32,
 }
 
@@ -50,9 +50,9 @@ pub struct TaskRun {
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     Passed,
-    /// It worked, and the answer is no.
+    /// It was executed, and the result is negative.
     Failed,
-    /// It could not be carried out.
+    /// It could not be executed.
     Broken,
     Skipped,
     Cancelled,
@@ -78,7 +78,7 @@ pub enum Verdict {
     Passed,
     Failed,
     Broken,
-    /// Nothing was evaluated: no verify step and no assertion.
+    /// Nothing was evaluated: there is no verify step and no assertion.
     Unchecked,
     Cancelled,
 }
@@ -110,25 +110,25 @@ pub enum EventKind {
     },
     ServerStarted {
         server: String,
-        /// The tools that the agent is given, as the server lists them.
+        /// The tools that the agent gets, as listed by the server.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tools: Vec<ServerTool>,
     },
-    /// Something about a server that no call shows: rubbish on its output, a capability that it was not offered.
+    /// A notice about a server that no call shows: invalid output, or use of a capability that it was not offered.
     ServerNotice {
         server: String,
         message: String,
     },
-    /// What keeps the agent apart from the machine, where it is a process.
+    /// How the agent is isolated from the machine, if the agent is a process.
     AgentIsolated {
         level: Isolation,
-        /// What does it.
+        /// The isolation mechanism.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
-        /// Why nothing does, where nobody asked for that.
+        /// Why the agent is not isolated, if this was not requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// What the eval says, where the command line says something else.
+        /// The level set by the eval, if the command line overrides it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instead_of: Option<Isolation>,
     },
@@ -138,30 +138,31 @@ pub enum EventKind {
     PhaseStarted {
         phase: String,
     },
-    /// The world is about to change; these planned cleanups must run, whatever happens.
+    /// The environment is about to be changed; these planned cleanups must run, whatever happens.
     #[serde(alias = "cleanupOwed")]
     CleanupPending {
         action: String,
         cleanups: Vec<String>,
     },
-    /// One of them is done: it passed, or it was skipped as nothing had been made. What failed, broke or was stopped stays pending.
+    /// A pending cleanup is done: it passed, or it was skipped because nothing had been created. A cleanup that failed, broke or was
+    /// stopped stays pending.
     #[serde(alias = "cleanupPaid")]
     CleanupDone {
         cleanup: String,
     },
     ActionStarted {
-        /// A planned action's id, with `[round]` and `#attempt` added.
+        /// The ID of a planned action, with `[round]` and `#attempt` appended.
         action: String,
     },
     ActionFinished {
         action: String,
         report: ActionReport,
     },
-    /// What the agent reports of its own work, in order.
+    /// What the agent reports about its own work, in order.
     AgentWorked {
         steps: Vec<AgentStep>,
     },
-    /// What the agent is asked, with every hole filled.
+    /// The agent's prompt, with all holes filled.
     AgentPrompted {
         text: String,
     },
@@ -171,24 +172,24 @@ pub enum EventKind {
     CallRecorded {
         call: CallReport,
     },
-    /// What the agent's turn used.
+    /// The tokens that the agent's turn used.
     TokensCounted {
         tokens: Box<TokenEstimate>,
     },
-    /// The run that just ended was broken, and is made again.
+    /// The run that just ended was broken and is retried.
     TaskRetried {
-        /// From 1.
+        /// The number of the retry, starting at 1.
         retry: u32,
         of: u32,
         reason: String,
     },
-    /// Of a task that is run until its gate is decided: it is, after so many runs.
+    /// The gate of a task that is run until its gate is decided, and the number of runs that this took.
     GateDecided {
         met: bool,
         passes: u32,
         runs: u32,
     },
-    /// What a pass is worth, where that is less than it seems.
+    /// A remark about what a pass is worth, if it is worth less than it seems.
     Remarked {
         remark: Remark,
     },
@@ -200,7 +201,7 @@ pub enum EventKind {
         duration: Duration,
         cleanup_failed: bool,
     },
-    /// A signal arrived, or a limit was hit; what runs is stopped and cleaned up.
+    /// A signal arrived or a limit was reached; running tasks are stopped and cleaned up.
     Cancelled {
         reason: String,
     },
@@ -209,7 +210,7 @@ pub enum EventKind {
         #[serde(with = "seconds")]
         duration: Duration,
         exit: u8,
-        /// Where the run has limits.
+        /// What was used, if the run has limits.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limits: Option<Limited>,
     },
@@ -234,7 +235,7 @@ impl Used {
     }
 }
 
-/// What agents and judges used together, of a run that may only use so much.
+/// What agents and judges used together in a run with limits.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Limited {
@@ -274,28 +275,28 @@ impl Limited {
     }
 }
 
-/// Something about a run of a task that its verdict does not say.
+/// A remark about a task run that its verdict does not express.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Remark {
     pub kind: RemarkKind,
-    /// Without the task's name.
+    /// The message, without the task's name.
     pub message: String,
 }
 
-/// What is remarkable about a task although its verdict stands.
+/// The kind of a remark, which does not change the verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RemarkKind {
     /// The task passed, and no call to a server under test succeeded.
     ServerUnused,
-    /// The task passed, and nothing but a judge has decided that.
+    /// The task passed, and only a judge decided that.
     JudgedAlone,
-    /// The task passed, and the judge that was asked is the agent under test.
+    /// The task passed, and the judge is the agent under test.
     JudgedByItself,
-    /// The agent says that it stopped before it was done; what it did was judged all the same.
+    /// The agent reported that it stopped before it was done; its work was evaluated anyway.
     AgentStopped,
-    /// A call of a recording was answered otherwise than then; a strict replay is broken by it.
+    /// A replayed call was answered differently than in the recording; this breaks a strict replay.
     Diverged,
 }
 
@@ -309,19 +310,19 @@ impl RemarkKind {
     }
 }
 
-/// What an action did.
+/// The report of an action.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionReport {
     pub outcome: Outcome,
-    /// Why it did not pass, or what it found; may be empty.
+    /// Why the action did not pass, or what it found; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What was asked for and what was found, where they can be set side by side.
+    /// Expected and actual values, if they can be compared side by side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// How many comparisons it made, with those of the steps that it holds: of an exit status, a text, a value. One that passed
-    /// without any decides nothing.
+    /// How many comparisons (of an exit status, a text or a value) the action made, including those of nested steps. An action that
+    /// passed without any comparison decides nothing.
     #[serde(default)]
     pub comparisons: u32,
     #[schemars(with = "f64")]
@@ -331,21 +332,21 @@ pub struct ActionReport {
     pub outputs: serde_json::Map<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ExitReport>,
-    /// Standard output, cut to a bound.
+    /// Standard output, truncated to a limit.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stdout: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
-    /// What a server, a tool or an extension answered, cut to a bound.
+    /// The answer of a server, tool or extension, truncated to a limit.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
-    /// What holes and variables of a step held that did not pass, by their names: `env.TITLE`, `$NAME`. Cut to a bound.
+    /// For a step that did not pass: the values of its holes and variables, by name (`env.TITLE`, `$NAME`), truncated to a limit.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub filled: serde_json::Map<String, Value>,
-    /// What a judge found, where one was asked.
+    /// The judgment, if a judge was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Box<Judgement>>,
-    /// A cleanup step that was under way when a run died, and ran again.
+    /// Whether this is a cleanup step that was in progress when a run died, and was run again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retried: bool,
 }
@@ -371,23 +372,23 @@ impl ActionReport {
     }
 }
 
-/// One expectation that was not met.
+/// An expectation that was not met.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// What was looked at: `stdout`, `exitCode`, `body.json $.status`.
+    /// What was compared: `stdout`, `exitCode`, `body.json $.status`.
     pub subject: String,
     pub expected: String,
     pub actual: String,
-    /// Byte range in the task file of the expectation, where it is written.
+    /// The byte range of the expectation in the task file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<(u32, u32)>,
-    /// The same as a file and a line, in results.
+    /// The same location as file and line, in results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
 }
 
-/// What a judge was asked, and what it submitted.
+/// What a judge was asked and what it submitted.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Judgement {
@@ -395,19 +396,19 @@ pub struct Judgement {
     pub judge: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// None where the judge submitted none: the step is broken then.
+    /// The judge's verdict; absent if the judge submitted none, in which case the step is broken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed: Option<bool>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_category: Option<FailureCategory>,
-    /// How often it was asked: once more where it submitted nothing at first.
+    /// How many times the judge was asked; it is asked once more if it submits nothing at first.
     pub attempts: u32,
-    /// As the judge reported it.
+    /// The token usage that the judge reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<TokenUsage>,
-    /// Whether some of it is counted from prompt and answer, as the judge did not report it.
+    /// Whether part of the usage is counted from prompt and answer, because the judge did not report it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
@@ -419,7 +420,7 @@ pub enum FailureCategory {
     SemanticMismatch,
     MissingInformation,
     ContainsExtraInfo,
-    /// It is what was expected.
+    /// The answer is as expected.
     #[serde(rename = "n/a")]
     None,
 }
@@ -439,25 +440,25 @@ impl FailureCategory {
     }
 }
 
-/// Tokens, as those reported them who counted.
+/// Tokens, as reported by the agent, model or judge.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub total_tokens: u64,
-    /// Of the output: what the model thought.
+    /// Output tokens used for thinking.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub thought_tokens: u64,
-    /// Of the input: what was read from a cache.
+    /// Input tokens read from a cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_read_tokens: u64,
-    /// Of the input: what was written to a cache.
+    /// Input tokens written to a cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_write_tokens: u64,
 }
 
-/// The tokens of an agent's turn: as reported, else estimated from what went to and fro.
+/// The tokens of an agent's turn: as reported, otherwise estimated from the messages exchanged.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenEstimate {
@@ -469,17 +470,17 @@ pub struct TokenEstimate {
     pub thinking_tokens: u64,
     pub tool_input_tokens: u64,
     pub tool_output_tokens: u64,
-    /// Of the descriptions of the tools that the agent may call.
+    /// Tokens of the descriptions of the tools that the agent may call.
     pub mcp_schema_tokens: u64,
     pub prompt_get_input_tokens: u64,
     pub prompt_get_output_tokens: u64,
     pub resource_input_tokens: u64,
     pub resource_output_tokens: u64,
-    /// `actual`, where the agent or its model reported the first three, else `estimated`.
+    /// `actual` if the agent or its model reported the first three, otherwise `estimated`.
     pub source: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<TokenUsage>,
-    /// By the prices of the run, where they know the model.
+    /// The cost by the prices of the run, if they include the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
@@ -557,24 +558,24 @@ pub struct ServerTool {
     pub input_schema: Option<Value>,
 }
 
-/// A part of an agent's turn as it tells it itself (§8.3 of the upstream behaviour); secrets are masked.
+/// A part of an agent's turn, as reported by the agent (§8.3 of the upstream behaviour); secrets are masked.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStep {
     #[serde(rename = "type")]
     pub kind: AgentStepKind,
-    /// The text of a thought or a message, as far as it is kept.
+    /// The text of a thought or message, as far as it is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<AgentCall>,
-    /// When it was told, where it was told while the agent worked.
+    /// When it was reported, if it was reported while the agent worked.
     #[schemars(with = "Option<String>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
 
-/// What an agent does.
+/// The kind of step in an agent's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentStepKind {
@@ -583,16 +584,16 @@ pub enum AgentStepKind {
     ToolCall,
 }
 
-/// A call of a tool, its own or a server's, as the agent tells it.
+/// A tool call (of the agent's own tools or a server's), as reported by the agent.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCall {
-    /// What the agent calls it.
+    /// The agent's title for the call.
     pub title: String,
-    /// `read`, `edit`, `execute` …, where it says so.
+    /// `read`, `edit`, `execute` …, if the agent reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// `pending`, `in_progress`, `completed` or `failed`, where it says so.
+    /// `pending`, `in_progress`, `completed` or `failed`, if the agent reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -601,13 +602,13 @@ pub struct AgentCall {
     pub raw_output: Option<Value>,
 }
 
-/// One call of the agent's, as the proxy saw it; secrets are masked.
+/// A call of the agent, as recorded by the proxy; secrets are masked.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallReport {
     pub server: String,
     pub kind: CallKind,
-    /// Tool, URI or prompt name.
+    /// The tool name, URI or prompt name.
     pub name: String,
     pub params: Value,
     #[schemars(with = "String")]
@@ -620,7 +621,7 @@ pub struct CallReport {
     pub error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// The headers of the request, where it came over HTTP.
+    /// The headers of the request, if it came over HTTP.
     #[serde(default, skip_serializing_if = "Headers::is_empty")]
     pub headers: Headers,
 }

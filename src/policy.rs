@@ -53,24 +53,24 @@ impl Level {
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     levels: Vec<(String, Level)>,
-    /// Patterns of paths that are left out when a folder is searched.
+    /// Patterns of paths that are skipped when a directory is searched.
     pub exclude: Vec<String>,
     /// What is known of programs.
     pub tools: Tools,
 }
 
-/// `gevals.toml`, as it is written.
+/// The contents of `gevals.toml`.
 #[derive(Deserialize, JsonSchema, Default, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Document {
-    /// How much the findings of a rule weigh here, by the rule's name.
+    /// The level of a rule's findings, by rule name.
     #[serde(default)]
     #[schemars(with = "indexmap::IndexMap<String, LevelWord>")]
     rules: indexmap::IndexMap<String, toml::Spanned<String>>,
-    /// Patterns of paths that are left out when a folder is searched.
+    /// Patterns of paths that are skipped when a directory is searched.
     #[serde(default)]
     exclude: Vec<String>,
-    /// What programs of your own do to the world, by their names.
+    /// The effects of your own programs, by program name.
     #[serde(default)]
     effects: indexmap::IndexMap<String, Tool>,
 }

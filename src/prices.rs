@@ -14,24 +14,24 @@ use crate::{
 #[derive(Clone, PartialEq, Debug, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Prices {
-    /// What costs are counted in; they are not converted.
+    /// The currency of costs; gevals does not convert currencies.
     #[serde(default = "usd")]
     pub currency: String,
-    /// By `PROVIDER:MODEL`, by the model alone, or by the name of an agent that has no model here.
+    /// Prices by `PROVIDER:MODEL`, by model name, or by the name of an agent whose model gevals does not know.
     pub models: IndexMap<String, Price>,
 }
 
-/// For a million tokens.
+/// Prices per million tokens.
 #[derive(Clone, Copy, PartialEq, Debug, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Price {
-    /// Tokens that are read.
+    /// Input tokens.
     #[schemars(range(min = 0))]
     pub input: f64,
-    /// Tokens that are written.
+    /// Output tokens.
     #[schemars(range(min = 0))]
     pub output: f64,
-    /// Of input that was read from a cache; by default as other input.
+    /// Input tokens read from a cache; the price of other input by default.
     #[schemars(range(min = 0))]
     pub cached_input: Option<f64>,
 }

@@ -805,17 +805,17 @@ fn step(signature: &Signature, dialect: Dialect) -> String {
     let mut out = String::new();
     let phases: Vec<&str> = PhaseKind::ALL.iter().filter(|p| signature.phases.contains(p)).map(|p| p.name()).collect();
     if phases.len() < PhaseKind::ALL.len() {
-        out += &format!("Stands in {}. ", phases.join(" and "));
+        out += &format!("Allowed only in {}. ", phases.join(" and "));
     }
     if let Some(limit) = signature.timeout {
-        out += &format!("May take {} where it sets no `timeout`. ", duration::format(limit));
+        out += &format!("Default `timeout`: {}. ", duration::format(limit));
     }
     if let Some(short) = signature.short {
-        out += &format!("The short form gives `{short}`. ");
+        out += &format!("The short form sets `{short}`. ");
     }
     for set in signature.exactly_one {
         let keys: Vec<String> = set.iter().map(|key| format!("`{key}`")).collect();
-        out += &format!("Exactly one of {} is needed. ", keys.join(", "));
+        out += &format!("Exactly one of {} is required. ", keys.join(", "));
     }
     if !out.is_empty() {
         out = format!("{}\n\n", out.trim_end());
@@ -832,14 +832,14 @@ fn step(signature: &Signature, dialect: Dialect) -> String {
         }
         out.push('\n');
     }
-    out += &format!("Beside them: {own}.\n");
+    out += &format!("Common keys: {own}.\n");
     if let Some(Shape::Record { fields, .. }) = signature.expect.as_deref() {
         out += "\n`expect`:\n\n| key | type | |\n|---|---|---|\n";
         fields.iter().for_each(|(key, field)| out += &row(key, field));
     }
     if !signature.locals.is_empty() {
         let values: Vec<String> = signature.locals.iter().map(|(name, ty)| format!("`{name}` ({ty})")).collect();
-        out += &format!("\nIt leaves {}.\n", values.join(", "));
+        out += &format!("\nIt provides {}.\n", values.join(", "));
     }
     out
 }
@@ -852,11 +852,9 @@ fn row(key: &str, field: &Field) -> String {
     if field.required {
         doc = format!("Required. {doc}");
     }
-    if let Some(default) = field
-        .default
-        .as_ref()
-        .filter(|value| !value.is_null() && !value.as_object().is_some_and(serde_json::Map::is_empty))
-    {
+    if let Some(default) = field.default.as_ref().filter(|value| {
+        !value.is_null() && value.as_str() != Some("") && !value.as_object().is_some_and(serde_json::Map::is_empty)
+    }) {
         doc += &format!(" Default: `{}`.", default.as_str().map_or_else(|| default.to_string(), str::to_owned));
     }
     format!("| `{key}` | {} | {} |\n", kind(&field.shape), doc.trim().replace('|', "\\|"))

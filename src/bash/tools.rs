@@ -11,71 +11,71 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What is known of a program, in the words of its command line.
+/// What gevals knows about a program, in terms of its command line.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Tool {
-    /// What it is called, without a folder. Programs with the same command line share an entry; the first name stands for all.
+    /// The program's names, without a directory. Programs with the same command line share an entry; the first name represents all of them.
     #[serde(default)]
     pub names: Vec<String>,
-    /// What its things live in: names of two systems have nothing to do with each other.
+    /// The system that its resources belong to; names in different systems are unrelated.
     #[serde(default)]
     pub system: String,
-    /// Options that say in which part of the system: a namespace.
+    /// Options that select a part of the system, such as a namespace.
     #[serde(default)]
     pub space: Vec<String>,
-    /// Variables that it looks for in its environment.
+    /// Environment variables that the program reads.
     #[serde(default)]
     pub env: Vec<String>,
-    /// Options that hold statements of SQL.
+    /// Options whose value is SQL.
     #[serde(default)]
     pub sql: Vec<String>,
-    /// Options whose value is the next word, where it is not written behind `=`. Another option is a word alone.
+    /// Options that take a value: the next word, unless the value follows `=`. All other options take no value.
     #[serde(default)]
     pub values: Vec<String>,
-    /// Those of `values` whose value is two words.
+    /// Those of `values` that take two words as their value.
     #[serde(default)]
     pub pairs: Vec<String>,
-    /// Options that are a word alone behind an operation, though they have a value behind others.
+    /// By operation: options of `values` that take no value after this operation.
     #[serde(default)]
     pub alone: BTreeMap<String, Vec<String>>,
-    /// Whether options of one letter may share a dash.
+    /// Whether one-letter options can be combined after a single dash.
     #[serde(default)]
     pub short: bool,
-    /// Operations that change nothing, as the operands that they begin with.
+    /// Read-only operations, by their leading operands.
     #[serde(default)]
     pub looks: Vec<String>,
-    /// What it can be asked to do; the first that fits is the one.
+    /// The operations of the program; the first that matches applies.
     #[serde(default)]
     pub commands: Vec<Command>,
-    /// Kinds of its things that live in all parts of the system, with other words for each.
+    /// Kinds of resources that are not confined to one part of the system, with synonyms for each.
     #[serde(default)]
     pub wide: BTreeMap<String, Vec<String>>,
-    /// Kinds of its things, with other words for each.
+    /// Kinds of resources, with synonyms for each.
     #[serde(default)]
     pub kinds: BTreeMap<String, Vec<String>>,
-    /// What things of a kind may be waited for.
+    /// Conditions that can be awaited, by kind.
     #[serde(default)]
     pub conditions: BTreeMap<String, Vec<String>>,
-    /// Fields that hold one of a few words.
+    /// Fields that have a fixed set of values.
     #[serde(default)]
     pub fixed: BTreeMap<String, Vec<String>>,
-    /// Words by which it says how its things are, in lists for people and in fields.
+    /// Words for the states of resources, in human-readable lists and in fields.
     #[serde(default)]
     pub states: Vec<String>,
-    /// What may stand right under a field of a kind: `{service = {spec = ["ports"]}}`.
+    /// Keys that are allowed directly below a field of a kind: `{service = {spec = ["ports"]}}`.
     #[serde(default)]
     places: BTreeMap<String, BTreeMap<String, Vec<String>>>,
-    /// Options with which it says things on its standard error, and how such lines begin; nothing: all that it says.
+    /// Options with which the program writes to standard error, and the prefixes of those lines; an empty list means all output.
     #[serde(default)]
     pub errors: BTreeMap<String, Vec<String>>,
-    /// Fields that every thing of a kind has, whatever it is told.
+    /// Fields that every resource of a kind has, regardless of its configuration.
     #[serde(default)]
     pub always: BTreeMap<String, Vec<String>>,
-    /// Fields that hold a time, printed in seconds: `600s`.
+    /// Fields that contain a time, printed in seconds: `600s`.
     #[serde(default)]
     pub seconds: Vec<String>,
-    /// Names of fields of its things, under `names`.
+    /// Names of resource fields, under `names`.
     #[serde(default)]
     fields: BTreeMap<String, Vec<String>>,
     /// `values`, to be searched.
@@ -86,45 +86,45 @@ pub struct Tool {
     by_word: FxHashMap<String, (String, bool)>,
 }
 
-/// One thing that a program can be asked to do. The first that fits is the one.
+/// An operation of a program. The first operation that matches applies.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Command {
-    /// Operands: words as they are, `KIND` and `NAME` for a word, `NAMES` for one or more, `FILES` for what an option names; other
-    /// words in capitals for any word.
+    /// Operands: literal words; `KIND` and `NAME` for one word, `NAMES` for one or more, `FILES` for files that an option names; any other
+    /// word in capitals matches any word.
     pub usage: String,
-    /// One of these options has to be given.
+    /// One of these options must be given.
     #[serde(default)]
     pub with: Vec<String>,
-    /// None of these.
+    /// None of these options may be given.
     #[serde(default)]
     pub without: Vec<String>,
-    /// The option that names the thing.
+    /// The option that names the resource.
     #[serde(default)]
     pub named: Vec<String>,
-    /// Its input is a file, a here-document or another command.
+    /// Whether its input is a file, a here-document or another command.
     #[serde(default)]
     pub fed: bool,
-    /// It succeeds whatever it finds, as long as the system answers.
+    /// Whether it succeeds regardless of what it finds, as long as the system responds.
     #[serde(default)]
     pub succeeds: bool,
-    /// It succeeds also where what it makes is there already.
+    /// Whether it also succeeds if the resource already exists.
     #[serde(default)]
     pub again: bool,
-    /// What its things live in, where that is something else than for the program.
+    /// The system of its resources, if it differs from that of the program.
     pub system: Option<String>,
-    /// What it does stands in SQL: in an option, or in its input.
+    /// Whether SQL determines what it does, in an option or in its input.
     #[serde(default)]
     pub sql: bool,
-    /// What it does, to things of which kind: a word, or `KIND` as on the command line.
+    /// The kind of resource that it creates: a word, or `KIND` as given on the command line.
     pub creates: Option<String>,
-    /// Likewise.
+    /// The kind that it reads; see `creates`.
     pub reads: Option<String>,
-    /// Likewise.
+    /// The kind that it waits for; see `creates`.
     pub awaits: Option<String>,
-    /// Likewise.
+    /// The kind that it changes; see `creates`.
     pub changes: Option<String>,
-    /// Likewise.
+    /// The kind that it deletes; see `creates`.
     pub deletes: Option<String>,
     /// The words of `usage`.
     #[serde(skip)]

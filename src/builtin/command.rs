@@ -24,13 +24,13 @@ pub struct Command {
     /// What the shell runs.
     #[schemars(extend("format" = "script"))]
     pub run: String,
-    /// The shell, a program that takes `-c TEXT`.
+    /// The shell, a program that accepts `-c TEXT`.
     #[serde(default = "default_shell")]
     pub shell: String,
-    /// The folder to run in; the task's by default.
+    /// The working directory; the task's directory by default.
     #[schemars(extend("format" = "path"))]
     pub workdir: Option<String>,
-    /// Variables added to the environment.
+    /// Environment variables to add.
     #[serde(default)]
     pub env: IndexMap<String, String>,
 }
@@ -44,7 +44,7 @@ pub fn default_shell() -> String {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {
-    /// The exit status, `{not: 0}` for any other than this one, or `any`; 0 by default.
+    /// The exit status, `{not: 0}` for any status except this one, or `any`; 0 by default.
     #[serde(default)]
     pub exit_code: ExitCode,
     /// Standard output, without trailing newlines.
@@ -102,7 +102,7 @@ impl JsonSchema for ExitCode {
         let not = serde_json::json!({
             "type": "object", "required": ["not"], "additionalProperties": false,
             "properties": { "not": {
-                "description": "Any status but this one.", "type": "integer", "minimum": 0, "maximum": 255,
+                "description": "Any status except this one.", "type": "integer", "minimum": 0, "maximum": 255,
             } },
         });
         json_schema!({ "anyOf": [{ "type": "integer" }, { "enum": ["any"] }, not] })
@@ -115,7 +115,7 @@ fn signature() -> Signature {
         locals: process_locals(),
         lists_outputs: true,
         timeout: Some(Duration::from_secs(60)),
-        ..Signature::leaf("command", "runs a line of shell", Shape::of::<Command>())
+        ..Signature::leaf("command", "runs a shell command", Shape::of::<Command>())
     }
 }
 

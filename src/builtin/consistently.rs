@@ -16,10 +16,10 @@ pub const BUILTIN: Builtin = Builtin { name: "consistently", dialect: Dialect::P
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Consistently {
-    /// For how long.
+    /// How long the steps must keep passing.
     #[schemars(extend("format" = "duration"))]
     pub duration: String,
-    /// From the end of one round to the start of the next.
+    /// The time from the end of one round to the start of the next.
     #[serde(default = "eventually::one_second")]
     #[schemars(extend("format" = "duration"))]
     pub interval: String,
@@ -29,7 +29,7 @@ fn signature() -> Signature {
     Signature {
         effects: Effects::None,
         control: Control::Consistently,
-        ..Signature::leaf("consistently", "demands that its steps pass for a while", Shape::of::<Consistently>())
+        ..Signature::leaf("consistently", "requires that its steps pass for a while", Shape::of::<Consistently>())
     }
 }
 

@@ -19,7 +19,7 @@ pub const BUILTIN: Builtin = Builtin { name: "eventually", dialect: Dialect::Por
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Eventually {
-    /// From the end of one round to the start of the next.
+    /// The time from the end of one round to the start of the next.
     #[serde(default = "one_second")]
     #[schemars(extend("format" = "duration"))]
     pub interval: String,

@@ -14,9 +14,9 @@ macro_rules! with_text_demands {
         $(#[$meta])*
         $vis struct $name {
             $($(#[$field_meta])* $field_vis $field: $ty,)*
-            /// A part of the text.
+            /// A substring of the text.
             pub contains: Option<String>,
-            /// A pattern for the text (RE2 syntax, unanchored).
+            /// A regular expression that matches the text (RE2 syntax, unanchored).
             #[schemars(extend("format" = "regex"))]
             pub matches: Option<String>,
             /// The whole text is one of these.
@@ -24,17 +24,17 @@ macro_rules! with_text_demands {
             pub one_of: Option<Vec<String>>,
             /// Whether the text is empty.
             pub empty: Option<bool>,
-            /// How many lines it has; newlines at its end do not count.
+            /// How many lines the text has; trailing newlines do not count.
             pub lines: Option<$crate::builtin::expect::Count>,
-            /// The text is a number, and not less than this.
+            /// The text is a number that is at least this.
             pub at_least: Option<$crate::builtin::expect::Bound>,
-            /// The text is a number, and not more than this.
+            /// The text is a number that is at most this.
             pub at_most: Option<$crate::builtin::expect::Bound>,
-            /// The text is a number, and more than this.
+            /// The text is a number that is greater than this.
             pub above: Option<$crate::builtin::expect::Bound>,
-            /// The text is a number, and less than this.
+            /// The text is a number that is less than this.
             pub below: Option<$crate::builtin::expect::Bound>,
-            /// What must not hold of the text; a bare string means `equals`.
+            /// What must not be true of the text; a bare string means `equals`.
             pub not: Option<$crate::builtin::expect::NotText>,
         }
 
@@ -125,10 +125,10 @@ impl Count {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct CountBounds {
-    /// Not fewer.
+    /// The minimum.
     #[serde(default)]
     at_least: u64,
-    /// Not more.
+    /// The maximum.
     at_most: Option<u64>,
 }
 
@@ -200,7 +200,7 @@ pub struct NotText {
 struct NotTextFields {
     /// The whole text.
     equals: Option<String>,
-    /// A part of it.
+    /// A substring.
     contains: Option<String>,
     /// A pattern (RE2 syntax, unanchored).
     #[schemars(extend("format" = "regex"))]
@@ -227,7 +227,7 @@ impl JsonSchema for NotText {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let fields = generator.subschema_for::<NotTextFields>();
-        json_schema!({ "description": "What must not hold; a bare string means `equals`.", "anyOf": [{ "type": "string" }, fields] })
+        json_schema!({ "description": "What must not be true of the text; a bare string means `equals`.", "anyOf": [{ "type": "string" }, fields] })
     }
 }
 
@@ -261,7 +261,7 @@ impl JsonSchema for TextExpect {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let fields = generator.subschema_for::<TextFields>();
-        json_schema!({ "description": "Demands on a text; a bare string means `equals`.", "anyOf": [{ "type": "string" }, fields] })
+        json_schema!({ "description": "Matchers for a text; a bare string means `equals`.", "anyOf": [{ "type": "string" }, fields] })
     }
 }
 
@@ -301,13 +301,13 @@ macro_rules! with_json_demands {
             #[serde(default, deserialize_with = "present")]
             #[schemars(with = "Value")]
             pub equals: Option<Value>,
-            /// A pattern for a string (RE2 syntax, unanchored).
+            /// A regular expression that matches the string (RE2 syntax, unanchored).
             #[schemars(extend("format" = "regex"))]
             pub matches: Option<String>,
             /// The value's type.
             #[serde(rename = "type")]
             pub ty: Option<JsonType>,
-            /// An element of a list, a part of a string, or entries of an object.
+            /// An element of a list, a substring, or entries of an object.
             #[serde(default, deserialize_with = "present")]
             #[schemars(with = "Value")]
             pub contains: Option<Value>,
@@ -316,17 +316,17 @@ macro_rules! with_json_demands {
             pub one_of: Option<Vec<Value>>,
             /// How many elements, entries or characters it has.
             pub length: Option<Count>,
-            /// A number, not less than this.
+            /// A number that is at least this.
             pub at_least: Option<Bound>,
-            /// A number, not more than this.
+            /// A number that is at most this.
             pub at_most: Option<Bound>,
-            /// A number, more than this.
+            /// A number that is greater than this.
             pub above: Option<Bound>,
-            /// A number, less than this.
+            /// A number that is less than this.
             pub below: Option<Bound>,
-            /// The order of a list's elements, all of them numbers or all of them strings.
+            /// The order of a list's elements, which must be all numbers or all strings.
             pub sorted: Option<Sorted>,
-            /// What must not hold of the value.
+            /// What must not be true of the value.
             pub not: Option<NotJson>,
         }
 
@@ -359,14 +359,14 @@ with_json_demands! {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JsonExpect {
-    /// Where to look.
+    /// The JSONPath of the value.
     #[schemars(extend("format" = "jsonpath"))]
     pub path: String,
-    /// Whether there is a value at all.
+    /// Whether the value exists.
     pub exists: Option<bool>,
-    /// What each element of a list must be; an empty list fails.
+    /// What must be true of each element of a list; an empty list fails.
     pub all: Option<ElementExpect>,
-    /// What at least one element of a list must be.
+    /// What must be true of at least one element of a list.
     pub any: Option<ElementExpect>,
 }
 }
@@ -376,10 +376,10 @@ with_json_demands! {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ElementExpect {
-    /// Where to look in the element; without it, at the element itself.
+    /// The JSONPath within the element; the element itself by default.
     #[schemars(extend("format" = "jsonpath"))]
     pub path: Option<String>,
-    /// Whether there is a value at all.
+    /// Whether the value exists.
     pub exists: Option<bool>,
 }
 }
@@ -406,11 +406,11 @@ pub struct NotJson {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub equals: Option<Value>,
-    /// An element of a list, a part of a string, or entries of an object.
+    /// An element of a list, a substring, or entries of an object.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub contains: Option<Value>,
-    /// A pattern for a string (RE2 syntax, unanchored).
+    /// A regular expression that matches the string (RE2 syntax, unanchored).
     #[schemars(extend("format" = "regex"))]
     pub matches: Option<String>,
     /// The value's type.

@@ -24,11 +24,11 @@ pub const BUILTIN: Builtin = Builtin { name: "extension", dialect: Dialect::Port
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Extension {
-    /// As in `spec.imports`.
+    /// The package, as in `spec.imports`.
     pub package: String,
-    /// The operation.
+    /// The operation to call.
     pub action: String,
-    /// Its arguments.
+    /// The arguments of the operation.
     #[serde(default)]
     pub args: Map<String, Value>,
 }
@@ -54,7 +54,7 @@ pub struct Matchers {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub equals: Option<Value>,
-    /// Of the value, or of the JSON that a text holds.
+    /// Matchers for the value, or for the JSON that a text contains.
     pub json: Option<OneOrMany<JsonExpect>>,
 }
 }

@@ -18,16 +18,16 @@ pub const BUILTIN: Builtin = Builtin { name: "file", dialect: Dialect::Portable,
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct File {
-    /// Relative to the task's folder.
+    /// The file's path, relative to the task's directory.
     #[schemars(extend("format" = "path"))]
     pub path: String,
-    /// What to write; folders on the way are made.
+    /// The text to write; missing parent directories are created.
     pub content: Option<String>,
-    /// Octal permissions of the file made.
+    /// Octal permissions of the file that is written.
     #[serde(default = "default_mode")]
     #[schemars(extend("format" = "file-mode"))]
     pub mode: String,
-    /// Removes the file; one that is not there is fine.
+    /// Removes the file; passes if the file does not exist.
     #[serde(default)]
     pub absent: bool,
 }
@@ -41,10 +41,10 @@ with_text_demands! {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {
-    /// Whether there is such a file; true by default.
+    /// Whether the file exists; true by default.
     #[serde(default = "yes")]
     pub exists: bool,
-    /// Its octal permissions.
+    /// The file's octal permissions.
     #[schemars(extend("format" = "file-mode"))]
     pub mode: Option<String>,
 }
@@ -59,7 +59,7 @@ fn signature() -> Signature {
         expect: Some(Shape::of::<Expect>().into()),
         timeout: Some(Duration::from_secs(30)),
         exactly_one: &[&["content", "absent", "expect"]],
-        ..Signature::leaf("file", "makes, removes or looks at a file", Shape::of::<File>())
+        ..Signature::leaf("file", "writes, removes or checks a file", Shape::of::<File>())
     }
 }
 

@@ -18,16 +18,16 @@ pub const BUILTIN: Builtin = Builtin { name: "foreach", dialect: Dialect::Portab
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Foreach {
-    /// The name of the value inside the steps.
+    /// The name of the variable that contains the value inside the steps.
     pub var: String,
-    /// A list, or one hole that holds a list (or text that is a JSON list).
+    /// A list, or a single hole whose value is a list or text that is a JSON list.
     #[serde(rename = "in")]
     pub values: Vec<Value>,
-    /// Rounds at a time.
+    /// How many rounds run at the same time.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub parallel: u32,
-    /// Whether a list without values passes.
+    /// Whether an empty list passes.
     #[serde(default)]
     pub allow_empty: bool,
 }
@@ -41,7 +41,7 @@ fn signature() -> Signature {
         locals: values([("rounds", Type::list(Type::map()))]),
         effects: Effects::None,
         control: Control::Each,
-        ..Signature::leaf("foreach", "runs steps for every value of a list", Shape::of::<Foreach>())
+        ..Signature::leaf("foreach", "runs steps for each value of a list", Shape::of::<Foreach>())
     }
 }
 

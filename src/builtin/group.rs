@@ -21,7 +21,7 @@ fn signature() -> Signature {
     Signature {
         effects: Effects::None,
         control: Control::Scope,
-        ..Signature::leaf("group", "runs steps, and a cleanup after them", Shape::of::<Group>())
+        ..Signature::leaf("group", "runs steps with their own setup and cleanup", Shape::of::<Group>())
     }
 }
 

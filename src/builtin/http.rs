@@ -25,7 +25,7 @@ pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Portable,
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Http {
-    /// What is asked.
+    /// The URL of the request.
     #[schemars(extend("format" = "url"))]
     pub url: String,
     /// The method, sent as written.
@@ -84,7 +84,7 @@ pub struct Expect {
     /// A code, a list of codes, a class like `2xx`, or `any`; any 2xx by default.
     #[serde(default)]
     pub status: Status,
-    /// What the body must be.
+    /// Matchers for the body.
     pub body: Option<BodyExpect>,
 }
 
@@ -165,7 +165,7 @@ with_text_demands! {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BodyExpect {
-    /// Demands on the body as JSON, one or a list.
+    /// Matchers for the body as JSON: one or a list.
     pub json: Option<OneOrMany<JsonExpect>>,
 }
 }

@@ -16,11 +16,11 @@ pub const BUILTIN: Builtin = Builtin { name: "llm", dialect: Dialect::Portable, 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Llm {
-    /// The answer must state all of this, in meaning; it may state more.
+    /// The answer must state all of this in substance; it may state more.
     pub contains: Option<String>,
-    /// The answer must state this, in meaning, and nothing else.
+    /// The answer must state this in substance, and nothing else.
     pub exact: Option<String>,
-    /// What the judge decides by: it reads the agent's calls, with what came of them, and the answer.
+    /// The criteria by which the judge decides; the judge reads the agent's calls, their results and the answer.
     pub rubric: Option<String>,
 }
 
@@ -28,9 +28,9 @@ pub struct Llm {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Judge {
-    /// The answer must state all of this, in meaning; it may state more.
+    /// The answer must state all of this in substance; it may state more.
     pub contains: Option<String>,
-    /// The answer must state this, in meaning, and nothing else.
+    /// The answer must state this in substance, and nothing else.
     pub exact: Option<String>,
 }
 

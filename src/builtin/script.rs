@@ -21,19 +21,19 @@ pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Portabl
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Script {
-    /// A program to execute; its first line says with what.
+    /// A program to execute; its `#!` line selects the interpreter.
     #[schemars(extend("format" = "file"))]
     pub file: Option<String>,
-    /// The text itself; one that starts with `#!` is executed as a file, any other is fed to the shell.
+    /// The script text. If it starts with `#!`, it is executed as a file; otherwise it is passed to the shell.
     #[schemars(extend("format" = "script"))]
     pub inline: Option<String>,
     /// Arguments.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Variables added to the environment.
+    /// Environment variables to add.
     #[serde(default)]
     pub env: IndexMap<String, String>,
-    /// The folder to run in; the task's by default.
+    /// The working directory; the task's directory by default.
     #[schemars(extend("format" = "path"))]
     pub workdir: Option<String>,
     /// The shell that reads an inline text without `#!`.

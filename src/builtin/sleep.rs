@@ -16,7 +16,7 @@ pub const BUILTIN: Builtin = Builtin { name: "sleep", dialect: Dialect::Portable
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sleep {
-    /// For how long.
+    /// How long to wait.
     #[schemars(extend("format" = "duration"))]
     pub duration: String,
 }

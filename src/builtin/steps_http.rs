@@ -51,7 +51,7 @@ pub struct StepsBody {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsExpect {
-    /// The status code; any passes where none is given.
+    /// The status code; if omitted, any status passes.
     #[serde(default)]
     #[schemars(range(min = 0, max = 599))]
     pub status: u16,
@@ -62,11 +62,11 @@ pub struct StepsExpect {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsBodyExpect {
-    /// A pattern for the raw body (RE2 syntax, unanchored).
+    /// A regular expression that matches the raw body (RE2 syntax, unanchored).
     #[serde(rename = "match")]
     #[schemars(extend("format" = "regex"))]
     pub matches: Option<String>,
-    /// Demands on fields of a JSON body; all must hold.
+    /// Conditions on fields of a JSON body; all must be true.
     #[serde(default)]
     pub fields: Vec<FieldExpect>,
 }
@@ -75,21 +75,21 @@ pub struct StepsBodyExpect {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FieldExpect {
-    /// Dots separate keys, `[n]` indexes lists.
+    /// The path of the field: dots separate keys, `[n]` indexes lists.
     #[schemars(extend("format" = "field-path"))]
     pub path: String,
-    /// The value, compared as text unless both are numbers; null is not compared.
+    /// The expected value, compared as text unless both are numbers; null is not compared.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub equals: Option<Value>,
     /// The value's type.
     #[serde(rename = "type")]
     pub ty: Option<JsonType>,
-    /// A pattern for a string (RE2 syntax, unanchored).
+    /// A regular expression that matches the string (RE2 syntax, unanchored).
     #[serde(rename = "match")]
     #[schemars(extend("format" = "regex"))]
     pub matches: Option<String>,
-    /// Whether there is a value at all.
+    /// Whether the value exists.
     pub exists: Option<bool>,
 }
 

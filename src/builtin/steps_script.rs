@@ -20,13 +20,13 @@ pub const BUILTIN: Builtin =
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsScript {
-    /// A program to execute, in its own folder.
+    /// A program to execute, in its own directory.
     #[schemars(extend("format" = "file"))]
     pub file: Option<String>,
-    /// The text itself; one that starts with `#!` is executed as a file, any other is fed to `$SHELL`.
+    /// The script text. If it starts with `#!`, it is executed as a file; otherwise it is passed to `$SHELL`.
     #[schemars(extend("format" = "script"))]
     pub inline: Option<String>,
-    /// Variables added to the environment.
+    /// Environment variables to add.
     #[serde(default)]
     pub env: IndexMap<String, String>,
 }

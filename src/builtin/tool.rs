@@ -32,11 +32,11 @@ pub struct Tool {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {
-    /// Whether the tool must report an error; a success is demanded by default.
+    /// Whether the tool must report an error; by default, it must succeed.
     #[serde(default)]
     pub is_error: bool,
     pub content: Option<ContentExpect>,
-    /// The whole structured content: deeply equal, with types.
+    /// The whole structured content, compared deeply and with types.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub structured_content: Option<Value>,
@@ -47,12 +47,12 @@ with_text_demands! {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContentExpect {
-    /// The whole content, compared as by an exact match of an eval: a text with that of the only block, blocks with all
-    /// blocks, any other value with the JSON in the text of the only block.
+    /// The whole content, compared like the exact match of an eval: a text with the text of the only block, blocks with all blocks,
+    /// any other value with the JSON in the text of the only block.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub equals: Option<Value>,
-    /// Demands on the structured content, or on the text where it is JSON; one or a list.
+    /// Matchers for the structured content, or for the text if it is JSON: one or a list.
     pub json: Option<OneOrMany<JsonExpect>>,
 }
 }
@@ -61,7 +61,7 @@ pub struct ContentExpect {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsExpect {
-    /// An error counts as a success.
+    /// Whether an error counts as a success.
     #[serde(default)]
     pub is_error: bool,
     pub content: Option<StepsContentExpect>,
@@ -71,11 +71,11 @@ pub struct StepsExpect {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsContentExpect {
-    /// A pattern for it (RE2 syntax, unanchored).
+    /// A regular expression that matches the text (RE2 syntax, unanchored).
     #[serde(rename = "match")]
     #[schemars(extend("format" = "regex"))]
     pub matches: Option<String>,
-    /// Demands on its fields; all must hold.
+    /// Conditions on its fields; all must be true.
     #[serde(default)]
     pub fields: Vec<FieldExpect>,
 }

@@ -16,7 +16,7 @@ pub struct DiagnosticReport {
     #[schemars(extend("const" = 1))]
     pub version: u32,
     pub diagnostics: Vec<Finding>,
-    /// How many files of a known kind were looked at.
+    /// How many files of a known kind were checked.
     pub files: usize,
 }
 
@@ -24,28 +24,28 @@ pub struct DiagnosticReport {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The name of the rule; `gevals explain RULE` tells more.
+    /// The name of the rule; `gevals explain RULE` describes it.
     pub rule: String,
     pub level: Level,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
-    /// The path as given on the command line, joined with the way below it; symbolic links are not resolved.
+    /// The path as given on the command line, joined with the relative path below it; symbolic links are not resolved.
     pub path: String,
     pub line: usize,
     pub column: usize,
     pub end_line: usize,
     pub end_column: usize,
-    /// Further places that belong to the finding; the first may repeat the finding's own place, to say more about it.
+    /// Further locations that belong to the finding; the first may repeat the finding's own location with more information.
     pub labels: Vec<LabelReport>,
-    /// Where else the same is found: warnings and notes that say the same are one finding.
+    /// Other locations of the same finding: warnings and notes with the same message are merged into one finding.
     pub places: Vec<PlaceReport>,
-    /// A mechanical cure, where there is one.
+    /// An automatic fix, if available.
     pub fix: Option<FixReport>,
 }
 
-/// How much a finding weighs: `gevals check` fails on errors alone.
+/// The severity of a finding: `gevals check` fails only on errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -54,7 +54,7 @@ pub enum Level {
     Note,
 }
 
-/// A further place of a finding.
+/// A further location of a finding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlaceReport {
@@ -65,7 +65,7 @@ pub struct PlaceReport {
     pub end_column: usize,
 }
 
-/// A place and what it has to do with the finding.
+/// A location and how it relates to the finding.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelReport {
@@ -77,13 +77,13 @@ pub struct LabelReport {
     pub message: String,
 }
 
-/// A cure that is applied whole or not at all: a safe one by `gevals check --fix`, an unsafe one by `--unsafe-fixes`.
+/// A fix, which is applied completely or not at all: a safe fix by `gevals check --fix`, an unsafe one by `--unsafe-fixes`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FixReport {
     pub description: String,
     pub applicability: Applicability,
-    /// Edits that do not overlap; they may stand in different files.
+    /// Edits, which do not overlap and may be in different files.
     pub edits: Vec<EditReport>,
 }
 
@@ -94,9 +94,9 @@ pub struct EditReport {
     pub path: String,
     /// The first byte replaced.
     pub start: u32,
-    /// The byte behind the last one replaced.
+    /// The byte after the last one replaced.
     pub end: u32,
-    /// What to write instead.
+    /// The replacement text.
     pub text: String,
 }
 

@@ -13,7 +13,7 @@ pub use crate::hir::RECORDING_VERSION as VERSION;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "type")]
 pub enum Line {
-    /// The first one.
+    /// The first line.
     Recording {
         version: u32,
         run: String,
@@ -22,7 +22,7 @@ pub enum Line {
         #[schemars(with = "String")]
         at: Timestamp,
     },
-    /// What is random in a run of a task, before its set-up.
+    /// The random values of a task run, before its setup.
     Random {
         #[schemars(with = "String")]
         at: Timestamp,
@@ -31,36 +31,36 @@ pub enum Line {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         port: Option<u16>,
     },
-    /// What an agent was asked to do.
+    /// The prompt of an agent.
     Prompt {
         #[schemars(with = "String")]
         at: Timestamp,
         task: TaskRun,
         text: String,
     },
-    /// A message of MCP, as it was on the wire but for secrets.
+    /// An MCP message as it was on the wire, except for secrets.
     Message {
         #[schemars(with = "String")]
         at: Timestamp,
-        /// The run of a task whose agent's session it is; none for what gevals itself says and hears.
+        /// The task run whose agent's session it is; absent for gevals' own messages.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<TaskRun>,
         server: String,
-        /// Requests and their answers have ids of their own in each session of a server.
+        /// The session with the server; request IDs are unique within a session.
         session: u64,
         direction: Way,
-        /// A message of JSON-RPC; a string for what was none; null for one that was too long to be recorded.
+        /// The JSON-RPC message; a string if it was not a valid message; null if it was too long to be recorded.
         message: Value,
-        /// How many bytes it had, where it was too long to be recorded.
+        /// The number of bytes of a message that was too long to be recorded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cut: Option<u64>,
     },
-    /// The last one, where the recording has become as large as it may: nothing that followed was recorded.
+    /// The last line if the recording has reached its maximum size: nothing that followed was recorded.
     Cut {
         #[schemars(with = "String")]
         at: Timestamp,
     },
-    /// What an agent said last, and how it ended.
+    /// The agent's last answer, and how the agent ended.
     Output {
         #[schemars(with = "String")]
         at: Timestamp,
@@ -70,7 +70,7 @@ pub enum Line {
     },
 }
 
-/// Which way a message went.
+/// The direction of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Way {

@@ -137,7 +137,7 @@ pub struct Permissions {
     pub env: Vec<Name>,
 }
 
-/// How far an agent is kept apart from the machine, weakest first.
+/// How strictly an agent is isolated from the machine, weakest first.
 #[derive(
     Clone,
     Copy,
@@ -154,10 +154,10 @@ pub struct Permissions {
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
     None,
-    /// It sees the machine, but not what it is judged by; it changes nothing but its home.
+    /// The agent can read the machine, except for what it is judged by, and can write only to its home directory.
     #[default]
     Auto,
-    /// It has its own folder, and what it is granted.
+    /// The agent can access only its own directory and what it is granted.
     Strict,
 }
 
@@ -355,7 +355,7 @@ pub enum WrongKind {
     Of(usize),
 }
 
-/// What an agent asks a server for.
+/// What an agent requests from a server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CallKind {
@@ -528,13 +528,13 @@ pub struct ModelAgent {
     pub model: String,
     /// Where the environment names none.
     pub base_url: Option<Name>,
-    /// The variable that holds its key.
+    /// The environment variable that contains its key.
     pub api_key: Option<Name>,
     /// Whether these two are meant, whatever the environment names.
     pub meant: bool,
 }
 
-/// Whose protocol a model speaks.
+/// The provider whose protocol a model speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Provider {

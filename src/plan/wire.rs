@@ -50,7 +50,7 @@ pub struct PlanDocument {
     pub version: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evals: Vec<EvalDocument>,
-    /// Tasks planned by themselves.
+    /// Tasks that are planned without an eval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskDocument>,
 }

@@ -8,20 +8,20 @@ use super::{
     word::{AnyVersion, Name},
 };
 
-/// An agent: a command line, a program that speaks ACP, or one that is built in.
+/// An agent: a command line, a program that speaks ACP, or a built-in agent.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Agent {
-    /// What the file is.
+    /// The kind of file.
     #[schemars(extend("const" = "Agent"))]
     pub kind: String,
-    /// The form it is written in.
+    /// The version of the file format.
     pub api_version: Option<AnyVersion>,
     pub metadata: Option<AgentMetadata>,
     pub builtin: Option<BuiltinAgent>,
     pub acp: Option<AcpAgent>,
     pub commands: Option<Commands>,
-    /// What the agent asks for; the eval grants it.
+    /// The isolation that the agent requests; the eval grants it.
     pub isolation: Option<Isolated>,
     pub skills: Option<AgentSkills>,
 }
@@ -30,30 +30,31 @@ pub struct Agent {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentMetadata {
-    /// What results call it.
+    /// The agent's name in results.
     pub name: Option<String>,
-    /// Stands in the results.
+    /// The agent's version; appears in results.
     pub version: Option<String>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub description: Option<Value>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub annotations: Option<Value>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub category: Option<Value>,
 }
 
-/// An agent of gevals' own.
+/// A built-in agent.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BuiltinAgent {
-    /// `llm-agent` or `claude-code`; `openai-agent` and `openai-acp` are old names of the first.
+    /// `llm-agent` or `claude-code`; `openai-agent` and `openai-acp` are old names of `llm-agent`.
     #[schemars(rename = "type")]
     pub kind: Option<Name>,
-    /// `PROVIDER:MODEL`, where the provider is `openai`, `anthropic`, `gemini` or `google`.
+    /// `PROVIDER:MODEL`; the provider is `openai`, `anthropic`, `gemini` or `google`.
     pub model: Option<Name>,
-    /// Where it is spoken to, unless the provider's own variable says so. It gets no key but that of `apiKey`.
+    /// Base URL of the model's API, unless the provider's own variable sets one. Only the key from `apiKey` is sent to it.
     pub base_url: Option<Name>,
-    /// The variable that holds the key of `baseUrl`; without one, of the provider, unless the provider's own variable does.
+    /// The environment variable that contains the key for `baseUrl`; without `baseUrl`, the key for the provider, used if the
+    /// provider's own variable is not set.
     pub api_key: Option<Name>,
 }
 
@@ -61,36 +62,36 @@ pub struct BuiltinAgent {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AcpAgent {
-    /// A program on the PATH, or a path from this file.
+    /// A program on the `PATH`, or a path relative to this file.
     pub cmd: Name,
-    /// What it is started with.
+    /// Arguments of the program.
     pub args: Option<Vec<String>>,
 }
 
-/// A command line for each prompt.
+/// A command line that runs once per prompt.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Commands {
-    /// The command, with `{{ .Prompt }}` and the like.
+    /// The command, a template with `{{ .Prompt }}` and other variables.
     pub run_prompt: Option<String>,
-    /// What each server adds to it.
+    /// Template of the argument that each server adds to the command.
     pub arg_template_mcp_server: Option<String>,
-    /// What each tool that may be called adds to it.
+    /// Template of the argument that each allowed tool adds to the command.
     pub arg_template_allowed_tools: Option<String>,
-    /// What stands between them.
+    /// Separator between the arguments of allowed tools.
     pub allowed_tools_join_separator: Option<String>,
-    /// Would print the agent's version; gevals does not run it.
+    /// A command that prints the agent's version; gevals does not run it.
     pub get_version: Option<String>,
-    /// Has no effect: nothing makes such a home.
+    /// Has no effect: gevals does not create a virtual home.
     pub use_virtual_home: Option<bool>,
 }
 
-/// How the agent takes skills.
+/// How the agent loads skills.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentSkills {
-    /// Where it looks for them.
+    /// Where the agent looks for skills.
     pub mount_path: Name,
-    /// The tool it loads them with.
+    /// The tool with which the agent loads a skill.
     pub tool_name: Name,
 }

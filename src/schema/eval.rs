@@ -11,14 +11,14 @@ use super::{
     word::{AgentType, AnyVersion, EvalName, Name, Nullable, Time, Variable, World},
 };
 
-/// An eval: which agent does which tasks on which servers, and what is asserted of its calls.
+/// An eval: which agent does which tasks with which servers, and the assertions on its calls.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Eval {
-    /// What the file is.
+    /// The kind of file.
     #[schemars(extend("const" = "Eval"))]
     pub kind: String,
-    /// The form it is written in.
+    /// The version of the file format.
     pub api_version: Option<AnyVersion>,
     pub metadata: EvalMetadata,
     pub config: Config,
@@ -28,15 +28,15 @@ pub struct Eval {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EvalMetadata {
-    /// What the results file is named after.
+    /// The eval's name; the results file is named after it.
     pub name: EvalName,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub description: Option<Value>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub annotations: Option<Value>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub category: Option<Value>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub labels: Option<Value>,
 }
 
@@ -45,43 +45,43 @@ pub struct EvalMetadata {
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
     pub agent: TestedAgent,
-    /// The file that configures the servers.
+    /// The MCP config file, which configures the servers.
     pub mcp_config_file: Option<Name>,
     pub llm_judge: Option<Nullable<Judge>>,
     pub extensions: Option<Extensions>,
     /// Repositories with tasks, by name.
     pub sources: Option<IndexMap<String, Source>>,
     pub skills: Option<Skills>,
-    /// What each run of a task has of a disposable Kubernetes control plane; `kube` is `{kube: namespace}`.
+    /// The share of a disposable Kubernetes control plane that each run of a task gets; `kube` means `{kube: namespace}`.
     pub world: Option<World>,
     pub default_task_limits: Option<Limits>,
-    /// Of all tasks together.
+    /// Limits for all tasks together.
     pub limits: Option<EvalLimits>,
-    /// Environment variables whose values are masked in everything that is written.
+    /// Environment variables whose values are masked in all output.
     pub secrets: Option<Vec<Variable>>,
-    /// Which tasks, and what is asserted of the agent's calls in them.
+    /// Which tasks to run, and the assertions on the agent's calls in them.
     #[schemars(length(min = 1))]
     pub task_sets: Vec<TaskSet>,
 }
 
-/// What all tasks may use together. What is left undone then is cancelled.
+/// What all tasks together may use. Tasks left over when a limit is reached are cancelled.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EvalLimits {
-    /// Of the whole run; tasks that are left then are cancelled.
+    /// Time limit of the whole run; tasks left over at that point are cancelled.
     pub max_time: Option<Time>,
     #[schemars(flatten)]
     pub bounds: Bounds,
 }
 
-/// An agent, or the agent that judges.
+/// An agent, or the agent that is the judge.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentRef {
-    /// What agent it is.
+    /// The type of agent.
     #[schemars(rename = "type")]
     pub kind: AgentType,
-    /// The agent's file (`file`), or the oracle's (`builtin.script`).
+    /// The agent file (for `file`) or the oracle file (for `builtin.script`).
     pub path: Option<Name>,
     /// `PROVIDER:MODEL`.
     pub model: Option<Name>,
@@ -91,18 +91,18 @@ pub struct AgentRef {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TestedAgent {
-    /// What agent it is.
+    /// The type of agent.
     #[schemars(rename = "type")]
     pub kind: AgentType,
-    /// The agent's file (`file`), or the oracle's (`builtin.script`).
+    /// The agent file (for `file`) or the oracle file (for `builtin.script`).
     pub path: Option<Name>,
     /// `PROVIDER:MODEL`.
     pub model: Option<Name>,
-    /// What keeps it apart from the machine.
+    /// How the agent is isolated from the machine.
     pub isolation: Option<Isolated>,
 }
 
-/// What keeps an agent apart from the machine: a level, or a level and what is granted all the same.
+/// How an agent is isolated from the machine: a level, or a level and the exceptions that are granted.
 #[derive(JsonSchema, Debug)]
 #[schemars(untagged)]
 pub enum Isolated {
@@ -110,23 +110,23 @@ pub enum Isolated {
     Granting(Isolating),
 }
 
-/// How far an agent is kept apart from the machine, and what it has all the same.
+/// How strictly an agent is isolated from the machine, and what it can access nevertheless.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Isolating {
-    /// `auto` by default.
+    /// The isolation level; `auto` by default.
     pub level: Option<Isolation>,
-    /// Whether it may connect anywhere where the level is `strict`; no by default.
+    /// Whether the agent may use the network at level `strict`; false by default.
     pub network: Option<bool>,
-    /// Paths that it may read, from the eval's folder; in an agent file, from that.
+    /// Paths that the agent may read, relative to the eval's directory; in an agent file, relative to the agent file.
     pub read: Option<Vec<String>>,
-    /// Paths that it may write, from the same.
+    /// Paths that the agent may write, relative to the same directory.
     pub write: Option<Vec<String>>,
-    /// Variables of gevals that it gets besides the usual ones where the level is `strict`.
+    /// Environment variables of gevals that the agent gets at level `strict`, in addition to the usual ones.
     pub env: Option<Vec<Variable>>,
 }
 
-/// Who judges answers.
+/// The judge of answers.
 #[derive(JsonSchema, Debug)]
 #[schemars(
     rename_all = "camelCase",
@@ -143,35 +143,35 @@ pub struct Judge {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JudgeEnv {
-    /// The variable with the URL of the model.
+    /// The environment variable with the model's base URL.
     pub base_url_key: Name,
-    /// The variable with its key.
+    /// The environment variable with the API key.
     pub api_key_key: Name,
-    /// The variable with its name.
+    /// The environment variable with the model's name.
     pub model_name_key: Name,
 }
 
-/// Extensions by alias, and beside them the options of their runner.
+/// Extensions by alias, and options for running extensions.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase")]
 pub struct Extensions {
-    /// Where binaries are kept.
+    /// The directory where binaries are cached.
     pub cache_dir: Option<Name>,
-    /// Bounds an operation; 5m by default.
+    /// Time limit of an operation; 5m by default.
     pub timeout: Option<Time>,
-    /// What keeps extensions apart from the machine; none by default.
+    /// How extensions are sandboxed; none by default.
     pub sandbox: Option<Sandbox>,
-    /// Patterns of packages that may run.
+    /// Patterns of packages that are allowed to run.
     pub allowed_sources: Option<Vec<String>>,
-    /// Extensions that may not run, a copy in the cache neither.
+    /// Extensions that must not run, including cached copies.
     pub deny: Option<Vec<Denied>>,
-    /// Whether a bundled extension stands in for a release that it replaces; auto by default.
+    /// Whether a bundled extension is used instead of a release that it replaces; `auto` by default.
     pub substitute: Option<Substitute>,
     #[schemars(flatten)]
     pub aliases: IndexMap<String, Extension>,
 }
 
-/// What keeps extensions apart from the machine.
+/// How extensions are sandboxed.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "lowercase")]
 pub enum Sandbox {
@@ -182,7 +182,7 @@ pub enum Sandbox {
     Docker,
 }
 
-/// Whether a bundled extension stands in for a release that it replaces.
+/// Whether a bundled extension is used instead of a release that it replaces.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "lowercase")]
 pub enum Substitute {
@@ -190,43 +190,43 @@ pub enum Substitute {
     Never,
 }
 
-/// A package or a digest that is refused, and why.
+/// A package or a digest that is refused, and the reason.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Denied {
-    /// A pattern of packages, with a range of versions behind `@`: `github.com/OWNER/REPO@<1.4.0`.
+    /// A pattern of packages, with a range of versions after `@`: `github.com/OWNER/REPO@<1.4.0`.
     pub package: Option<Name>,
     /// SHA-256 of a file of a release, or of a manifest.
     pub digest: Option<Name>,
-    /// What is said where it is refused.
+    /// The reason that is shown when the extension is refused.
     pub reason: Name,
 }
 
-/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read.
+/// What an extension may do in a sandbox, in addition to reading its own directory and the task's directory.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Permissions {
-    /// Whether it may connect anywhere; no by default.
+    /// Whether the extension may use the network; false by default.
     pub network: Option<bool>,
-    /// Paths that it may read, from the eval's folder.
+    /// Paths that the extension may read, relative to the eval's directory.
     pub read: Option<Vec<String>>,
-    /// Paths that it may write, from the eval's folder.
+    /// Paths that the extension may write, relative to the eval's directory.
     pub write: Option<Vec<String>>,
-    /// Variables of gevals that it gets besides its own.
+    /// Environment variables of gevals that the extension gets in addition to its own.
     pub env: Option<Vec<Variable>>,
 }
 
-/// An extension: its package, and what it is given.
+/// An extension: its package and its configuration.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Extension {
     /// `github.com/OWNER/REPO@VERSION`, or a path.
     pub package: Name,
-    /// Variables of its process.
+    /// Environment variables of the extension's process.
     pub env: Option<IndexMap<String, String>>,
-    /// What it is given when it starts.
+    /// The configuration that the extension receives when it starts.
     pub config: Option<Value>,
-    /// What it is granted in a sandbox.
+    /// What the extension is allowed to do in a sandbox.
     pub permissions: Option<Permissions>,
 }
 
@@ -239,30 +239,30 @@ pub struct Source {
     /// A branch, tag or commit.
     #[schemars(rename = "ref")]
     pub reference: Name,
-    /// Names of servers there, and what they are called here.
+    /// Server names in the repository, mapped to server names in this eval.
     pub server_mapping: Option<IndexMap<String, String>>,
 }
 
-/// Skills that the agent is given.
+/// Skills that the agent gets.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Skills {
-    /// Where they come from.
+    /// The sources of skills.
     pub sources: Option<Vec<SkillSource>>,
 }
 
-/// Where skills are.
+/// A source of skills.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SkillSource {
-    /// A folder is the only source there is.
+    /// The type of source; only directories are supported.
     #[schemars(rename = "type", extend("const" = "path"))]
     pub kind: String,
-    /// A folder with skills in it.
+    /// A directory that contains skills.
     pub path: Name,
 }
 
-/// Tasks, by `path` or by `glob`, and what is asserted of them.
+/// Tasks, selected by `path` or `glob`, and the assertions on them.
 #[derive(JsonSchema, Debug)]
 #[schemars(
     rename_all = "camelCase",
@@ -272,112 +272,112 @@ pub struct SkillSource {
 pub struct TaskSet {
     /// A task file.
     pub path: Option<Name>,
-    /// Task files: `**`, `{a,b}` and `[set]` are known.
+    /// A pattern of task files; supports `**`, `{a,b}` and `[set]`.
     pub glob: Option<Name>,
-    /// One of `sources`.
+    /// The name of an entry of `sources`.
     pub source: Option<Name>,
-    /// Labels that a task must have, all of them.
+    /// Labels that a task must have; all of them must match.
     pub label_selector: Option<IndexMap<String, String>>,
     pub assertions: Option<Nullable<Assertions>>,
 }
 
-/// What the agent's calls must be; every key is a demand.
+/// Assertions on the agent's calls; each key is a separate assertion.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Assertions {
-    /// Each must match a call.
+    /// Each matcher must match a call.
     #[schemars(length(min = 1))]
     pub tools_used: Option<Vec<ToolMatcher>>,
-    /// One of them must match a call.
+    /// At least one matcher must match a call.
     #[schemars(length(min = 1))]
     pub require_any: Option<Vec<ToolMatcher>>,
-    /// None may match any call.
+    /// No matcher may match any call.
     #[schemars(length(min = 1))]
     pub tools_not_used: Option<Vec<ToolMatcher>>,
-    /// Fewer calls of tools are too few.
+    /// The minimum number of tool calls.
     #[schemars(range(min = 0))]
     pub min_tool_calls: Option<u64>,
-    /// More are too many.
+    /// The maximum number of tool calls.
     #[schemars(range(min = 0))]
     pub max_tool_calls: Option<u64>,
-    /// Each must match a read.
+    /// Each matcher must match a read.
     #[schemars(length(min = 1))]
     pub resources_read: Option<Vec<ResourceMatcher>>,
-    /// None may match any read.
+    /// No matcher may match any read.
     #[schemars(length(min = 1))]
     pub resources_not_read: Option<Vec<ResourceMatcher>>,
-    /// Each must match a prompt got.
+    /// Each matcher must match a prompt request.
     #[schemars(length(min = 1))]
     pub prompts_used: Option<Vec<PromptMatcher>>,
-    /// None may match any prompt got.
+    /// No matcher may match any prompt request.
     #[schemars(length(min = 1))]
     pub prompts_not_used: Option<Vec<PromptMatcher>>,
-    /// Calls that must come in this order; others may stand between.
+    /// Calls that must occur in this order; other calls may occur in between.
     #[schemars(length(min = 1))]
     pub call_order: Option<Vec<OrderedCall>>,
-    /// Whether the same call may not come twice.
+    /// Whether identical calls are forbidden.
     pub no_duplicate_calls: Option<bool>,
-    /// Each must match a skill that the agent has loaded.
+    /// Each matcher must match a skill that the agent loaded.
     #[schemars(length(min = 1))]
     pub skills_loaded: Option<Vec<SkillMatcher>>,
-    /// None may match any skill that it has loaded.
+    /// No matcher may match any skill that the agent loaded.
     #[schemars(length(min = 1))]
     pub skills_not_loaded: Option<Vec<SkillMatcher>>,
 }
 
-/// Calls of tools.
+/// Tool calls.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolMatcher {
-    /// A name from the MCP config.
+    /// A server name from the MCP config.
     pub server: Name,
-    /// Its name.
+    /// The tool's name.
     pub tool: Option<Name>,
-    /// A pattern (RE2 syntax, unanchored).
+    /// A regular expression for the tool's name (RE2 syntax, unanchored).
     pub tool_pattern: Option<Name>,
-    /// Arguments the call must have, with these values.
+    /// Arguments that the call must have, with these values.
     pub arguments_match: Option<Map<String, Value>>,
-    /// How the call ended; any way by default.
+    /// How the call ended; any status by default.
     pub status: Option<Status>,
-    /// The call took no longer.
+    /// The maximum duration of the call.
     pub max_duration: Option<Time>,
 }
 
-/// Reads of resources.
+/// Resource reads.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResourceMatcher {
-    /// A name from the MCP config.
+    /// A server name from the MCP config.
     pub server: Name,
-    /// Its URI.
+    /// The resource's URI.
     pub uri: Option<Name>,
-    /// A pattern (RE2 syntax, unanchored).
+    /// A regular expression for the URI (RE2 syntax, unanchored).
     pub uri_pattern: Option<Name>,
-    /// How the read ended; any way by default.
+    /// How the read ended; any status by default.
     pub status: Option<Status>,
-    /// The read took no longer.
+    /// The maximum duration of the read.
     pub max_duration: Option<Time>,
 }
 
-/// Prompts got.
+/// Prompt requests.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PromptMatcher {
-    /// A name from the MCP config.
+    /// A server name from the MCP config.
     pub server: Name,
-    /// Its name.
+    /// The prompt's name.
     pub prompt: Option<Name>,
-    /// A pattern (RE2 syntax, unanchored).
+    /// A regular expression for the prompt's name (RE2 syntax, unanchored).
     pub prompt_pattern: Option<Name>,
-    /// Arguments the call must have, with these values, which are texts.
+    /// Arguments that the request must have, with these values, which are strings.
     pub arguments_match: Option<IndexMap<String, String>>,
-    /// How it ended; any way by default.
+    /// How the request ended; any status by default.
     pub status: Option<Status>,
-    /// It took no longer.
+    /// The maximum duration of the request.
     pub max_duration: Option<Time>,
 }
 
-/// How a call went.
+/// How a call ended.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase")]
 pub enum Status {
@@ -386,19 +386,19 @@ pub enum Status {
     ProtocolError,
 }
 
-/// A call in an order of calls.
+/// A call in `callOrder`.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OrderedCall {
     #[schemars(rename = "type")]
     pub kind: CallType,
-    /// A name from the MCP config.
+    /// A server name from the MCP config.
     pub server: Name,
-    /// Of the tool or the prompt, or the resource's URI.
+    /// The name of the tool or prompt, or the resource's URI.
     pub name: Name,
 }
 
-/// What an agent asks a server for.
+/// What the agent requests from a server.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase")]
 pub enum CallType {
@@ -413,10 +413,10 @@ pub enum CallType {
     deny_unknown_fields,
     extend("anyOf" = [{ "required": ["skill"] }, { "required": ["skillPattern"] }])
 )]
-/// Which skills are meant: one by name, or all that a pattern matches.
+/// Which skills are meant: one by name, or all that a regular expression matches.
 pub struct SkillMatcher {
-    /// Its name.
+    /// The skill's name.
     pub skill: Option<Name>,
-    /// A pattern (RE2 syntax, unanchored).
+    /// A regular expression for the skill's name (RE2 syntax, unanchored).
     pub skill_pattern: Option<Name>,
 }

@@ -5,20 +5,20 @@ use serde_json::{Map, Value};
 
 use super::word::{AnyVersion, Name};
 
-/// The evals that an MCP server ships: what `gevals evals serve` takes.
+/// The evals that an MCP server ships: the input of `gevals evals serve`.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct McpEvals {
-    /// What the file is.
+    /// The kind of file.
     #[schemars(extend("const" = "McpEvals"))]
     pub kind: String,
-    /// The form it is written in.
+    /// The version of the file format.
     pub api_version: Option<AnyVersion>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub metadata: Option<Value>,
-    /// The server's name in `gevals.lock`: `check` knows its tools from there.
+    /// The server's name in `gevals.lock`, where `check` finds its tools.
     pub server: Option<Name>,
-    /// What the server ships.
+    /// The evals that the server ships.
     pub evals: Vec<ShippedEval>,
 }
 
@@ -40,22 +40,22 @@ pub struct McpEvals {
     ])
 )]
 pub struct ShippedEval {
-    /// Stable, and unique in the list: what clients know the eval by.
+    /// The stable ID by which clients know the eval; unique in the list.
     pub id: Identifier,
-    /// For people.
+    /// A human-readable name.
     pub name: Filled,
-    /// What it verifies.
+    /// What the eval verifies.
     pub description: Option<String>,
-    /// Who decides; the same as `expected.type`.
+    /// How the result is graded; the same as `expected.type`.
     pub grading_type: Grading,
     pub input: Input,
     pub expected: Expected,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     #[schemars(rename = "_meta")]
     pub meta: Option<Value>,
 }
 
-/// Who decides whether it passes.
+/// How the result is graded.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "kebab-case")]
 pub enum Grading {
@@ -63,7 +63,7 @@ pub enum Grading {
     LlmAsJudge,
 }
 
-/// What it begins with; `type` is the level.
+/// The input of the eval; `type` is the level.
 #[derive(JsonSchema, Debug)]
 #[schemars(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Input {
@@ -73,48 +73,48 @@ pub enum Input {
     Execution {
         /// The tool that is called.
         tool_name: Filled,
-        /// What it is called with.
+        /// The arguments of the call.
         arguments: Map<String, Value>,
     },
     /// A model works with the tools until it is done: is the goal reached?
     Scenario {
         messages: Messages,
-        /// If left out, the client decides.
+        /// The maximum number of turns; if omitted, the client decides.
         max_turns: Option<Turns>,
     },
 }
 
-/// What is expected.
+/// The expected result.
 #[derive(JsonSchema, Debug)]
 #[schemars(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Expected {
     /// `toolName` and `arguments` of an invocation, `content` of an execution.
     ExactMatch {
-        /// Of an invocation: the tool that the model must call.
+        /// The tool that the model must call (for an invocation).
         tool_name: Option<Filled>,
-        /// Only these keys are compared.
+        /// The expected arguments; only these keys are compared.
         arguments: Option<Map<String, Value>>,
-        /// What the tool answers: blocks, a text, a value as JSON, or a result with `structuredContent` and `isError`.
+        /// The expected answer of the tool: content blocks, a text, a JSON value, or a result with `structuredContent` and `isError`.
         content: Option<Value>,
     },
     LlmAsJudge {
-        /// What the judge decides by.
+        /// The criteria by which the judge decides.
         rubric: Filled,
     },
 }
 
-/// A message to the model, or from it.
+/// A message to or from the model.
 #[derive(JsonSchema, Debug)]
 #[schemars(deny_unknown_fields)]
 pub struct Message {
     pub role: Role,
     pub content: Content,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     #[schemars(rename = "_meta")]
     pub meta: Option<Value>,
 }
 
-/// Who says it.
+/// Who sent the message.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase")]
 pub enum Role {
@@ -122,38 +122,38 @@ pub enum Role {
     Assistant,
 }
 
-/// A block of a message.
+/// A content block of a message.
 #[derive(JsonSchema, Debug)]
 #[schemars(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum Block {
     Text {
-        /// What is said.
+        /// The text.
         text: String,
     },
     Image {
-        /// In base64.
+        /// The data, in base64.
         data: String,
-        /// As `image/png`.
+        /// The MIME type, for example `image/png`.
         mime_type: String,
     },
     Audio {
-        /// In base64.
+        /// The data, in base64.
         data: String,
-        /// As `audio/wav`.
+        /// The MIME type, for example `audio/wav`.
         mime_type: String,
     },
     ToolUse {
-        /// What its result names.
+        /// The ID of the call, which the result refers to.
         id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// Its arguments.
+        /// The arguments of the call.
         input: Map<String, Value>,
     },
     ToolResult {
         /// The `id` of the call.
         tool_use_id: String,
-        /// What the tool gave.
+        /// The result of the tool.
         content: Vec<Value>,
     },
 }

@@ -3,11 +3,11 @@
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 
-/// The servers an agent may use.
+/// The servers that an agent may use.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct McpConfig {
-    /// By name.
+    /// The servers, by name.
     #[schemars(extend("minProperties" = 1))]
     pub mcp_servers: IndexMap<String, Server>,
 }
@@ -20,22 +20,22 @@ pub struct McpConfig {
     extend("anyOf" = [{ "required": ["command"] }, { "required": ["url"] }])
 )]
 pub struct Server {
-    /// Follows from `command` or `url` where it is left out.
+    /// The transport; if omitted, it is derived from `command` or `url`.
     #[schemars(rename = "type")]
     pub kind: Option<ServerType>,
-    /// The program; exactly `gevals` is this executable.
+    /// The program. The value `gevals` means the running gevals executable.
     pub command: Option<String>,
-    /// What the program is started with.
+    /// Arguments of the program.
     pub args: Option<Vec<String>>,
-    /// Variables added to its environment.
+    /// Environment variables to add.
     pub env: Option<IndexMap<String, String>>,
-    /// Of a streamable HTTP server.
+    /// The URL of a streamable HTTP server.
     pub url: Option<String>,
-    /// Sent with each request; values are masked.
+    /// Headers sent with each request; their values are masked in output.
     pub headers: Option<IndexMap<String, String>>,
-    /// Whether it is left out.
+    /// Whether the server is disabled.
     pub disabled: Option<bool>,
-    /// Tools the agent may call.
+    /// Tools that the agent may call.
     pub always_allow: Option<Vec<String>>,
     /// Whether the agent may call every tool.
     pub enable_all_tools: Option<bool>,

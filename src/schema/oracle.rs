@@ -6,17 +6,17 @@ use serde_json::{Map, Value};
 
 use super::word::{AnyVersion, Name};
 
-/// What `builtin.script` does in each task.
+/// What the agent `builtin.script` does in each task.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Oracle {
-    /// What the file is.
+    /// The kind of file.
     #[schemars(extend("const" = "Oracle"))]
     pub kind: String,
-    /// The form it is written in.
+    /// The version of the file format.
     pub api_version: Option<AnyVersion>,
     pub metadata: Option<OracleMetadata>,
-    /// By the task's name.
+    /// The calls and the answer for each task, by task name.
     pub tasks: IndexMap<String, OracleTask>,
 }
 
@@ -24,11 +24,11 @@ pub struct Oracle {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OracleMetadata {
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub name: Option<Value>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub description: Option<Value>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub annotations: Option<Value>,
 }
 
@@ -36,9 +36,9 @@ pub struct OracleMetadata {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OracleTask {
-    /// In this order; a hole `{calls[0].content[0].text}` reads an earlier call's answer.
+    /// Calls, in this order; a hole such as `{calls[0].content[0].text}` reads the answer of an earlier call.
     pub calls: Option<Vec<Call>>,
-    /// What the agent answers in the end; a text with holes.
+    /// The agent's final answer; may contain holes.
     pub output: Option<String>,
 }
 
@@ -50,14 +50,14 @@ pub struct OracleTask {
     extend("oneOf" = [{ "required": ["tool"] }, { "required": ["resource"] }, { "required": ["prompt"] }])
 )]
 pub struct Call {
-    /// A name from the MCP config.
+    /// A server name from the MCP config.
     pub server: Name,
-    /// The tool that is called.
+    /// The tool to call.
     pub tool: Option<Name>,
-    /// Its URI.
+    /// The URI of the resource to read.
     pub resource: Option<Name>,
-    /// The prompt that is got.
+    /// The prompt to get.
     pub prompt: Option<Name>,
-    /// Of the tool or the prompt; texts may have holes.
+    /// Arguments of the tool or prompt; strings may contain holes.
     pub args: Option<Map<String, Value>>,
 }

@@ -17,49 +17,49 @@ use crate::{
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Results {
     pub summary: Summary,
-    /// One for each run of each task, in the order they ended.
+    /// One result per run of each task, in the order in which the runs ended.
     pub results: Vec<TaskResult>,
-    /// Findings that did not keep the eval from running, as `gevals check --format json` prints them.
+    /// Findings that did not prevent the run, as `gevals check --format json` prints them.
     pub findings: Vec<Finding>,
 }
 
-/// What was run, on what, and how it ended.
+/// What was run, with which agent and servers, and how it ended.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Summary {
     pub agent: SummaryAgent,
-    /// Who judges, where the eval says so.
+    /// The judge, if the eval has one.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub judge: Option<SummaryAgent>,
-    /// By name.
+    /// The servers, sorted by name.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Vec<SummaryServer>>,
-    /// What the agent may read, where the eval gives it something.
+    /// The skills of the agent, if the eval provides any.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<SummarySkills>>,
     pub evals: SummaryEvals,
-    /// Limits of the eval and of the command line, where they give any.
+    /// Time limits of the eval and of the command line, if any.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<SummaryTimeout>,
     pub parallel_workers: u32,
     pub runs: u32,
-    /// Of this shape; a reader refuses what is newer than it.
+    /// The version of this format; readers refuse newer versions than they know.
     pub version: u64,
     /// The eval's name.
     pub eval: String,
-    /// Which part of the eval this is, where it was divided.
+    /// The shard of the eval, if the run was sharded.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// Which unit of a pack this is, where it is one.
+    /// The unit of a pack, if the run was of a unit.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub unit: Option<SummaryUnit>,
-    /// How many runs of each task had to pass, where not all.
+    /// How many runs of each task had to pass, if not all.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub gate: Option<SummaryGate>,
-    /// Of tasks that were run until their gate was decided, by name.
+    /// Tasks that were run until their gate was decided, by name.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub decided: Option<IndexMap<String, Decided>>,
-    /// Of the random order, where there was one.
+    /// The seed of the random order, if the order was random.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     pub gevals_version: String,
@@ -70,20 +70,20 @@ pub struct Summary {
     pub plan_digest: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
-    /// What kept the agent apart from the machine, where it is a process.
+    /// The isolation level of the agent, if the agent is a process.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
-    /// The means of this machine: `bubblewrap` or `landlock`.
+    /// The isolation mechanism: `bubblewrap` or `landlock`.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub isolation_by: Option<String>,
-    /// Why nothing did, where nobody asked for that.
+    /// Why the agent was not isolated, if this was not requested.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub isolation_reason: Option<String>,
     /// Why the run ended early.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<String>,
-    /// Whether every run of every selected task has its verdict, in a shard of its own tasks. `false` while the run goes on, and
-    /// for ever where it was cut short.
+    /// Whether every run of every selected task (in a shard: of the shard's tasks) has a verdict. `false` while the run is in progress,
+    /// and permanently if it was interrupted.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub complete: Option<bool>,
     #[schemars(skip_serializing_if = "Option::is_none")]
@@ -91,22 +91,22 @@ pub struct Summary {
     /// The exit status.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub exit: Option<u8>,
-    /// Of a run that may only use so much: how much, and what was used.
+    /// The limits of the run and what was used, if the run has limits.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limited>,
-    /// What costs are counted in.
+    /// The currency of costs.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
-    /// How many results have lost what does not decide, since the file would have become larger than `--max-results`.
+    /// How many results were reduced to what decides the verdict, because the file would have exceeded `--max-results`.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub cut: Option<u64>,
 }
 
-/// Which part of the tasks was run.
+/// Which shard of the tasks was run.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Shard {
-    /// From 1.
+    /// The number of the shard, starting at 1.
     pub index: u32,
     pub of: u32,
 }
@@ -120,13 +120,13 @@ pub struct SummaryUnit {
     pub pack: String,
 }
 
-/// How many runs of how many must pass, and what that shows.
+/// How many runs out of how many must pass, and the rate and confidence that this shows.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SummaryGate {
     pub passes: u32,
     pub of: u32,
-    /// A pass rate.
+    /// The required pass rate.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     #[schemars(skip_serializing_if = "Option::is_none")]
@@ -139,11 +139,11 @@ pub struct SummaryGate {
 pub struct Decided {
     pub met: bool,
     pub passes: u32,
-    /// After so many.
+    /// The number of runs after which it was decided.
     pub runs: u32,
 }
 
-/// How many runs of how many must pass.
+/// How many runs out of how many must pass.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gate {
@@ -176,10 +176,10 @@ pub struct SummaryServer {
     pub kind: String,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Without query, fragment and user.
+    /// The URL without query, fragment and user.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Those that the agent may call without asking; absent where the server was never started.
+    /// The tools that the agent may call without asking; absent if the server was never started.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ServerTool>>,
 }
@@ -194,14 +194,14 @@ pub struct SummarySkills {
     pub path: String,
 }
 
-/// Limits of time, like `1m30s`.
+/// Time limits, such as `1m30s`.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SummaryTimeout {
-    /// Of tasks that have none.
+    /// The limit of tasks that have none.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub default_task: Option<String>,
-    /// Of all tasks.
+    /// The limit of all tasks.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
@@ -214,7 +214,7 @@ pub struct SummaryTimeout {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SummaryEvals {
-    /// Of the tasks that were meant, those of other shards too.
+    /// The names of all selected tasks, including those of other shards.
     pub names: Vec<String>,
     pub task_sets: Vec<SummarySet>,
 }
@@ -237,9 +237,9 @@ pub struct SummarySet {
 pub struct TaskResult {
     pub task_name: String,
     pub task_path: String,
-    /// Whether verification passed, assertions aside.
+    /// Whether verification passed, not counting assertions.
     pub task_passed: bool,
-    /// What the agent was asked, with every hole filled.
+    /// The agent's prompt, with all holes filled.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// The agent's answer.
@@ -251,31 +251,31 @@ pub struct TaskResult {
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub agent_execution_error: Option<bool>,
     pub difficulty: String,
-    /// Of its metadata, where it has some.
+    /// The tags from the task's metadata, if any.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
-    /// What the first judge found.
+    /// The reason that the first judge gave.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub task_judge_reason: Option<String>,
-    /// Why a judge did not judge.
+    /// Why a judge did not return a judgment.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub task_judge_error: Option<String>,
-    /// Of all judges together.
+    /// The token usage of all judges together.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub judge_token_usage: Option<TokenUsage>,
-    /// Whether some of that is counted from prompts and answers, as a judge did not report it.
+    /// Whether part of the usage is counted from prompts and answers, because a judge did not report it.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub judge_tokens_estimated: Option<bool>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<bool>,
-    /// Which run, from 1 for the second.
+    /// The index of the run: absent for the first run, 1 for the second, and so on.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub run_index: Option<u32>,
     pub total_runs: u32,
-    /// By kind; null where nothing was asserted.
+    /// Results of the assertions, by kind; null if there are no assertions.
     pub assertion_results: AssertionResults,
     pub all_assertions_passed: bool,
-    /// Null where the agent did not run.
+    /// The agent's calls; null if the agent did not run.
     pub call_history: History,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub setup_output: Option<PhaseOutput>,
@@ -286,30 +286,30 @@ pub struct TaskResult {
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub cleanup_output: Option<PhaseOutput>,
     pub outcome: Verdict,
-    /// Why; empty where it passed.
+    /// The reason for the outcome; empty if the task passed.
     pub reason: String,
     pub duration_seconds: f64,
     pub cleanup_failed: bool,
-    /// What the agent used, in attempts that were made again as well; only of agents that have a model, or a limit.
+    /// The tokens that the agent used, including attempts that were retried; only for agents that have a model or a limit.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub token_estimate: Option<TokenEstimate>,
-    /// Why the run was made again, once for each time.
+    /// The reasons for retries, one per retry.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub retries: Option<Vec<String>>,
-    /// How many runs of this task had to pass, where not all.
+    /// How many runs of this task had to pass, if not all.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
-    /// What the verdict does not say.
+    /// Remarks that the verdict does not express.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub remarks: Option<Vec<Remark>>,
-    /// Whether answer, calls and steps are left out, since the file would have become larger than `--max-results`.
+    /// Whether answer, calls and steps are omitted because the file would have exceeded `--max-results`.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub cut: Option<bool>,
     /// The digest of the task's plan.
     pub plan_digest: String,
 }
 
-/// The assertions of a task, by their keys.
+/// The assertion results of a task, by assertion key.
 #[derive(JsonSchema, Debug)]
 #[schemars(untagged)]
 pub enum AssertionResults {
@@ -317,7 +317,7 @@ pub enum AssertionResults {
     ByKind(IndexMap<String, AssertionResult>),
 }
 
-/// What became of one assertion.
+/// The result of an assertion.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AssertionResult {
@@ -326,10 +326,10 @@ pub struct AssertionResult {
     pub reason: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub details: Option<Vec<String>>,
-    /// The same as what was expected and what was found, with the places.
+    /// The same as expected and actual values, with their locations.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub differences: Option<Vec<Difference>>,
-    /// The file and the line of the first one that did not hold.
+    /// The file and line of the first assertion that failed.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
 }
@@ -342,7 +342,7 @@ pub enum History {
     Calls(CallHistory),
 }
 
-/// The agent's calls, as the proxy saw them; secrets are masked.
+/// The agent's calls as recorded by the proxy; secrets are masked.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "PascalCase", deny_unknown_fields)]
 pub struct CallHistory {
@@ -351,7 +351,7 @@ pub struct CallHistory {
     pub prompt_gets: Calls,
 }
 
-/// In the order they began; null where there were none.
+/// Calls in the order in which they started; null if there were none.
 #[derive(JsonSchema, Debug)]
 #[schemars(untagged)]
 pub enum Calls {
@@ -365,14 +365,14 @@ pub enum Calls {
 pub struct Call {
     pub server_name: String,
     pub timestamp: String,
-    /// Whether the server answered; a tool's error is an answer.
+    /// Whether the server answered; a tool error is an answer.
     pub success: bool,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Of a tool or prompt.
+    /// The name of the tool or prompt.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of a resource.
+    /// The URI of the resource.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
@@ -383,7 +383,7 @@ pub struct Call {
     pub duration_seconds: f64,
 }
 
-/// What a call asked and what it was answered, counted.
+/// Token counts of a call's request and response.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CallTokens {
@@ -392,7 +392,7 @@ pub struct CallTokens {
     pub total_tokens: u64,
 }
 
-/// What the agent asked for.
+/// The agent's request.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "PascalCase", deny_unknown_fields)]
 pub struct Request {
@@ -407,18 +407,18 @@ pub struct Request {
 pub struct PhaseOutput {
     pub steps: Vec<StepResult>,
     pub success: bool,
-    /// Empty where the phase passed.
+    /// The error; empty if the phase passed.
     pub error: String,
-    /// Of the agent's turn: what the agent reports of it.
+    /// What the agent reports about its turn; only for the agent phase.
     #[schemars(rename = "agentDetails", skip_serializing_if = "Option::is_none")]
     pub agent_details: Option<AgentDetails>,
 }
 
-/// What an agent reports of its own work.
+/// What an agent reports about its own work.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentDetails {
-    /// Its calls, of tools of its own and of servers.
+    /// The agent's calls of its own tools and of server tools.
     pub tool_calls: Vec<AgentCall>,
     /// Thoughts, messages and calls, in order.
     pub output_steps: Vec<AgentStep>,
@@ -433,24 +433,24 @@ pub struct StepResult {
     /// The operation, `agent`, or the kind of assertion.
     #[schemars(rename = "type")]
     pub kind: String,
-    /// What it does, in a line.
+    /// A one-line description of the step.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub meaning: Option<String>,
-    /// Its file and line.
+    /// The step's file and line.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     pub success: bool,
     pub message: String,
-    /// As text.
+    /// The step's outputs, as text.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<IndexMap<String, String>>,
-    /// Where it could not be carried out.
+    /// The error, if the step could not be executed.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The planned action, with `[round]` and `#attempt` added.
+    /// The ID of the planned action, with `[round]` and `#attempt` appended.
     pub id: String,
     pub report: ActionReport,
-    /// What ran inside it.
+    /// The steps that ran inside this step.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<StepResult>>,
 }

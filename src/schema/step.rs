@@ -80,7 +80,7 @@ fn step(dialect: Dialect, one: &Value, matchers: &Value) -> Schema {
         schema["maxProperties"] = json!(1);
     } else {
         schema["properties"]["id"] =
-            json!({ "description": "What results call the step.", "type": ["string", "null"], "minLength": 1 });
+            json!({ "description": "The step's name in results.", "type": ["string", "null"], "minLength": 1 });
         schema["if"] = json!({ "required": ["id"] });
         schema["then"] = json!({ "minProperties": 2, "maxProperties": 2 });
         schema["else"] = json!({ "minProperties": 1, "maxProperties": 1 });
@@ -120,7 +120,7 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value, matchers: &Va
     if let Some(expect) = &signature.expect {
         let schema = match signature.name == builtin::extension::BUILTIN.name {
             true => expected_outputs(matchers),
-            false => described(shape(expect, holes), "What must come of it."),
+            false => described(shape(expect, holes), "The expected result."),
         };
         properties.insert("expect".to_owned(), schema);
     }
@@ -131,7 +131,7 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value, matchers: &Va
         }
     }
     for (key, ..) in HARMLESS.iter().filter(|(_, place, _)| *place == signature.name) {
-        properties.insert((*key).to_owned(), json!({ "description": "Nobody reads this." }));
+        properties.insert((*key).to_owned(), json!({ "description": "This key has no effect." }));
     }
     let mut body = json!({ "type": "object", "properties": properties });
     if !required.is_empty() {
@@ -194,7 +194,7 @@ fn expected_of_prefixed(dialect: Dialect, matchers: &Value) -> Value {
         let schema = match record {
             Some(record) => described(
                 json!({ "if": { "type": "object" }, "then": self::shape(record, holes) }),
-                "Of the text of a tool's result; or of an output of this name.",
+                "Matchers for the text of a tool's result, or for an output of this name.",
             ),
             None => own,
         };
@@ -208,10 +208,10 @@ fn expected_of_prefixed(dialect: Dialect, matchers: &Value) -> Value {
 fn expected_outputs(matchers: &Value) -> Value {
     let keys: Vec<&String> = builtin::extension::MATCHERS.fields().into_iter().flat_map(IndexMap::keys).collect();
     json!({
-        "description": "What must come of it.",
+        "description": "The expected result.",
         "type": "object",
         "additionalProperties": {
-            "description": "Of an output: matchers, or the value.",
+            "description": "Matchers for an output, or its value.",
             "if": { "type": "object", "minProperties": 1, "propertyNames": { "enum": keys } },
             "then": matchers,
         },
@@ -225,7 +225,7 @@ fn reserved(dialect: Dialect, signature: &Signature) -> Map<String, Value> {
     if dialect == Dialect::Portable {
         add(
             "id",
-            json!({ "description": "What holes call the step by; unique in the task.", "type": "string", "pattern": ID }),
+            json!({ "description": "The ID by which holes refer to the step; unique in the task.", "type": "string", "pattern": ID }),
         );
     }
     add(
@@ -235,17 +235,17 @@ fn reserved(dialect: Dialect, signature: &Signature) -> Map<String, Value> {
     if signature.continues {
         add(
             "continueOnError",
-            json!({ "description": "Whether the phase goes on where this step does not pass.", "type": "boolean" }),
+            json!({ "description": "Whether the phase continues if this step does not pass.", "type": "boolean" }),
         );
     }
     if signature.lists_outputs && dialect == Dialect::Portable {
         add(
             "outputs",
             json!({
-                "description": "What later steps may use: `{steps.ID.outputs.NAME}`.",
+                "description": "Values for later steps: `{steps.ID.outputs.NAME}`.",
                 "type": "object",
                 "additionalProperties": {
-                    "description": "A text with holes of the step's own values; or another value, with such texts in it.",
+                    "description": "A text with holes for the step's own values, or another value that contains such texts.",
                     "type": ["string", "number", "boolean", "array", "object", "null"],
                 },
             }),

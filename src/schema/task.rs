@@ -13,71 +13,71 @@ use super::{
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PortableTask {
-    /// What the file is.
+    /// The kind of file.
     #[schemars(extend("const" = "Task"))]
     pub kind: String,
-    /// The form it is written in.
+    /// The version of the file format.
     pub api_version: PortableVersion,
     pub metadata: PortableMetadata,
     pub spec: PortableSpec,
 }
 
-/// What stands around the steps.
+/// Metadata of the task.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PortableMetadata {
-    /// What results call the task; unique in an eval.
+    /// The task's name in results; unique within an eval.
     pub name: TaskName,
-    /// For people; carried, never interpreted.
+    /// A description for readers; preserved, but not interpreted.
     pub description: Option<String>,
-    /// How hard it is: results count by it.
+    /// How hard the task is; results are counted by difficulty.
     pub difficulty: Option<Difficulty>,
-    /// What the label selectors of an eval look at.
+    /// Labels, which the label selectors of an eval match.
     pub labels: Option<IndexMap<String, String>>,
-    /// Words to filter by.
+    /// Words to filter tasks by.
     pub tags: Option<Vec<String>>,
     /// Whether other tasks may run at the same time; false by default.
     pub parallel: Option<bool>,
-    /// How often the task is run; once by default.
+    /// How many times the task is run; once by default.
     #[schemars(range(min = 1))]
     pub runs: Option<u32>,
-    /// How many of how many runs must pass; by default all.
+    /// How many runs out of how many must pass; all by default.
     pub gate: Option<Gate>,
-    /// Bounds setup, agent and verify together; 5m by default.
+    /// Time limit for setup, agent and verify together; 5m by default.
     pub timeout: Option<Time>,
-    /// Bounds cleanup; 5m by default.
+    /// Time limit for cleanup; 5m by default.
     pub cleanup_timeout: Option<Time>,
-    /// Whether verify steps of which none uses an output of another run at the same time; false by default.
+    /// Whether verify steps that do not use each other's outputs run at the same time; false by default.
     pub parallel_verify: Option<bool>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub annotations: Option<Value>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub category: Option<Value>,
 }
 
-/// So many runs, of which so many must pass.
+/// How many runs out of how many must pass.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Gate {
-    /// How many must pass.
+    /// How many runs must pass.
     #[schemars(range(min = 1))]
     pub passes: u32,
-    /// How often the task is run.
+    /// How many times the task is run.
     #[schemars(range(min = 1))]
     pub of: u32,
 }
 
-/// What the agent may use.
+/// Limits on what the agent may use.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bounds {
-    /// Tokens that are read and written.
+    /// Input and output tokens together.
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,
-    /// In the currency of the prices.
+    /// Cost, in the currency of the price file.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_cost: Option<f64>,
-    /// Calls of tools by the agent.
+    /// Tool calls of the agent.
     #[schemars(range(min = 1))]
     pub max_tool_calls: Option<u64>,
 }
@@ -86,20 +86,20 @@ pub struct Bounds {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PortableSpec {
-    /// Extensions whose operations are steps.
+    /// Extensions whose operations can be used as steps.
     pub imports: Option<Vec<Import>>,
-    /// What must be there before anything runs.
+    /// Requirements that are checked before anything runs.
     pub requires: Option<Vec<PortableRequirement>>,
     pub limits: Option<Bounds>,
-    /// Variables of every step and hole; their values may have holes themselves.
+    /// Variables for steps and holes; their values may contain holes.
     pub env: Option<IndexMap<String, String>>,
-    /// What the agent is asked to do; a text with holes.
+    /// What the agent is asked to do; may contain holes.
     pub prompt: PortablePrompt,
-    /// Steps before the agent.
+    /// Steps that run before the agent.
     pub setup: Option<Vec<PortableStep>>,
-    /// Steps that decide. Write `verify: []` where the eval's assertions alone decide.
+    /// Steps that decide whether the task passes. Write `verify: []` if only the eval's assertions decide.
     pub verify: Vec<PortableStep>,
-    /// Steps that run whatever happened, last one first.
+    /// Steps that always run, in reverse order.
     pub cleanup: Option<Vec<PortableStep>>,
 }
 
@@ -109,12 +109,12 @@ pub struct PortableSpec {
 pub struct Import {
     /// `github.com/OWNER/REPO@VERSION`, or a path.
     pub package: Name,
-    /// The prefix of its operations; by default the name of the package.
+    /// The prefix of the extension's operations; the package name by default.
     #[schemars(rename = "as")]
     pub alias: Option<Alias>,
 }
 
-/// One thing that must be there.
+/// A requirement.
 #[derive(JsonSchema, Debug)]
 #[schemars(
     rename_all = "camelCase",
@@ -124,12 +124,12 @@ pub struct Import {
 pub struct PortableRequirement {
     /// A server of the eval's MCP config; its tools become steps.
     pub mcp_server: Option<Name>,
-    /// The prefix of its tools; by default the server's name.
+    /// The prefix of the server's tools; the server's name by default.
     #[schemars(rename = "as")]
     pub alias: Option<Alias>,
-    /// A program on PATH.
+    /// A program that must be on the `PATH`.
     pub command: Option<Name>,
-    /// The eval's judge.
+    /// Whether the task needs the eval's judge.
     pub judge: Option<bool>,
 }
 
@@ -151,7 +151,7 @@ pub enum PortablePrompt {
 pub struct Prompt {
     /// The text.
     pub inline: Option<Name>,
-    /// The path of a text, from the task's folder.
+    /// The path of a text file, relative to the task's directory.
     pub file: Option<Name>,
 }
 
@@ -159,37 +159,37 @@ pub struct Prompt {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsTask {
-    /// What the file is.
+    /// The kind of file.
     #[schemars(extend("const" = "Task"))]
     pub kind: String,
-    /// The form it is written in.
+    /// The version of the file format.
     pub api_version: StepsVersion,
     pub metadata: Metadata,
     pub spec: StepsSpec,
 }
 
-/// What stands around the steps.
+/// Metadata of the task.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Metadata {
-    /// What results call the task; unique in an eval.
+    /// The task's name in results; unique within an eval.
     pub name: TaskName,
-    /// For people; carried, never interpreted.
+    /// A description for readers; preserved, but not interpreted.
     pub description: Option<String>,
-    /// How hard it is: results count by it.
+    /// How hard the task is; results are counted by difficulty.
     pub difficulty: Option<Difficulty>,
-    /// What the label selectors of an eval look at.
+    /// Labels, which the label selectors of an eval match.
     pub labels: Option<IndexMap<String, String>>,
     /// Whether other tasks may run at the same time; false by default.
     pub parallel: Option<bool>,
-    /// How often the task is run; once by default.
+    /// How many times the task is run; once by default.
     #[schemars(range(min = 1))]
     pub runs: Option<u32>,
-    /// How many of how many runs must pass; by default all.
+    /// How many runs out of how many must pass; all by default.
     pub gate: Option<Gate>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub annotations: Option<Value>,
-    /// Carried, never interpreted.
+    /// Preserved, but not interpreted.
     pub category: Option<Value>,
 }
 
@@ -197,31 +197,31 @@ pub struct Metadata {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsSpec {
-    /// What must be there before anything runs.
+    /// Requirements that are checked before anything runs.
     pub requires: Option<Vec<StepsRequirement>>,
     pub limits: Option<Limits>,
     pub prompt: Prompt,
-    /// Steps before the agent.
+    /// Steps that run before the agent.
     pub setup: Option<Vec<StepsStep>>,
-    /// Steps that decide.
+    /// Steps that decide whether the task passes.
     pub verify: Option<Vec<StepsStep>>,
-    /// Steps that run whatever happened.
+    /// Steps that always run.
     pub cleanup: Option<Vec<StepsStep>>,
 }
 
-/// Limits of time, and of what the agent may use.
+/// Time limits, and limits on what the agent may use.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limits {
-    /// Bounds setup, agent and verify together.
+    /// Time limit for setup, agent and verify together.
     pub timeout: Option<Time>,
-    /// Bounds cleanup.
+    /// Time limit for cleanup.
     pub cleanup_timeout: Option<Time>,
     #[schemars(flatten)]
     pub bounds: Bounds,
 }
 
-/// One thing that must be there.
+/// A requirement.
 #[derive(JsonSchema, Debug)]
 #[schemars(
     rename_all = "camelCase",
@@ -235,12 +235,12 @@ pub struct StepsRequirement {
     pub mcp_server: Option<Name>,
     /// An extension of the eval; its operations become steps.
     pub extension: Option<Name>,
-    /// The prefix of its steps; by default its name.
+    /// The prefix of its steps; the server's or extension's name by default.
     #[schemars(rename = "as")]
     pub alias: Option<Alias>,
-    /// A program on PATH.
+    /// A program that must be on the `PATH`.
     pub command: Option<Name>,
-    /// The eval's judge.
+    /// Whether the task needs the eval's judge.
     pub judge: Option<bool>,
 }
 
@@ -248,10 +248,10 @@ pub struct StepsRequirement {
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LegacyTask {
-    /// What the file is.
+    /// The kind of file.
     #[schemars(extend("const" = "Task"))]
     pub kind: String,
-    /// May be left out.
+    /// The version of the file format; may be omitted.
     pub api_version: Option<LegacyVersion>,
     pub metadata: Metadata,
     pub steps: LegacySteps,
@@ -262,34 +262,34 @@ pub struct LegacyTask {
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LegacySteps {
     pub prompt: Prompt,
-    /// Runs before the agent.
+    /// A script that runs before the agent.
     pub setup: Option<Nullable<LegacyScript>>,
-    /// Decides: a script, or the judge.
+    /// Decides whether the task passes: a script or the judge.
     pub verify: Option<Nullable<LegacyVerify>>,
-    /// Runs whatever happened.
+    /// A script that always runs.
     pub cleanup: Option<Nullable<LegacyScript>>,
 }
 
-/// One script: `inline`, or a `file`.
+/// A script: `inline`, or a `file`.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LegacyScript {
     /// The text of a script.
     pub inline: Option<String>,
-    /// The path of a script, from the task's folder.
+    /// The path of a script, relative to the task's directory.
     pub file: Option<String>,
 }
 
-/// One script, or what the judge looks for.
+/// A script, or what the judge looks for.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LegacyVerify {
     /// The text of a script.
     pub inline: Option<String>,
-    /// The path of a script, from the task's folder.
+    /// The path of a script, relative to the task's directory.
     pub file: Option<String>,
-    /// The answer must state all of this, in meaning; it may state more.
+    /// The answer must state all of this in substance; it may state more.
     pub contains: Option<String>,
-    /// The answer must state this, in meaning, and nothing else.
+    /// The answer must state this in substance, and nothing else.
     pub exact: Option<String>,
 }

@@ -49,7 +49,7 @@ words! {
     TaskName = json_schema!({ "type": "string", "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$" });
     /// The name of an eval: its results file is named after it.
     EvalName = json_schema!({ "type": "string", "maxLength": 200, "pattern": r"^[^/\\\u0000-\u001f\u007f]+$" });
-    /// How hard a task is; of a word that is not known `check` warns.
+    /// How hard a task is; `check` warns about an unknown word.
     Difficulty = json_schema!({ "type": "string", "anyOf": [{ "enum": ["easy", "medium", "hard"] }, {}] });
     /// `kube`, or which share of a control plane.
     World = json_schema!({ "oneOf": [
@@ -57,7 +57,7 @@ words! {
         {
             "type": "object",
             "properties": { "kube": {
-                "description": "`namespace`: one of its own on a control plane that all share; `api`: a control plane of its own.",
+                "description": "`namespace`: each run gets its own namespace on a shared control plane; `api`: each run gets its own control plane.",
                 "enum": ["namespace", "api"],
             } },
             "required": ["kube"],

@@ -14,7 +14,7 @@ use crate::{
     plan::{Action, ActionIx, ActionKind, Plan},
 };
 
-/// One thing that may happen.
+/// An action that may run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionDocument {
@@ -44,19 +44,19 @@ pub struct BlockDocument {
     pub actions: Vec<ActionDocument>,
 }
 
-/// What a step does, with its arguments.
+/// An operation of a step, with its arguments.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepDocument {
     pub operation: OperationDocument,
-    /// What other steps call it by.
+    /// The ID by which other steps refer to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Defaults included.
+    /// The arguments, including defaults.
     pub args: IndexMap<String, Argument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect: Option<Argument>,
-    /// Left out where the operation's own values are offered.
+    /// The listed outputs; omitted if the operation's own values are the outputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<IndexMap<String, Argument>>,
     /// The variable of a `foreach`.
@@ -64,7 +64,7 @@ pub struct StepDocument {
     pub var: Option<String>,
 }
 
-/// Which operation a step runs.
+/// The operation that a step runs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OperationDocument {

@@ -20,26 +20,26 @@ pub struct AgentDocument {
     pub skills: Option<SkillsDocument>,
 }
 
-/// What the agent is given to read.
+/// The skills that the agent gets.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SkillsDocument {
     pub sources: Vec<String>,
-    /// Where they stand in the agent's folder.
+    /// Where the skills are in the agent's directory.
     pub mount_path: String,
-    /// The agent's own tool that reads one.
+    /// The agent's own tool that loads a skill.
     pub tool_name: String,
 }
 
-/// Which agent it is, and what it is started with.
+/// The kind of agent and its parameters.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum AgentKindDocument {
     /// `builtin.noop`.
     Noop,
-    /// `builtin.script`; without `entry` the task is broken.
+    /// `builtin.script`; without `entry`, the task is broken.
     Script { entry: bool, calls: Vec<CallDocument>, output: Option<TemplateDocument> },
-    /// A command line per prompt.
+    /// A command line that runs once per prompt.
     Shell {
         run_prompt: Option<String>,
         mcp_server_arg: Option<String>,
@@ -47,26 +47,26 @@ pub enum AgentKindDocument {
         allowed_tools_separator: Option<String>,
         use_virtual_home: bool,
     },
-    /// The calls of a recording.
+    /// The calls of a recording, which are replayed.
     Replay { path: String },
-    /// A model that is spoken to directly.
+    /// A model that gevals calls directly.
     Model {
         provider: Provider,
         model: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         base_url: Option<String>,
-        /// The variable that holds its key.
+        /// The environment variable that contains its key.
         #[serde(skip_serializing_if = "Option::is_none")]
         api_key: Option<String>,
     },
     /// A program that speaks the Agent Client Protocol.
     Acp { command: String, args: Vec<String> },
-    /// Claude Code, over its adapter to that protocol or by its command line.
+    /// Claude Code, through its ACP adapter or its command line.
     ClaudeCode {
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
-    /// No eval names one.
+    /// No agent: the task is planned without an eval.
     Unspecified,
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::hir::{Assertion, AssertionKind, CallKind, CallMatcher, CallStatus, Name, SkillMatcher};
 
-/// One assertion about the calls of the agent.
+/// An assertion about the agent's calls.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AssertionDocument {
@@ -15,13 +15,13 @@ pub struct AssertionDocument {
     pub demand: Demand,
 }
 
-/// What is demanded of the agent's calls.
+/// What is required of the agent's calls.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Demand {
     /// Every matcher matches a call.
     All(Matchers),
-    /// Some matcher matches a call.
+    /// At least one matcher matches a call.
     Any(Matchers),
     /// No matcher matches any call.
     None(Matchers),
@@ -33,7 +33,7 @@ pub enum Demand {
     SkillsNotLoaded(Vec<SkillDocument>),
 }
 
-/// Calls that an assertion demands or forbids.
+/// Calls that an assertion requires or forbids.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Matchers {
@@ -41,7 +41,7 @@ pub struct Matchers {
     pub calls: Vec<MatcherDocument>,
 }
 
-/// Which calls are meant.
+/// The calls that are meant.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MatcherDocument {
@@ -50,7 +50,7 @@ pub struct MatcherDocument {
     pub name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// Every key given must be there with this value.
+    /// Each given key must be present with this value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct MatcherDocument {
     pub max_duration: Option<f64>,
 }
 
-/// A call in an order of calls.
+/// A call in `callOrder`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderedCallDocument {
@@ -69,7 +69,7 @@ pub struct OrderedCallDocument {
     pub name: String,
 }
 
-/// Which skills are meant.
+/// The skills that are meant.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SkillDocument {

@@ -5,19 +5,19 @@ use serde::Serialize;
 
 use crate::plan::{Edge, Plan};
 
-/// How one action depends on another.
+/// A dependency of one action on another.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EdgeDocument {
     pub from: String,
     pub to: String,
     pub kind: EdgeKind,
-    /// The value that flows (`data`).
+    /// The value that is passed (`data`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// What an edge says of its two actions.
+/// The kind of dependency between two actions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum EdgeKind {
@@ -27,7 +27,7 @@ pub enum EdgeKind {
     Data,
     /// The cleanup `to` is pending once `from` has started.
     Finally,
-    /// `to` begins a branch of `from`.
+    /// `to` starts a branch of `from`.
     Branch,
 }
 

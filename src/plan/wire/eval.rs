@@ -28,12 +28,12 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct EvalDocument {
     pub name: String,
-    /// SHA-256 of the RFC 8785 form of `{"eval": plan, "tasks": […]}`, a task being its `name` and `digest`.
+    /// SHA-256 of the RFC 8785 form of `{"eval": plan, "tasks": […]}`, where each task is its `name` and `digest`.
     pub digest: String,
     pub source: Source,
-    /// Everything its tasks share.
+    /// Everything that the tasks share.
     pub plan: EvalBody,
-    /// In the order of collection; those not `parallel` run first, one by one.
+    /// Tasks in the order in which they were collected; tasks that are not `parallel` run first, one at a time.
     pub tasks: Vec<TaskDocument>,
 }
 
@@ -44,16 +44,16 @@ pub struct EvalBody {
     pub agent: EvalAgent,
     pub servers: Vec<ServerDocument>,
     pub judge: bool,
-    /// Who judges, where anybody does.
+    /// The judge, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged_by: Option<JudgeDocument>,
-    /// What all tasks may use together.
+    /// What all tasks together may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsDocument>,
-    /// What each run of a task has of a disposable Kubernetes control plane: `namespace` or `api`.
+    /// The share of a disposable Kubernetes control plane that each task run gets: `namespace` or `api`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kube: Option<String>,
-    /// What keeps extensions apart from the machine, where anything does.
+    /// How extensions are sandboxed, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
     /// The extensions that tasks use.
@@ -65,17 +65,17 @@ pub struct EvalBody {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtensionDocument {
-    /// What tasks know it by: an alias of the eval, or a reference.
+    /// The name that tasks use: an alias of the eval, or a reference.
     pub name: String,
-    /// The reference.
+    /// The reference to the package.
     pub package: String,
-    /// The bundled extension that it means.
+    /// The bundled extension that the reference resolves to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundled: Option<String>,
-    /// The release that the lock pins for it.
+    /// The release that the lock file pins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseDocument>,
-    /// What its manifest asks for, and what the eval grants it in a sandbox.
+    /// The permissions that its manifest requests, and those that the eval grants in a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asks: Option<Permissions>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub struct ExtensionDocument {
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseDocument {
     pub tag: String,
-    /// SHA-256 by the name of the file.
+    /// SHA-256 digests by file name.
     pub files: IndexMap<String, String>,
 }
 
@@ -102,7 +102,7 @@ pub struct JudgeDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     pub agent: AgentKindDocument,
-    /// The variables that decide when a run starts: base URL, key and model.
+    /// The environment variables that are read when a run starts: base URL, key and model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
 }
@@ -117,17 +117,17 @@ pub struct EvalAgent {
     pub kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What keeps it apart from the machine, where somebody says so: by default the level is `auto`.
+    /// How the agent is isolated from the machine, if specified; the level is `auto` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolation: Option<IsolationDocument>,
 }
 
-/// What keeps an agent apart from the machine, and what it has all the same.
+/// How an agent is isolated from the machine, and what it can access nevertheless.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IsolationDocument {
     pub level: Isolation,
-    /// What the agent's file asks for besides a level, and what the eval grants.
+    /// What the agent file requests in addition to a level, and what the eval grants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asks: Option<Permissions>,
     #[serde(skip_serializing_if = "Option::is_none")]

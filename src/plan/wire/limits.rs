@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use crate::hir::Bounds;
 
-/// What agents may use; what is left out has no limit.
+/// What agents may use; omitted keys have no limit.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitsDocument {
-    /// In seconds; of an eval only.
+    /// The time limit in seconds; only for an eval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_time: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,7 @@ use crate::{
     secrets::{MASK, is_secret_name},
 };
 
-/// An MCP server; variables are not expanded, secrets masked.
+/// An MCP server; variables are not expanded, secrets are masked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerDocument {
@@ -26,7 +26,7 @@ pub struct ServerDocument {
     pub headers: IndexMap<String, String>,
     /// Whether the agent may call every tool.
     pub all_tools: bool,
-    /// Those it may call, where not all.
+    /// The tools that the agent may call, if not all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::source::normalize;
 
-/// Where something was written; presentation.
+/// Where something is written in the sources; for display only.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {

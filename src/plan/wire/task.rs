@@ -26,7 +26,7 @@ pub struct TaskDocument {
     /// SHA-256 of the RFC 8785 form of `plan`.
     pub digest: String,
     pub runs: u32,
-    /// How many of them must pass, where not all.
+    /// How many runs must pass, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passes: Option<u32>,
     pub parallel: bool,
@@ -34,44 +34,44 @@ pub struct TaskDocument {
     pub difficulty: Option<String>,
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub labels: IndexMap<String, String>,
-    /// Neither a verify step nor an assertion: it cannot pass.
+    /// The task has neither a verify step nor an assertion, so it cannot pass.
     pub unchecked: bool,
     pub source: TaskSource,
     pub plan: TaskBody,
 }
 
-/// Where a task is written; no part of the digest.
+/// Where a task is written; not part of the digest.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskSource {
     pub path: String,
-    /// By action id.
+    /// Locations by action ID.
     pub actions: IndexMap<String, ActionSource>,
 }
 
-/// Where an action is written; no part of the digest.
+/// Where an action is written; not part of the digest.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActionSource {
-    /// One line for people.
+    /// A one-line human-readable description.
     pub meaning: String,
-    /// Bytes of the file it was written in, end exclusive.
+    /// The byte range in the file; the end is exclusive.
     pub start: u32,
     pub end: u32,
 }
 
-/// Everything that decides a run of a task.
+/// Everything that determines a run of a task.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskBody {
     pub name: String,
     pub dialect: String,
-    /// `spec.env`, an entry behind those it reads.
+    /// `spec.env`; each entry comes after the entries that it reads.
     pub env: IndexMap<String, TemplateDocument>,
     pub timeouts: Timeouts,
     pub reads: Reads,
     pub requires: Requires,
-    /// What the agent may use.
+    /// Limits on what the agent may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsDocument>,
     /// In execution order.
@@ -83,18 +83,18 @@ pub struct TaskBody {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeouts {
-    /// Of setup, agent and verify together.
+    /// The time limit of setup, agent and verify together.
     pub task: f64,
     pub cleanup: f64,
 }
 
-/// What the task takes from its surroundings.
+/// What the task reads from its environment.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reads {
-    /// Variables of the environment of gevals; true where the task cannot do without.
+    /// Environment variables of gevals; true if the task requires the variable.
     pub env: IndexMap<String, bool>,
-    /// SHA-256 by path, relative to the task's folder.
+    /// SHA-256 digests by path, relative to the task's directory.
     pub files: IndexMap<String, String>,
 }
 
@@ -102,7 +102,7 @@ pub struct Reads {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Requires {
-    /// Programs on PATH.
+    /// Programs that must be on the `PATH`.
     pub commands: Vec<String>,
     /// MCP servers that steps call.
     pub servers: Vec<String>,

@@ -14,7 +14,7 @@ use crate::{
     ty::Type,
 };
 
-/// Text with holes. `text` is in the hole language, holes written out in full; `holes` describes each in turn.
+/// Text with holes. `text` contains the holes in their full form; `holes` describes each of them in order.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateDocument {
@@ -23,7 +23,7 @@ pub struct TemplateDocument {
     pub holes: Vec<HoleDocument>,
 }
 
-/// A hole of a template, and what fills it.
+/// A hole in a template, and the source of its value.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HoleDocument {
