@@ -373,7 +373,7 @@ impl Checker<'_> {
             true => "\\\\",
             false => "\\",
         };
-        let diagnostic = if is_formatted(source.text(), hole) {
+        let diagnostic = if is_formatted(source.text(), template.span, hole) {
             let help = format!("a value of Python's own is written `\\{}` in this f-string", hole.text);
             diagnostic.help(help).fix("keep it as text", hole.span.head(), escape)
         } else if LOCALS.contains(&root.as_str()) {
@@ -623,8 +623,20 @@ pub(super) fn template_type(template: &Template<Def>) -> Type {
     }
 }
 
-/// Whether a hole stands in an f-string of Python that begins in its line, where its variables have the same braces.
-fn is_formatted(text: &str, hole: &Hole<Path>) -> bool {
+/// Whether a hole is a replacement field of a Python f-string that starts in its line: the script uses the same name elsewhere, so it is a name of
+/// Python. A name that the script uses nowhere else is more likely one of the task.
+fn is_formatted(text: &str, script: Span, hole: &Hole<Path>) -> bool {
+    let name = hole.reference.root.text.as_str();
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let script = text.get(script.start as usize..script.end as usize).unwrap_or_default();
+    // `{name}` elsewhere may be another replacement field or another hole.
+    let is_used = script.match_indices(name).any(|(at, _)| {
+        let before = script[..at].chars().next_back();
+        !before.is_some_and(|c| is_word(c) || c == '{') && !script[at + name.len()..].starts_with(is_word)
+    });
+    if !is_used {
+        return false;
+    }
     let before = text.get(..hole.span.start as usize).unwrap_or_default();
     let line = before.rsplit('\n').next().unwrap_or_default();
     ["f\"", "f'", "F\"", "F'"].iter().any(|opening| {
