@@ -109,7 +109,7 @@ fn is_sure(run: &str) -> bool {
     run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name))
 }
 
-/// What a step expects. A script that was kept as a script is no condition.
+/// What a step expects. A script that was kept is not a condition.
 fn demanded(step: &StepAction) -> Option<String> {
     let expected = |key: &str| step.expect.as_ref().and_then(|expect| expect.get(key));
     let any = |key: &str| expected(key).and_then(Arg::as_value).is_some_and(|value| value == "any");

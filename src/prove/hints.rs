@@ -199,7 +199,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         commands.push((argv, wanted));
         halves.push(half);
     });
-    // Backwards: the command before a filter must have printed something from which the filter can print what is expected.
+    // In reverse order: the command before a filter must have printed something from which the filter can print what is expected.
     let mut read: BTreeMap<usize, Vec<Vec<String>>> = BTreeMap::new();
     for index in (0..commands.len()).rev() {
         if let Some(inputs) = read.remove(&index) {

@@ -183,7 +183,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     {
         explore(world, most, &old, &stage, (&contents, &texts)).await?;
         if !both {
-            // Of steps, one sees how many pass; of a script, one does not. And a world in which both pass shows more.
+            // A plan of steps shows how many of them pass, a script does not. And a world in which both pass shows more.
             let plan = guide.as_ref().filter(|_| !most.passed).unwrap_or(&new);
             let mut other = world.clone();
             let mut ran_new = ran(plan, &World { hasty: true, ..other.clone() }, &stage).await?;
@@ -291,7 +291,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     for is_near in [false, true] {
         let repeats: Vec<World> = proof.repeats(is_near).take(PAIRS).collect();
         for world in repeats {
-            // The first round is needed even if nothing is undecided: so it is for a conversion that leaves out one of two equal checks.
+            // Run the first round even if nothing is undecided: a conversion may have left out one of two equal checks.
             if proof.is_refuted() || is_near && proof.open.is_empty() {
                 break;
             }
@@ -307,12 +307,12 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         let one = World { loud: dice.below(10) == 0, ..world(seed, moods[dice.below(moods.len())]) };
         proof.compare(one).await?;
     }
-    // Worlds for what these have called for the first time.
+    // Try the worlds that these have added.
     proof.exhaust().await?;
     Ok(proof.end())
 }
 
-/// The plan of a conversion that keeps no script: it shows what the scripts look for.
+/// The plan of the guide, a conversion that keeps no script: it shows what the scripts look for.
 fn guided(converted: &Path, guide: &str) -> Result<Plan, String> {
     let task = converted.with_extension("guide.yaml");
     let path = Path::new(TASK).join(&task);

@@ -179,7 +179,7 @@ fn leaves(value: &Value, path: &mut Vec<Segment>, found: &mut Vec<Vec<Segment>>)
     }
 }
 
-/// One text for several filters, each of which may read one of its own texts. If that makes no document: all these texts, and what else
+/// One text for several filters, each of which may read one of its own texts. If that yields no document: all these texts, and what else
 /// is wanted.
 pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> {
     let first =
@@ -206,7 +206,7 @@ fn merged(documents: &[&String]) -> Option<String> {
     for document in read.iter().flatten() {
         merge(&mut all, document.clone());
     }
-    // A text that is no document can be a value in one.
+    // A text that is not a document can be a value in one.
     for (text, _) in documents.iter().zip(&read).filter(|(_, read)| read.is_none()) {
         if !all.is_object() {
             return None;
