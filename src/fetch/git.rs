@@ -92,7 +92,7 @@ pub async fn checkout(url: &str, reference: &str, commit: &str, folder: &Path) -
     Cache::fill_with(folder, work.keep()).map_err(fault)
 }
 
-/// A symbolic link below a folder that leads out of it, or nowhere.
+/// A symbolic link below a directory that leads out of it, or nowhere.
 fn leaving(dir: &Path, root: &Path) -> Option<PathBuf> {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -1,5 +1,5 @@
 //! Releases of extensions on GitHub, in both layouts: programs beside an `extension.yaml` (`portable-format.md`), and archives with
-//! one program each (§7.2 of the upstream behaviour).
+//! one program each (§7.2 of the upstream behavior).
 #![expect(clippy::disallowed_methods, reason = "programs are kept in the cache, and looked for there")]
 
 use std::{

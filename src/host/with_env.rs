@@ -36,7 +36,7 @@ impl<'h> WithEnv<'h> {
         Self { host: Other::Borrowed(host), env }
     }
 
-    /// The same for a host that nobody else has to keep.
+    /// The same, with shared ownership of the host.
     pub fn shared(host: Arc<dyn Host>, env: Vec<(String, String)>) -> Self {
         Self { host: Other::Shared(host), env }
     }

@@ -300,7 +300,7 @@ async fn twice(signals: &mut UnboundedReceiver<Interrupt>, heard: &mut Option<In
     }
 }
 
-/// Returns the plan with an agent that does nothing, or that runs a script.
+/// The plan with an agent that does nothing, or that runs a script.
 fn with_agent(plan: &Plan, solution: Option<&Path>) -> Plan {
     let mut plan = plan.clone();
     let judged = plan.judgements() > 0;

@@ -125,7 +125,7 @@ fn demanded(step: &StepAction) -> Option<String> {
 }
 
 impl Condition {
-    /// Whether an action checks more of this condition's subject, or contains others (`holds_others`).
+    /// Whether an action checks more of this condition's subject, or contains other failed actions (`holds_others`).
     pub fn is_within(&self, plan: &Plan, id: &str, holds_others: &dyn Fn(&str) -> bool) -> bool {
         let Some(subject) = &self.subject else { return false };
         let mut found = holds_others(id);

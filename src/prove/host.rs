@@ -294,7 +294,7 @@ impl ProofHost {
         Turn::new(&self.traffic)
     }
 
-    /// Does without a process what a line of shell does, if it is one plain command.
+    /// Runs a line of shell without a process, if it is one plain command.
     fn plain(&self, exec: &Exec) -> Option<(Finished, Took)> {
         let [flag, line] = exec.args.as_slice() else { return None };
         let is_shell = matches!(exec.program.to_str()?, "sh" | "/bin/sh" | "bash" | "/bin/bash" | "/usr/bin/bash");

@@ -671,7 +671,7 @@ impl Proof<'_> {
 
     /// Notes which conditions have decided in a world in which the conversion fails: without one of them it would have passed.
     async fn decide(&mut self, a: &Ran, b: &Ran, world: &World) -> Result<(), String> {
-        // Where much fails, no condition is the only one.
+        // If much fails, no condition decides alone.
         let failed = self.conditions.iter().filter(|condition| b.failed.get(&condition.id) == Some(&true)).count();
         if world.mood != Mood::Good && failed > MANY_FAIL {
             return Ok(());

@@ -214,7 +214,7 @@ pub fn traced(argv: &[String]) -> String {
     words.join("\u{1f}")
 }
 
-/// A call as one line. A word with control characters is not shell syntax, except in programs, and is replaced.
+/// A call as one line. A word with control characters is replaced, because only in programs it can be shell syntax.
 fn line(call: &Call) -> String {
     let is_program = call.argv.iter().any(|word| matches!(word.as_str(), "awk" | "sed" | "sh" | "bash" | "-c"));
     let word = |word: &String| match word.contains(|c: char| c.is_control()) && !is_program {

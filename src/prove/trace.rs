@@ -12,7 +12,7 @@ use super::world::{Call, Half, Time};
 pub const TRACE: &str = "/world/trace";
 /// A line that records that time has passed.
 pub const PAUSE: &str = "#pause\n";
-/// How a line that names a phase starts.
+/// The prefix of a line that names a phase.
 pub const PHASE: &str = "#phase ";
 
 /// Appends lines, each of which ends with a line feed.

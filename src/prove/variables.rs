@@ -11,7 +11,7 @@ use crate::{
     convert::test_words,
 };
 
-/// Variables for which scripts have a default and which they do not set otherwise, with the default: `${NS:-shop}`.
+/// Variables for which scripts have a default and which they set nowhere else, with that default: `${NS:-shop}`.
 pub fn overridable(scripts: &[String]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for text in scripts {

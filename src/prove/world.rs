@@ -69,7 +69,7 @@ impl Half {
     }
 }
 
-/// How keys of one half start.
+/// Prefixes of keys that apply to one half.
 const EARLIER: &str = "at first";
 const LATER: &str = "later";
 

@@ -179,7 +179,7 @@ fn all_but(hidden: &[PathBuf], folder: &Path, found: &mut Vec<PathBuf>) {
 /// are connections to programs outside of the jail (docker's, a session bus), and Landlock does not control those that are files: a
 /// program may only use pairs of its own.
 ///
-/// An agent may start sessions, as shells do, and connect by TCP: Landlock limits where to.
+/// An agent may start sessions, as shells do, and connect by TCP: without a network, Landlock limits the ports.
 fn calls(spec: &Confinement) -> Result<BpfProgram, seccompiler::BackendError> {
     let number = |value: i32| u64::from(u32::try_from(value).unwrap_or_default());
     let condition = |argument, op, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, number(value));
