@@ -1,4 +1,4 @@
-//! What a set of changed files concerns: the tasks and evals that refer to them, and the findings that are theirs.
+//! What a set of changed files affects: the tasks and evals that refer to them, and the findings about these.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -17,49 +17,49 @@ use crate::{
     source::{Files, Sources, resolve},
 };
 
-/// Files and folders that are not as they were.
+/// Files and directories that have changed.
 #[derive(Clone, Copy)]
 pub struct Changed<'a> {
-    /// By `key`.
+    /// In the form that `key` returns.
     pub paths: &'a BTreeSet<PathBuf>,
-    /// Tells whether two paths are the same file.
+    /// Returns a path in a form that is the same for all paths of one file.
     pub key: &'a (dyn Fn(&Path) -> PathBuf + Sync),
 }
 
 impl Changed<'_> {
-    /// Whether this is one of them, or lies in one.
+    /// Whether this path is one of them, or is inside one.
     pub fn touches(&self, path: &Path) -> bool {
         (self.key)(path).ancestors().any(|path| self.paths.contains(path))
     }
 
-    /// Whether a text that belongs to a file in `dir` speaks of one of them.
+    /// Whether a text that belongs to a file in `dir` mentions one of them.
     pub fn are_in(&self, text: &str, dir: &Path) -> bool {
         let dir = || (self.key)(dir);
         self.paths.iter().any(|file| mentions(text, dir, file))
     }
 }
 
-/// What is concerned by a change.
+/// What a change affects.
 #[derive(Clone, Debug, Default)]
 pub struct Affected {
     /// The files whose findings count, by the caller's key.
     files: HashSet<PathBuf>,
     everything: bool,
-    /// Whether more is concerned than single tasks, and evals for their sake.
+    /// Whether more is affected than single tasks, and evals because of these tasks.
     pub is_whole: bool,
-    /// How many tasks and evals are concerned.
+    /// How many tasks and evals are affected.
     pub units: usize,
-    /// Of each task and each eval of the project, whether it is.
+    /// For each task and each eval of the project, whether it is affected.
     tasks: Vec<bool>,
     evals: Vec<bool>,
 }
 
 impl Affected {
-    /// What a change concerns. `refers` are the files that each task refers to, and `touched` says of each task whether it, or one of
-    /// these files, is a changed one or speaks of one.
+    /// Determines what a change affects. `refers` contains the files that each task refers to; `touched` says for each task whether it, or
+    /// one of these files, has changed or mentions a changed file.
     ///
-    /// A reference that cannot be followed – the name of a helper in a script, a file that is gone – is taken from the
-    /// words of the text: rather one task too many than one too few.
+    /// A reference that cannot be followed – the name of a helper in a script, a removed file – is found by the words of the text: one
+    /// task too many is better than one too few.
     pub fn of(
         changed: Changed<'_>,
         project: &Project,
@@ -80,7 +80,7 @@ impl Affected {
             tasks: touched.to_owned(),
             ..Self::default()
         };
-        // What is no task of the project counts with those that are.
+        // Files that evals name, and that are not tasks of the project, count with those that are.
         let mut unread = BTreeSet::new();
         for unit in &project.evals {
             let named = eval_files(unit);
@@ -118,7 +118,7 @@ impl Affected {
         found
     }
 
-    /// The same of a project that was compiled as a whole.
+    /// The same for a project that was compiled as a whole.
     pub fn after(
         changed: Changed<'_>,
         project: &Project,
@@ -138,9 +138,9 @@ impl Affected {
         Self::of(changed, project, refers, &touched, files)
     }
 
-    /// The tasks that must be compiled so that all is found in what is concerned: these themselves, and those that share a file with them
-    /// or with an eval, or run beside them. That is all tasks of an eval where what they do decides what is found in its files: tools are
-    /// forbidden, a script of answers names them, or a comment allows a finding.
+    /// The tasks that must be compiled to find everything in what is affected: the affected tasks, and those that share a file with them
+    /// or with an affected eval, or run in parallel with them. All tasks of an eval are needed if what they do decides what is found in the
+    /// eval's files: if tools are forbidden, if an oracle names the tasks, or if a comment allows a finding.
     pub fn wanted(
         &self,
         changed: Changed<'_>,
@@ -148,7 +148,7 @@ impl Affected {
         refers: &[Arc<[PathBuf]>],
         sources: &Sources,
     ) -> Vec<bool> {
-        // Of a script beside a task that no task runs a rule asks whether any text speaks of it.
+        // For a script beside a task that no task runs, a rule checks whether any text mentions it.
         let folders: FxHashSet<&Path> = project.tasks.iter().filter_map(|unit| unit.path.parent()).collect();
         let folders: FxHashSet<PathBuf> = folders.into_iter().map(|folder| (changed.key)(folder)).collect();
         let is_run = |script: &Path| {
@@ -183,23 +183,23 @@ impl Affected {
         wanted
     }
 
-    /// Whether a finding is about something that is concerned.
+    /// Whether a finding is about something that is affected.
     pub fn concerns(&self, finding: &Diagnostic, sources: &Sources, key: &dyn Fn(&Path) -> PathBuf) -> bool {
         self.everything || self.files.contains(&key(&sources.path(finding.span)))
     }
 
-    /// The files whose findings count, by the caller's key, where not all do.
+    /// The files whose findings count, by the caller's key, if not all do.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(PathBuf::as_path)
     }
 }
 
-/// A task's own file, and those that it refers to.
+/// A task's own file, and the files that it refers to.
 fn own_files<'p>(project: &'p Project, refers: &'p [Arc<[PathBuf]>], task: usize) -> impl Iterator<Item = &'p PathBuf> {
     std::iter::once(&project.tasks[task].path).chain(refers[task].iter())
 }
 
-/// The files that an eval names, itself among them; not those of its tasks.
+/// The files that an eval names, and its own; not those of its tasks.
 fn eval_files(unit: &EvalUnit) -> Vec<PathBuf> {
     let mut files = vec![unit.path.clone()];
     let Some(eval) = &unit.eval else { return files };
@@ -213,7 +213,7 @@ fn eval_files(unit: &EvalUnit) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a file that is gone stood where one of the eval's globs looks: it may have been a task.
+/// Whether a removed file was in a place that one of the eval's globs searches: it may have been a task.
 fn lost(unit: &EvalUnit, gone: &[&PathBuf], key: &dyn Fn(&Path) -> PathBuf) -> bool {
     let Some(eval) = &unit.eval else { return false };
     eval.task_sets.iter().filter_map(|s| s.glob.as_ref()).any(|glob| {
@@ -223,7 +223,7 @@ fn lost(unit: &EvalUnit, gone: &[&PathBuf], key: &dyn Fn(&Path) -> PathBuf) -> b
     })
 }
 
-/// Whether a text speaks of a file: by its name where the file is in the text's folder or below, else with its folder.
+/// Whether a text mentions a file: by its name if the file is in the text's directory or below it, otherwise with its directory.
 fn mentions(text: &str, dir: impl Fn() -> PathBuf, file: &Path) -> bool {
     let Some(name) = file.file_name().map(|n| n.to_string_lossy()) else { return false };
     if !text.contains(name.as_ref()) {

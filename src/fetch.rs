@@ -1,4 +1,4 @@
-//! What comes from elsewhere and is kept: releases of extensions (`portable-format.md`, extensions; §7.2 of the upstream behaviour), and
+//! What is downloaded and kept: releases of extensions (`portable-format.md`, extensions; §7.2 of the upstream behavior), and
 //! repositories of tasks (§2.6).
 
 mod cache;

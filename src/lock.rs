@@ -14,33 +14,33 @@ pub use evals::{EvalChanges, LockedEval, LockedEvals};
 
 use crate::{hir::Substitute, signature::Schema};
 
-/// The file's name; it stands beside the eval, or above it.
+/// The file's name; the file is beside the eval, or above it.
 pub const FILE_NAME: &str = "gevals.lock";
 
-/// The lock. An empty one knows nothing, and what it does not know is not an error.
+/// The lock. An empty lock knows nothing; that it does not know something is not an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct Lock {
     pub version: u32,
-    /// By the name a server has in the MCP config.
+    /// By the server's name in the MCP config.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub servers: IndexMap<String, LockedServer>,
-    /// By the alias an extension has in the eval, or by the package that a task imports.
+    /// By the extension's alias in the eval, or by the package that a task imports.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub extensions: IndexMap<String, LockedExtension>,
-    /// By the reference that names it: `github.com/OWNER/REPO@VERSION`.
+    /// By reference: `github.com/OWNER/REPO@VERSION`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub releases: IndexMap<String, LockedRelease>,
-    /// Repositories that tasks come from, by `REPO@REF`.
+    /// Repositories of tasks, by `REPO@REF`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub sources: IndexMap<String, LockedSource>,
-    /// The evals that servers ship, by the name a server has in the MCP config; without one, as it calls itself.
+    /// The evals that servers ship, by the server's name in the MCP config, or otherwise by the name that the server reports.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub evals: IndexMap<String, LockedEvals>,
-    /// Where the file is; not in it.
+    /// The directory of the file; not stored in it.
     #[serde(skip)]
     pub dir: PathBuf,
-    /// Whether bundled extensions stand in for releases, as the eval says that this lock is read for; not in the file.
+    /// Whether bundled extensions replace releases, as set by the eval for which this lock is read; not stored in the file.
     #[serde(skip)]
     pub substitute: Substitute,
 }
@@ -49,11 +49,11 @@ pub struct Lock {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedRelease {
-    /// What `latest` was, or the version as written.
+    /// The tag that `latest` was resolved to, or the version as written.
     pub tag: String,
-    /// SHA-256 of each file of the release that matters, by its name: the programs, the manifest.
+    /// SHA-256 of each relevant file of the release, by name: the programs, the manifest.
     pub files: IndexMap<String, String>,
-    /// What there was before the last update: `gevals ext rollback` goes back to it.
+    /// The release before the last update: `gevals ext rollback` goes back to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Box<LockedRelease>>,
 }
@@ -63,11 +63,11 @@ pub struct LockedRelease {
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedSource {
     pub commit: String,
-    /// Of its files.
+    /// Digest of its files.
     pub sha256: String,
 }
 
-/// What a server said of itself when it was locked.
+/// What a server reported about itself when it was locked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedServer {
@@ -86,15 +86,15 @@ pub struct LockedTool {
     pub input_schema: Schema,
 }
 
-/// What an extension's manifest said when it was locked.
+/// What an extension's manifest contained when it was locked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a mapping")]
 pub struct LockedExtension {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Of the manifest.
+    /// Digest of the manifest.
     pub sha256: String,
-    /// What it says that it needs in a sandbox.
+    /// What it asks for in a sandbox.
     #[serde(default, skip_serializing_if = "Permissions::is_empty")]
     pub permissions: Permissions,
     #[serde(default)]
@@ -116,7 +116,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Whether it is nothing.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -139,14 +139,14 @@ impl Permissions {
 pub struct LockedOperation {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Whether it may stand in setup and cleanup.
+    /// Whether it may be used in setup and cleanup.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub action: bool,
-    /// Whether it may stand in verify.
+    /// Whether it may be used in verify.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub check: bool,
     pub input_schema: Schema,
-    /// None where the manifest does not say.
+    /// `None` if the manifest does not specify them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<IndexMap<String, Value>>,
 }
@@ -217,7 +217,7 @@ impl LockedExtension {
     }
 }
 
-/// What an extension answers to `initialize` (§7.4 of the upstream behaviour), with what the portable format adds for each operation.
+/// An extension's answer to `initialize` (§7.4 of the upstream behavior), with what the portable format adds for each operation.
 #[derive(Deserialize)]
 struct Protocol {
     #[serde(default)]
@@ -236,13 +236,13 @@ struct ProtocolOperation {
     params: Option<Value>,
     #[serde(default)]
     outputs: Option<IndexMap<String, Value>>,
-    /// Everywhere, where it is not said.
+    /// All phases if not specified.
     #[serde(default)]
     phases: Option<Vec<String>>,
 }
 
 impl LockedExtension {
-    /// Reads what an extension answers to `initialize`.
+    /// Reads an extension's answer to `initialize`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -296,7 +296,7 @@ impl ManifestOperation {
 }
 
 impl Lock {
-    /// The tools of a server, where the lock knows it.
+    /// The tools of a server, if the lock contains it.
     pub fn tools(&self, server: &str) -> Option<&IndexMap<String, LockedTool>> {
         self.servers.get(server).map(|s| &s.tools)
     }

@@ -1,5 +1,5 @@
-//! What was made from files, kept until one of them has changed: an editor compiles a suite again after every keystroke, but
-//! only what the changed files concern.
+//! What was made from files, kept until one of them changes: an editor compiles a suite again after every keystroke, but
+//! only what the changed files affect.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,19 +12,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::source::{FileId, Files, ReadError, Sources, Stat};
 
-/// Files, and the paths that were asked for: what is made with them depends on the answers, and on nothing else.
+/// Files that record the paths which are queried: what is made with them depends on the answers, and on nothing else.
 pub struct Asked<'a> {
     files: &'a dyn Files,
     paths: Mutex<FxHashSet<OsString>>,
 }
 
 impl<'a> Asked<'a> {
-    /// Nothing has been asked so far.
+    /// Wraps files. Nothing has been queried so far.
     pub fn of(files: &'a dyn Files) -> Self {
         Self { files, paths: Mutex::default() }
     }
 
-    /// What has been asked for since the last time.
+    /// The paths that were queried since the last call.
     pub fn take(&self) -> Vec<PathBuf> {
         std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner))
             .into_iter()
@@ -70,21 +70,21 @@ impl Files for Asked<'_> {
 /// What something was made from.
 #[derive(Debug, Default)]
 pub struct Origin {
-    /// The paths that were asked for.
+    /// The paths that were queried.
     pub asked: Vec<PathBuf>,
     /// Those of them whose texts are known.
     pub texts: Vec<FileId>,
 }
 
 impl Origin {
-    /// And what something else was made from.
+    /// Adds what something else was made from.
     pub fn extend(&mut self, other: Self) {
         self.asked.extend(other.asked);
         self.texts.extend(other.texts);
     }
 }
 
-/// Things made from files, by key.
+/// Values made from files, by key.
 #[derive(Debug)]
 pub struct Memo<K, V>(Mutex<FxHashMap<K, Kept<V>>>);
 
@@ -95,7 +95,7 @@ struct Kept<V> {
     from: Vec<PathBuf>,
     /// Those of them whose texts are known.
     texts: Vec<FileId>,
-    /// Whether it was of use in this compilation.
+    /// Whether it was used in this compilation.
     used: bool,
 }
 
@@ -106,7 +106,7 @@ impl<K, V> Default for Memo<K, V> {
 }
 
 impl<K: Hash + Eq, V: Clone> Memo<K, V> {
-    /// What is kept under this key, if it `fits`.
+    /// Returns what is kept under this key, if it `fits`, and marks it as used.
     pub fn get(&self, key: &K, sources: &Sources, fits: impl FnOnce(&V) -> bool) -> Option<V> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = all.get_mut(key).filter(|kept| fits(&kept.value))?;
@@ -115,7 +115,7 @@ impl<K: Hash + Eq, V: Clone> Memo<K, V> {
         Some(kept.value.clone())
     }
 
-    /// What is kept under this key if it `fits`, else what is made with the files anew.
+    /// Returns what is kept under this key, if it `fits`; otherwise makes it with the files, and keeps it.
     pub fn get_or_make(
         &self,
         key: K,
@@ -140,15 +140,15 @@ impl<K: Hash + Eq, V: Clone> Memo<K, V> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, kept);
     }
 
-    /// Gives everything away that is kept: its key, what it is, and what it was made from.
+    /// Removes and returns everything that is kept: its key, its value, and what it was made from.
     pub fn take(&self) -> impl Iterator<Item = (K, V, Origin)> + use<K, V> {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         all.into_iter().map(|(key, Kept { value, from, texts, .. })| (key, value, Origin { asked: from, texts }))
     }
 
-    /// Forgets what was made from files that have changed, and what the last compilation had no use for.
+    /// Forgets what was made from files that have changed, and what the last compilation did not use.
     pub fn forget(&self, changed: &FxHashSet<PathBuf>) {
-        // As they are spelt: to compare paths part by part takes ten times as long.
+        // By their spelling: to compare paths component by component takes ten times as long.
         let changed: FxHashSet<&OsStr> = changed.iter().map(|path| path.as_os_str()).collect();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, kept| {

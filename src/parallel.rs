@@ -1,8 +1,8 @@
-//! Work side by side where there is enough of it: to start the threads takes longer than to check a small file.
+//! Parallel work if there is enough of it: starting the threads takes longer than checking a small file.
 
 use rayon::prelude::*;
 
-/// What a function makes of each item, in order; by one thread where there are fewer items than `least`.
+/// Applies a function to each item and returns the results in order; in one thread if there are fewer items than `least`.
 pub fn map<'a, T: Sync, R: Send>(items: &'a [T], least: usize, make: impl Fn(&'a T) -> R + Send + Sync) -> Vec<R> {
     if items.len() < least {
         return items.iter().map(make).collect();

@@ -1,5 +1,5 @@
-//! Proof that two tasks do the same: both are run in a jail in which every command of the outside world is a shim, over many
-//! made-up worlds, and what they called and how they ended is compared.
+//! Proof that two tasks do the same: both run in a jail in which every command of the outside world is a shim, over many
+//! made-up worlds. The proof compares what they called and how they ended.
 //!
 //! The outer half ([`prove`]) builds the jail; the inner half (`inside`) is this same program, run in it.
 #![expect(clippy::disallowed_methods, reason = "the inner half owns the world it runs in; the outer one starts it")]
@@ -49,40 +49,40 @@ use crate::{
     source::normalize,
 };
 
-/// What the jail is given to do.
+/// What the jail has to prove.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The original, relative to the root.
+    /// The original task, relative to the root.
     task: PathBuf,
     /// The text to compare it with.
     converted: String,
-    /// The task with as much lifted as can be, where that is more: what its scripts look for is read from it.
+    /// The task with as much lifted as possible, if that is more than in `converted`: the proof reads from it what the scripts look for.
     guide: Option<String>,
-    /// The world that shows most of the original, where an earlier proof has found it.
+    /// The world that shows most of the original, if an earlier proof found one.
     start: Option<Value>,
-    /// The packages of extensions, by the name that the task's eval gives them.
+    /// Packages of extensions, by their names in the task's eval.
     packages: BTreeMap<String, String>,
     seeds: u64,
     allow: Allowance,
 }
 
-/// In what the converted task may differ, as its labels say.
+/// How the converted task may differ from the original, according to its labels.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Allowance {
     setup: Slack,
     verify: Slack,
-    /// Report a cleanup that failed.
+    /// It may report a failed cleanup.
     cleanup: bool,
-    /// Pass where the original failed.
+    /// It may pass where the original failed.
     weaker: bool,
 }
 
-/// In what a phase may be stronger.
+/// How a phase may be stronger than in the original.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Slack {
-    /// Fail where a command failed in an odd way and the original went on.
+    /// It may fail where a command answers or fails in an unusual way and the original goes on.
     stronger: bool,
-    /// Fail in any world where the original passed.
+    /// It may fail in any world in which the original passes.
     lenient: bool,
 }
 
@@ -96,21 +96,21 @@ pub struct Certificate {
     pub passed: u64,
     /// Worlds in which both fail.
     pub failed: u64,
-    /// Why the original passes not even where all is well.
+    /// Why the original does not pass even in a world where everything succeeds.
     pub hindered: Option<String>,
-    /// Why the proof was ended before it had come to anything.
+    /// Why the proof was stopped before it had a result.
     pub stopped: Option<String>,
-    /// Commands of the conversion that none of the worlds came to: of them nothing is proved.
+    /// Commands of the conversion that no world reached: nothing is proved about them.
     pub unreached: Vec<String>,
-    /// Demands of the conversion that alone decided the verdict in none of the worlds.
+    /// Conditions of the conversion that did not decide the verdict alone in any world.
     pub undecided: Vec<String>,
-    /// The world that shows most of the original: the next proof of the same task may start there.
+    /// The world that shows most of the original: the next proof of the same task may start from it.
     pub best: Option<Value>,
-    /// Actions of the conversion that may be why this is no proof.
+    /// Actions of the conversion that may be the reason why this is not a proof.
     pub suspects: Vec<String>,
-    /// Answers meant to fool a shell that captured places were given.
+    /// Worlds in which a command was given a text of its own as the answer: mostly one that fools a shell which captures it.
     pub hostile: u64,
-    /// Demands by which the conversion fails where the original passes: the action, and the world that shows it.
+    /// Conditions by which the conversion fails where the original passes: the action, and the world that shows it.
     pub stronger: Vec<(String, String)>,
 }
 
@@ -120,7 +120,7 @@ impl Certificate {
         self.counter_example.is_none() && self.lacks().is_empty()
     }
 
-    /// What is missing to a proof.
+    /// What is missing for a proof.
     pub fn lacks(&self) -> Vec<String> {
         if let Some(why) = &self.stopped {
             return vec![format!("the proof was ended: {why}")];
@@ -134,7 +134,7 @@ impl Certificate {
             lacks.push("both fail in none of the worlds".to_owned());
         }
         lacks.extend(self.unreached.iter().map(|command| format!("no world came to `{command}`")));
-        // Where nothing passes nothing decides.
+        // If no world passes, no condition can decide.
         let undecided = self.undecided.iter().filter(|_| self.passed > 0);
         lacks.extend(undecided.map(|demand| format!("in no world all rests on {demand}")));
         lacks
@@ -161,7 +161,7 @@ impl Allowance {
     }
 }
 
-/// Programs that stay what they are: they look at nothing outside of the jail.
+/// Programs that are not replaced by shims, because they access nothing outside of the jail.
 const REAL: &[&str] = &[
     "awk",
     "base64",
@@ -247,7 +247,7 @@ const REAL: &[&str] = &[
     "[",
     "dash",
 ];
-/// Always in the place of the real thing.
+/// Commands that are always replaced by shims.
 const OUTSIDE: &[&str] = &[
     "kubectl", "oc", "helm", "curl", "sleep", "timeout", "docker", "podman", "wget", "ssh", "git", "virtctl", "nc",
     "date",
@@ -256,7 +256,7 @@ const OUTSIDE: &[&str] = &[
 /// Runs the original and its conversion side by side.
 ///
 /// # Errors
-/// Where the jail could not be built or its program did not answer.
+/// The jail cannot be built, or its program does not answer.
 pub fn prove(
     programs: (&Path, &Path),
     task: &Path,
@@ -268,7 +268,7 @@ pub fn prove(
     Prover::new(programs, task, seeds).prove(new, guide, start)
 }
 
-/// Compares a task with its conversions, one after the other: what the original did is remembered.
+/// Compares a task with its conversions, one after the other. The jail remembers what the original did.
 pub struct Prover<'a> {
     bwrap: &'a Path,
     exe: &'a Path,
@@ -282,24 +282,24 @@ struct Running {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// Hears what it complains of.
+    /// Reads its standard error.
     complaints: JoinHandle<String>,
-    /// The folder that it sees.
+    /// The directory that it sees as `/source`.
     root: PathBuf,
     commands: BTreeSet<String>,
 }
 
 impl<'a> Prover<'a> {
-    /// With bubblewrap and this program; no jail is built yet.
+    /// Creates a prover from the paths of bubblewrap and of this program. It builds no jail yet.
     pub fn new((bwrap, exe): (&'a Path, &'a Path), task: &'a Path, seeds: u64) -> Self {
         Self { bwrap, exe, task, seeds, jail: None }
     }
 
-    /// Runs the original and a conversion side by side. A `guide` says what scripts look for that the conversion has kept; `start` is
+    /// Runs the original and a conversion side by side. `guide` shows what the scripts look for that the conversion has kept; `start` is
     /// the best world of an earlier proof.
     ///
     /// # Errors
-    /// Where the jail could not be built or its program did not answer.
+    /// The jail cannot be built, or its program does not answer.
     pub fn prove(
         &mut self,
         new: &Converted,
@@ -319,7 +319,7 @@ impl<'a> Prover<'a> {
         match (jail.ask(&job), self.jail.take()) {
             (Ok(answer), jail) => {
                 self.jail = jail;
-                // What the jail cannot do with a task is missing to its proof.
+                // If the jail cannot handle a task, its proof is incomplete.
                 Ok(answer.unwrap_or_else(|why| Certificate { hindered: Some(why), ..Certificate::default() }))
             }
             (Err(_), Some(jail)) => Err(jail.fault()),
@@ -361,7 +361,7 @@ impl Running {
         Ok(Self { child, stdin, stdout: BufReader::new(stdout), complaints, root, commands })
     }
 
-    /// A certificate, or why there is none; an error where nobody answers.
+    /// Returns a certificate, or why there is none; an error if the jail does not answer.
     fn ask(&mut self, job: &Job) -> Result<Result<Certificate, String>, std::io::Error> {
         let text = serde_json::to_string(job)?;
         writeln!(self.stdin, "{text}").and_then(|()| self.stdin.flush())?;
@@ -370,7 +370,7 @@ impl Running {
         Ok(serde_json::from_str(&answer)?)
     }
 
-    /// Why it does not answer.
+    /// Why the jail does not answer.
     fn fault(self) -> String {
         let Self { mut child, stdin, stdout, complaints, .. } = self;
         drop((stdin, stdout));
@@ -383,14 +383,14 @@ impl Running {
 impl Drop for Prover<'_> {
     fn drop(&mut self) {
         if let Some(Running { mut child, stdin, .. }) = self.jail.take() {
-            // It ends where no more jobs can come.
+            // It ends when no more jobs can arrive.
             drop(stdin);
             let _ = child.wait();
         }
     }
 }
 
-/// The folder that holds the task and all it refers to, and the task in it.
+/// The directory that contains the task and everything it refers to, and the path of the task in it.
 fn root(task: &Path, new: &Converted) -> (PathBuf, PathBuf) {
     let task = std::path::absolute(task).map_or_else(|_| task.to_owned(), |p| normalize(&p));
     let dir = task.parent().unwrap_or(Path::new("/")).to_owned();
@@ -400,7 +400,7 @@ fn root(task: &Path, new: &Converted) -> (PathBuf, PathBuf) {
             root.pop();
         }
     };
-    // What a script that stands in the task reaches for.
+    // Files outside of the task's directory that its scripts refer to.
     for text in &new.scripts {
         let words = text.split(|c: char| c.is_whitespace() || "\"'`;|()<>=".contains(c));
         for path in words.filter(|word| word.starts_with("../")).map(|word| normalize(&dir.join(word))) {
@@ -412,7 +412,7 @@ fn root(task: &Path, new: &Converted) -> (PathBuf, PathBuf) {
     for file in &new.files {
         let path = normalize(&dir.join(file));
         up(&mut root, &path);
-        // Scripts reach for their helpers.
+        // Scripts refer to helpers in parent directories.
         let text = fs::read_to_string(&path).unwrap_or_default();
         let depth = text.match_indices("../").fold((0, 0), |(best, run), (at, _)| {
             let run = if at >= 3 && text[..at].ends_with("../") { run + 1 } else { 1 };
@@ -432,7 +432,7 @@ fn root(task: &Path, new: &Converted) -> (PathBuf, PathBuf) {
     (root, inside)
 }
 
-/// The commands of all scripts, as far as they are none of the system's plain tools.
+/// The commands that scripts call, except plain tools of the system and what a shell does itself.
 fn commands(root: &Path, new: &Converted) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = OUTSIDE.iter().map(|c| (*c).to_owned()).collect();
     let mut texts = new.scripts.clone();
@@ -465,11 +465,11 @@ fn commands(root: &Path, new: &Converted) -> BTreeSet<String> {
     found
 }
 
-/// The word by which gevals starts itself in a jail.
+/// The argument with which gevals starts itself in a jail.
 const INSIDE: &str = "prove-inside";
 
-/// What a process of a jail does: a command that scripts call, or the inner half of a proof. No command of the user, so the
-/// command line does not know it and cannot offer it.
+/// Does the work of a process in a jail and returns its exit status: that of a command which scripts call, or of the inner half of
+/// a proof. Returns `None` for any other process. This is not a command for users, so the command line does not know or offer it.
 pub fn in_jail() -> Option<u8> {
     if extension::is_asked() {
         return Some(extension::serve());
@@ -477,7 +477,7 @@ pub fn in_jail() -> Option<u8> {
     shim::main().or_else(|| std::env::args().nth(1).filter(|arg| arg == INSIDE).map(|_| inside()))
 }
 
-/// An eval of these tasks with nothing of its own: their agent is a script in each plan.
+/// An eval that contains only these tasks: each plan has an agent of its own.
 fn eval_of(folder: &Path, judge: Option<plan::Judge>, tasks: Vec<plan::Plan>) -> plan::EvalPlan {
     plan::EvalPlan {
         name: "proof".to_owned(),

@@ -1,4 +1,4 @@
-//! The cache: a folder of this user.
+//! The cache: a directory of this user.
 
 use std::{
     io,
@@ -7,15 +7,15 @@ use std::{
 
 use crate::host::cache::{self, VARIABLE};
 
-/// Where downloads are kept.
+/// The directory of downloads.
 #[derive(Clone, Debug)]
 pub struct Cache(PathBuf);
 
 impl Cache {
-    /// The folder that an eval names, or GEVALS_CACHE_DIR, or the user's cache.
+    /// The directory that an eval names, or GEVALS_CACHE_DIR, or the user's cache.
     ///
     /// # Errors
-    /// There is none of these.
+    /// None of these is known.
     #[expect(clippy::disallowed_methods, reason = "this is the door to the cache")]
     pub fn new(named: Option<&Path>) -> Result<Self, String> {
         let dir = named.map(Path::to_owned).or_else(cache::folder);
@@ -23,24 +23,24 @@ impl Cache {
         std::path::absolute(&dir).map(Self).map_err(|e| format!("`{}` is no folder for downloads: {e}", dir.display()))
     }
 
-    /// The folder.
+    /// The directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The folder of programs that were downloaded.
+    /// The directory of downloaded programs.
     pub fn programs(&self) -> PathBuf {
         self.0.join("extensions")
     }
 
-    /// The folder of a release on a platform.
+    /// The directory of a release.
     pub(super) fn release(&self, owner: &str, repo: &str, tag: &str) -> PathBuf {
-        // A tag may have slashes.
+        // A tag may contain slashes.
         let tag: String = tag.chars().map(|c| if c == '/' || c == '\\' { '+' } else { c }).collect();
         self.programs().join(owner).join(repo).join(tag)
     }
 
-    /// Fills a folder of the cache: all of it is there, or nothing.
+    /// Fills a directory of the cache, completely or not at all.
     #[expect(clippy::disallowed_methods, reason = "this is the door to the cache")]
     pub(super) fn fill(folder: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
         let parent = folder.parent().unwrap_or(folder);
@@ -50,10 +50,10 @@ impl Cache {
         Self::fill_with(folder, temporary.keep())
     }
 
-    /// Makes a folder out of one that was filled beside it, and of which nothing stays where that fails.
+    /// Replaces a directory by one that was filled beside it. If that fails, the filled one is removed.
     #[expect(clippy::disallowed_methods, reason = "this is the door to the cache")]
     pub(super) fn fill_with(folder: &Path, filled: PathBuf) -> io::Result<()> {
-        // Another process may have been quicker; what it left is checked by digest like ours.
+        // Another process may have been faster; what it left is checked by digest like ours.
         let moved = std::fs::remove_dir_all(folder).or_else(|e| match e.kind() {
             io::ErrorKind::NotFound => Ok(()),
             _ => Err(e),

@@ -1,4 +1,4 @@
-//! Repositories that tasks come from, by the command `git` (§2.6 of the upstream behaviour).
+//! Repositories of tasks, fetched with the command `git` (§2.6 of the upstream behavior).
 #![expect(clippy::disallowed_methods, reason = "git is a program, and what it fetches are files")]
 
 use std::{
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::host::Host;
 
-/// For each call of git.
+/// The time limit of each call of git.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The URL of a repository as an eval names it: `OWNER/REPO` and `github.com/OWNER/REPO` are on GitHub, a path is one from the eval's
-/// folder.
+/// The URL of a repository as an eval names it: `OWNER/REPO` and `github.com/OWNER/REPO` are on GitHub, a relative path starts at the
+/// eval's directory.
 ///
 /// # Errors
-/// It is none of the forms.
+/// It has none of these forms.
 pub fn repository(host: &dyn Host, repo: &str, dir: &Path) -> Result<String, String> {
     let has_scheme = ["https://", "http://", "ssh://", "file://", "git@"].iter().any(|scheme| repo.starts_with(scheme));
     if has_scheme || repo.starts_with('/') {
@@ -43,10 +43,10 @@ pub fn repository(host: &dyn Host, repo: &str, dir: &Path) -> Result<String, Str
     }
 }
 
-/// The commit that a ref means.
+/// The commit that a ref points to.
 ///
 /// # Errors
-/// There is none, or git cannot ask.
+/// The ref does not exist, or git cannot find out.
 pub async fn commit(url: &str, reference: &str) -> Result<String, String> {
     if is_commit(reference) {
         return Ok(reference.to_owned());
@@ -68,10 +68,10 @@ fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase())
 }
 
-/// Puts the files of a commit into a folder, which is whole or not there.
+/// Puts the files of a commit into a directory, completely or not at all.
 ///
 /// # Errors
-/// Why they cannot be had.
+/// Why they are not available.
 pub async fn checkout(url: &str, reference: &str, commit: &str, folder: &Path) -> Result<(), String> {
     let parent = folder.parent().unwrap_or(folder);
     let fault = |e: std::io::Error| format!("cannot write {}: {e}", folder.display());
@@ -79,7 +79,7 @@ pub async fn checkout(url: &str, reference: &str, commit: &str, folder: &Path) -
     let work = tempfile::tempdir_in(parent).map_err(fault)?;
     let at = Some(work.path());
     git(at, &["init", "--quiet"]).await?;
-    // Not every server gives a commit that is no tip.
+    // Not every server provides a commit that is not the tip of a branch.
     if git(at, &["fetch", "--quiet", "--depth=1", "--no-tags", "--", url, commit]).await.is_err() {
         git(at, &["fetch", "--quiet", "--no-tags", "--", url, reference]).await?;
     }
@@ -92,7 +92,7 @@ pub async fn checkout(url: &str, reference: &str, commit: &str, folder: &Path) -
     Cache::fill_with(folder, work.keep()).map_err(fault)
 }
 
-/// A symbolic link below a folder that leads out of it, or nowhere.
+/// A symbolic link below a directory that leads out of it, or nowhere.
 fn leaving(dir: &Path, root: &Path) -> Option<PathBuf> {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -119,7 +119,7 @@ async fn git(dir: Option<&Path>, args: &[&str]) -> Result<String, String> {
     if let Some(dir) = dir {
         command.arg("-C").arg(dir);
     }
-    // Nothing of the repository is run, and nobody is asked for a password.
+    // Nothing from the repository is run, and nobody is asked for a password.
     command.args([
         "-c",
         "core.hooksPath=/dev/null",

@@ -1,5 +1,5 @@
 //! Releases of extensions on GitHub, in both layouts: programs beside an `extension.yaml` (`portable-format.md`), and archives with
-//! one program each (§7.2 of the upstream behaviour).
+//! one program each (§7.2 of the upstream behavior).
 #![expect(clippy::disallowed_methods, reason = "programs are kept in the cache, and looked for there")]
 
 use std::{
@@ -20,10 +20,10 @@ use crate::{
     lock::LockedRelease,
 };
 
-/// Names the server that has the releases.
+/// The environment variable that names the server of the releases.
 pub(super) const VARIABLE: &str = "GEVALS_GITHUB_URL";
 pub(super) const GITHUB: &str = "https://github.com";
-/// Of one file.
+/// The largest size of one file, in bytes.
 const LARGEST: usize = 512 << 20;
 const PATIENCE: Duration = Duration::from_secs(300);
 const MANIFEST: &str = "extension.yaml";
@@ -36,12 +36,12 @@ pub enum Trust {
     Locked,
     /// The digests are those of `checksums.sha256` of the same release: trust on first use.
     Checksums,
-    /// Nothing speaks for the files but the server that gave them.
+    /// Only the server that sent the files vouches for them.
     Nothing,
 }
 
 impl Trust {
-    /// For a report.
+    /// A description for reports.
     pub fn words(self) -> &'static str {
         match self {
             Self::Locked => "its files are as locked",
@@ -55,14 +55,14 @@ impl Trust {
 #[derive(Clone, Debug)]
 pub struct Fetched {
     pub locked: LockedRelease,
-    /// The folder with `extension.yaml` and its program, or the program of an archive.
+    /// The directory with `extension.yaml` and its program, or the program of an archive.
     pub path: PathBuf,
     pub trust: Trust,
-    /// It comes with a signature, which nobody looked at.
+    /// Whether it has a signature, which is not verified.
     pub signed: bool,
 }
 
-/// The platforms of names of files: this one, by the names that projects use for it.
+/// This platform as part of file names, by the names that projects use for it.
 fn platforms() -> Vec<String> {
     let arch = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -77,7 +77,7 @@ fn platforms() -> Vec<String> {
     systems.iter().map(|system| format!("{system}-{arch}")).collect()
 }
 
-/// Whether a name is that of a program of some platform.
+/// Whether a file name is that of a program for some platform.
 fn is_program(file: &str, name: &str) -> bool {
     const SYSTEMS: [&str; 4] = ["linux", "darwin", "macos", "windows"];
     let rest = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
@@ -93,16 +93,16 @@ fn base(host: &dyn Host) -> String {
     url.trim_end_matches('/').to_owned()
 }
 
-/// The tag that a version means: `latest` is asked for, all others are tags.
+/// The tag of a version: for `latest` the server is asked, all other versions are tags.
 ///
 /// # Errors
-/// The server does not say.
+/// The server names no release.
 pub async fn resolve(host: &dyn Host, owner: &str, repo: &str, version: &str) -> Result<String, String> {
     if version != "latest" {
         return Ok(version.to_owned());
     }
     let url = format!("{}/{owner}/{repo}/releases/latest", base(host));
-    // It leads to the page of the newest release.
+    // The server redirects to the page of the newest release.
     let answer =
         service_client(&url).map_err(|fault| format!("{url}: {fault}"))?.get(&url).timeout(PATIENCE).send().await;
     let answer = answer.map_err(|e| format!("cannot ask {url}: {}", e.without_url()))?;
@@ -114,11 +114,11 @@ pub async fn resolve(host: &dyn Host, owner: &str, repo: &str, version: &str) ->
     })
 }
 
-/// Downloads a release for this platform, unless it is in the cache, and checks each file: against the lock where it knows the file,
-/// else against the checksums of the release.
+/// Downloads a release for this platform, unless it is in the cache, and checks each file: against the lock if it contains the file,
+/// and against the checksums of the release if it has any.
 ///
 /// # Errors
-/// Why it cannot be had, or must not be used.
+/// Why it is not available, or must not be used.
 pub async fn fetch(
     host: &dyn Host,
     cache: &Cache,
@@ -194,7 +194,7 @@ pub async fn fetch(
     for (file, bytes) in &files {
         digests.insert(file.clone(), check(file, bytes)?);
     }
-    // One lock for the machines of all who use it.
+    // One lock serves the machines of all its users.
     for (file, digest) in checksums.iter().flatten().filter(|(file, _)| is_program(file, &name)) {
         digests.entry(file.clone()).or_insert_with(|| digest.clone());
     }
@@ -215,7 +215,7 @@ pub async fn fetch(
     Ok(Fetched { locked, path, trust, signed })
 }
 
-/// Writes a file of a release, and out of an archive its program.
+/// Writes a file of a release, and if it is an archive, its program.
 fn keep(folder: &Path, file: &str, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(program) = file.strip_suffix(".zip") {
         program_file(folder, program, &unpacked(bytes, program).map_err(std::io::Error::other)?)?;
@@ -250,10 +250,10 @@ fn unpacked(archive: &[u8], program: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Where a pinned release is in the cache, each of its files as pinned.
+/// The path of a pinned release in the cache, after checking that each of its files is as pinned.
 ///
 /// # Errors
-/// It is not there, or is another; as a predicate of it.
+/// It does not exist, or is different. The message is a predicate whose subject is the release.
 pub fn installed(cache: &Cache, owner: &str, repo: &str, pinned: &LockedRelease) -> Result<PathBuf, String> {
     static VERIFIED: Mutex<Option<HashSet<(PathBuf, String)>>> = Mutex::new(None);
     let folder = cache.release(owner, repo, &pinned.tag);
@@ -287,7 +287,7 @@ pub fn installed(cache: &Cache, owner: &str, repo: &str, pinned: &LockedRelease)
                 path.display()
             ));
         }
-        // What an archive holds is as trustworthy as the archive only as long as nobody wrote over it.
+        // The program of an archive is as trustworthy as the archive only if nobody has overwritten it.
         let intact = match file.strip_suffix(".zip") {
             Some(name) => unpacked(&bytes, name)? == std::fs::read(&program).unwrap_or_default(),
             None => true,
@@ -311,7 +311,7 @@ fn request(url: &str) -> HttpRequest {
     }
 }
 
-/// The file, if there is one.
+/// The file, if it exists.
 fn found(url: &str, answer: HttpResponse) -> Result<Option<Vec<u8>>, String> {
     match answer.status {
         200 if answer.truncated => Err(format!("{url} is larger than {} MiB", LARGEST >> 20)),
@@ -321,7 +321,7 @@ fn found(url: &str, answer: HttpResponse) -> Result<Option<Vec<u8>>, String> {
     }
 }
 
-/// Digests by name, from lines of `DIGEST  NAME` as `sha256sum` writes them.
+/// Digests by file name, from lines of `DIGEST  NAME` as `sha256sum` writes them.
 fn checksums(text: &str) -> Result<IndexMap<String, String>, String> {
     let line = |line: &str| {
         let (digest, name) = line.split_once(char::is_whitespace)?;
@@ -336,7 +336,7 @@ fn checksums(text: &str) -> Result<IndexMap<String, String>, String> {
         .collect()
 }
 
-/// The name that a manifest gives its programs: one word, so that no path can hide in it.
+/// The name that a manifest gives its programs: one word, so that it cannot contain a path.
 fn name_of(manifest: &[u8]) -> Result<String, String> {
     let manifest: Value = serde_yaml::from_slice(manifest).map_err(|e| format!("its {MANIFEST} is none: {e}"))?;
     let name = manifest.get("name").and_then(Value::as_str).unwrap_or_default();

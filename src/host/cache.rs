@@ -1,4 +1,4 @@
-//! The folder of this user for what can be made, or fetched, again.
+//! The user's directory for what can be created or downloaded again.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the door to the cache; the user's folders are in the environment"
@@ -6,10 +6,10 @@
 
 use std::path::PathBuf;
 
-/// Names the folder; the user's own cache where it is not set.
+/// The environment variable that names the directory; by default it is in the user's cache.
 pub const VARIABLE: &str = "GEVALS_CACHE_DIR";
 
-/// GEVALS_CACHE_DIR, else a folder in the user's cache. It need not be there yet, and where nothing names a home there is none.
+/// Returns GEVALS_CACHE_DIR, or otherwise a directory in the user's cache. It may not exist yet. `None` if there is no home directory.
 pub fn folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || std::env::home_dir().filter(|home| home.is_absolute());
@@ -23,12 +23,12 @@ pub fn folder() -> Option<PathBuf> {
     variable(VARIABLE).or_else(own)
 }
 
-/// What checks have printed is kept here; it need not be there.
+/// The directory in which the output of checks is kept; it may not exist.
 pub fn checks() -> Option<PathBuf> {
     Some(std::path::absolute(folder()?).ok()?.join("checks"))
 }
 
-/// Removes what checks have printed: it can be printed again.
+/// Removes the kept output of checks, which can be created again.
 pub fn forget_checks() {
     if let Some(folder) = checks() {
         let _ = std::fs::remove_dir_all(folder);

@@ -1,4 +1,4 @@
-//! Unguessable tokens: the holder of one is authorized, and nobody else.
+//! Unguessable tokens: only the holder of a token is authorized.
 
 use std::{fmt, io, io::Read};
 
@@ -7,10 +7,10 @@ use std::{fmt, io, io::Read};
 pub struct Capability(String);
 
 impl Capability {
-    /// A new one.
+    /// Creates a token.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     #[expect(clippy::disallowed_methods, reason = "only the system's generator is unpredictable")]
     pub fn new() -> io::Result<Self> {
         let mut bytes = [0; 16];
@@ -23,13 +23,13 @@ impl Capability {
         &self.0
     }
 
-    /// The path of a server that only holders of the token can reach.
+    /// The path of a server, which only holders of the token can reach.
     pub fn path(&self) -> String {
         format!("/{}/mcp", self.0)
     }
 }
 
-/// The token never reaches a log by accident.
+/// Leaves out the token, so that it never reaches a log by accident.
 impl fmt::Debug for Capability {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Capability")

@@ -1,9 +1,9 @@
-//! A control group for all that a run starts, where the system lets gevals make one.
+//! A control group for everything that a run starts, if the system lets gevals create one.
 //!
-//! Nothing that a process does takes it out of its control group, so a daemon that has left its session, its parent and its
-//! environment behind is found in it, after a `kill -9` of gevals as well. gevals itself goes in, so that whatever it starts is in
-//! it from its first moment, and comes out again at the end. It needs version 2 of control groups, and the right to make folders
-//! there: root has it, in a container only where they are not mounted read-only.
+//! A process stays in its control group unless it is moved explicitly. So a daemon that has left its session, its parent and its
+//! environment is still found in it, even after a `kill -9` of gevals. gevals itself enters the group, so that everything it starts
+//! is in it from the first moment, and leaves it at the end. This needs version 2 of control groups, and the right to create
+//! directories there: root has it, in a container only if they are not mounted read-only.
 #![expect(clippy::disallowed_methods, reason = "control groups are folders")]
 
 use std::{
@@ -12,11 +12,11 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// What the names of our groups begin with.
+/// The prefix of the names of our groups.
 const PREFIX: &str = "gevals-";
 const MEMBERS: &str = "cgroup.procs";
 
-/// This process is in a group of its own until this is dropped.
+/// Keeps this process in a group of its own until it is dropped.
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
@@ -24,7 +24,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Enters a new group; none where the system does not let us.
+    /// Enters a new group; `None` if the system does not allow it.
     pub(super) fn enter(mark: &str) -> Option<Self> {
         let outer = own()?;
         let path = outer.join(format!("{PREFIX}{mark}"));
@@ -34,26 +34,26 @@ impl Group {
         Some(group)
     }
 
-    /// Its folder.
+    /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
 impl Drop for Group {
-    /// A group that something still lives in stays.
+    /// Leaves the group, and removes it if nothing lives in it.
     fn drop(&mut self) {
         let _ = fs::write(self.outer.join(MEMBERS), std::process::id().to_string());
         let _ = remove(&self.path);
     }
 }
 
-/// Whether this is the folder of a group of the gevals with this mark.
+/// Whether this is the directory of a group of the gevals with this mark.
 pub(super) fn is_of(path: &Path, mark: &str) -> bool {
     path.is_absolute() && path.file_name().is_some_and(|name| *name == *format!("{PREFIX}{mark}"))
 }
 
-/// The processes in a group, and in those that were made in it.
+/// The processes in a group, and in the groups that were created in it.
 pub(super) fn members(path: &Path) -> HashSet<i32> {
     let text = fs::read_to_string(path.join(MEMBERS)).unwrap_or_default();
     let mut members: HashSet<i32> = text.lines().filter_map(|pid| pid.parse().ok()).collect();
@@ -63,7 +63,7 @@ pub(super) fn members(path: &Path) -> HashSet<i32> {
     members
 }
 
-/// Removes a group, and those in it; nothing may live there.
+/// Removes a group and those in it, in which no process may be left.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     for group in within(path) {
         remove(&group)?;
@@ -76,14 +76,14 @@ fn within(path: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
 }
 
-/// The folder of the group that this process is in.
+/// The directory of the group of this process.
 fn own() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     folder(&fs::read_to_string("/proc/self/mountinfo").ok()?, own)
 }
 
-/// Where a group stands, by what is mounted.
+/// The directory of a group, according to what is mounted.
 fn folder(mounts: &str, group: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;

@@ -1,19 +1,19 @@
-//! How many files this process may have open at a time.
+//! The limit of open files of this process.
 //!
-//! The soft limit is often 1024, or less: it is there for programs that use `select`. gevals raises its own to the hard limit,
-//! and gives what it starts the limit back that it was started with.
+//! The soft limit is often 1024, or less, for the sake of programs that use `select`. gevals raises its own to the hard limit, and
+//! gives the processes that it starts the limit with which it was started itself.
 
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What gevals has open whatever runs: standard streams, the journal and the files beside it, the runtime's own.
+/// Files that gevals always has open: standard streams, the journal and the files beside it, the runtime's own.
 const BASE: u64 = 40;
-/// A server that runs, as a process or behind HTTP.
+/// Files for each running server, as a process or over HTTP.
 const SERVER: u64 = 8;
-/// A task that runs: its pipes while a process is started and while it lives, and its agent's.
+/// Files for each running task: the pipes of its processes while they are started and while they run, and those of its agent.
 const TASK: u64 = 16;
-/// What an agent has open to each server: the door that it is given, and its connections.
+/// Files of an agent for each server: the front that it is given, and its connections.
 const DOOR: u64 = 4;
 
 /// The limits that this process was started with.
@@ -30,7 +30,7 @@ pub fn raise() {
     });
 }
 
-/// Gives a process that was just started the soft limit that this one was started with. It has it a moment after its start.
+/// Gives a process that was just started the soft limit with which this one was started. It takes effect a moment after the start.
 pub fn give_back(pid: u32) {
     #[cfg(target_os = "linux")]
     if let Some(before) = BEFORE.get().filter(|before| before.current != before.maximum)
@@ -42,7 +42,7 @@ pub fn give_back(pid: u32) {
     let _ = pid;
 }
 
-/// How many tasks can run side by side, and how many files may be open; none where the limit is no hindrance.
+/// How many tasks can run in parallel, and how many files may be open; `None` if the limit suffices.
 pub fn too_few(tasks: usize, servers: usize, isolated: bool) -> Option<(usize, u64)> {
     fits(getrlimit(Resource::Nofile).current?, tasks, servers, isolated)
 }

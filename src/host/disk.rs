@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-/// Larger files are not read, in bytes. Recordings and results of a day have a tenth of it.
+/// Files of more bytes are not read. The recordings and results of a day have a tenth of it.
 const LARGEST: u64 = 256 << 20;
 
 /// The files of this machine.
@@ -24,7 +24,7 @@ impl Files for Disk {
 
     fn stat(&self, path: &Path) -> Option<Stat> {
         let meta = fs::metadata(path).ok()?;
-        // A pipe, a socket or a device holds no text that could be read twice; reading one may never end.
+        // A pipe, a socket or a device has no text that can be read twice; reading one may never end.
         match (meta.is_dir(), meta.is_file()) {
             (true, _) => Some(Stat::Dir),
             (_, true) => Some(Stat::File { executable: is_executable(&meta) }),
@@ -43,7 +43,7 @@ impl Files for Disk {
     }
 
     fn list(&self, dir: &Path) -> Vec<String> {
-        // No path at all is this folder, which the operating system does not know.
+        // An empty path is the current directory, but not for the operating system.
         let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
@@ -65,7 +65,7 @@ impl Files for Disk {
             let is_dir = match entry.file_type() {
                 Ok(kind) if kind.is_dir() => true,
                 Ok(kind) if kind.is_file() => false,
-                // A link is what it leads to; what it leads to may be no file, and reading it says so.
+                // A link counts as its target; if that is not a regular file, reading it reports so.
                 _ => {
                     let path = dir.join(&name);
                     link(&path);
@@ -80,7 +80,7 @@ impl Files for Disk {
     }
 }
 
-/// All of a file. Most are read at once: of a file that has a length, less than was asked for is the end.
+/// Reads a whole file. Most need one read: if a file has a length, a read of less than requested has reached the end.
 fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
     const FIRST: u64 = 32 << 20;
     let (mut file, meta) = open(path)?;
@@ -99,7 +99,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(ReadError::Other(e.to_string())),
         }
-        // One that grows, or does not know its length.
+        // The file grows, or does not report its length.
         if length as u64 > LARGEST {
             return Err(ReadError::TooLarge(LARGEST >> 20));
         }
@@ -111,12 +111,12 @@ fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-/// Why a folder is not entered, whose content can be read: links lead to it in a circle, or one after another.
+/// Why a directory that can be read is not entered: links to it form a circle, or there are too many links on the way.
 fn not_entered(dir: &Path) -> Option<ReadError> {
-    /// Linked folders within linked folders.
+    /// How many linked directories a path may lead through.
     const LINKS: usize = 3;
     let is_link = |dir: &Path| fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_symlink());
-    // Only where the last step is a link can it be the one that closes a circle.
+    // Only a link as the last component can close a circle.
     if !is_link(dir) {
         return None;
     }
@@ -135,7 +135,7 @@ fn not_entered(dir: &Path) -> Option<ReadError> {
     }
 }
 
-/// What kind of thing stands at a path, where it is neither a file nor a folder.
+/// What kind of file is at a path, if it is neither a regular file nor a directory.
 fn special(meta: &Metadata) -> Option<&'static str> {
     if meta.is_file() || meta.is_dir() {
         return None;
@@ -154,11 +154,11 @@ fn special(meta: &Metadata) -> Option<&'static str> {
     Some("a device")
 }
 
-/// Opens a plain file to read it: never one that could block, or do something by being opened.
+/// Opens a regular file for reading: never one that could block, or that has an effect when it is opened.
 fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
     let fault = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound if path.is_symlink() => ReadError::Other("it is a link that leads nowhere".to_owned()),
-        // Folders are listed with such names.
+        // Listings of directories have such names.
         io::ErrorKind::NotFound if path.to_str().is_some_and(|path| path.contains(char::REPLACEMENT_CHARACTER)) => {
             ReadError::Other("its name is not UTF-8: give it another one".to_owned())
         }
@@ -176,7 +176,7 @@ fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
     fits(&fs::metadata(path).map_err(fault)?)?;
     let mut options = OpenOptions::new();
     options.read(true);
-    // Another may have put a pipe there in the meantime.
+    // Another process may have put a pipe there in the meantime.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, NONBLOCK);
     let file = options.open(path).map_err(fault)?;
@@ -188,27 +188,27 @@ fn open(path: &Path) -> Result<(File, Metadata), ReadError> {
 #[cfg(unix)]
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
-/// Replaces or makes the file whole or not at all: readers see the old content or the new, and an error leaves the old.
-/// A symbolic link is written through; a file that was there keeps its permissions. A device or a pipe is written to.
+/// Creates or replaces a file, completely or not at all: readers see the old content or the new, and an error leaves the old.
+/// A symbolic link is followed; an existing file keeps its permissions. A device or a pipe is written to.
 ///
 /// # Errors
-/// As the operating system says; what was there is unchanged.
+/// The error of the operating system; existing content is unchanged.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, bytes, None)
 }
 
-/// [`write_atomic`] with permission bits, which have no meaning on Windows.
+/// [`write_atomic`] with permission bits, which have no effect on Windows.
 pub(crate) fn write_with(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     replace(path, mode, |out| out.write_all(bytes))
 }
 
-/// [`write_with`] what `text` writes.
+/// [`write_with`] for what `text` writes.
 ///
 /// # Errors
-/// As the operating system says, or `text`; what was there is unchanged.
+/// The error of the operating system, or of `text`; existing content is unchanged.
 pub fn replace(path: &Path, mode: Option<u32>, text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let there = fs::metadata(path).ok();
-    // A rename would put a file in its place.
+    // A rename would replace it with a regular file.
     if there.as_ref().is_some_and(|meta| !meta.is_file() && !meta.is_dir()) {
         let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
         return text(&mut out).and_then(|()| out.flush());
@@ -230,7 +230,7 @@ pub fn replace(path: &Path, mode: Option<u32>, text: impl FnOnce(&mut dyn Write)
         fs::rename(&temp, &target)
     })();
     match written {
-        // The rename itself is made durable too; a file system that cannot sync a folder is no reason to fail.
+        // The rename itself is made durable as well; a file system that cannot sync a directory is no reason to fail.
         Ok(()) => {
             if let Some(Ok(dir)) = target.parent().filter(|_| cfg!(unix)).map(File::open) {
                 let _ = dir.sync_all();
@@ -243,7 +243,7 @@ pub fn replace(path: &Path, mode: Option<u32>, text: impl FnOnce(&mut dyn Write)
     written
 }
 
-/// A file, made if need be, to whose end everything goes; what is written at once stays together.
+/// Opens a file for appending, and creates it if it does not exist. What is written in one call stays together.
 ///
 /// # Errors
 /// It cannot be opened for writing.
@@ -251,7 +251,7 @@ pub fn add_to(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     Ok(Box::new(OpenOptions::new().append(true).create(true).open(path)?))
 }
 
-/// A new file in the folder of `target`, so that a rename cannot cross file systems.
+/// Creates a file in the directory of `target`, so that a rename does not cross file systems.
 fn beside(target: &Path) -> io::Result<(PathBuf, File)> {
     let name =
         target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;

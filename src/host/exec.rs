@@ -1,8 +1,9 @@
-//! Processes: started in a group of their own, fed, read within bounds, and ended at their limit with all they started.
+//! Processes: each starts in a process group of its own, gets its input, is read within limits, and is ended at its timeout with
+//! everything it started.
 //!
-//! A step is as alive as the process it started, not as the pipes it handed on: soon after the leader's end its output is
-//! taken as it is. What it left in the background may live on ([`Finished::leftover`]); its output is read on and
-//! thrown away, so that it neither blocks nor dies of a closed pipe.
+//! A step lives as long as the process it started, not as long as the pipes that the process passed on: soon after the leader ends,
+//! the output so far is used. What it left in the background may live on ([`Finished::leftover`]); its output is read and discarded,
+//! so that it neither blocks nor dies of a closed pipe.
 #![expect(clippy::disallowed_methods, reason = "this is the door to processes")]
 
 use super::{
@@ -33,7 +34,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How long after the leader's end its pipes are given to close.
+/// How long the pipes may take to close after the leader has ended.
 const DRAIN: Duration = Duration::from_millis(100);
 
 /// A process to run.
@@ -43,17 +44,17 @@ pub struct Exec {
     pub program: OsString,
     pub args: Vec<OsString>,
     pub cwd: PathBuf,
-    /// Added to the inherited environment; the last of two with one name counts.
+    /// Added to the inherited environment; of two with the same name, the last one counts.
     pub env: Vec<(OsString, OsString)>,
-    /// Whether nothing is inherited.
+    /// Whether no environment is inherited.
     pub bare: bool,
     pub stdin: Stdin,
     pub timeout: Duration,
-    /// From SIGTERM to SIGKILL.
+    /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
-    /// Bytes kept of each stream: its head.
+    /// How many bytes of each stream are kept, from its beginning.
     pub capture_limit: usize,
-    /// Both streams in `stdout`, as they were written.
+    /// Whether `stdout` gets both streams, in the order in which they are written.
     pub merge_stderr: bool,
 }
 
@@ -65,7 +66,7 @@ pub enum Stdin {
 }
 
 impl Exec {
-    /// A program to run in a folder, with no arguments, no input and the environment of gevals.
+    /// A program to run in a directory, with no arguments, no input and the environment of gevals.
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -93,13 +94,13 @@ impl Exec {
         self
     }
 
-    /// What the program reads from its standard input.
+    /// Sets what the program reads from its standard input.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Stdin::Bytes(bytes.into());
         self
     }
 
-    /// How long it may take before it is ended.
+    /// Sets how long it may take before it is ended.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -127,7 +128,7 @@ pub enum Exit {
     },
 }
 
-/// What there is room for.
+/// The limit, for messages.
 pub const ROOM: &str = "the system gives a program at most 128 KiB in one argument or variable";
 
 /// Why a process did not start.
@@ -143,7 +144,7 @@ pub enum StartFault {
     ExecFormat(String),
     #[error("the interpreter that the first line of `{0}` names does not exist")]
     NoSuchInterpreter(String),
-    /// What of it, and how many bytes.
+    /// What is too large, and how many bytes it has.
     #[error("its {0} has {1} bytes, and {ROOM}: write it into a file, or to standard input")]
     TooLarge(String, usize),
     #[error("{0}")]
@@ -156,42 +157,42 @@ pub struct Finished {
     pub exit: Exit,
     pub stdout: Captured,
     pub stderr: Captured,
-    /// Until the leader's end.
+    /// The time until the leader ended.
     pub duration: Duration,
-    /// Processes other than the leader that had left its group or outlived it, and were killed.
+    /// How many processes other than the leader had left its group or outlived it, and were killed.
     pub stragglers: usize,
-    /// What runs on in the background; only after an end of the leader's own.
+    /// What still runs in the background; only if the leader ended by itself.
     pub leftover: Option<Leftover>,
 }
 
-/// The head of a stream.
+/// The beginning of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Captured {
     pub bytes: Vec<u8>,
-    /// Bytes read and not kept.
+    /// How many bytes were read but not kept.
     pub dropped: u64,
 }
 
 impl Captured {
-    /// As `$(…)` would have it: without the newlines at its end; what is not UTF-8 is replaced.
+    /// The text as `$(…)` returns it: without the newlines at its end; what is not UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).trim_end_matches('\n').to_string()
     }
 }
 
 /// Processes that outlived their leader. They live until [`super::Host::reap`], or until this is dropped: then they are
-/// killed on the spot.
+/// killed immediately.
 #[derive(Debug)]
 pub struct Leftover {
-    /// `None` where nothing is real.
+    /// `None` if the processes are not real.
     tree: Option<Tree>,
     grace: Duration,
-    /// The dead leader, unreaped: see [`super::tree`]. It stands after `tree` to be dropped after it.
+    /// The dead leader, not yet reaped: see [`super::tree`]. It comes after `tree` so that it is dropped after it.
     _leader: Option<Leader>,
 }
 
 impl Leftover {
-    /// Lets it live on, beyond the end of this process.
+    /// Lets the processes live on, beyond the end of this process.
     pub fn release(self) {
         if let Some(tree) = self.tree {
             tree.release();
@@ -214,7 +215,7 @@ impl Leftover {
     }
 }
 
-/// A process to talk to. Dropping it kills it and all it started.
+/// A process to communicate with. Dropping it kills it and everything it started.
 pub struct Process {
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
@@ -222,16 +223,16 @@ pub struct Process {
     pub handle: Handle,
 }
 
-/// The life of a [`Process`]; killed with all it started when this is dropped.
+/// The lifetime of a [`Process`], which is killed with everything it started when this is dropped.
 pub struct Handle(Option<(Tree, Leader, Duration)>);
 
 impl Handle {
-    /// One behind which there is no process: it never ends of itself.
+    /// A handle without a process: it never ends by itself.
     pub(super) fn fake() -> Self {
         Self(None)
     }
 
-    /// Waits for the end; may be asked again.
+    /// Waits for the end; may be called again.
     pub async fn wait(&mut self) -> Exit {
         match &mut self.0 {
             Some((_, leader, _)) => leader.ended().await,
@@ -239,7 +240,8 @@ impl Handle {
         }
     }
 
-    /// SIGTERM, and SIGKILL after the grace, for it and all it started. How it ended, if not by itself: cancelled.
+    /// Sends SIGTERM, and SIGKILL after the grace period, to the process and everything it started. Returns how it had ended by itself,
+    /// or that it was canceled.
     pub async fn end(self) -> Exit {
         let Some((tree, mut leader, grace)) = self.0 else { return Exit::Exited(0) };
         let early = tokio::time::timeout(Duration::ZERO, leader.ended()).await.ok();
@@ -248,7 +250,7 @@ impl Handle {
     }
 }
 
-/// Who wants to know of every process that is started.
+/// A callback for every process that is started.
 #[derive(Default)]
 pub(super) struct OnStart(pub OnceLock<Box<dyn Fn(u32) + Send + Sync>>);
 
@@ -258,7 +260,7 @@ impl std::fmt::Debug for OnStart {
     }
 }
 
-/// Runs a process to its end, its limit or its cancellation. If the future is dropped, all it started is killed.
+/// Runs a process until it ends, reaches its timeout or is canceled. If the future is dropped, everything it started is killed.
 pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, on_start: &OnStart) -> Finished {
     let started = Instant::now();
     let without_process = |exit| Finished {
@@ -280,7 +282,7 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, on_
         Err(fault) => return without_process(Exit::NotStarted(fault)),
     };
     let input = leader.child.stdin.take();
-    // A process that does not read its input is no fault: the write then fails, or is given up when the process ends.
+    // A process that does not read its input is no fault: the write then fails, or is abandoned when the process ends.
     let feed = async {
         if let (Some(mut pipe), Stdin::Bytes(bytes)) = (input, &exec.stdin) {
             let _ = pipe.write_all(bytes).await;
@@ -327,8 +329,7 @@ pub(super) async fn run(exec: Exec, mark: String, cancel: CancellationToken, on_
     finished
 }
 
-/// Starts a process to talk to; of the [`Exec`], time-out and capture do not count.
-/// The largest of what a program was to be given.
+/// The largest argument or variable that a program was to be given.
 fn too_large(exec: &Exec) -> StartFault {
     let args = exec.args.iter().enumerate().map(|(nth, arg)| (format!("argument {}", nth + 1), arg.len()));
     let env = exec.env.iter().map(|(name, value)| (format!("variable `{}`", name.to_string_lossy()), value.len()));
@@ -336,6 +337,7 @@ fn too_large(exec: &Exec) -> StartFault {
     StartFault::TooLarge(what, bytes)
 }
 
+/// Starts a process to communicate with. The timeout and the capture limit of the [`Exec`] do not apply.
 pub(super) async fn spawn(exec: Exec, mark: String, on_start: &OnStart) -> Result<Process, StartFault> {
     let (mut leader, tree, stdout, stderr) = start(&exec, mark, Stdio::piped(), on_start).await?;
     let stdin = leader.child.stdin.take();
@@ -353,7 +355,7 @@ type Pipe = Box<dyn AsyncRead + Send + Unpin>;
 #[derive(Debug)]
 struct Leader {
     child: Child,
-    /// Where the system has none, waiting means reaping.
+    /// `None` if the system has none; then waiting means reaping.
     #[cfg(target_os = "linux")]
     watch: Option<AsyncFd<OwnedFd>>,
 }
@@ -377,7 +379,7 @@ impl Leader {
     }
 }
 
-/// For a process whose status another one took, which happens only when [`super::Host::reap_marked`] has killed it.
+/// For a process whose exit status another one took, which happens only when [`super::Host::reap_marked`] has killed it.
 const UNKNOWN: Exit = Exit::Signalled(9);
 
 fn pid(child: &Child) -> Option<Pid> {
@@ -423,7 +425,7 @@ async fn start(
     let mut child = loop {
         match command.spawn() {
             Ok(child) => break child,
-            // The file was written a moment ago, and a process started meanwhile by another thread still has it open.
+            // The file was just written, and a process that another thread started meanwhile still has it open.
             Err(e) if e.raw_os_error() == Some(Errno::TXTBSY.raw_os_error()) && busy < 50 => {
                 busy += 1;
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -460,7 +462,7 @@ async fn start(
     Ok((leader, tree, stdout, stderr))
 }
 
-/// Becomes readable at the end of the process.
+/// Returns a descriptor that becomes readable when the process ends.
 #[cfg(target_os = "linux")]
 #[expect(
     deprecated,
@@ -471,7 +473,7 @@ fn watch(pid: Pid) -> Option<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, tokio::io::Interest::READABLE).ok()
 }
 
-/// The file to run for `program`. One with a slash is not searched for, and need only be there.
+/// The file to run for `program`. A path with a slash is not searched for, and need only exist.
 pub(super) fn find(program: &OsStr, cwd: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         let file = cwd.join(program);
@@ -481,7 +483,7 @@ pub(super) fn find(program: &OsStr, cwd: &Path, path: Option<&OsStr>) -> Option<
     std::env::split_paths(path?).map(|dir| cwd.join(dir).join(program)).find(runs)
 }
 
-/// A stream that is being read: its head is kept, the rest counted.
+/// A stream that is being read: its beginning is kept, the rest is counted.
 struct Stream {
     pipe: Option<Pipe>,
     captured: Captured,
@@ -493,7 +495,7 @@ impl Stream {
         Self { pipe, captured: Captured::default(), limit }
     }
 
-    /// Reads to the end. May be dropped and called again: nothing read is lost.
+    /// Reads to the end. May be dropped and called again: nothing that was read is lost.
     async fn pump(&mut self) {
         let mut buffer = vec![0; 64 << 10];
         while let Some(pipe) = &mut self.pipe {
@@ -508,7 +510,7 @@ impl Stream {
         }
     }
 
-    /// What was read. If somebody still holds the other end, it is read on, for nothing.
+    /// What was read. If another process still has the other end open, the stream is read on and discarded.
     fn finish(self) -> Captured {
         if let Some(mut pipe) = self.pipe {
             tokio::spawn(async move { tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await });

@@ -1,6 +1,6 @@
-//! A world for tests: it answers from a script, and its clock is tokio's, which a test can pause.
+//! A host for tests: it answers from a script, and its clock is tokio's, which a test can pause.
 //!
-//! Under `#[tokio::test(start_paused = true)]` everything in it is deterministic: sleeps and time-outs take no time.
+//! Under `#[tokio::test(start_paused = true)]` everything in it is deterministic: sleeps and timeouts take no time.
 
 use super::{
     Captured, Exec, Exit, Finished, Handle, Host, HttpFault, HttpFaultKind, HttpRequest, HttpResponse, Leftover,
@@ -25,7 +25,7 @@ pub struct Answer {
     pub stdout: String,
     pub stderr: String,
     pub takes: Duration,
-    /// Something runs on in the background.
+    /// Whether it leaves something running in the background.
     pub leaves: bool,
 }
 
@@ -36,18 +36,18 @@ impl Answer {
         Self { exit: Exit::Exited(code), stdout, stderr, takes: Duration::ZERO, leaves: false }
     }
 
-    /// Ends well, having printed this.
+    /// A command that succeeds and prints this.
     pub fn prints(stdout: &str) -> Self {
         Self { stdout: stdout.to_string(), ..Self::exit(0) }
     }
 
-    /// How long the command takes, on the clock of the fake host.
+    /// Sets how long the command takes, on the clock of the fake host.
     pub fn takes(self, takes: Duration) -> Self {
         Self { takes, ..self }
     }
 }
 
-/// A scripted world. What it was asked is in [`FakeHost::log`].
+/// A scripted host. [`FakeHost::log`] shows what it was asked.
 #[derive(Debug)]
 pub struct FakeHost {
     started: Instant,
@@ -59,7 +59,7 @@ pub struct FakeHost {
 struct State {
     env: BTreeMap<String, String>,
     commands: Vec<String>,
-    /// For each kind of question, answers by a part of it; the last answer for a part stays.
+    /// For each kind of request, answers by a part of it; the last answer for a part stays.
     execs: Vec<(String, Answer)>,
     https: Vec<(String, Result<HttpResponse, HttpFault>)>,
     spawns: Vec<(String, DuplexStream)>,
@@ -74,28 +74,28 @@ impl Default for FakeHost {
 }
 
 impl FakeHost {
-    /// A host without files, whose commands all succeed.
+    /// A host without files, commands and answers.
     pub fn new() -> Self {
         Self { started: Instant::now(), state: Mutex::default(), disk: FakeDisk::default() }
     }
 
     /// Answers processes whose command line, or text on stdin, contains `part`. Several answers for one part are given
-    /// in turn, the last one from then on. A process without an answer is a program that is not there.
+    /// in turn, and the last one from then on. A process without an answer is a program that does not exist.
     pub fn on_exec(&self, part: &str, answer: Answer) {
         self.state().execs.push((part.to_string(), answer));
     }
 
-    /// Answers requests whose `METHOD URL` contains `part`, in turn as [`FakeHost::on_exec`]. Others are refused.
+    /// Answers requests whose `METHOD URL` contains `part`, in turn like [`FakeHost::on_exec`]. Other requests are refused.
     pub fn on_http(&self, part: &str, answer: Result<HttpResponse, HttpFault>) {
         self.state().https.push((part.to_string(), answer));
     }
 
-    /// The streams of the next process whose command line contains `part`.
+    /// Sets the streams of the next process whose command line contains `part`.
     pub fn on_spawn(&self, part: &str, streams: DuplexStream) {
         self.state().spawns.push((part.to_string(), streams));
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub fn set_env(&self, name: &str, value: &str) {
         self.state().env.insert(name.to_string(), value.to_string());
     }
@@ -105,7 +105,7 @@ impl FakeHost {
         self.state().commands.push(name.to_string());
     }
 
-    /// What was done to the world so far: `exec PROGRAM ARGS`, `spawn …`, `http METHOD URL`, `write PATH`, `remove
+    /// What this host was asked to do so far: `exec PROGRAM ARGS`, `spawn …`, `http METHOD URL`, `write PATH`, `remove
     /// PATH`, `reap`.
     pub fn log(&self) -> Vec<String> {
         self.state().log.clone()
@@ -116,7 +116,7 @@ impl FakeHost {
     }
 }
 
-/// The first answer for a question; it is used up if another one for the same part follows.
+/// The first answer to a request; it is removed if another one for the same part follows.
 fn take<T: Clone>(answers: &mut Vec<(String, T)>, fits: impl Fn(&str) -> bool) -> Option<T> {
     let first = answers.iter().position(|(part, _)| fits(part))?;
     let part = &answers[first].0;
@@ -130,7 +130,7 @@ fn command_line(exec: &Exec) -> String {
 }
 
 impl Host for FakeHost {
-    /// Midnight of 1 January 2026, and what has passed since.
+    /// Midnight of 1 January 2026, plus the time that has passed since.
     fn now(&self) -> jiff::Timestamp {
         let start = jiff::Timestamp::constant(1_767_225_600, 0);
         start.checked_add(self.elapsed()).unwrap_or(start)

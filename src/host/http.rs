@@ -1,4 +1,4 @@
-//! HTTP as a step sees it: one request, one answer, everything bounded.
+//! HTTP for steps: one request, one answer, everything limited.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -9,9 +9,9 @@ pub struct HttpRequest {
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Option<Vec<u8>>,
-    /// For all of it: connecting, redirects, the body.
+    /// For everything: connecting, redirects, the body.
     pub timeout: Duration,
-    /// Bytes read of the answer's body.
+    /// How many bytes of the answer's body are read, at most.
     pub max_body: usize,
 }
 
@@ -19,10 +19,10 @@ pub struct HttpRequest {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HttpResponse {
     pub status: u16,
-    /// In the order they came; a name may come more than once.
+    /// In the order received; a name may occur more than once.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The body was longer than `max_body`.
+    /// Whether the body was longer than `max_body`.
     pub truncated: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct HttpFault {
     pub message: String,
 }
 
-/// Why there was no answer.
+/// The kind of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HttpFaultKind {
     Connect,
@@ -45,7 +45,7 @@ pub enum HttpFaultKind {
     Other,
 }
 
-/// Two clients, since like Go's, ours asks no proxy for what is on this machine.
+/// Two clients, because like Go's client, ours uses no proxy for this machine.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     local: OnceLock<Result<reqwest::Client, HttpFault>>,
@@ -93,7 +93,7 @@ impl Clients {
     }
 }
 
-/// rustls has no provider of its own choice here, and may be given one only once in a process.
+/// Installs a provider for rustls, which has no default here. A process can do so only once.
 pub fn install_tls() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -101,10 +101,10 @@ pub fn install_tls() {
     });
 }
 
-/// A client for one service, which follows no redirect: a key must not be sent on.
+/// A client for one service. It follows no redirects, because a key must not be passed on.
 ///
 /// # Errors
-/// The URL means nothing, or TLS cannot be set up.
+/// The URL is not valid, or TLS cannot be set up.
 pub fn service_client(url: &str) -> Result<reqwest::Client, HttpFault> {
     let bad = |e| HttpFault { kind: HttpFaultKind::Other, message: format!("the URL is not valid: {e}") };
     let url = reqwest::Url::parse(url).map_err(bad)?;
@@ -123,11 +123,11 @@ fn builder(local: bool) -> reqwest::ClientBuilder {
 }
 
 fn client_for(local: bool) -> Result<reqwest::Client, HttpFault> {
-    // Ten requests in all, as Go's client.
+    // Ten requests in total, like Go's client.
     builder(local).redirect(reqwest::redirect::Policy::limited(9)).build().map_err(fault)
 }
 
-/// The message leaves the URL out: it can hold secrets, and who asked knows it.
+/// The message leaves out the URL: it can contain secrets, and the caller knows it.
 fn fault(error: reqwest::Error) -> HttpFault {
     let error = error.without_url();
     let mut message = error.to_string();
@@ -155,7 +155,7 @@ fn fault(error: reqwest::Error) -> HttpFault {
     HttpFault { kind, message }
 }
 
-/// An `io::Error` is no source of what it wraps, so it is looked into.
+/// Also checks what an `io::Error` wraps, which is not its `source`.
 fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     error.is::<rustls::Error>() || wrapped.is_some_and(|e| is_tls(e)) || error.source().is_some_and(is_tls)

@@ -17,9 +17,9 @@ pub async fn loopback() -> io::Result<(impl Listener<Io = TcpStream, Addr = Sock
     Ok((listener, address.port()))
 }
 
-/// A port of 127.0.0.1 that nothing listens on, for a program that is started later.
+/// A port of 127.0.0.1 on which nothing listens, for a program that is started later.
 ///
-/// It is outside of the range from which the system takes the ports of outgoing connections, so that none of them gets it before the
+/// If possible it is outside of the range that the system uses for outgoing connections, so that none of them takes it before the
 /// program starts.
 ///
 /// # Errors
@@ -32,10 +32,10 @@ pub fn free_port() -> io::Result<u16> {
     drawn.map_or_else(|| free(0), Ok)
 }
 
-/// Below the ports of outgoing connections, which begin with 32768 on Linux and with 49152 on macOS.
+/// Below the ports of outgoing connections, which start at 32768 on Linux and at 49152 on macOS.
 const LISTENED: std::ops::Range<u16> = 10_000..32_768;
 
-/// A listener at this address; port 0 is any that is free.
+/// A listener at this address; port 0 means any free port.
 ///
 /// # Errors
 /// The address cannot be bound.
@@ -46,10 +46,10 @@ pub async fn at(address: SocketAddr) -> io::Result<(impl Listener<Io = TcpStream
 }
 
 /// The listener, with `TCP_NODELAY` set on every socket that it accepts. With Nagle's algorithm the second of two small
-/// writes waits for the delayed acknowledgement of the first: 40 ms for each call whose head and body are written apart.
+/// writes waits for the delayed acknowledgement of the first: 40 ms for each call whose head and body are written separately.
 pub fn without_delay(listener: TcpListener) -> impl Listener<Io = TcpStream, Addr = SocketAddr> {
     listener.tap_io(|socket| {
-        // A socket without the option is slow, and works.
+        // A socket without the option is slow, but works.
         let _ = socket.set_nodelay(true);
     })
 }

@@ -25,11 +25,11 @@ pub struct RealHost {
     mark: String,
     on_start: exec::OnStart,
     clients: http::Clients,
-    /// The folder of the control group that this process is in.
+    /// The directory of the control group of this process.
     group: Option<PathBuf>,
 }
 
-/// As long as it lives, this process is in a control group of its own, if the system has let it make one, and so is all that it starts.
+/// As long as it lives, this process and everything it starts are in a control group of their own, if the system allows one.
 #[derive(Debug)]
 pub struct Gathered {
     mark: String,
@@ -38,7 +38,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Enters one. The system may take its time for that, some hundredths of a second.
+    /// Enters a new control group. The system may need some hundredths of a second for that.
     pub fn enter() -> Self {
         let mark = random::word();
         Self {
@@ -75,12 +75,12 @@ impl RealHost {
         }
     }
 
-    /// The same; what it starts is found in this control group.
+    /// The same, for a process in this control group: what it starts is found there.
     pub fn within(group: &Gathered) -> Self {
         Self { mark: group.mark.clone(), group: group.path(), ..Self::new() }
     }
 
-    /// From here on `report` receives the pid of each new process group's leader.
+    /// From here on, `report` receives the pid of the leader of each new process group.
     pub fn on_start(&self, report: impl Fn(u32) + Send + Sync + 'static) {
         let _ = self.on_start.0.set(Box::new(report));
     }

@@ -1,9 +1,9 @@
-//! Files as they were, in a folder that only this user can enter: what is run from there is what was read, whatever happens to the
-//! originals meanwhile.
+//! Files as they were, in a directory that only this user can enter: what is run from there is what was read, whatever happens to
+//! the originals meanwhile.
 //!
-//! A copy stands at the path of its original, below the folder. What stands beside it, and beside the folders above it, is linked
-//! to the originals: so a script finds its neighbours by `dirname "$0"` as it would at its own place. Folders in the folder of a copy
-//! are folders, as long as they are not too large: programs that walk through folders do not follow links.
+//! A copy has the path of its original, below this directory. Everything beside it, and beside the directories above it, is a link to
+//! the original, so a script finds its neighbors by `dirname "$0"` as it would at its own place. Directories beside a copy are real
+//! directories, as long as they are not too large, because programs that walk through directories do not follow links.
 #![expect(clippy::disallowed_methods, reason = "this is a door to files")]
 
 use std::{
@@ -14,48 +14,48 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// What a file is to be.
+/// What a copy should be.
 #[derive(Clone, Debug)]
 pub struct Original {
     pub path: PathBuf,
     pub bytes: Vec<u8>,
-    /// The Unix one.
+    /// The Unix mode.
     pub mode: u32,
 }
 
-/// Copies of files. The folder is removed when this is dropped.
+/// Copies of files. The directory is removed when this is dropped.
 #[derive(Debug)]
 pub struct Snapshot {
     root: PathBuf,
-    /// By their originals.
+    /// By the paths of their originals.
     copies: BTreeMap<PathBuf, PathBuf>,
-    /// Folders that hold copies, or such folders, by their originals.
+    /// Directories that contain copies, or such directories, by their originals.
     folders: BTreeMap<PathBuf, PathBuf>,
     is_executable: bool,
     beside: Mutex<Beside>,
 }
 
-/// Entries of the folders beside copies, before they are linked to as a whole.
+/// How many entries beside copies are linked one by one, before directories are linked as a whole.
 const ENTRIES: usize = 2000;
 
-/// What stands beside copies.
+/// What is beside copies.
 #[derive(Debug, Default)]
 struct Beside {
-    /// Folders in the folders of copies, by their originals.
+    /// Directories in the directories of copies, by their originals.
     mirrored: BTreeMap<PathBuf, PathBuf>,
-    /// The links that were made.
+    /// The links that were created.
     links: BTreeSet<PathBuf>,
-    /// Files that scripts left beside themselves and that were moved to where they belong, by the links that are there now.
+    /// Files that scripts left beside themselves and that were moved to where they belong, by the links that replace them.
     moved: BTreeMap<PathBuf, PathBuf>,
-    /// Whether something was run from here since the last look.
+    /// Whether a copy was used since the last [`Snapshot::settle`].
     used: bool,
 }
 
 impl Snapshot {
-    /// Copies into a new, empty folder.
+    /// Copies files into a new, empty directory.
     ///
     /// # Errors
-    /// A copy cannot be made.
+    /// A copy cannot be created.
     pub(super) fn new(root: PathBuf, originals: &[Original]) -> io::Result<Self> {
         let mut snapshot = Self {
             is_executable: is_executable(&root),
@@ -87,12 +87,12 @@ impl Snapshot {
         self.beside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the system starts programs from here.
+    /// Whether the system runs programs from here.
     pub fn is_executable(&self) -> bool {
         self.is_executable
     }
 
-    /// The copy of a file, with links to what stands beside the original now; `None` where it has none.
+    /// The copy of a file, with links to what is beside the original now; `None` if it has no copy.
     pub fn of(&self, path: &Path) -> Option<PathBuf> {
         let copy = self.copies.get(&place(path).ok()?)?;
         let mut beside = self.beside();
@@ -110,7 +110,7 @@ impl Snapshot {
         Some(copy.clone())
     }
 
-    /// Makes links in a folder to what is new in the original, and the same in its folders if it is `deep`.
+    /// Creates links in a directory to what is new in the original, and if `deep`, in its subdirectories as well.
     fn link(&self, original: &Path, folder: &Path, deep: bool, left: &mut usize, beside: &mut Beside) {
         for entry in fs::read_dir(original).into_iter().flatten().flatten() {
             let (place, link) = (original.join(entry.file_name()), folder.join(entry.file_name()));
@@ -131,8 +131,8 @@ impl Snapshot {
         }
     }
 
-    /// Moves what a script left beside itself to the folder of the original, where others look for it; and removes there what it
-    /// left earlier and has removed.
+    /// Moves what a script left beside itself to the directory of the original, where others look for it. Removes from there what the
+    /// script left earlier and has removed since.
     pub fn settle(&self) {
         let mut beside = self.beside();
         if !std::mem::take(&mut beside.used) {
@@ -171,7 +171,7 @@ impl Drop for Snapshot {
     }
 }
 
-/// Where a file stands: its folder without links, as `..` from there leads.
+/// The path of a file whose directory is resolved, as `..` resolves it.
 fn place(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     match (path.parent(), path.file_name()) {
@@ -185,7 +185,7 @@ fn is_executable(folder: &Path) -> bool {
     statvfs(folder).is_ok_and(|stat| !stat.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
-/// Moves a file or a folder, to another file system too.
+/// Moves a file or a directory, also to another file system.
 fn transfer(from: &Path, to: &Path) -> io::Result<()> {
     if fs::rename(from, to).is_ok() {
         return Ok(());
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o755);
         assert!(snapshot.of(&at("lib/c")).is_none(), "it is no copy");
 
-        // What a script leaves beside itself is where others look for it, and gone when it removes it.
+        // What a script leaves beside itself is moved to where others look for it, and removed there when the script removes it.
         let beside = |name: &str| copy.parent().unwrap().join(name);
         fs::write(beside("made"), "1").unwrap();
         assert!(beside("sub/deep").symlink_metadata().unwrap().is_dir(), "a walk does not find what is in it");
@@ -258,7 +258,7 @@ mod tests {
             [at("tasks/one/made"), at("tasks/one/data"), at("tasks/one/folder/in")].map(|p| p.exists()),
             [false, true, true]
         );
-        // What is new or gone beside the original is so beside the copy.
+        // What is new or gone beside the original is also new or gone beside the copy.
         fs::write(at("tasks/one/new"), "3").unwrap();
         fs::remove_file(at("lib/c")).unwrap();
         snapshot.of(&at("tasks/one/a.sh")).unwrap();

@@ -1,4 +1,4 @@
-//! Which files have changed since somebody asked for them.
+//! Which files have changed since they were queried.
 #![expect(clippy::disallowed_methods, reason = "this is a door to the disk")]
 
 use std::{
@@ -15,25 +15,25 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::source::{Files, ReadError, Stat, normalize};
 
-/// The paths that were asked for, and how each was then.
+/// The paths that were queried, and the state of each at that time.
 #[derive(Debug, Default)]
 pub struct Stamps {
     paths: Mutex<FxHashMap<OsString, Stamp>>,
-    /// What is in the folders among them.
+    /// The entries of the directories among them.
     folders: Mutex<FxHashMap<OsString, Arc<[(String, bool)]>>>,
     places: Mutex<Places>,
 }
 
-/// What is known of paths besides.
+/// What else is known of the paths.
 #[derive(Debug, Default)]
 struct Places {
-    /// The paths that nobody has [taken](Stamps::take_new).
+    /// Paths that were not [taken](Stamps::take_new) yet.
     new: Vec<PathBuf>,
-    /// Those that are not spelt in the shortest way.
+    /// Paths that are not spelled in the shortest way.
     odd: Vec<PathBuf>,
-    /// Folders that no link leads to.
+    /// Directories that were checked for being links.
     plain: FxHashSet<OsString>,
-    /// Links in folders that were listed: whether one is a folder is told by what it leads to.
+    /// Links in directories that were listed: their targets decide whether they count as directories.
     entries: FxHashSet<OsString>,
     /// Whether any path is a link, leads through one, or is one of several names of a file.
     links: bool,
@@ -59,24 +59,24 @@ fn is_symlink(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink())
 }
 
-/// After this time another change of a file has another time, but on coarse file systems.
+/// After this time, another change of a file has another timestamp, except on coarse file systems.
 pub const SETTLED: Duration = Duration::from_millis(20);
 
-/// Whether something that was changed last at this time, in nanoseconds, can change once more at the same time.
+/// Whether something that was last changed at this time, in nanoseconds, can change again with the same timestamp.
 pub(super) fn is_young(last: i128) -> bool {
-    /// Times of most file systems are exact to some milliseconds, and those of a few to two seconds.
+    /// Timestamps of most file systems are exact to some milliseconds, and those of a few to two seconds.
     const FINE: i128 = SETTLED.as_nanos() as i128;
     const COARSE: i128 = 2_000_000_000;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
-    // A time yet to come is no time of a change.
+    // A time in the future is not the time of a change.
     (0..if last % 1_000_000_000 == 0 { COARSE } else { FINE }).contains(&(now - last))
 }
 
-/// What tells that a path leads to the same content as before; nothing where it leads nowhere.
+/// What shows that a path still leads to the same content; `file` is `None` if it leads nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     file: Option<File>,
-    /// It was changed so shortly before that another change may look the same.
+    /// Whether it was changed so recently that another change may look the same.
     young: bool,
 }
 
@@ -85,14 +85,14 @@ struct File {
     place: (u64, u64),
     size: u64,
     mode: u32,
-    /// How many names a file has; a folder has one.
+    /// How many names a file has; 1 for a directory.
     names: u64,
-    /// In nanoseconds: of the content, and of all that is known of the file.
+    /// In nanoseconds: when the content changed, and when anything about the file changed.
     times: (i128, i128),
 }
 
 impl Stamps {
-    /// The paths that lead to something else than when they were last asked for, or may do so. From now on, what is there now counts.
+    /// The paths that lead to something else than before, or may do so. From now on, their current state counts.
     pub fn changed(&self) -> FxHashSet<PathBuf> {
         let differs = |(path, stamp): (&OsString, &mut Stamp)| stamp.renew(path).then(|| PathBuf::from(path));
         let mut changed = self.known().par_iter_mut().filter_map(differs).collect();
@@ -100,7 +100,7 @@ impl Stamps {
         changed
     }
 
-    /// The same where only these can do so.
+    /// The same, if only these paths can have changed.
     pub fn changed_of(&self, named: &FxHashSet<PathBuf>) -> FxHashSet<PathBuf> {
         let mut known = self.known();
         let differs =
@@ -111,7 +111,7 @@ impl Stamps {
         changed
     }
 
-    /// What is in folders is read again where they have changed, and where they hold a link that is another by now.
+    /// Forgets the entries of directories that have changed, or that contain a link that has changed.
     fn forget_folders(&self, changed: &mut FxHashSet<PathBuf>) {
         let holds_link = {
             let places = self.places();
@@ -125,34 +125,34 @@ impl Stamps {
         }
     }
 
-    /// How this path was spelt when it was asked for.
+    /// The ways in which this path was spelled when it was queried.
     pub fn spelt(&self, path: &Path) -> Vec<PathBuf> {
         let odd = self.places().odd.iter().filter(|spelt| normalize(spelt) == path).cloned().collect::<Vec<_>>();
         let plain = self.known().contains_key(path.as_os_str()).then(|| path.to_owned());
         odd.into_iter().chain(plain).collect()
     }
 
-    /// All paths that were asked for.
+    /// All paths that were queried.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.known().keys().map(PathBuf::from).collect()
     }
 
-    /// The paths that were asked for since the last time.
+    /// The paths that were queried since the last call.
     pub fn take_new(&self) -> Vec<PathBuf> {
         std::mem::take(&mut self.places().new)
     }
 
-    /// Whether a file that was asked for may be changed under a name that nobody asked for.
+    /// Whether a file that was queried may change under a name that was not.
     pub fn has_links(&self) -> bool {
         self.places().links
     }
 
-    /// Whether any of them leads to something else by now; of one that may do so it is said when no further change can hide.
+    /// Whether any path leads to something else now. A path that may do so is reported as soon as no further change can be missed.
     pub fn differ(&self) -> bool {
         self.known().par_iter().any(|(path, stamp)| stamp.differs(path))
     }
 
-    /// The same where only these can do so.
+    /// The same, if only these paths can have changed.
     pub fn differ_of(&self, named: &FxHashSet<PathBuf>) -> bool {
         let known = self.known();
         named.iter().any(|path| known.get(path.as_os_str()).is_some_and(|stamp| stamp.differs(path.as_os_str())))
@@ -166,7 +166,7 @@ impl Stamps {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stamp is older than the answer: a change between the two is seen.
+    /// Stores a stamp before the path is queried, so that a change in between is noticed.
     fn note(&self, path: &Path) {
         if !self.known().contains_key(path.as_os_str()) {
             let stamp = Stamp::of(path);
@@ -179,14 +179,14 @@ impl Stamps {
         }
     }
 
-    /// What is in a folder; it is read once for as long as it stays as it is.
+    /// The entries of a directory, which is read once for as long as it does not change.
     fn entries(&self, dir: &Path, files: &dyn Files) -> Arc<[(String, bool)]> {
         self.note(dir);
         let folders = || self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = folders().get(dir.as_os_str()) {
             return Arc::clone(known);
         }
-        // Where a link leads can change although the folder does not.
+        // The target of a link can change although the directory does not.
         let entries = files.entries_and(dir, &|link| {
             self.note(link);
             self.places().entries.insert(link.as_os_str().to_owned());
@@ -197,7 +197,7 @@ impl Stamps {
 }
 
 impl Stamp {
-    /// Whether the path leads to something else by now, or may do so. From now on, what is there now counts.
+    /// Whether the path leads to something else now, or may do so. From now on, its current state counts.
     fn renew(&mut self, path: &OsStr) -> bool {
         let now = Self::of(Path::new(path));
         let differs = self.young || now != *self;
@@ -240,7 +240,7 @@ impl File {
     }
 }
 
-/// Files, each path stamped before it is asked for.
+/// Files that stamp each path before it is queried.
 pub struct Stamped<'a> {
     pub files: &'a dyn Files,
     pub stamps: &'a Stamps,
@@ -299,7 +299,7 @@ mod tests {
         assert!(stamps.differ());
         assert_eq!(stamps.changed(), FxHashSet::from_iter([file, gone]));
         assert!(!stamps.differ() && stamps.changed().is_empty());
-        // A link that leads to a folder, and then to a file: the folder that holds it stays as it is.
+        // A link that leads to a directory, and then to a file: the directory that contains the link does not change.
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink("elsewhere/target", &link).unwrap();

@@ -1,4 +1,4 @@
-//! The names on the way to everything that was asked for, and what each was then: whether what was made of the answers still holds.
+//! All names on the way to what was queried, with the state of each at that time: they show whether a result is still valid.
 #![expect(clippy::disallowed_methods, reason = "this is a door to the disk")]
 
 use std::{
@@ -20,18 +20,18 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::stamps::is_young;
 use crate::source::{Files, ReadError, Stat};
 
-/// As many links as a system follows.
+/// How many links a system follows.
 const LINKS: usize = 40;
-/// So many names are looked at by one thread.
+/// How many names one thread checks.
 const PART: usize = 512;
 
-/// Every name that decides what was answered, with what it was before the answer. A link is itself such a name, and so is all that it
-/// leads through: each is looked at without following it, so nothing that decides is left out.
+/// Every name that decided an answer, with its state before the answer. A link is such a name, and so is everything that it leads
+/// through: each is checked without following it, so nothing that decides is left out.
 #[derive(Debug, Default)]
 pub struct Trail {
-    /// As they are spelt: to compare paths part by part takes ten times as long.
+    /// By their spelling: to compare paths component by component takes ten times as long.
     names: Mutex<FxHashMap<OsString, Known>>,
-    /// A change may have been missed, or may be later.
+    /// Whether a change may have been missed, or may be missed later.
     is_doubtful: AtomicBool,
 }
 
@@ -39,23 +39,23 @@ pub struct Trail {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     state: State,
-    /// A digest of what is in a folder; 0 where nobody has asked.
+    /// A digest of the entries of a directory; 0 if they were not queried.
     listing: u64,
-    /// Whether a link leads there.
+    /// Whether a link leads to it.
     is_target: bool,
 }
 
-/// What a name was.
+/// The state of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct State([u64; State::WORDS]);
 
 impl Trail {
-    /// The answers that follow depend on this path, and on what is there.
+    /// Records that the answers which follow depend on this path, and on what is there.
     pub fn note(&self, path: &Path) {
         self.mark(path, true, 0);
     }
 
-    /// The `whole` of what is there counts, or only where the name leads.
+    /// With `whole`, everything about the path counts, otherwise only where the name leads.
     fn mark(&self, path: &Path, whole: bool, links: usize) {
         let path = spelt(path);
         if self.knows(path, whole, links > 0) {
@@ -80,7 +80,7 @@ impl Trail {
                 Err(_) => self.is_doubtful.store(true, Ordering::Relaxed),
             }
         }
-        // What is known of others by now is older than the answer, too. A thread that finds this name need not look any further.
+        // All names that it depends on are known by now, from before the answer. A thread that finds this name need not look further.
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let known = names.entry(path.as_os_str().to_owned()).or_insert(Known { state, listing: 0, is_target: false });
         known.is_target |= links > 0;
@@ -97,7 +97,7 @@ impl Trail {
         })
     }
 
-    /// The folder that was noted has these entries.
+    /// Sets the entries of a directory that was noted.
     fn list(&self, dir: &Path, entries: &[(String, bool)]) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = names.get_mut(spelt(dir).as_os_str()) {
@@ -105,20 +105,20 @@ impl Trail {
         }
     }
 
-    /// All of it, in the order in which it is [written](Written::write); nothing where nobody could tell later whether something has
-    /// changed. It is told once: then the trail has forgotten all.
+    /// All names, in the order in which they are [written](Written::write); `None` if a later change could be missed. It can be called
+    /// once: the trail is empty afterwards.
     pub fn written(&self) -> Option<Written> {
         if self.is_doubtful.load(Ordering::Relaxed) || cfg!(not(unix)) {
             return None;
         }
         let names = std::mem::take(&mut *self.names.lock().unwrap_or_else(PoisonError::into_inner));
         let mut names: Vec<_> = names.into_iter().collect();
-        // What was changed last is what is changed next.
+        // What was changed last is most likely to change next.
         names.par_sort_by_key(|(_, Known { state: State(words), .. })| Reverse(words[4].max(words[5])));
         Some(Written(names))
     }
 
-    /// Whether everything that was [written](Written::write) is as it was: then each answer would be the same again.
+    /// Whether everything that was [written](Written::write) is unchanged: then each answer would be the same again.
     pub fn holds(bytes: &[u8]) -> bool {
         let Some(Names(names)) = Names::of(bytes) else { return false };
         let (first, rest) = names.split_at(names.len().min(PART));
@@ -126,18 +126,18 @@ impl Trail {
     }
 }
 
-/// The names of a trail in an order.
+/// The names of a trail, in order.
 #[derive(Debug)]
 pub struct Written(Vec<(OsString, Known)>);
 
 impl Written {
-    /// Writes them behind `bytes`; `false` where that cannot be.
+    /// Appends them to `bytes`; `false` if that is not possible.
     pub fn write(&self, bytes: &mut Vec<u8>) -> bool {
         let one = |(path, _): &(OsString, Known)| path.len() + 4 + 8 * (State::WORDS + 1) + 1;
         bytes.reserve_exact(self.0.iter().map(one).sum());
         for (path, Known { state: State(words), listing, is_target }) in &self.0 {
             let path = path.as_encoded_bytes();
-            // No system has names that long.
+            // No system has names of this length.
             let Ok(length) = u32::try_from(path.len()) else { return false };
             bytes.extend(length.to_le_bytes());
             bytes.extend(path);
@@ -147,7 +147,7 @@ impl Written {
         true
     }
 
-    /// The place of each.
+    /// The place of each name.
     pub fn places(&self) -> FxHashMap<&OsStr, u32> {
         self.0.iter().zip(0..).map(|((path, _), place)| (path.as_os_str(), place)).collect()
     }
@@ -174,7 +174,7 @@ impl Seen<'_> {
 }
 
 impl<'b> Names<'b> {
-    /// Nothing where they are damaged.
+    /// Reads the names; `None` if they are damaged.
     pub fn of(mut bytes: &'b [u8]) -> Option<Self> {
         let mut names = Vec::with_capacity(bytes.len() / 80);
         while !bytes.is_empty() {
@@ -206,18 +206,18 @@ impl<'b> Names<'b> {
         Some(self.0.get(place as usize)?.path)
     }
 
-    /// The places of these names, of those that are among them.
+    /// The places of those of these names that the trail contains.
     pub fn these<'n>(&self, wanted: &'n FxHashSet<OsString>) -> FxHashMap<&'n OsStr, u32> {
         let known = self.0.iter().zip(0..).map(|(seen, place)| (wanted.get(seen.path.as_os_str()), place));
         known.filter_map(|(name, place)| Some((name?.as_os_str(), place))).collect()
     }
 
-    /// Whether a link leads there.
+    /// Whether a link leads to the name.
     pub fn is_target(&self, place: u32) -> bool {
         self.0.get(place as usize).is_some_and(|seen| seen.known.is_target)
     }
 
-    /// Which of them are not what they were. A folder that holds the same as before is what it was.
+    /// The places of the names that have changed. A directory with the same entries as before has not changed.
     pub fn changed(&self, files: &dyn Files) -> Vec<u32> {
         let holds_the_same = |seen: &Seen<'_>, now: State| {
             let State([place, number, mode, ..]) = now;
@@ -232,8 +232,8 @@ impl<'b> Names<'b> {
         self.0.par_iter().enumerate().with_min_len(PART).filter_map(differs).collect()
     }
 
-    /// The places of the names that are this file, or this folder, by any spelling; links to it are not among them. `changed` are those
-    /// that are not what they were.
+    /// The places of the names that are this file or directory, in any spelling, without links to it. `changed` are the places of names
+    /// that have changed.
     pub fn same(&self, file: &fs::Metadata, changed: &[u32]) -> Vec<u32> {
         let State([place, number, ..]) = State::of(&Ok(file.clone()), false);
         let is_it = |State([old_place, old_number, ..]): State| (place, number) == (old_place, old_number);
@@ -257,14 +257,14 @@ impl<'b> Names<'b> {
     }
 }
 
-/// A digest of what is in a folder; never 0.
+/// A digest of the entries of a directory; never 0.
 fn listing(entries: &[(String, bool)]) -> u64 {
     let mut hasher = DefaultHasher::new();
     entries.hash(&mut hasher);
     hasher.finish().max(1)
 }
 
-/// A path as a trail has it.
+/// A path in the spelling of a trail.
 pub fn spelt(path: &Path) -> &Path {
     // `dir/.` and `dir/` would follow a link.
     let path = path.components().as_path();
@@ -282,9 +282,9 @@ fn path_of(_: &[u8]) -> Option<&Path> {
 }
 
 impl State {
-    /// Where it lies (two), what it is, and of what counts as a whole its size and two times.
+    /// Device and inode, kind of file, and for a whole state or a link also the mode, the size and two times.
     const WORDS: usize = 6;
-    /// Beside the bits of the mode.
+    /// Flags beside the bits of the mode.
     const WHOLE: u64 = 1 << 32;
     const TIMED: u64 = 1 << 33;
     /// The kind of file in a mode.
@@ -296,12 +296,12 @@ impl State {
         let kind = if whole { Self::WHOLE } else { 0 };
         let meta = match meta {
             Ok(meta) => meta,
-            // Nothing, and why.
+            // It does not exist or cannot be read; and why.
             Err(why) => return Self([u64::MAX, why.raw_os_error().unwrap_or(0) as u64, kind, 0, 0, 0]),
         };
         let time = |seconds: i64, rest: i64| (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(rest as u64);
         let [place, number] = [meta.dev(), meta.ino()];
-        // Where a link leads is part of it.
+        // The target of a link is part of its state.
         match whole || meta.is_symlink() {
             true => {
                 let times = [time(meta.mtime(), meta.mtime_nsec()), time(meta.ctime(), meta.ctime_nsec())];
@@ -325,7 +325,7 @@ impl State {
     }
 }
 
-/// Whether it was changed so shortly before that another change may look the same.
+/// Whether it was changed so recently that another change may look the same.
 #[cfg(unix)]
 fn is_new(meta: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -339,7 +339,7 @@ fn is_new(_: &fs::Metadata) -> bool {
     true
 }
 
-/// Files, each path noted before it is asked for.
+/// Files that note each path before it is queried.
 pub struct Noted<'a> {
     pub files: &'a dyn Files,
     pub trail: &'a Trail,
@@ -368,7 +368,7 @@ impl Files for Noted<'_> {
 
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         self.trail.note(dir);
-        // Whether a link is a folder is told by what it leads to.
+        // The target of a link decides whether it counts as a directory.
         let entries = self.files.entries_and(dir, &|link| self.trail.mark(link, false, 0));
         self.trail.list(dir, &entries);
         entries
@@ -393,7 +393,7 @@ mod tests {
             trail.note(&file);
             trail.written().is_some()
         };
-        // A busy machine may take longer than a moment.
+        // On a busy machine, the file may not be new any more.
         let is_seen = |_| {
             fs::write(&file, "").unwrap();
             !is_clear()

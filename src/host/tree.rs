@@ -1,22 +1,22 @@
-//! Who belongs to an exec, and how all of them are ended.
+//! Which processes belong to an exec, and how all of them are ended.
 //!
-//! A process belongs if it is in the leader's group, if it carries the exec's mark in its environment, or if its parent
+//! A process belongs if it is in the leader's group, if it has the exec's mark in its environment, or if its parent
 //! belongs. The mark is inherited, so it finds what has left the group (`setsid`, a double fork). It is a list, so that
 //! a gevals which runs inside a step of another one does not hide its processes.
 //!
-//! A daemon that left the group, lost its parent and overwrote its environment (nginx and postgres do, for a title) cannot
-//! be distinguished from another exec's. It came to us as an orphan, though, and is found when the whole host is ended; and
-//! where the host has a control group ([`super::cgroup`]), a later gevals finds it as well.
+//! A daemon that left the group, lost its parent and overwrote its environment (nginx and postgres do so to set a title) cannot
+//! be distinguished from one of another exec. But as an orphan it became our child, and is found when the whole host is ended; and
+//! if the host has a control group ([`super::cgroup`]), a later gevals finds it as well.
 //!
-//! The leader stays unreaped as long as its tree is in use: so its pid, which names the group, cannot be given to
-//! another process meanwhile. Off Linux there is no `/proc`, and the group is all there is.
+//! The leader is not reaped as long as its tree is in use, so its pid, which names the group, cannot be given to
+//! another process meanwhile. Outside of Linux there is no `/proc`, and only the group is known.
 
 #![cfg_attr(target_os = "linux", expect(clippy::disallowed_methods, reason = "/proc is read here"))]
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{collections::HashSet, path::PathBuf, time::Duration};
 
-/// The variable that carries the mark.
+/// The environment variable with the mark.
 pub const MARK: &str = "GEVALS_EXEC";
 
 /// The processes of one exec, or of one host if there is no leader. Dropping it kills them.
@@ -24,13 +24,13 @@ pub const MARK: &str = "GEVALS_EXEC";
 pub struct Tree {
     mark: String,
     leader: Option<Pid>,
-    /// Orphans that came to us from another session and carry no mark belong too.
+    /// Whether orphans that became our children, come from another session and have no mark belong as well.
     strays: bool,
-    /// Leaders of groups that belong whole, by pid and start.
+    /// Leaders of groups that belong entirely, by pid and start.
     groups: Vec<(i32, u64)>,
-    /// A control group of which all belong.
+    /// A control group whose processes all belong.
     gathered: Option<PathBuf>,
-    /// All that ever belonged, by pid and start time: what of it dies as our adopted child is ours to reap.
+    /// Everything that ever belonged, by pid and start time: if it dies as our adopted child, it is ours to reap.
     known: HashSet<(i32, u64)>,
     /// Of these, the ones other than the leader that had left its group or outlived it when they were ended.
     stragglers: HashSet<(i32, u64)>,
@@ -51,14 +51,14 @@ impl Tree {
         }
     }
 
-    /// All of a host. Only this process's own can have strays.
+    /// All processes of a host. Only the host of this process can have strays.
     pub fn of_host(mark: String, strays: bool) -> Self {
         let mut tree = Self::of_exec(mark, None);
         tree.strays = strays;
         tree
     }
 
-    /// Groups of a dead gevals, whichever processes are in them.
+    /// Groups of a dead gevals, with all processes in them.
     pub fn of_groups(groups: Vec<(i32, u64)>) -> Self {
         // A mark that no process has.
         let mut tree = Self::of_exec("-".to_owned(), None);
@@ -66,7 +66,7 @@ impl Tree {
         tree
     }
 
-    /// And all that is in a control group.
+    /// Adds everything in a control group.
     pub fn in_group(mut self, group: Option<PathBuf>) -> Self {
         self.gathered = group;
         self
@@ -76,12 +76,12 @@ impl Tree {
         self.stragglers.len()
     }
 
-    /// Nothing of it is ended any more.
+    /// Lets its processes live on.
     pub fn release(mut self) {
         self.armed = false;
     }
 
-    /// Says whether anything but a dead leader is left; if not, the tree is done.
+    /// Returns whether anything except a dead leader is left; if not, the tree is done.
     pub async fn check(mut self) -> (Self, bool) {
         if self.is_alone() {
             self.armed = false;
@@ -94,7 +94,7 @@ impl Tree {
         work.await
     }
 
-    /// TERM, and KILL for what is still there after `grace`. True if the leader had to be killed.
+    /// Sends SIGTERM, and SIGKILL to what is still alive after `grace`. Returns true if the leader had to be killed.
     pub async fn end(mut self, grace: Duration) -> (Self, bool) {
         if self.is_empty() {
             self.armed = false;
@@ -115,7 +115,7 @@ impl Tree {
             }
             tokio::time::sleep(Duration::from_millis(15)).await;
         }
-        // A process can fork between the sweep and the signal, so killing goes on until a sweep finds nothing.
+        // A process can fork between the sweep and the signal, so killing continues until a sweep finds nothing.
         self = self.signal_and_note(Signal::KILL).await;
         for _ in 0..200 {
             let left;
@@ -129,9 +129,9 @@ impl Tree {
         (self, killed)
     }
 
-    /// Makes all that belong stand still, or go on.
+    /// Stops everything that belongs, or lets it continue.
     pub async fn hold(mut self, still: bool) -> Self {
-        // A process can fork between the sweep and the signal, so stopping goes on until a sweep finds nothing else.
+        // A process can fork between the sweep and the signal, so this continues until a sweep finds nothing else.
         for _ in 0..200 {
             let moving;
             (self, moving) = self
@@ -178,11 +178,11 @@ impl Tree {
         work.await.0
     }
 
-    /// Sends the signal to all that belong, and says which these were.
+    /// Sends the signal to everything that belongs, and returns these processes.
     fn signal(&mut self, signal: Signal) -> Vec<Proc> {
         let alive = self.sweep();
         if let Some(group) = self.leader {
-            // At once for the whole group, so that none of it can fork away; what is stopped must wake to die.
+            // The whole group at once, so that no process in it can escape by a fork; a stopped process must continue in order to die.
             let _ = kill_process_group(group, signal);
             let _ = kill_process_group(group, Signal::CONT);
         }
@@ -215,7 +215,7 @@ struct Proc {
     session: Option<Pid>,
     start: u64,
     zombie: bool,
-    /// Where the system tells.
+    /// `None` if the system does not report it.
     stopped: Option<bool>,
 }
 
@@ -233,12 +233,12 @@ mod platform {
     }
 
     impl Tree {
-        /// The living that belong; the dead that became our children are reaped on the way.
+        /// The living processes that belong. Also reaps the dead ones that became our children.
         pub(super) fn sweep(&mut self) -> Vec<Proc> {
             let own = process::getpid();
             let (mut dead, mut rest): (Vec<_>, Vec<_>) = processes().partition(|p| p.zombie);
             let mut alive: Vec<Proc> = Vec::new();
-            // A number is given away again when nobody is in the group any more; a new leader has another start.
+            // A pid is reused when the group is empty; a new leader has another start.
             let groups: Vec<_> = self
                 .groups
                 .iter()
@@ -277,7 +277,7 @@ mod platform {
             alive
         }
 
-        /// Whether nothing outlived the leader, as far as can be known without a look at every process: what it left behind
+        /// Whether nothing outlived the leader, as far as that can be known without reading every process: what it left behind
         /// has become our child, or descends from one that has.
         pub(super) fn is_alone(&self) -> bool {
             let own = process::getpid();
@@ -292,8 +292,8 @@ mod platform {
             })
         }
 
-        /// Whether this is certainly all that this process has started, and nothing of it lives: it would be a child, or descend from one, as
-        /// orphans come to this process; or be in the control group.
+        /// Whether this tree is certainly everything that this process has started, and nothing of it lives: it would be a child or descend
+        /// from one, because orphans become children of this process; or it would be in the control group.
         pub(super) fn is_empty(&self) -> bool {
             let own = process::getpid().as_raw_pid();
             self.strays
@@ -303,11 +303,11 @@ mod platform {
 
         fn is_marked(&self, p: &Proc, own: Pid) -> bool {
             let marks = marks(p.pid);
-            // `HOST` finds `HOST.EXEC`.
+            // `HOST` matches `HOST.EXEC`.
             let is_ours = |m: &Vec<u8>| {
                 m.strip_prefix(self.mark.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
             };
-            // What this process starts stays in its session; only an orphan can be its child in another one.
+            // What this process starts stays in its session; a child in another session can only be an orphan.
             let is_stray = || marks.is_empty() && p.parent == Some(own) && p.session != session(own);
             marks.iter().any(is_ours) || self.strays && is_stray()
         }
@@ -316,7 +316,7 @@ mod platform {
     impl Proc {
         pub(super) fn signal(&self, signal: Signal) {
             match process::pidfd_open(self.pid, PidfdFlags::empty()) {
-                // The descriptor holds the process; only then is it certain that the pid still means the same one.
+                // The descriptor is bound to one process; only when it is open is it certain that the pid still means the same one.
                 Ok(fd) if stat(self.pid).is_some_and(|p| p.start == self.start) => {
                     let _ = process::pidfd_send_signal(fd, signal);
                 }
@@ -328,7 +328,7 @@ mod platform {
         }
     }
 
-    /// What pids mean something in: this boot, and this container.
+    /// The scope in which pids are valid: this boot, and this container.
     pub fn place() -> String {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let container = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -340,13 +340,13 @@ mod platform {
         stat(Pid::from_raw(pid.try_into().ok()?)?).map(|p| p.start)
     }
 
-    /// Of this process; none where the kernel does not tell.
+    /// The children of this process; `None` if the kernel does not report them.
     fn children() -> Option<Vec<Pid>> {
         let mut children = Vec::new();
         for thread in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
             match std::fs::read_to_string(thread.path().join("children")) {
                 Ok(list) => children.extend(list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?))),
-                // The thread has just ended, and its children are another's; a kernel that tells nothing tells it of all.
+                // The thread has just ended, and its children belong to another one; or the kernel reports no children at all.
                 Err(_) => return None,
             }
         }
@@ -360,7 +360,7 @@ mod platform {
 
     fn stat(pid: Pid) -> Option<Proc> {
         let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // The name of the program, in parentheses, may hold anything; what follows the last one is fields.
+        // The name of the program, in parentheses, may contain anything; the fields follow the last parenthesis.
         let fields = String::from_utf8_lossy(&text[text.iter().rposition(|&b| b == b')')? + 1..]).into_owned();
         let mut fields = fields.split_ascii_whitespace();
         let state = fields.next()?;
@@ -375,7 +375,7 @@ mod platform {
         })
     }
 
-    /// `getsid` has no answer in a container whose session began outside of it: the kernel writes 0, which is no process.
+    /// `getsid` has no answer in a container whose session started outside of it: the kernel writes 0, which is no process.
     fn session(pid: Pid) -> Option<Pid> {
         stat(pid)?.session
     }
@@ -385,7 +385,7 @@ mod platform {
         field.parse().ok().filter(|raw| *raw > 0).and_then(Pid::from_raw)
     }
 
-    /// The marks in the environment the process was started with.
+    /// The marks in the environment with which the process was started.
     fn marks(pid: Pid) -> Vec<Vec<u8>> {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let lists = environ.split(|&b| b == 0).filter_map(|v| v.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));
@@ -404,7 +404,7 @@ mod platform {
         String::new()
     }
 
-    /// Off Linux nobody says.
+    /// Not known outside of Linux.
     pub fn started(_: u32) -> Option<u64> {
         None
     }
@@ -418,7 +418,7 @@ mod platform {
             false
         }
 
-        /// The leader stands for its group as long as it lives, the group for itself afterwards.
+        /// While the leader lives, it represents its group; afterwards the group is checked itself.
         pub(super) fn sweep(&mut self) -> Vec<Proc> {
             let Some(leader) = self.leader else { return Vec::new() };
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;

@@ -1,4 +1,4 @@
-//! A host as one run of a task sees it: with a few variables more.
+//! A host as one run of a task sees it: with a few more variables.
 
 use std::{
     io,
@@ -31,12 +31,12 @@ impl std::fmt::Debug for WithEnv<'_> {
 }
 
 impl<'h> WithEnv<'h> {
-    /// The variables count more than those of the other host, and less than those that a process is given.
+    /// The variables take precedence over those of the other host, but not over those that a process is given.
     pub fn new(host: &'h dyn Host, env: Vec<(String, String)>) -> Self {
         Self { host: Other::Borrowed(host), env }
     }
 
-    /// The same of a host that nobody else need keep.
+    /// The same, with shared ownership of the host.
     pub fn shared(host: Arc<dyn Host>, env: Vec<(String, String)>) -> Self {
         Self { host: Other::Shared(host), env }
     }

@@ -1,6 +1,6 @@
-//! The files of a project: the disk, below the roots of what was named.
+//! The files of a project: the disk, below the roots of the named paths.
 //!
-//! Names are taken as they are written (`decisions.md` §2), but what a link leads to decides: no text from beyond a root is
+//! Paths are used as they are written (`decisions.md` §2), but the target of a link decides: no text outside of a root is
 //! ever read, so none can be quoted.
 #![expect(clippy::disallowed_methods, reason = "this is a door to the disk")]
 
@@ -18,29 +18,29 @@ use crate::{
     source::{Files, ReadError, Stat, normalize},
 };
 
-/// The files below some folders, and single files that the command line names.
+/// The files below some directories, and single files that the command line names.
 #[derive(Debug, Default)]
 pub struct Within {
     roots: Vec<Root>,
-    /// Files that may be read wherever they are, without links.
+    /// Files that may be read wherever they are, by their paths without links.
     named: Vec<PathBuf>,
     folders: RwLock<FxHashMap<PathBuf, Option<PathBuf>>>,
 }
 
-/// A folder below which everything may be read.
+/// A directory below which everything may be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Root {
-    /// As it is called.
+    /// As it was named.
     path: PathBuf,
     /// Without links.
     real: PathBuf,
 }
 
 impl Within {
-    /// The projects of files and folders that were named, or the one below `root`.
+    /// The projects of the named files and directories, or only the one below `root`.
     ///
     /// # Errors
-    /// `root` is no folder.
+    /// `root` is not a directory.
     pub fn of(paths: &[PathBuf], root: Option<&Path>) -> Result<Self, String> {
         let mut within = Self::default();
         if let Some(root) = root {
@@ -61,23 +61,23 @@ impl Within {
         Ok(within)
     }
 
-    /// The roots, as they are called.
+    /// The roots, as they were named.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.roots.iter().map(|root| root.path.as_path())
     }
 
-    /// With a file that may be read although it lies elsewhere: the command line names it.
+    /// Adds a file that may be read although it is elsewhere, because the command line names it.
     pub fn and(mut self, path: &Path) -> Self {
         self.named.extend(fs::canonicalize(path));
         self
     }
 
-    /// What decides which files may be read, in a form that can be compared.
+    /// What decides which files may be read, as a text that can be compared.
     pub fn reach(&self) -> String {
         format!("{:?} {:?}", self.roots, self.named)
     }
 
-    /// The link by which a file is reached, below its root: writing there would change another file than the one named.
+    /// The link by which a file is reached, below its root: writing there would change another file than the named one.
     pub fn link(&self, path: &Path) -> Option<PathBuf> {
         let whole = absolute(path);
         let root = self
@@ -90,7 +90,7 @@ impl Within {
         links.find(|dir| fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_symlink())).map(Path::to_owned)
     }
 
-    /// Where a path leads, without links. Whatever is answered of what lies outside does not depend on what is there.
+    /// Where a path leads, without links. The answer for a path outside does not depend on what exists there.
     fn find(&self, path: &Path) -> Result<PathBuf, ReadError> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let real = match (path.file_name(), path.parent().and_then(|dir| self.folder(dir))) {
@@ -129,7 +129,7 @@ impl Within {
         names.join("`, `")
     }
 
-    /// A folder without links. Most files share theirs with others.
+    /// A directory without links. The result is kept, because most files share a directory with others.
     fn folder(&self, dir: &Path) -> Option<PathBuf> {
         let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         if let Some(known) = self.folders.read().unwrap_or_else(PoisonError::into_inner).get(dir) {
@@ -178,21 +178,21 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| normalize(&path))
 }
 
-/// The root of the project of a file or folder: the repository around it, else the nearest folder with `gevals.toml`, else the current
-/// folder where that holds it, else its own.
+/// The root of the project of a file or directory: the repository around it, otherwise the nearest directory with `gevals.toml`,
+/// otherwise the current directory if it contains the path, otherwise the path's own directory.
 fn root_of(path: &Path) -> PathBuf {
     let path = absolute(path);
     let dir = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(&path) };
     let real = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     for marker in [".git", policy::FILE_NAME] {
-        // What a linked folder belongs to is found where it is called first.
+        // For a linked directory, the path as written comes before its target.
         for dir in [dir, real.as_path()] {
             if let Some(root) = dir.ancestors().find(|dir| fs::symlink_metadata(dir.join(marker)).is_ok()) {
                 return root.to_owned();
             }
         }
     }
-    // The root of the disk is no project; containers often stand there.
+    // The root of the file system is not a project; in containers it is often the current directory.
     let here = std::env::current_dir().ok().filter(|here| here.parent().is_some());
     match here {
         Some(here) if dir.starts_with(&here) || real.starts_with(&here) => here,

@@ -1,4 +1,4 @@
-//! What a server's evals were when they were locked: digests, which tell what has changed and give nothing away.
+//! A server's evals as they were when they were locked: digests, which show what has changed and reveal no content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LockedEvals {
-    /// Of the server, as it says.
+    /// Of the server, as it reports it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
     /// By their ids.
@@ -22,23 +22,23 @@ pub struct LockedEvals {
     pub evals: IndexMap<String, LockedEval>,
 }
 
-/// An eval, without what it holds.
+/// An eval, without its content.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LockedEval {
     pub level: String,
     pub grading: String,
-    /// The tool that it calls, or expects to be called.
+    /// The tool that it calls, or that it expects to be called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// Of its canonical JSON (RFC 8785).
     pub digest: String,
-    /// Of its `input` alone, and of what is `expected`.
+    /// Digests of its `input` alone, and of what is `expected`.
     pub input: String,
     pub expected: String,
 }
 
-/// How the evals of a server differ from others.
+/// How the evals of a server have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvalChanges {
@@ -46,18 +46,18 @@ pub struct EvalChanges {
     pub renamed: Vec<RenamedEval>,
     pub added: Vec<String>,
     pub removed: Vec<String>,
-    /// Tools that some eval looked at, and none does now.
+    /// Tools that had an eval, and have none now.
     pub tools_without_evals: Vec<String>,
 }
 
-/// An eval that is another one, under the same id.
+/// An eval that has changed, with the same id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedEval {
     pub id: String,
-    /// Which of its parts: `input`, `expected`, `gradingType`; `name` stands for all that decides nothing.
+    /// Which of its parts have changed: `input`, `expected`, `gradingType`; `name` stands for all others, which decide nothing.
     pub parts: Vec<&'static str>,
-    /// Both levels, where it looks at something else now.
+    /// Both levels, if the level has changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<ChangedLevel>,
 }
@@ -68,7 +68,7 @@ pub struct ChangedLevel {
     pub to: String,
 }
 
-/// An eval that asks and expects what another one did, under another id.
+/// An eval that asks and expects the same as an earlier one, with another id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RenamedEval {
     pub from: String,
@@ -76,7 +76,7 @@ pub struct RenamedEval {
 }
 
 impl LockedEvals {
-    /// Of evals that a server of this version ships.
+    /// Locks evals that a server of this version ships.
     pub fn of<'e>(version: &str, evals: impl IntoIterator<Item = &'e Eval>) -> Self {
         let locked = |eval: &Eval| LockedEval {
             level: eval.level().to_string(),
@@ -90,14 +90,14 @@ impl LockedEvals {
         Self { version: version.to_owned(), evals: evals.collect() }
     }
 
-    /// Those of one level.
+    /// The evals of one level, or all.
     pub fn at(&self, level: Option<Level>) -> Self {
         let is_it = |eval: &LockedEval| level.is_none_or(|level| level.name() == eval.level);
         let evals = self.evals.iter().filter(|(_, eval)| is_it(eval)).map(|(id, eval)| (id.clone(), eval.clone()));
         Self { version: self.version.clone(), evals: evals.collect() }
     }
 
-    /// What is otherwise in `now`.
+    /// What is different in `now`.
     pub fn changes(&self, now: &Self) -> EvalChanges {
         let mut changes = EvalChanges::default();
         let mut gone: Vec<&str> = Vec::new();
@@ -108,7 +108,7 @@ impl LockedEvals {
                 Some(_) => {}
             }
         }
-        // What asks and expects the same is the same eval. Of several alike, the first takes the first.
+        // An eval that asks and expects the same is the same eval. Of several equal ones, the first is paired with the first.
         let mut fresh: BTreeMap<[&str; 3], Vec<&str>> = BTreeMap::new();
         for (id, is) in now.evals.iter().filter(|(id, _)| !self.evals.contains_key(*id)).rev() {
             fresh.entry(is.content()).or_default().push(id);
@@ -137,7 +137,7 @@ impl LockedEvals {
 }
 
 impl LockedEval {
-    /// What makes it the same eval under any id.
+    /// What identifies an eval, whatever its id.
     fn content(&self) -> [&str; 3] {
         [&self.grading, &self.input, &self.expected]
     }
@@ -158,17 +158,17 @@ impl LockedEval {
 }
 
 impl EvalChanges {
-    /// Whether there are none.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self == &Self::default()
     }
 
-    /// How many evals are others.
+    /// How many evals have changed.
     pub fn len(&self) -> usize {
         self.changed.len() + self.renamed.len() + self.added.len() + self.removed.len()
     }
 
-    /// One a line.
+    /// One line per change.
     pub fn lines(&self) -> Vec<String> {
         let changed = self.changed.iter().map(|changed| {
             let level =
@@ -249,7 +249,7 @@ mod tests {
                 "the tool `d` has lost its last eval",
             ]
         );
-        // Nothing but digests is kept, and they are read back.
+        // Only digests are stored, and they can be read back.
         let text = crate::yaml::write(&now).unwrap();
         assert!(!text.contains("Do."), "{text}");
         assert_eq!(serde_yaml::from_str::<LockedEvals>(&text).unwrap(), now);

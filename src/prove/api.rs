@@ -1,5 +1,5 @@
-//! Original and conversion on a real Kubernetes API: each without an agent, and each with a solution in its place. A world of shims can
-//! be mistaken about Kubernetes; Kubernetes is not.
+//! Original and conversion on a real Kubernetes API: each without an agent, and each with a solution in its place. Shims can be
+//! wrong about Kubernetes; the real API cannot.
 
 use std::{
     collections::BTreeMap,
@@ -25,22 +25,22 @@ use crate::{
     source::Spanned,
 };
 
-/// So many tasks are run side by side, of those that say that they may be.
+/// How many tasks run in parallel, of those that allow it.
 const SIDE_BY_SIDE: usize = 12;
-/// Lines that are shown of what a step printed.
+/// How many lines of a step's output are shown.
 const SHOWN: usize = 6;
 
-/// Where it is done.
+/// Where the proof runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// A context of the user's kubeconfig.
     Context(String),
-    /// A control plane of its own, on this machine.
+    /// A control plane started for the proof, on this machine.
     Disposable,
 }
 
 impl Place {
-    /// As `--prove-on` has it.
+    /// Parses the value of `--prove-on`.
     pub fn of(text: &str) -> Self {
         if text == "disposable" { Self::Disposable } else { Self::Context(text.to_owned()) }
     }
@@ -53,22 +53,22 @@ pub struct Pair {
     pub old: Plan,
     /// The conversion.
     pub new: Plan,
-    /// A script that does what the agent is to do.
+    /// A script that does what the agent should do.
     pub solution: Option<PathBuf>,
-    /// In what the conversion may differ.
+    /// How the conversion may differ.
     pub allow: Allowance,
 }
 
-/// How a run of one of them ended.
+/// How a run of the original or of the conversion ended.
 #[derive(Clone, Debug)]
 pub struct End {
     /// Of the task.
     pub verdict: Verdict,
-    /// Whether its set-up was done.
+    /// Whether the agent's phase started, that is, whether the setup was done.
     pub agent: bool,
     /// Whether its cleanup failed.
     pub cleanup_failed: bool,
-    /// The reason, and what steps printed that did not pass.
+    /// What the steps that did not pass reported and printed, or the reason if there are none.
     pub said: String,
 }
 
@@ -82,14 +82,14 @@ impl End {
     }
 }
 
-/// What a task and its conversion came to.
+/// The result for a task and its conversion.
 #[derive(Clone, Debug, Default)]
 pub struct OnApi {
-    /// Without an agent: the original and the conversion. None where one of them was not run.
+    /// Without an agent: the original and the conversion. `None` if one of them was not run.
     pub idle: Option<[End; 2]>,
     /// With the solution.
     pub solved: Option<[End; 2]>,
-    /// In which of the two the one may fail and the other pass.
+    /// How the conversion may differ.
     allow: Allowance,
     /// Why there is no passing world.
     unsolved: Option<String>,
@@ -98,7 +98,7 @@ pub struct OnApi {
 }
 
 impl OnApi {
-    /// In what they differ, with what both said.
+    /// How they differ, with what both reported.
     pub fn differs(&self) -> Option<String> {
         let worlds = [("without an agent", &self.idle), ("with the solution", &self.solved)];
         worlds.into_iter().find_map(|(name, ends)| {
@@ -111,7 +111,7 @@ impl OnApi {
         })
     }
 
-    /// What is missing to a proof.
+    /// What is missing for a proof.
     pub fn lacks(&self) -> Vec<String> {
         let mut lacks = self.lacks.clone();
         match &self.idle {
@@ -137,7 +137,7 @@ impl OnApi {
         lacks
     }
 
-    /// As the report has it.
+    /// The JSON of the report.
     pub fn json(&self) -> Value {
         let end = |end: &End| {
             json!({
@@ -154,7 +154,7 @@ impl OnApi {
         })
     }
 
-    /// In words: that they agree in both worlds, or what is missing.
+    /// In words: how they differ, what is missing for a proof, or that they agree in both worlds.
     pub fn shown(&self) -> String {
         if let Some(differs) = self.differs() {
             return format!("they differ {differs}");
@@ -168,31 +168,31 @@ fn first(said: &str) -> &str {
     said.lines().next().unwrap_or("it does not say why")
 }
 
-/// What the proof of all tasks came to.
+/// The result of the proof of all tasks.
 #[derive(Debug, Default)]
 pub struct Proof {
     /// In the order of the pairs.
     pub tasks: Vec<OnApi>,
-    /// What the runs left behind, and was deleted.
+    /// What the runs left behind. It was deleted.
     pub left: Vec<String>,
 }
 
 /// Why there is no proof.
 #[derive(Debug)]
 pub enum Fault {
-    /// What was named is not there.
+    /// The context does not exist, or this machine cannot start a control plane.
     Usage(String),
     /// The API does not answer, or cannot be started.
     Broken(String),
-    /// By a signal; what was made is deleted.
+    /// A signal arrived. What the runs created is deleted.
     Interrupted(Interrupt),
 }
 
-/// Runs originals and conversions on an API: all originals, then all conversions, without an agent and with the solutions. After each of
-/// the four what they made is deleted.
+/// Runs originals and conversions on an API, in four rounds: all originals, then all conversions, without an agent; then both with the
+/// solutions. After each round, what it created is deleted.
 ///
 /// # Errors
-/// There is no such API, it does not answer, or a signal came. Then too what was made is deleted, as far as it can be.
+/// The API does not exist or does not answer, or a signal arrived. What the runs created is deleted in this case too, as far as possible.
 pub async fn on_api(place: &Place, pairs: &[Pair], tell: &dyn Fn(&str)) -> Result<Proof, Fault> {
     let broken = Fault::Broken;
     let mut signals = interrupts().map_err(|e| broken(format!("cannot listen for signals: {e}")))?;
@@ -201,7 +201,7 @@ pub async fn on_api(place: &Place, pairs: &[Pair], tell: &dyn Fn(&str)) -> Resul
         Place::Context(context) => {
             let text = stock::only(context).map_err(Fault::Usage)?;
             let path = folder.path().join("kubeconfig");
-            // The folder is nobody else's.
+            // Only this user can read the temporary directory.
             fs::write(&path, text).map_err(|e| broken(format!("`{}`: {e}", path.display())))?;
             path
         }
@@ -222,7 +222,7 @@ pub async fn on_api(place: &Place, pairs: &[Pair], tell: &dyn Fn(&str)) -> Resul
     proof
 }
 
-/// The same with a kubeconfig.
+/// Does the same with a kubeconfig.
 ///
 /// # Errors
 /// As [`on_api`].
@@ -260,7 +260,7 @@ pub async fn in_four(
         let mut heard = None;
         let restored = tokio::select! {
             left = before.restore() => left.map_err(|why| Fault::Broken(format!("what the {who} have made {world}: {why}"))),
-            // One that came during the runs counts.
+            // A signal that arrived during the runs counts.
             () = twice(signals, &mut heard) => Err(Fault::Broken("interrupted: what the tasks have made is not deleted".to_owned())),
         };
         if let Some(signal) = ran.stopped.or(heard).or_else(|| signals.try_recv().ok()) {
@@ -288,7 +288,7 @@ fn of_pair(index: usize, pair: &Pair, ends: &[BTreeMap<usize, End>], faults: &[S
     OnApi { idle, solved, allow: pair.allow, unsolved, lacks }
 }
 
-/// Ends when signals have come twice, and notes the first.
+/// Waits until two signals have arrived, and stores the first.
 async fn twice(signals: &mut UnboundedReceiver<Interrupt>, heard: &mut Option<Interrupt>) {
     for _ in 0..2 {
         match signals.recv().await {
@@ -300,7 +300,7 @@ async fn twice(signals: &mut UnboundedReceiver<Interrupt>, heard: &mut Option<In
     }
 }
 
-/// A plan whose agent does nothing, or runs a script.
+/// The plan with an agent that does nothing, or that runs a script.
 fn with_agent(plan: &Plan, solution: Option<&Path>) -> Plan {
     let mut plan = plan.clone();
     let judged = plan.judgements() > 0;
@@ -322,7 +322,7 @@ fn with_agent(plan: &Plan, solution: Option<&Path>) -> Plan {
                     get_version: None,
                 })
             }
-            // A judge is given something to judge.
+            // A judge needs an answer.
             None if judged => {
                 let output = Some(Template::literal("nothing was done", span));
                 AgentKind::Script { calls: Vec::new(), output, entry: true }
@@ -339,7 +339,7 @@ struct RanAll {
     stopped: Option<Interrupt>,
 }
 
-/// Runs tasks; a judge among their steps says yes where they are solved.
+/// Runs tasks. A judge among their steps approves if the tasks are solved.
 async fn all(host: Arc<RealHost>, kubeconfig: &Path, tasks: Vec<(usize, Plan)>, solved: bool) -> RanAll {
     let (indices, plans): (Vec<usize>, Vec<Plan>) = tasks.into_iter().unzip();
     let judge = plans.iter().find(|plan| plan.judgements() > 0).map(|plan| {
@@ -363,7 +363,7 @@ async fn all(host: Arc<RealHost>, kubeconfig: &Path, tasks: Vec<(usize, Plan)>, 
     let (sink, mut events) = unbounded_channel::<Event>();
     let (forward, forwarded) = unbounded_channel();
     let stopped = Arc::new(std::sync::OnceLock::new());
-    // What a run hears is noted here too.
+    // Signals go to the run, and the first is noted here as well.
     let listening = interrupts().ok().map(|mut signals| {
         let stopped = Arc::clone(&stopped);
         tokio::spawn(async move {
@@ -382,7 +382,7 @@ async fn all(host: Arc<RealHost>, kubeconfig: &Path, tasks: Vec<(usize, Plan)>, 
             match event.kind {
                 EventKind::PhaseStarted { phase } if phase == "agent" => *agent = true,
                 EventKind::ActionFinished { action, report } => {
-                    // The last attempt of a step counts.
+                    // Only the last attempt of a step counts.
                     said.retain(|(known, _)| *known != action);
                     if matches!(report.outcome, Outcome::Failed | Outcome::Broken) {
                         let printed = report.stdout.lines().chain(report.stderr.lines());

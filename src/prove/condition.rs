@@ -1,4 +1,4 @@
-//! What decides the verdict of a conversion: each step that demands something, and the same plan without the demand.
+//! What decides the verdict of a conversion: each step that expects something, and the same plan without the expectation.
 
 use crate::{
     bash,
@@ -7,22 +7,22 @@ use crate::{
     source::Spanned,
 };
 
-/// A step on which the verdict rests.
+/// A step on which the verdict depends.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    /// Of the action.
+    /// Id of the action.
     pub id: String,
     ix: ActionIx,
-    /// Whether it stands where a step may fail.
+    /// Whether it belongs to the setup, where a step may be allowed to fail.
     soft: bool,
-    /// As people read it.
+    /// A description for people.
     pub shown: String,
-    /// The file that it only finds to be there, or the value that it only finds not to be empty: no world has that otherwise, and
-    /// what asks more of the same fails too.
+    /// The file that it only checks for existence, or the value that it only checks not to be empty. No world changes that alone: what
+    /// checks more of the same subject fails too.
     subject: Option<String>,
 }
 
-/// The steps of a plan that demand something, where the verdict rests on it.
+/// The steps of a plan with an expectation on which the verdict depends.
 pub fn conditions(plan: &Plan) -> Vec<Condition> {
     let mut found = Vec::new();
     for phase in [PlanPhase::Setup, PlanPhase::Verify] {
@@ -33,7 +33,7 @@ pub fn conditions(plan: &Plan) -> Vec<Condition> {
     found
 }
 
-/// `soft`: a step that may fail is passed over.
+/// `soft`: skip a step that is allowed to fail.
 fn collect(plan: &Plan, ix: ActionIx, soft: bool, found: &mut Vec<Condition>) {
     let action = plan.action(ix);
     let ActionKind::Step(step) = &action.kind else { return };
@@ -47,7 +47,7 @@ fn collect(plan: &Plan, ix: ActionIx, soft: bool, found: &mut Vec<Condition>) {
         found.extend(shown.map(|shown| Condition { id: action.id.clone(), ix, soft, shown, subject }));
         return;
     }
-    // What has an alternative that always passes decides nothing.
+    // With an alternative that always passes, an `anyOf` decides nothing.
     let inner = || blocks.iter().flat_map(|block| plan.members(block.holder));
     if step.op.name == "anyOf" && inner().any(|ix| always_passes(plan, ix)) {
         return;
@@ -59,13 +59,13 @@ fn always_passes(plan: &Plan, ix: ActionIx) -> bool {
     matches!(&plan.action(ix).kind, ActionKind::Step(step) if command(step) == Some("true"))
 }
 
-/// What a command runs, where that is known.
+/// The command line of a `command` step, if it is literal.
 fn command(step: &StepAction) -> Option<&str> {
     (step.op.name == "command").then_some(())?;
     step.args.iter().find(|(name, _)| name.value == "run")?.1.as_literal()
 }
 
-/// What `test -f FILE`, `test -n VALUE` is about.
+/// What `test -f FILE` or `test -n VALUE` checks.
 fn subject(plan: &Plan, step: &StepAction) -> Option<String> {
     let run = command(step)?;
     let rest =
@@ -79,7 +79,7 @@ fn subject(plan: &Plan, step: &StepAction) -> Option<String> {
     .filter(|subject| !subject.is_empty())
 }
 
-/// The value of a variable, as it is written.
+/// The value of a variable, as written.
 fn given(plan: &Plan, step: &StepAction, name: &str) -> Option<String> {
     let own = step.args.iter().find(|(key, _)| key.value == "env").map(|(_, arg)| &arg.kind);
     let own = match own {
@@ -103,13 +103,13 @@ fn template(template: &Template<Def>) -> String {
     template.parts.iter().map(part).collect()
 }
 
-/// Whether a command does not fail in the jail, whose own it is.
+/// Whether a command cannot fail in the jail, because it uses only what belongs to the jail.
 fn is_sure(run: &str) -> bool {
     const NAMES: [&str; 10] = ["true", "rm", "mkdir", "touch", "chmod", "cp", "mv", "ln", "tee", "date"];
     run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name))
 }
 
-/// What a step demands; a script that stayed one is no condition that was taken out of it.
+/// What a step expects. A script that was kept is not a condition.
 fn demanded(step: &StepAction) -> Option<String> {
     let expected = |key: &str| step.expect.as_ref().and_then(|expect| expect.get(key));
     let any = |key: &str| expected(key).and_then(Arg::as_value).is_some_and(|value| value == "any");
@@ -125,7 +125,7 @@ fn demanded(step: &StepAction) -> Option<String> {
 }
 
 impl Condition {
-    /// Whether an action asks more of what this one only finds to be there, or only holds such actions.
+    /// Whether an action checks more of this condition's subject, or contains other failed actions (`holds_others`).
     pub fn is_within(&self, plan: &Plan, id: &str, holds_others: &dyn Fn(&str) -> bool) -> bool {
         let Some(subject) = &self.subject else { return false };
         let mut found = holds_others(id);
@@ -142,7 +142,7 @@ impl Condition {
         found
     }
 
-    /// The plan in which all is asked but this; `None` where that cannot be said.
+    /// The plan without this expectation, or `None` if that cannot be expressed.
     pub fn relaxed(&self, plan: &Plan) -> Option<Plan> {
         let mut plan = plan.clone();
         let action = plan.action_mut(self.ix);
@@ -151,7 +151,7 @@ impl Condition {
         let key = match step.op.name.as_str() {
             "command" => "exitCode",
             "http" => "status",
-            // An operation is carried out, and what comes of it makes no difference.
+            // The operation still runs, but its result makes no difference.
             _ if self.soft => {
                 action.continue_on_error = true;
                 return Some(plan);

@@ -1,5 +1,5 @@
-//! `curl` in the jail: a request that no network carries, and the answer of the world. Read by itself, not by the lifter's
-//! idea of curl's options.
+//! `curl` in the jail: a request that goes to no network, and the world's answer. It parses options itself, independently of the
+//! lifter.
 #![expect(clippy::disallowed_methods, reason = "this is a program of its own")]
 
 use std::{fs, io::Write};
@@ -9,10 +9,10 @@ use super::{
     world::{Answer, Call, Dice, Given, Mood, Time, World, hang},
 };
 
-/// How a request is called in the trace.
+/// The name of a request in the trace.
 pub const REQUEST: &str = "http";
 
-/// A request in the trace, and the status and text of its answer; no status: there was none.
+/// Records a request in the trace and returns the status and text of its answer. Without a status there was no answer.
 pub fn ask(
     world: &World,
     method: &str,
@@ -30,7 +30,7 @@ fn words(method: &str, url: &str, headers: &[(String, String)]) -> Vec<String> {
     vec![REQUEST.to_owned(), method.to_owned(), url.to_owned(), headers.join("; ")]
 }
 
-/// The request of a command line of curl that prints the answer, in the words of a trace.
+/// The request of a `curl` command line that prints the answer, in the words of a trace.
 pub fn request(argv: &[String]) -> Option<Vec<String>> {
     let asked = Asked::read(argv);
     let prints = asked.output.is_none() && asked.write_out.is_none() && asked.body.is_none();
@@ -38,10 +38,10 @@ pub fn request(argv: &[String]) -> Option<Vec<String>> {
         .then(|| words(&asked.method, &asked.url, &asked.headers))
 }
 
-/// What a request gets.
+/// The answer to a request: its status and text.
 pub fn answered(world: &World, call: &Call, time: Time) -> (Option<u16>, String) {
     let Answer { status, stdout, .. } = world.answer(call, time);
-    // Of the codes that scripts ask for, and some that nobody does.
+    // Status codes that scripts ask for, and some that no script asks for.
     let known = world.words.iter().filter_map(|w| w.parse::<u16>().ok()).filter(|c| (100..600).contains(c));
     let codes: Vec<u16> = known.chain([200, 200, 201, 400, 404, 500]).collect();
     let mut dice = Dice::new(world.seed, &call.key());
@@ -58,7 +58,7 @@ pub fn answered(world: &World, call: &Call, time: Time) -> (Option<u16>, String)
         return (Some(code), text);
     }
     match status {
-        // Where a body is waited for there mostly is one.
+        // If a body is expected, there usually is one.
         0 if world.hints(call, time.half).is_some() && dice.below(5) > 0 => (Some(200), stdout),
         0 => (Some(codes[dice.below(codes.len())]), stdout),
         1 => (Some(503), stdout),
@@ -66,7 +66,7 @@ pub fn answered(world: &World, call: &Call, time: Time) -> (Option<u16>, String)
     }
 }
 
-/// Options with a value that no answer depends on, by their letters and by their names.
+/// Options with a value on which no answer depends, by their letters and by their names.
 const VALUED: (&str, &[&str]) = (
     "ACDEFKPQTUYbceryuxz",
     &[
@@ -106,7 +106,7 @@ const VALUED: (&str, &[&str]) = (
     ],
 );
 
-/// Whether the next word is the value of this one. A letter has it where nothing stands behind it.
+/// Whether the next word is the value of this option. For a short option this is so if its letter comes last.
 fn is_valued(arg: &str) -> bool {
     let (letters, names) = VALUED;
     match arg.strip_prefix('-').filter(|flags| !flags.starts_with('-')) {
@@ -117,7 +117,7 @@ fn is_valued(arg: &str) -> bool {
     }
 }
 
-/// What a command line says.
+/// What a command line asks for.
 struct Asked {
     method: String,
     url: String,

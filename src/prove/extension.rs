@@ -1,4 +1,4 @@
-//! `builtin:kubernetes` in a world of shims: each operation asks the world as the command of kubectl that it stands for.
+//! `builtin:kubernetes` in a world of shims: each operation asks the world like the kubectl command that it corresponds to.
 
 use std::io::{BufRead, Write};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::kubernetes::{ARGUMENT, manifest, operation};
 
-/// Whether this process is to be the extension of a world.
+/// Whether this process is to serve the extension in a jail.
 pub fn is_asked() -> bool {
     std::env::args().nth(1).as_deref() == Some(ARGUMENT) && std::path::Path::new(WORLD).exists()
 }

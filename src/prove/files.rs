@@ -1,4 +1,4 @@
-//! The files of a jail: looked at, put back for the next run, compared.
+//! The files of a jail: reads them, restores them for the next run, compares them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,18 +13,18 @@ use sha2::{Digest, Sha256};
 
 use super::shim::TASK;
 
-/// Paths with what is there and their modes.
+/// Paths with their contents and modes.
 pub type Files = Vec<(PathBuf, Vec<u8>, u32)>;
 
-/// What `random.id` is in every world.
+/// The value of `random.id` in every world.
 pub const RANDOM_ID: &str = "r4nd0m1d";
 
-/// Folders whose contents are nobody's work.
+/// Directories whose contents are not part of a task.
 const SKIPPED: [&str; 4] = [".git", "node_modules", "target", ".gevals"];
-/// Bytes of the largest file that is held.
+/// Files of so many bytes, or more, are not kept.
 const LARGEST: u64 = 1 << 20;
 
-/// All plain files below a folder that are not too large, with their modes.
+/// The regular files below a directory that are not too large, with their modes; at most 5000.
 pub fn tree(root: &Path) -> Files {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -44,7 +44,7 @@ pub fn tree(root: &Path) -> Files {
     found
 }
 
-/// Writes files into the task's folder.
+/// Writes files into the task's directory.
 pub fn place(files: &[(PathBuf, Vec<u8>, u32)]) -> Result<(), String> {
     for (path, bytes, mode) in files {
         let path = Path::new(TASK).join(path);
@@ -58,16 +58,16 @@ fn fault(error: io::Error) -> String {
     format!("the jail's folder cannot be written: {error}")
 }
 
-/// What is at a path.
+/// What exists at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
     /// With its mode.
     Folder(u32),
     /// With its mode.
     File(u32, Arc<Content>),
-    /// Where it leads.
+    /// With its target.
     Link(PathBuf),
-    /// No plain file, or one too large to be held: which one it is, and when it was changed.
+    /// Not a regular file, or one that is too large to keep: which file it is, and when it was changed.
     Other([i64; 6]),
 }
 
@@ -86,13 +86,14 @@ impl PartialEq for Content {
 
 impl Eq for Content {}
 
-/// All that processes of a jail can change.
+/// All files that processes of a jail can change.
 pub type State = BTreeMap<PathBuf, Entry>;
 
-/// A place of a state, and what comes to be there, if anything does.
+/// A path, and what it becomes; `None` if it is removed.
 pub type Change = (PathBuf, Option<Entry>);
 
-/// What no process of a jail can change, what it has no part in (`/world`), and what is looked at by itself.
+/// What is not part of a state: what no process of a jail can change, what does not belong to it (`/world`), and what is read
+/// separately.
 const FIXED: [&str; 13] = [
     "/usr",
     "/bin",
@@ -108,17 +109,17 @@ const FIXED: [&str; 13] = [
     "/world",
     "/etc/alternatives",
 ];
-/// Where else files can be written.
+/// Where files can be written.
 const WRITABLE: [&str; 3] = ["/", "/usr/local", "/dev/shm"];
-/// What was changed so shortly ago may be changed again at what its clock holds for the same time.
+/// A file that was changed this recently may change again within the resolution of its timestamp.
 const YOUNG: Duration = Duration::from_millis(50);
 
-/// Looks at the files of a jail, again and again: what has not been changed is not read again.
+/// Reads the files of a jail repeatedly: a file that has not changed is not read again.
 #[derive(Default)]
 pub struct Looks(HashMap<PathBuf, ([i64; 6], Arc<Content>)>);
 
 impl Looks {
-    /// All files and folders as they are now.
+    /// All files and directories as they are now.
     pub fn look(&mut self) -> State {
         self.below(WRITABLE.iter().map(PathBuf::from).collect())
     }
@@ -168,13 +169,13 @@ impl Looks {
     }
 }
 
-/// Which file it is, how large it is, and when it was changed.
+/// Which file it is, its size, and when it was changed.
 fn identity(meta: &fs::Metadata) -> [i64; 6] {
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     [number(meta.dev()), number(meta.ino()), number(meta.size()), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()]
 }
 
-/// By what a state is known: two that differ have two.
+/// Identifies a state: different states have different digests.
 pub fn digest(state: &State) -> [u8; 32] {
     let mut all = Sha256::new();
     for (path, entry) in state {
@@ -196,19 +197,19 @@ pub fn digest(state: &State) -> [u8; 32] {
     all.finalize().into()
 }
 
-/// What makes the one of the other: what goes, the inner before the outer, then what comes.
+/// The changes from one state to the other: first removals, inner paths before outer ones, then additions and modifications.
 pub fn changes(from: &State, to: &State) -> Vec<Change> {
     let gone = from.keys().rev().filter(|path| !to.contains_key(*path)).map(|path| (path.clone(), None));
     let come = to.iter().filter(|(path, entry)| from.get(*path) != Some(entry));
     gone.chain(come.map(|(path, entry)| (path.clone(), Some(entry.clone())))).collect()
 }
 
-/// Whether changes can be made again.
+/// Whether changes can be applied again.
 pub fn is_plain(changes: &[Change]) -> bool {
     !changes.iter().any(|(_, entry)| matches!(entry, Some(Entry::Other(_))))
 }
 
-/// Makes changes.
+/// Applies changes.
 pub fn apply(changes: &[Change]) -> Result<(), String> {
     changes.iter().try_for_each(|(path, entry)| put(path, entry.as_ref())).map_err(fault)
 }
@@ -242,10 +243,10 @@ fn put(path: &Path, entry: Option<&Entry>) -> io::Result<()> {
     }
 }
 
-/// Plain files, by their paths as a task knows them.
+/// Regular files, by their paths as a task knows them.
 pub type Written = Vec<(PathBuf, u32, Arc<Content>)>;
 
-/// What a run has written, without what is private to one of its steps.
+/// The files that a run has written, without those that are private to one of its steps.
 pub fn written(state: &State) -> Written {
     let known = |path: &Path| -> Option<PathBuf> {
         if let Ok(inside) = path.strip_prefix(TASK) {
@@ -282,7 +283,7 @@ mod tests {
         symlink("a", at("link")).unwrap();
         let before = look();
         let put_back = |now: &State| apply(&changes(now, &before)).unwrap();
-        // In the same moment, and of the same length.
+        // At the same moment, and of the same length.
         fs::write(at("a"), "1").unwrap();
         let after = look();
         assert_ne!(before, after);
@@ -295,7 +296,7 @@ mod tests {
         apply(&forth).unwrap();
         assert_eq!(look(), after);
         put_back(&after);
-        // One thing in the place of another.
+        // An entry of one kind replaces one of another kind.
         fs::remove_dir_all(at("deep")).unwrap();
         fs::write(at("deep"), "a file").unwrap();
         fs::remove_file(at("link")).unwrap();
@@ -307,7 +308,7 @@ mod tests {
         put_back(&now);
         assert_eq!(look(), before);
         assert_eq!(digest(&look()), digest(&before));
-        // What cannot be made again is told.
+        // A change that cannot be applied again is recognized.
         let large = fs::File::create(at("large")).unwrap();
         large.set_len(LARGEST).unwrap();
         assert!(!is_plain(&changes(&before, &look())));

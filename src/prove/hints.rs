@@ -1,4 +1,4 @@
-//! What scripts wait for: the answers and files that their tests look for, and the requests that they make.
+//! What scripts expect: the answers and files that their tests look for, and the requests that they make.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,35 +17,35 @@ use crate::{
     plan::{ActionKind, Plan, StepAction},
 };
 
-/// What the steps of a plan wait for. It makes worlds in which something passes; what it says is never believed.
+/// What the steps of a plan expect. It serves to create worlds in which something passes; a proof never relies on it.
 #[derive(Clone)]
 pub struct Hints {
-    /// Answers, by command.
+    /// Expected answers, by command.
     pub answers: Answers,
-    /// By URL.
+    /// Expected responses, by URL.
     pub web: BTreeMap<String, Web>,
-    /// Commands that are to fail, by keys as worlds have them.
+    /// Commands that should fail, by the keys of worlds.
     pub denied: BTreeSet<String>,
-    /// Commands whose output is compared or handed on.
+    /// Commands whose output is compared or passed on.
     pub captured: BTreeSet<String>,
-    /// What commands must not print.
+    /// What commands must not print, by command.
     pub refused: BTreeMap<String, Vec<String>>,
-    /// Commands that a wait asks again and again.
+    /// Commands that a wait repeats.
     pub waited: BTreeSet<String>,
-    /// All that is called.
+    /// All commands that are called.
     pub asked: BTreeSet<String>,
-    /// By which action what is called.
+    /// Which action calls which command.
     pub callers: Vec<(String, String)>,
-    /// What files that the agent makes are to hold.
+    /// What files that the agent creates should contain.
     pub texts: Vec<String>,
 }
 
-/// Answers that are waited for, by command, before and after the agent's work.
+/// Expected answers, by command, before and after the agent's work.
 #[derive(Clone, Default)]
 pub struct Answers(BTreeMap<(String, Half), Vec<String>>);
 
 impl Answers {
-    /// Adds what is not known yet.
+    /// Adds texts that are not known yet.
     pub fn add(&mut self, key: String, half: Half, texts: Vec<String>) {
         let known = self.0.entry((key, half)).or_default();
         for text in texts {
@@ -55,7 +55,7 @@ impl Answers {
         }
     }
 
-    /// By keys as worlds have them: those of one half where the same command is to answer another thing in each.
+    /// Answers by the keys of worlds: with the half, if the same command has expected answers in both.
     pub fn by_key(&self) -> BTreeMap<String, Vec<String>> {
         let key = |(key, half): &(String, Half)| {
             let other = if *half == Half::Before { Half::After } else { Half::Before };
@@ -65,7 +65,7 @@ impl Answers {
     }
 }
 
-/// Reads a plan for it.
+/// Reads the hints from a plan.
 pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut web: BTreeMap<String, Web> = BTreeMap::new();
     let mut denied: BTreeSet<(String, Half)> = BTreeSet::new();
@@ -73,17 +73,17 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let env: BTreeMap<String, String> =
         plan.env.iter().map(|(name, value)| (name.clone(), filled(value, &BTreeMap::new()))).collect();
-    // Commands with what is waited for; those that others read, by their ids; and the files they are read from.
+    // Commands with their expected outputs; `ids` finds those whose output is read, and `files` the files that contain it.
     let mut commands: Vec<(Vec<String>, Vec<String>)> = Vec::new();
-    // When each of them is called.
+    // When each of these commands is called.
     let mut halves: Vec<Half> = Vec::new();
     let mut compared: BTreeSet<usize> = BTreeSet::new();
     let mut read_ids: BTreeSet<String> = BTreeSet::new();
     let mut waits: Vec<String> = Vec::new();
     let mut waiting: BTreeSet<usize> = BTreeSet::new();
-    // Those whose status is not that of success.
+    // Commands with an expected exit code, which may be another one than 0.
     let mut free = BTreeSet::new();
-    // Of a line each command reads what the one before it prints.
+    // In a pipeline, each command reads the output of the previous one.
     let mut piped: BTreeMap<usize, usize> = BTreeMap::new();
     let mut ids: BTreeMap<String, usize> = BTreeMap::new();
     let mut files: BTreeMap<String, String> = BTreeMap::new();
@@ -158,7 +158,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             Some(ArgKind::Text(t)) => Some(filled(t, &env)),
             _ => env.get(name).cloned(),
         };
-        // `test "$USER" = admin`, which is `{steps.user.outputs.stdout}`
+        // `test "$USER" = admin`, where `USER` is `{steps.user.outputs.stdout}`
         for (operator, other) in [(" = ", None), (" != ", Some("anything-else-than-that"))] {
             let sides = run.strip_prefix("test ").and_then(|r| r.split_once(operator));
             if let Some((output, word)) = sides
@@ -199,7 +199,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
         commands.push((argv, wanted));
         halves.push(half);
     });
-    // From the end: what a filter is to print, the command before it must have printed something for.
+    // In reverse order: the command before a filter must have printed something from which the filter can print what is expected.
     let mut read: BTreeMap<usize, Vec<Vec<String>>> = BTreeMap::new();
     for index in (0..commands.len()).rev() {
         if let Some(inputs) = read.remove(&index) {
@@ -237,7 +237,7 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
             false => web.statuses.extend(codes),
         }
     }
-    // What fails in one half and is called in the other as well fails there only.
+    // A command that should fail in one half, and is called in the other half as well, fails only there.
     let called: BTreeSet<(String, Half)> =
         commands.iter().zip(&halves).map(|((argv, _), half)| (argv.join("\u{1f}"), *half)).collect();
     let is_both = |key: &String| {
@@ -252,13 +252,13 @@ pub fn hints(plan: &Plan, words: &[String], operations: bool) -> Hints {
     Hints { answers: found, web, denied, captured, refused, waited, asked, callers, texts }
 }
 
-/// Whether a command is to fail.
+/// Whether a command is expected to fail.
 fn wants_failure(expect: &Arg<Def>) -> bool {
     let status = expect.get("exitCode").and_then(Arg::as_value);
     status.is_some_and(|status| status == 1 || status.get("not").is_some_and(|other| *other == 0 || *other == "0"))
 }
 
-/// Files and folders that a script names: in its own folder, in `/tmp`, and those that it looks at where people leave something.
+/// Files and directories that a script names: in its own directory, in `/tmp`, and those it reads in places where users keep files.
 pub fn paths(text: &str, named: &mut BTreeSet<String>) {
     named.extend(places(text));
     const PLACES: [&str; 7] = ["/tmp/", "/root/", "/home/", "/opt/", "/srv/", "/mnt/", "/var/"];
@@ -295,7 +295,7 @@ fn is_constant(line: &str) -> bool {
 /// Words that a script compares with.
 pub fn mined(text: &str, words: &mut BTreeSet<String>) {
     const SIGNS: [&str; 6] = ["[", "grep", "case", ";;", "==", "||"];
-    // A constant may be what a later line compares with.
+    // A later line may compare with a constant.
     for line in text
         .lines()
         .map(str::trim_start)
@@ -309,7 +309,7 @@ pub fn mined(text: &str, words: &mut BTreeSet<String>) {
                 && !word.starts_with(['$', '-', '[', ']', '{', '#', '>', '&', '!', '='])
                 && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@".contains(c));
             let is_command = bash::is_own(word) || REAL.contains(&word) || OUTSIDE.contains(&word);
-            // These are answers as well.
+            // `true` and `false` are answers as well.
             if fits && (!is_command || matches!(word, "true" | "false")) {
                 words.insert(word.to_owned());
             }
@@ -317,7 +317,7 @@ pub fn mined(text: &str, words: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether a call is one of these; a `curl` is written down as its request.
+/// Whether a call matches a pattern. A `curl` is recorded as its request.
 pub fn asks(pattern: &str, call: &Call) -> bool {
     let request = pattern.starts_with("curl\u{1f}") && call.argv[0] == "http";
     request
@@ -327,13 +327,13 @@ pub fn asks(pattern: &str, call: &Call) -> bool {
         || fits(pattern, &call.key())
 }
 
-/// The id in `{steps.ID.outputs.stdout}`; of an operation it is `text`.
+/// The id in `{steps.ID.outputs.stdout}`, or in `{steps.ID.outputs.text}` for an operation.
 pub fn output_of(text: &str) -> Option<&str> {
     let inner = text.strip_prefix("{steps.")?;
     inner.strip_suffix(".outputs.stdout}").or_else(|| inner.strip_suffix(".outputs.text}"))
 }
 
-/// Whether a plan has operations that stand for commands of kubectl.
+/// Whether a plan has operations that correspond to kubectl commands.
 pub fn has_operations(plan: &Plan) -> bool {
     let mut found = false;
     plan.walk(&mut |_, _, action| {
@@ -343,7 +343,7 @@ pub fn has_operations(plan: &Plan) -> bool {
     found
 }
 
-/// An argument, with its holes as they are written.
+/// An argument as JSON. Holes of known variables are filled, others stay as written.
 fn json(arg: &Arg<Def>, env: &BTreeMap<String, String>) -> Value {
     match &arg.kind {
         ArgKind::Null => Value::Null,
@@ -358,7 +358,7 @@ fn json(arg: &Arg<Def>, env: &BTreeMap<String, String>) -> Value {
     }
 }
 
-/// Texts that an expectation takes.
+/// Texts that satisfy an expectation.
 pub fn answers(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, String>) -> Vec<String> {
     let text = |arg: Option<&Arg<Def>>| match arg.map(|a| &a.kind) {
         Some(ArgKind::Text(t)) => Some(filled(t, env)),
@@ -389,7 +389,7 @@ pub fn answers(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, Strin
     }
     let refused = expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env));
     if (expect.get("empty").is_some() || !refused.is_empty()) && wanted.is_empty() {
-        // Long enough for a script that asks for its length, too.
+        // Also long enough for a script that checks the length.
         let others = ["something-quite-different".to_owned()].into_iter().chain(words.iter().cloned());
         wanted.extend(others.filter(|word| !refused.contains(word)).take(4));
     }
@@ -410,7 +410,7 @@ pub fn filled(template: &Template<Def>, env: &BTreeMap<String, String>) -> Strin
     parts.collect()
 }
 
-/// A word with what is in its variables.
+/// A word with its variables replaced by their values.
 fn filled_in(word: &bash::ast::Word, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let part = |part: &bash::ast::Part| match part {
         bash::ast::Part::Text { text, .. } => Some(text.clone()),
@@ -420,17 +420,17 @@ fn filled_in(word: &bash::ast::Word, variable: &dyn Fn(&str) -> Option<String>) 
     word.parts.iter().map(part).collect()
 }
 
-/// What a text must not be.
+/// Texts that an output must not be.
 fn denials(expect: &Arg<Def>, words: &[String], env: &BTreeMap<String, String>) -> Vec<String> {
     expect.get("not").map_or_else(Vec::new, |not| answers(not, words, env).into_iter().take(3).collect())
 }
 
-/// The words of one simple command, or of each of a pipeline, with what is in its variables. A filter reads the file `-`.
+/// The words of one simple command, or of each command of a pipeline, with their variables replaced. A filter reads the file `-`.
 fn split(run: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<Vec<String>>> {
     use bash::ast::{Kind, Stmt};
     let script = bash::parse(run)?;
     let list = bash::ast::read(&script)?;
-    // Behind `set -o pipefail`, and before `|| echo 0`.
+    // After `set -o pipefail`, and before `|| echo 0`.
     let line = match list.as_slice() {
         [Stmt { kind: Kind::Simple(set), .. }, line] if set.words.first().is_some_and(|w| w.source == "set") => line,
         [line] => line,

@@ -1,5 +1,5 @@
 //! The host of a proof: real processes and files inside of the jail, made-up answers from the network, and a clock that
-//! stands still while anything works and jumps to the next wish when nothing does.
+//! stands still while anything is running and otherwise jumps to the next time that something waits for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +44,7 @@ struct Times {
     generation: u64,
 }
 
-/// Time that passes only when nothing works.
+/// A clock on which time passes only while nothing is running.
 #[derive(Default)]
 pub struct Clock {
     times: Mutex<Times>,
@@ -64,7 +64,7 @@ impl Clock {
         self.changed.notify_one();
     }
 
-    /// Lets time pass, for ever.
+    /// Advances the clock whenever nothing is running. Never returns.
     pub async fn tick(self: Arc<Self>) {
         loop {
             self.changed.notified().await;
@@ -80,7 +80,7 @@ impl Clock {
         }
     }
 
-    /// Whom to wake, if nothing has happened since; `None`: wait for something to happen.
+    /// Advances the clock and returns the tasks to wake; none if something has changed since `before`. `None`: wait for a change.
     fn due(&self, before: u64) -> Option<Vec<Waker>> {
         let mut times = self.times();
         if times.generation != before {
@@ -148,32 +148,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The end of a process that is not begun any more.
+/// The result for a process that is not started any more.
 fn ended() -> Finished {
     let (stdout, stderr) = (Captured::default(), Captured::default());
     let exit = Exit::Cancelled { killed: false };
     Finished { exit, stdout, stderr, duration: Duration::ZERO, stragglers: 0, leftover: None }
 }
 
-/// What all runs in a jail have in common.
+/// What all runs in a jail share.
 pub struct Stage {
     real: RealHost,
     looks: Mutex<Looks>,
     memory: Mutex<Memory>,
-    /// Ends what does not end.
+    /// Ends processes that do not end by themselves.
     pub watch: Watch,
-    /// The files that each run begins with.
+    /// The files that each run starts with.
     base: State,
-    /// What stands in the place of something.
+    /// Commands that are replaced by shims.
     commands: BTreeSet<String>,
-    /// Whether all shells ask the world which programs there are.
+    /// Whether all shells ask the world which programs exist.
     lookups: bool,
-    /// The world of the run that goes on.
+    /// The world of the current run.
     world: Arc<Mutex<Option<World>>>,
 }
 
 impl Stage {
-    /// With the files that are there now, and with functions for bash if no script would notice them.
+    /// Uses the current files as the base, and writes functions for bash if no script would notice them.
     pub async fn new(scripts: &[String]) -> Self {
         let real = RealHost::new();
         let mut looks = Looks::default();
@@ -207,20 +207,20 @@ impl Stage {
         lock(&self.looks).look()
     }
 
-    /// Forgets what processes did, and gives it back.
+    /// Forgets what processes did, and returns it.
     pub fn forget(&self) -> Memory {
         std::mem::take(&mut *lock(&self.memory))
     }
 
-    /// Knows what processes did.
+    /// Sets what is known of earlier processes.
     pub fn remember(&self, memory: Memory) {
         *lock(&self.memory) = memory;
     }
 
-    /// Puts all files as they were in the beginning.
+    /// Restores all files to their initial state.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The files cannot be written.
     pub fn reset(&self) -> Result<(), String> {
         files::apply(&files::changes(&self.look(), &self.base))
     }
@@ -231,11 +231,11 @@ impl Stage {
 struct Traffic {
     open: usize,
     begun: u64,
-    /// Something was left in the background: it may do anything at any time.
+    /// Whether a process was left in the background: it may do anything at any time.
     crowded: bool,
 }
 
-/// A time in which something is done; whether nothing else was being done when it began.
+/// A period in which something is done, and whether nothing else was being done when it started.
 struct Turn {
     traffic: Arc<Mutex<Traffic>>,
     number: u64,
@@ -251,7 +251,7 @@ impl Turn {
         Self { traffic: Arc::clone(traffic), number: now.begun, alone }
     }
 
-    /// Whether nothing else was done all the time.
+    /// Whether nothing else was done in the whole period.
     fn was_alone(&self) -> bool {
         let now = lock(&self.traffic);
         self.alone && now.begun == self.number && !now.crowded
@@ -264,21 +264,21 @@ impl Drop for Turn {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 pub struct ProofHost {
     pub stage: Arc<Stage>,
     pub clock: Arc<Clock>,
     pub world: World,
     pub events: Mutex<UnboundedReceiver<Event>>,
-    /// What has been told so far.
+    /// The events received so far.
     pub told: Mutex<Vec<Event>>,
-    /// Files as they were when verification began.
+    /// The files as they were when verification started.
     pub made: Mutex<Option<Written>>,
     traffic: Arc<Mutex<Traffic>>,
 }
 
 impl ProofHost {
-    /// Of a world whose events are told here.
+    /// Creates the host of a world, for a run that reports to `events`.
     pub fn new(stage: Arc<Stage>, clock: Arc<Clock>, world: World, events: UnboundedReceiver<Event>) -> Self {
         let (events, told, made) = (Mutex::new(events), Mutex::default(), Mutex::default());
         *lock(&stage.world) = Some(world.clone());
@@ -289,12 +289,12 @@ impl ProofHost {
         &self.stage.real
     }
 
-    /// For what is done at once.
+    /// Starts a period in which something is done.
     fn turn(&self) -> Turn {
         Turn::new(&self.traffic)
     }
 
-    /// What a line of shell does that is one plain command.
+    /// Runs a line of shell without a process, if it is one plain command.
     fn plain(&self, exec: &Exec) -> Option<(Finished, Took)> {
         let [flag, line] = exec.args.as_slice() else { return None };
         let is_shell = matches!(exec.program.to_str()?, "sh" | "/bin/sh" | "bash" | "/bin/bash" | "/usr/bin/bash");
@@ -303,10 +303,10 @@ impl ProofHost {
         if !is_shell || flag != "-c" || !is_usual || own("PATH").is_some() {
             return None;
         }
-        // What a shell sets itself is not what it was given.
+        // A variable that a shell sets itself does not have the given value.
         let variable = |name: &str| Some(own(name).filter(|_| !shell::is_own(name))?.to_str()?.to_owned());
         let argv = shell::words(line.to_str()?, &variable)?;
-        // What no process can be given no process does.
+        // Linux starts no process with an argument or a variable of this size.
         let given = exec.env.iter().map(|(name, value)| name.len() + 1 + value.len());
         if given.chain(argv.iter().map(String::len)).any(|bytes| bytes >= LARGEST) {
             return None;
@@ -334,7 +334,7 @@ impl ProofHost {
         Some((past.finished(), past.took()))
     }
 
-    /// What a process does, by itself or as it is remembered, and the time that it takes.
+    /// Runs a process, or repeats what is remembered of it, and returns the time that it takes.
     async fn done(&self, exec: Exec, cancel: CancellationToken) -> (Finished, Took) {
         if let Some(done) = self.plain(&exec).filter(|_| !cancel.is_cancelled()) {
             return done;
@@ -372,7 +372,7 @@ impl ProofHost {
         (finished, took)
     }
 
-    /// The end of a time from now.
+    /// Completes after this time.
     fn wish(&self, duration: Duration) -> Sleep {
         let mut times = self.clock.times();
         let id = times.next;
@@ -382,7 +382,7 @@ impl ProofHost {
         Sleep { clock: Arc::clone(&self.clock), key }
     }
 
-    /// Writes down which phases have begun.
+    /// Handles the events so far: records which phases have started, and makes the changes of the agent.
     pub fn listen(&self) {
         let mut events = lock(&self.events);
         while let Ok(event) = events.try_recv() {
@@ -478,7 +478,7 @@ impl Host for ProofHost {
         use std::os::unix::fs::DirBuilderExt;
         let _turn = self.turn();
         let mut names = (0..).map(|n| PathBuf::from(format!("/tmp/gevals-{n}")));
-        // In every run the same.
+        // The same names in every run.
         let made = names.find_map(|path| match std::fs::DirBuilder::new().mode(0o700).create(&path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => None,
             made => Some(made.map(|()| path)),

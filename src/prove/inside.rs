@@ -1,4 +1,4 @@
-//! Original and conversion in world after world, inside the sandbox.
+//! Runs original and conversion in one world after another, inside the sandbox.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -37,7 +37,7 @@ use crate::{
     ty::duration,
 };
 
-/// The inner half: reads jobs from standard input, a line each, and writes a certificate for each, or why there is none.
+/// The inner half: reads jobs from standard input, one per line, and writes for each a certificate, or why there is none.
 pub fn inside() -> u8 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -61,10 +61,10 @@ pub fn inside() -> u8 {
     0
 }
 
-/// So long a proof may take: most take seconds.
+/// How long a proof may take in real time; most take seconds.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// The same as [`compared`], but it ends in any case.
+/// Does the same as [`compared`], within a time limit.
 async fn bounded(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificate, String> {
     let done = tokio::time::timeout(LONGEST, compared(job, stage)).await;
     let ended = stage.as_ref().and_then(|stage| stage.watch.take());
@@ -78,7 +78,7 @@ async fn bounded(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificat
     }
 }
 
-/// `stage`: what all jobs have in common, once there was one.
+/// `stage` is what all jobs share; the first job creates it.
 async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificate, String> {
     let stage = match stage {
         Some(stage) => Arc::clone(stage),
@@ -87,7 +87,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             place(&source)?;
             let Scripts { before, after } = planned(&job.task, &job.packages)?.scripts;
             let mut scripts = [before, after].concat();
-            // Helpers that they source, too.
+            // And helpers that they source.
             let is_script = |path: &Path, text: &str| {
                 text.starts_with("#!") || path.extension().is_some_and(|end| end == "sh" || end == "bash")
             };
@@ -115,22 +115,22 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         }
     }
     let hints = answers.by_key();
-    // What their files are to hold.
+    // What their files should contain.
     let of_files = |path: &str| {
-        // A script that has gone to its folder calls it otherwise.
+        // A script that has changed to the file's directory uses a shorter path.
         let is_called =
             |name: &str| path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('/'));
         let own = hints.iter().filter(|(key, _)| key.strip_prefix("cat\u{1f}").is_some_and(is_called));
         own.max_by_key(|(key, _)| key.len()).map(|(_, texts)| texts.clone()).unwrap_or_default()
     };
     let contents: BTreeMap<String, Vec<String>> = named.iter().map(|path| (path.clone(), of_files(path))).collect();
-    // An agent that says all that the scripts look for.
+    // An agent that answers everything that the scripts look for.
     let answer = reads_agent(&new).then(|| words.join("\n"));
     let texts_of_scripts = [scripts.before, scripts.after].concat();
     let (defaults, required) = (overridable(&texts_of_scripts), required(&texts_of_scripts));
     let world = |seed, mood| {
         let mut dice = Dice::new(seed, "files");
-        // An agent that does its work leaves files, and another does not.
+        // An agent that does its work leaves files; another one does not.
         let files = named.iter().filter(|_| dice.below(3) > 0).cloned().collect::<Vec<_>>();
         let text = |path: &String, dice: &mut Dice| match (dice.below(3), contents[path].as_slice()) {
             (1 | 2, [text, ..]) if dice.below(2) == 0 => format!("{text}\n"),
@@ -160,7 +160,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
             hasty: false,
         }
     };
-    // The world that shows most of the original: the others differ from it in one thing after the other.
+    // The world that shows most of the original. Other worlds differ from it in one respect each.
     let mut best: Option<(World, Ran)> = None;
     let start = job.start.as_ref().and_then(|start| World::deserialize(start).ok());
     let known = start.is_some();
@@ -169,7 +169,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     for world in first.into_iter().chain((0..8).map(|seed| world(seed, Mood::Good))) {
         let hasty = World { hasty: true, ..world.clone() };
         let ran_old = ran(&old, &hasty, &stage).await?;
-        // Where both pass more can be told than where only the original does.
+        // A world in which both pass shows more than one in which only the original passes.
         both = ran_old.passed && ran(&new, &hasty, &stage).await?.passed;
         if both || best.as_ref().is_none_or(|(_, most)| ran_old.shown() > most.shown()) {
             best = Some((world, ran_old));
@@ -183,7 +183,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     {
         explore(world, most, &old, &stage, (&contents, &texts)).await?;
         if !both {
-            // Of steps it is seen how many pass, and not of a script; where both pass more can be told than where only one does.
+            // A plan of steps shows how many of them pass, a script does not. And a world in which both pass shows more.
             let plan = guide.as_ref().filter(|_| !most.passed).unwrap_or(&new);
             let mut other = world.clone();
             let mut ran_new = ran(plan, &World { hasty: true, ..other.clone() }, &stage).await?;
@@ -230,13 +230,13 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         proof.near.extend((0..judged).map(|n| World { refuses: Some(n), ..best.clone() }));
     }
     if let Some(best) = proof.near.front().cloned() {
-        // Each file is not there, or holds other things.
+        // Each file is missing, or has other contents.
         for (at, (path, text)) in best.files.iter().enumerate() {
             let mut other = best.clone();
             other.files.remove(at);
             proof.near.push_back(other);
             let words = best.words.iter().filter(|word| word.len() > 1 && text.contains(*word)).take(WORDS / 2);
-            // Without its last character it is no longer that word.
+            // Without its last character it is another word.
             let shorter = |word: &String| word.chars().take(word.chars().count() - 1).collect::<String>();
             let others = words.flat_map(|word| [text.replace(word, "other"), text.replace(word, &shorter(word))]);
             let first = text.split_inclusive('\n').next().map(str::to_owned);
@@ -247,13 +247,13 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
                 proof.near.push_back(other);
             }
         }
-        // It may not have taken away what it was to take away.
+        // The agent may not have removed what it should remove.
         for at in 0..best.gone.len() {
             let mut other = best.clone();
             other.gone.remove(at);
             proof.near.push_back(other);
         }
-        // Or it took away what the setup had made.
+        // Or it has removed what the setup created.
         for path in contents.keys().filter(|path| !best.gone.contains(*path)) {
             let mut other = best.clone();
             other.gone.push(path.trim_end_matches('/').to_owned());
@@ -280,7 +280,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         proof.near.push_back(world(seed, mood));
     }
     proof.exhaust().await?;
-    // What nothing has decided yet may be decided where two things are otherwise.
+    // What no world has decided yet may be decided where two things differ.
     let pairs: Vec<World> = if proof.open.is_empty() { Vec::new() } else { proof.pairs().take(PAIRS).collect() };
     for world in pairs {
         if proof.open.is_empty() || proof.is_refuted() {
@@ -291,7 +291,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
     for is_near in [false, true] {
         let repeats: Vec<World> = proof.repeats(is_near).take(PAIRS).collect();
         for world in repeats {
-            // A conversion that leaves out one of two checks that ask the same has nothing that is undecided.
+            // Run the first round even if nothing is undecided: a conversion may have left out one of two equal checks.
             if proof.is_refuted() || is_near && proof.open.is_empty() {
                 break;
             }
@@ -307,12 +307,12 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         let one = World { loud: dice.below(10) == 0, ..world(seed, moods[dice.below(moods.len())]) };
         proof.compare(one).await?;
     }
-    // What they came to for the first time.
+    // Try the worlds that these have added.
     proof.exhaust().await?;
     Ok(proof.end())
 }
 
-/// The plan of a conversion that has kept nothing: what scripts look for is read from it.
+/// The plan of the guide, a conversion that keeps no script: it shows what the scripts look for.
 fn guided(converted: &Path, guide: &str) -> Result<Plan, String> {
     let task = converted.with_extension("guide.yaml");
     let path = Path::new(TASK).join(&task);
@@ -322,10 +322,10 @@ fn guided(converted: &Path, guide: &str) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// Words of the scripts that an agent answers, each in a world of its own.
+/// How many words of the scripts an agent answers, each in a world of its own.
 const WORDS: usize = 12;
 
-/// Whether a step looks at what the agent answered.
+/// Whether a step reads the agent's answer.
 fn reads_agent(plan: &Plan) -> bool {
     let mut found = false;
     plan.walk(&mut |_, _, action| {
@@ -337,7 +337,8 @@ fn reads_agent(plan: &Plan) -> bool {
     found
 }
 
-/// What a judge is asked, in order: whether something is contained, is exact or meets a rubric, and the texts between the holes.
+/// What a judge is asked, in order: each argument (whether something is contained, is exact or matches a rubric) with the texts between
+/// its holes.
 fn questions(plan: &Plan) -> Vec<Vec<(String, Vec<String>)>> {
     let mut found = Vec::new();
     plan.walk(&mut |_, _, action| {
@@ -349,7 +350,7 @@ fn questions(plan: &Plan) -> Vec<Vec<(String, Vec<String>)>> {
     found
 }
 
-/// The texts of an argument, cut where there are holes.
+/// The texts of an argument, split at its holes.
 fn texts_of(arg: &Arg<Def>) -> Vec<String> {
     let mut texts = vec![String::new()];
     arg.templates(&mut |template| {
@@ -363,14 +364,14 @@ fn texts_of(arg: &Arg<Def>) -> Vec<String> {
     texts
 }
 
-/// Whether two questions are others. What stands in their holes is written otherwise in each dialect, and is not known.
+/// Whether two questions are known to differ. Holes are written differently in each dialect, so their contents are not compared.
 fn differ(a: &[(String, Vec<String>)], b: &[(String, Vec<String>)]) -> bool {
     let holes = |question: &[(String, Vec<String>)]| question.iter().map(|(_, texts)| texts.len()).collect::<Vec<_>>();
     let whole = |question: &[(String, Vec<String>)]| question.iter().all(|(_, texts)| texts.len() == 1);
     a != b && (whole(a) && whole(b) || holes(a) == holes(b))
 }
 
-/// Another value of the kind of a default.
+/// Another value of the same kind as a default.
 fn another(default: &str) -> String {
     if let Ok(number) = default.parse::<u32>() {
         return number.saturating_add(1).to_string();
@@ -387,35 +388,35 @@ fn another(default: &str) -> String {
     }
 }
 
-/// How often both are run again where they disagree, before it is believed.
+/// How often both run again if they disagree, before the disagreement counts.
 const REPEATS: usize = 3;
 
-/// What is asked more often in one phase is a wait.
+/// What is asked more often than this in one phase is a wait.
 const REPEATED: usize = 4;
 
-/// Worlds that differ in two things from the best one, at most.
+/// How many worlds that differ from the best one in two respects are tried, at most.
 const PAIRS: usize = 60;
 
-/// What a command ends with that hands on the status of another one: `curl` has this where it waits in vain.
+/// The exit status of a command that passes on the status of another one: `curl` has this one when it times out.
 const HANDED_ON: u8 = 28;
 
-/// So many ways to pass are looked at.
+/// How many ways to pass are examined.
 const WAYS: usize = 4;
 
-/// Where more demands than these have failed at once none is looked at alone, save where all else is well.
+/// If more conditions than this fail at once, none is examined alone, except in a world in which all else is well.
 const MANY_FAIL: usize = 3;
 
-/// Who has asked more often in a world has waited.
+/// A script that has asked the same more often than this in a world has waited.
 const ROUNDS: usize = 12;
-/// In so many worlds a wait for one command is seen to its end.
+/// In how many worlds a wait for one command may run to its end.
 const POLLS: usize = 3;
 
-/// Who has asked more often has waited for as long as it can.
+/// A script that has asked the same more often than this has waited for as long as it can.
 const LONG_WAIT: usize = 100;
-/// After so many worlds in which a script has waited out its time no more are made by chance.
+/// After so many worlds in which a script has waited for as long as it can, no more random ones are tried.
 const WAITED_OUT: usize = 8;
 
-/// What a proof has come to.
+/// The state of a proof.
 struct Proof<'a> {
     job: &'a Job,
     old: Plan,
@@ -425,28 +426,28 @@ struct Proof<'a> {
     captured: BTreeSet<String>,
     refused: BTreeMap<String, Vec<String>>,
     waited: BTreeSet<String>,
-    /// Variables that are set in all worlds but those that are about them.
+    /// Variables that are set in all worlds except those that test them.
     required: BTreeMap<String, String>,
     callers: Vec<(String, String)>,
     unreached: BTreeSet<String>,
-    /// Actions whose demands have not decided yet.
+    /// Actions with conditions that have not decided yet.
     open: BTreeSet<String>,
     conditions: Vec<Condition>,
     called: Vec<Call>,
     seen: BTreeSet<String>,
-    /// What has failed where all has passed: the ways to pass that were seen.
+    /// Sets of conditions that failed where the task passed: the ways to pass that were seen.
     ways: BTreeSet<Vec<String>>,
     /// Worlds to try.
     near: VecDeque<World>,
     /// Worlds in which both pass, with what the original called there.
     passing: Vec<(World, Vec<(Call, Half)>)>,
-    /// In how many only the original passes.
+    /// The number of worlds in which only the original passes.
     lost: u64,
-    /// Whether the original does other things each time.
+    /// Whether the original behaves differently each time.
     erratic: bool,
-    /// In how many worlds a script waited for as long as it can.
+    /// The number of worlds in which a script waited for as long as it can.
     waited_out: usize,
-    /// In how many worlds a script asked this again and again, in vain.
+    /// The number of worlds in which a script asked this again and again in vain.
     polls: BTreeMap<String, usize>,
     certificate: Certificate,
 }
@@ -457,12 +458,12 @@ impl Proof<'_> {
         self.erratic || self.certificate.counter_example.is_some()
     }
 
-    /// All worlds that are near to one of those that were tried.
+    /// Compares in all worlds of the queue, and in those that are added meanwhile.
     async fn exhaust(&mut self) -> Result<(), String> {
         while !self.is_refuted()
             && let Some(world) = self.near.pop_front()
         {
-            // One more answer that a script waits in vain for shows little, and takes long.
+            // Another answer for which a script waits in vain shows little, and takes long.
             if world.given.keys().any(|key| self.polls.get(key).is_some_and(|polls| *polls >= POLLS)) {
                 continue;
             }
@@ -471,11 +472,11 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// Worlds in which both pass, each with one thing more that is otherwise.
+    /// Worlds in which both pass, each changed in one more respect.
     fn pairs(&self) -> impl Iterator<Item = World> + use<> {
         let more = |(world, calls): &(World, Vec<(Call, Half)>)| {
             let mut found = Vec::new();
-            // Each round of a wait takes its time, and what it asks for has been refused already.
+            // Each round of a wait takes time, and the answer that it waits for has been refused already.
             let is_free = |key: &String| !world.given.contains_key(key) && !self.polls.contains_key(key);
             let places = calls.iter().map(|(call, half)| (call, *half, world.key(call, *half)));
             for (call, half, key) in places.filter(|(.., key)| is_free(key)) {
@@ -485,7 +486,7 @@ impl Proof<'_> {
                     found.push(other);
                 };
                 let said = wanted(world, call, half);
-                // Of several things that are looked for in it, one is not there.
+                // One of several texts that are looked for is missing.
                 let parts = world.hints(call, half).unwrap_or_default();
                 let parts = parts.iter().filter(|part| !part.is_empty() && part.trim() != said.trim());
                 let parts = parts.chain(world.words.iter().filter(|word| word.len() > 2 && said.contains(*word)));
@@ -503,8 +504,8 @@ impl Proof<'_> {
         self.passing.iter().filter(plain).flat_map(more).collect::<Vec<_>>().into_iter()
     }
 
-    /// The best world, where what is asked several times in one phase is answered otherwise one of these times: of two checks that ask the
-    /// same each may then decide. It fails or says nothing, or else it says nearly what is waited for (`is_near`).
+    /// A passing world in which a call that is made several times in one phase gets another answer one of these times: then each of two
+    /// equal checks may decide. The call fails or prints nothing; with `is_near` it prints nearly what is expected.
     fn repeats(&self, is_near: bool) -> impl Iterator<Item = World> + use<> {
         let mut found = Vec::new();
         let Some((world, calls)) = self.passing.first() else { return found.into_iter() };
@@ -525,7 +526,7 @@ impl Proof<'_> {
         found.into_iter()
     }
 
-    /// Both in one world.
+    /// Compares both in one world.
     async fn compare(&mut self, world: World) -> Result<(), String> {
         let mut a = ran(&self.old, &world, &self.stage).await?;
         let mut b = ran(&self.new, &world, &self.stage).await?;
@@ -562,7 +563,7 @@ impl Proof<'_> {
         let certificate = &mut self.certificate;
         if let Some(why) = wrong {
             certificate.counter_example = Some(side_by_side(&why, &a, &b, &world));
-            // What fails there and not in the original, and what asks for an answer that is odd.
+            // Suspects are actions whose command has a fixed answer in this world, or is called by the conversion only.
             let odd = |(_, pattern): &&(String, String)| {
                 let mut calls = a.timed().chain(b.timed());
                 let is_once = |call: &Call, half: Half| {
@@ -611,8 +612,8 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// Whether the conversion fails only as a variable of its commands has no room for a value: then they are stronger, and the report says so.
-    /// A script that stays has no label that could say it.
+    /// Whether the conversion fails only because a variable of its commands has no room for a value. Then they are stronger, and the report
+    /// says so. A script that was kept has no label that could say it.
     fn is_cramped(&self, a: &Ran, b: &Ran) -> bool {
         let mut scripts = BTreeSet::new();
         self.new.walk(&mut |_, _, action| {
@@ -623,10 +624,10 @@ impl Proof<'_> {
         a.passed && !b.passed && !b.cramped.is_empty() && b.cramped.is_disjoint(&scripts)
     }
 
-    /// In what the two differ that is not allowed.
+    /// How the two differ in a way that is not allowed.
     async fn disagreement(&self, world: &World, a: &Ran, b: &Ran) -> Result<Option<String>, String> {
         let wrong = disagreement(a, b, world, self.job.allow, &self.asked);
-        // What may fail may hang: the conversion goes on behind it, where the original was killed with all that was to come.
+        // A command that may fail may hang: the conversion goes on after it, while the original was killed with everything that follows.
         let hangs = world.given.values().any(|given| *given == Given::Hangs);
         if wrong.is_none() || !hangs || a.passed {
             return Ok(wrong);
@@ -637,9 +638,9 @@ impl Proof<'_> {
         Ok(wrong.filter(|_| !may.agent || b.passed && !may.passed))
     }
 
-    /// The two runs to judge by where `a` and `b` disagree: both are run again, with nothing remembered. A race in the original is no
-    /// fault of the conversion, which may do any of the things that the original does, but the same each time. `None` where the original
-    /// does other things each time, and none of them is what the conversion does.
+    /// Runs both again with an empty memory after `a` and `b` have disagreed, and returns the two runs to judge by. A race in the original
+    /// is no fault of the conversion: the conversion may do any of the things that the original does, but the same each time. `None` if
+    /// the original does different things each time, and the conversion does so too or does none of them.
     async fn afresh(&self, world: &World, a: Ran, b: Ran) -> Result<Option<(Ran, Ran)>, String> {
         let memory = self.stage.forget();
         let (mut old, mut new) = (vec![a], vec![b]);
@@ -650,7 +651,7 @@ impl Proof<'_> {
         }
         let is_one = |runs: &[Ran]| runs.windows(2).all(|pair| is_same(&life(&pair[0]), &life(&pair[1])));
         if is_one(&old) && is_one(&new) {
-            // The next conversion is proved with what was known before.
+            // The proof of the next conversion uses what was known before.
             self.stage.remember(memory);
             return Ok(Some((old.swap_remove(0), new.swap_remove(0))));
         }
@@ -668,9 +669,9 @@ impl Proof<'_> {
         Ok(is_old_one.then(|| (old.swap_remove(1), new)))
     }
 
-    /// Which demands have decided in a world in which the conversion fails: without one of them it would have passed.
+    /// Notes which conditions have decided in a world in which the conversion fails: without one of them it would have passed.
     async fn decide(&mut self, a: &Ran, b: &Ran, world: &World) -> Result<(), String> {
-        // Where all goes wrong nothing is alone.
+        // If much fails, no condition decides alone.
         let failed = self.conditions.iter().filter(|condition| b.failed.get(&condition.id) == Some(&true)).count();
         if world.mood != Mood::Good && failed > MANY_FAIL {
             return Ok(());
@@ -684,10 +685,10 @@ impl Proof<'_> {
                 continue;
             }
             let alone = match condition.relaxed(&self.new) {
-                // Without its one demand a task is not passed, but nothing in it has failed, save in a step that passed.
+                // Without its one condition a task does not pass, but nothing in it fails, except in a step that passed.
                 Some(relaxed) => {
                     let ran = ran(&relaxed, world, &self.stage).await?;
-                    // What only finds something to be there is alone where all that fails besides asks more of the same.
+                    // A check for existence is alone if all else that fails checks more of the same subject.
                     let holds_others = |id: &str| ran.failed.keys().any(|inner| is_around(id, inner));
                     let counts = |id: &String| {
                         *id != condition.id
@@ -696,7 +697,7 @@ impl Proof<'_> {
                     };
                     ran.passed || !ran.failed.keys().any(counts)
                 }
-                // Of steps that hold others the inner one is meant; what failed in a step that passed decides nothing.
+                // Of nested steps the inner one counts; what failed inside a step that passed decides nothing.
                 None => {
                     let counts = |id: &String| b.failed.contains_key(outermost(id)) && !is_around(id, &condition.id);
                     b.failed.iter().filter(|(id, was)| **was && counts(id)).count() == 1
@@ -711,8 +712,8 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// What is called for the first time fails in one more world, says nothing in another, in a third one all that the scripts look
-    /// for; what is captured there says what fools a shell.
+    /// Adds worlds for what is called for the first time. Among others: it fails, it prints nothing, it prints everything that the scripts
+    /// look for; and if its output is captured, it prints what fools a shell.
     fn extend(&mut self, a: &Ran, b: &Ran, world: &World) {
         let plain = matches!(world.mood, Mood::Good)
             && world.env == self.required
@@ -723,7 +724,7 @@ impl Proof<'_> {
             return;
         }
         if a.passed && b.passed && self.passing.is_empty() {
-            // Near to a world in which all is well more can be told than near to others.
+            // Worlds near to a passing one show more than others.
             self.seen.clear();
         }
         if a.passed && b.passed && self.passing.len() < PAIRS {
@@ -731,7 +732,7 @@ impl Proof<'_> {
             self.passing.push((world.clone(), calls));
         }
         let calls: Vec<(&Call, Half)> = a.timed().collect();
-        // Of several ways to pass each is looked at: what fools a shell is said where another way has failed.
+        // Each of several ways to pass is examined: answers that fool a shell are tried where another way has failed.
         if a.passed && b.passed && !world.given.is_empty() {
             let failed = self.conditions.iter().filter(|condition| b.failed.get(&condition.id) == Some(&true));
             let way: Vec<String> = failed.map(|condition| condition.id.clone()).collect();
@@ -752,14 +753,14 @@ impl Proof<'_> {
         }
         for (call, half) in &calls {
             let (call, half) = (*call, *half);
-            // Of several that are given different texts one alone may fail.
+            // Of several calls with different inputs, one alone may fail.
             let differs = |other: &Call| other.argv == call.argv && other.stdin != call.stdin;
             if call.stdin.is_some() && a.phases.values().flatten().any(differs) && self.seen.insert(call.whole()) {
                 let mut other = world.clone();
                 other.given.insert(call.whole(), Given::Fails);
                 self.near.push_back(other);
             }
-            // What is asked again behind the agent may be answered otherwise there.
+            // A call that is repeated after the agent may be answered differently there.
             let is_early =
                 half == Half::After && calls.iter().any(|(c, half)| c.argv == call.argv && *half == Half::Before);
             let key = if is_early { half.key(&call.key()) } else { world.key(call, half) };
@@ -778,11 +779,11 @@ impl Proof<'_> {
             let mut full = world.clone();
             full.hints.insert(key.clone(), vec![world.words.join("\n")]);
             self.near.extend([with(Given::Fails), with(Given::Silent), with(Given::FailsSaying), full]);
-            // What another program ended with may be handed on.
+            // A command may pass on the exit status of another program.
             let handed_on = call.argv[0] != "http" && !fails_with_one(&call.argv.join(" "));
             self.near.extend(handed_on.then(|| with(Given::FailsWith(HANDED_ON))));
             self.near.push_back(with(Given::Missing));
-            // What runs beside its script never ends, where all is well.
+            // A command that runs in the background never ends anyway, even where all is well.
             self.near.extend((!call.is_aside()).then(|| with(Given::Hangs)));
             for (_, texts) in self.refused.iter().filter(|(pattern, _)| asks(pattern, call)) {
                 self.near.extend(texts.iter().map(|text| with(Given::Says(lines_of(call, text.clone())))));
@@ -794,10 +795,10 @@ impl Proof<'_> {
                     with(Given::Says(lines_of(call, text)))
                 };
                 let waits = self.waited.iter().any(|pattern| asks(pattern, call));
-                // What looks like an option is one to kubectl, and a name to an operation.
+                // A text that looks like an option is one to kubectl, but a name to an operation.
                 let fools = |text: &&&str| !(world.operations && text.starts_with('-'));
                 self.near.extend(HOSTILE.iter().take(if waits { 4 } else { HOSTILE.len() }).filter(fools).map(says));
-                // Nor is it always short; but an operation is given its values otherwise than a program.
+                // The answer may also be long; but an operation gets its values in another way than a program.
                 self.near.extend(
                     (!waits && !world.operations).then(|| with(Given::Says(lines_of(call, long(wanted.trim_end()))))),
                 );
@@ -810,14 +811,14 @@ impl Proof<'_> {
             return self.certificate;
         }
         let mut certificate = self.certificate;
-        // A stronger conversion may fail where the original passes, but not wherever it does.
+        // A stronger conversion may fail where the original passes, but not in all such worlds.
         if certificate.passed == 0 && self.lost > 0 && certificate.counter_example.is_none() {
             let (lost, seeds) = (self.lost, certificate.seeds);
             certificate.counter_example =
                 Some(format!("the conversion never passes, and the original does in {lost} of {seeds} worlds\n"));
             certificate.agreed -= lost;
         }
-        // All that the original does was seen: what only the conversion does is no more than a guess at it.
+        // All that the original calls was seen: what only the conversion calls is no more than a guess.
         let foreign =
             self.asked.iter().find(|p| !self.unreached.contains(*p) && !self.called.iter().any(|call| asks(p, call)));
         if let Some(command) = foreign
@@ -830,7 +831,7 @@ impl Proof<'_> {
         }
         let unreached: Vec<String> =
             self.callers.iter().filter(|(_, p)| self.unreached.contains(p)).map(|(id, _)| id.clone()).collect();
-        // What is the jail's own leaves no trace.
+        // The jail's own programs leave no trace.
         let leaves_none = |name: &str| REAL.contains(&name) || name == "date";
         let shown = |pattern: &String| !pattern.split('\u{1f}').next().is_some_and(leaves_none);
         certificate.unreached = self.unreached.into_iter().filter(shown).map(|p| p.replace('\u{1f}', " ")).collect();
@@ -849,13 +850,13 @@ impl Proof<'_> {
 /// Calls, the verdict, and the files that are left.
 type Life = (Vec<Call>, bool, Written);
 
-/// What is compared of a run with another one of the same task.
+/// What is compared between runs of the same task.
 fn life(ran: &Ran) -> Life {
     let calls = ran.phases.values().flatten().filter(|call| !call.is_aside()).cloned().collect();
     (calls, ran.passed, ran.left.clone())
 }
 
-/// Whether two lives of a task are the same; what only looks may come in another order, as in a pipeline.
+/// Whether two runs of a task did the same. Calls that only read may come in another order, as in a pipeline.
 fn is_same(a: &Life, b: &Life) -> bool {
     let (mut x, mut y) = (a.0.clone(), b.0.clone());
     let moved: Vec<&Call> = a.0.iter().zip(&b.0).filter(|(x, y)| x != y).flat_map(|(x, y)| [x, y]).collect();
@@ -864,18 +865,18 @@ fn is_same(a: &Life, b: &Life) -> bool {
     (a.1, &a.2) == (b.1, &b.2) && x == y && moved.into_iter().all(|call| looks(&call.argv.join(" ")))
 }
 
-/// As much of a command as people read.
+/// A command, shortened for people.
 fn cut(shown: &str) -> String {
     let cut = shown.char_indices().nth(120).map(|(at, _)| format!("{}…", &shown[..at]));
     cut.unwrap_or_else(|| shown.to_owned())
 }
 
-/// What a command is to answer in a world when it is asked first.
+/// What a command should answer in a world when it is asked for the first time.
 fn wanted(world: &World, call: &Call, half: Half) -> String {
     world.said(call, Time { half, nth: 0 })
 }
 
-/// Whether an action holds another one.
+/// Whether an action contains another one.
 fn is_around(outer: &str, inner: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
 }
@@ -885,10 +886,10 @@ fn outermost(id: &str) -> &str {
     id.match_indices('/').nth(1).map_or(id, |(end, _)| &id[..end])
 }
 
-/// Runs that look for the answers which a script waits for.
+/// How many runs look for the answers that a script expects.
 pub const TRIES: usize = 360;
 
-/// What a command may answer.
+/// An answer to try.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Try {
     Failure,
@@ -896,8 +897,8 @@ enum Try {
     Silence,
 }
 
-/// Gives files each text that the scripts know, and commands, those that were asked last before others, each word as the answer, as
-/// long as that brings the original further.
+/// Changes the world so that the original gets further: gives files each text that the scripts know, and commands each word as the
+/// answer, starting with those that were asked last. Keeps each change that helps, until the original passes.
 pub async fn explore(
     world: &mut World,
     most: &mut Ran,
@@ -908,7 +909,7 @@ pub async fn explore(
     let words = world.words.clone();
     let hinted = world.clone();
     let looked = |world: &World| World { hasty: true, ..world.clone() };
-    // All that it may look at is there.
+    // Everything that it may read exists.
     if !most.passed && !named.is_empty() {
         let files =
             named.iter().map(|(path, own)| (path.clone(), own.first().map_or_else(String::new, |t| format!("{t}\n"))));
@@ -933,7 +934,7 @@ pub async fn explore(
                 (*world, *most) = (other, ran);
             }
         }
-        // It may have to be empty, or to be there no more.
+        // The file may have to be empty or missing.
         let mut without = world.clone();
         without.files.retain(|(other, _)| other != path);
         let mut empty = without.clone();
@@ -967,7 +968,7 @@ pub async fn explore(
     while !most.passed && tried.len() < TRIES {
         let early = |(call, half): (&Call, Half)| (half == Half::Before).then(|| call.key());
         let asked: BTreeSet<String> = most.before_cleanup().filter_map(early).collect();
-        // What is asked in both halves may be answered otherwise in each.
+        // A call that is made in both halves may be answered differently in each.
         let place = |(call, half): (&Call, Half)| match half {
             Half::After if asked.contains(&call.key()) => half.key(&call.key()),
             _ => world.key(call, half),
@@ -979,10 +980,10 @@ pub async fn explore(
         let answers = |key: &str| {
             let call = Call::of_key(key);
             let half = if *key == Half::After.key(&call.key()) { Half::After } else { Half::Before };
-            // What is compared with it before all other words, and what is printed elsewhere.
+            // What the answer is compared with comes before all other words, and these before what other commands print.
             let wished = hinted.hints(&call, half).unwrap_or_default();
             let printed = said.iter().filter(|(other, _)| *other != call.key()).map(|(_, text)| text.clone());
-            // Of several columns the last one may be looked at.
+            // Of several columns, the last one may be the one that is checked.
             let columns = ["\" \"", "\"\\t\""].iter().any(|between| key.contains(between));
             let behind = words.iter().filter(|_| columns).map(|word| format!("x {word}"));
             let all = wished.into_iter().chain(behind).chain(words.iter().cloned()).chain(printed).map(Try::Word);
@@ -1007,7 +1008,7 @@ pub async fn explore(
     Ok(())
 }
 
-/// A command of kubectl as operations call it.
+/// A kubectl command as operations call it.
 fn normal(command: &str) -> String {
     let argv = command.split('\u{1f}').map(str::to_owned).collect();
     kubectl::normal(Call { argv, stdin: None }).key()
@@ -1023,14 +1024,14 @@ pub struct Planned {
     pub scripts: Scripts,
 }
 
-/// Texts of scripts, by when they run: before the agent or behind it.
+/// Texts of scripts, by when they run: before or after the agent.
 #[derive(Default)]
 pub struct Scripts {
     pub before: Vec<String>,
     pub after: Vec<String>,
 }
 
-/// An eval that only says what a task calls the packages of its extensions.
+/// An eval that only names the packages of a task's extensions.
 fn eval_with(task: &Path, packages: &BTreeMap<String, String>) -> String {
     let extensions: BTreeMap<_, _> =
         packages.iter().map(|(name, package)| (name, json!({ "package": package }))).collect();
@@ -1040,8 +1041,8 @@ fn eval_with(task: &Path, packages: &BTreeMap<String, String>) -> String {
     json!({ "kind": "Eval", "metadata": { "name": "proof" }, "config": config }).to_string()
 }
 
-/// The plan of a task with an agent that does nothing, and what its scripts say. `packages`: those of the extensions whose eval has a
-/// name for them.
+/// Returns the plan of a task with an agent that does nothing, and what its scripts contain. `packages`: the packages of extensions,
+/// by their names in the eval.
 pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Planned, String> {
     let sources = Sources::default();
     let path = Path::new(TASK).join(task);
@@ -1065,7 +1066,7 @@ pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Plann
     if let ActionKind::Agent(AgentAction { kind, .. }) = &mut plan.action_mut(agent).kind {
         *kind = AgentKind::Noop;
     }
-    // Older dialects leave it to the eval of a run what a name stands for.
+    // Older dialects leave it to the eval which package a name means.
     let mut places = Vec::new();
     plan.walk(&mut |_, ix, _| places.push(ix));
     for ix in places {
@@ -1099,7 +1100,7 @@ pub fn planned(task: &Path, packages: &BTreeMap<String, String>) -> Result<Plann
             }
         });
     }
-    // What is there already is nothing an agent makes.
+    // A file that exists already is not created by the agent.
     named.retain(|n| !Path::new(TASK).join(n).exists());
     let words = words.into_iter().take(90).collect();
     Ok(Planned { plan: *plan, words, named: named.into_iter().take(12).collect(), scripts })

@@ -1,11 +1,11 @@
-//! What a filter must read to print what is waited for: so that worlds have answers that get past `jq`, `awk` and their
-//! like. A guess that is wrong makes a world in which something fails; it is never believed.
+//! What a filter must read to print what is expected, so that worlds have answers that get past `jq`, `awk` and the like. A wrong
+//! guess makes a world in which something fails; a proof never relies on it.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Value, json};
 
-/// Texts that this command may read to print one of these; with none wanted, to succeed.
+/// Texts that this command may read to print one of these; if none is wanted, to succeed.
 pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
     let Some((name, words)) = argv.split_first() else { return Vec::new() };
     let flag = |flag: &str| {
@@ -39,7 +39,7 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
                 if whole || program.ends_with('$') { "" } else { " more" },
             );
             let part = sample(&program, words.iter().any(|word| word.starts_with('-') && word.contains('E')));
-            // What another filter looks for stands in the same lines.
+            // Another filter searches for its text in the same lines.
             let with = |line: &str| match (line.contains(&part), behind) {
                 (true, _) => line.to_owned(),
                 (false, "") => format!("{line} {part}"),
@@ -71,7 +71,7 @@ pub fn inputs(argv: &[String], wanted: &[String]) -> Vec<String> {
     }
 }
 
-/// A text that a pattern finds: of the basic kind, in which `\|` divides, or of the extended one.
+/// A text that matches a pattern: a basic one, in which `\|` separates alternatives, or an extended one.
 pub fn sample(pattern: &str, is_extended: bool) -> String {
     let mut plain = String::new();
     let mut chars = pattern.chars();
@@ -80,7 +80,7 @@ pub fn sample(pattern: &str, is_extended: bool) -> String {
             ('\\', _) => {
                 let next = chars.next().unwrap_or('\\');
                 let is_sign = !is_extended && matches!(next, '|' | '+' | '?' | '(' | ')' | '{' | '}');
-                // A blank needs its backslash only from the shell.
+                // Only the shell needs a backslash before a blank.
                 let bare = is_sign || !(next.is_ascii_punctuation() || next.is_alphanumeric());
                 plain.extend((!bare).then_some('\\'));
                 plain.push(next);
@@ -91,7 +91,7 @@ pub fn sample(pattern: &str, is_extended: bool) -> String {
     }
     let found = regex_syntax::parse(&plain).ok().map(|hir| sampled(&hir));
     let fits = |text: &String| regex::Regex::new(&plain).is_ok_and(|regex| regex.is_match(text));
-    // A guess, where it is no pattern.
+    // A guess, if it is not a valid pattern.
     let guess = || {
         let text = pattern.replace(".*", "-").replace(['^', '$', '\\'], "");
         text.split('|').next().unwrap_or_default().to_owned()
@@ -118,8 +118,8 @@ fn sampled(hir: &Hir) -> String {
     }
 }
 
-/// The same text with one thing in it that is otherwise: a value of a document is another one or is not there, or what stands behind
-/// it is none; a line is not there; a number is the next one, or none.
+/// Variants of a text, each with one difference: a value of a document is another one or null, a list in it is empty or has one more
+/// item, or a syntax error follows the document; a line is missing, or the only line is another one; a number is one less, one more or 0.
 pub fn spoiled(text: &str) -> Vec<String> {
     let Ok(document @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(text) else {
         let lines: Vec<&str> = text.lines().collect();
@@ -142,12 +142,12 @@ pub fn spoiled(text: &str) -> Vec<String> {
             put(&mut other, place, value);
             found.push(format!("{other}\n"));
         }
-        // Without the list that it stands in.
+        // With the outermost list on its path empty.
         if let Some(list) = place.iter().position(|segment| matches!(segment, Segment::Index(_))) {
             let mut other = document.clone();
             put(&mut other, &place[..list], json!([]));
             found.push(format!("{other}\n"));
-            // With one thing more in it.
+            // With one more item in that list.
             if let Some(Value::Array(items)) = at(&document, &place[..list])
                 && let Some(item) = items.first()
             {
@@ -165,7 +165,7 @@ pub fn spoiled(text: &str) -> Vec<String> {
     found
 }
 
-/// Where the values of a document stand.
+/// The paths of a document's values.
 fn leaves(value: &Value, path: &mut Vec<Segment>, found: &mut Vec<Vec<Segment>>) {
     let mut inner = |segment, value: &Value| {
         path.push(segment);
@@ -179,8 +179,8 @@ fn leaves(value: &Value, path: &mut Vec<Segment>, found: &mut Vec<Vec<Segment>>)
     }
 }
 
-/// One text for several filters of it, each of which may read one of its own; and what else was waited for, where that is
-/// no document.
+/// One text for several filters, each of which may read one of its own texts. If that yields no document: all these texts, and what else
+/// is wanted.
 pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> {
     let first =
         |skip: usize| filters.iter().enumerate().filter(move |(i, _)| *i != skip).filter_map(|(_, f)| f.first());
@@ -199,14 +199,14 @@ pub fn combined(filters: &[Vec<String>], else_wanted: &[String]) -> Vec<String> 
     found
 }
 
-/// Several documents as one that has what each has.
+/// One document that contains what each of several documents contains.
 fn merged(documents: &[&String]) -> Option<String> {
     let read: Vec<Option<Value>> = documents.iter().map(|text| serde_json::from_str(text).ok()).collect();
     let mut all = Value::Null;
     for document in read.iter().flatten() {
         merge(&mut all, document.clone());
     }
-    // What is no document can stand in one.
+    // A text that is not a document can be a value in one.
     for (text, _) in documents.iter().zip(&read).filter(|(_, read)| read.is_none()) {
         if !all.is_object() {
             return None;
@@ -216,10 +216,10 @@ fn merged(documents: &[&String]) -> Option<String> {
     (all.is_object() || all.is_array()).then(|| settled(all).to_string())
 }
 
-/// Marks what every item of a list is to have: `all(.[]; .n > 0)`.
+/// Marks what every item of a list should have: `all(.[]; .n > 0)`.
 const EACH: &str = "for each";
 
-/// A document in which every item has what every item is to have.
+/// A document in which every item has what every item should have.
 fn settled(value: Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -246,7 +246,7 @@ fn merge(into: &mut Value, from: Value) {
         }
         (Value::Array(into), Value::Array(from)) => {
             for (i, value) in from.into_iter().enumerate() {
-                // What is to be another item is no part of this one.
+                // What is meant for another item does not belong to this one.
                 let at = if into.get(i).is_some_and(|item| agrees(item, &value)) { Some(i) } else { None };
                 match at.or_else(|| into.iter().position(|item| agrees(item, &value))) {
                     Some(at) => merge(&mut into[at], value),
@@ -259,7 +259,7 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-/// Whether nothing in two values is one thing in the one and another in the other.
+/// Whether two values do not contradict each other.
 fn agrees(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) if a.contains_key(EACH) != b.contains_key(EACH) => false,
@@ -269,14 +269,14 @@ fn agrees(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// One step of a path.
+/// One segment of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Segment {
     Key(String),
     Index(usize),
 }
 
-/// A program of jq, with what `--arg` and `--argjson` give it in the place of its variables.
+/// A jq program with its variables replaced by the values of `--arg` and `--argjson`.
 fn with_arguments(program: &str, words: &[String]) -> String {
     let mut given: Vec<(String, String)> = Vec::new();
     for window in words.windows(3) {
@@ -286,13 +286,13 @@ fn with_arguments(program: &str, words: &[String]) -> String {
             _ => {}
         }
     }
-    // `$name` begins as `$namespace` does.
+    // `$name` is a prefix of `$namespace`.
     given.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     given.iter().fold(program.to_owned(), |program, (name, value)| program.replace(name, value))
 }
 
 fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
-    // It only reads.
+    // The program only reads.
     if wanted.is_empty() && matches!(program.trim(), "." | "empty") {
         return vec![Value::Null];
     }
@@ -313,7 +313,7 @@ fn documents(program: &str, wanted: &[String]) -> Vec<Value> {
     wanted.iter().take(6).map(make).collect()
 }
 
-/// A program that says no where this one says yes, of those with one comparison.
+/// A program that is false where this one is true, for a program with one comparison.
 pub fn negated(program: &str) -> Option<String> {
     const SIGNS: [(&str, &str); 6] = [("<=", ">"), (">=", "<"), ("==", "!="), ("!=", "=="), ("<", ">="), (">", "<=")];
     let (sign, other) = SIGNS.into_iter().find(|(sign, _)| program.contains(sign))?;
@@ -328,7 +328,7 @@ pub fn negated(program: &str) -> Option<String> {
     Some(format!("{left}{other}{right}"))
 }
 
-/// A program that joins what it finds: the program that finds it, and what is put between.
+/// For a program that joins what it finds: the program that finds it, and the separator.
 fn joined(program: &str) -> Option<(String, String)> {
     let mut parts = split(program, "|");
     let separator = serde_json::from_str(call(parts.pop()?.trim(), "join")?.trim()).ok()?;
@@ -343,7 +343,7 @@ fn joined(program: &str) -> Option<(String, String)> {
     Some((parts.join("|"), separator)).filter(|(_, separator)| is_separator(separator))
 }
 
-/// A document in which a program finds these, one after the other.
+/// A document in which a program finds these items in order.
 fn of_items<'t>(program: &str, items: impl Iterator<Item = &'t str>) -> Value {
     let last = split(program, "|").last().map_or("", |part| part.trim());
     let is_list = !(last.starts_with('[') || last.starts_with("map("));
@@ -362,7 +362,7 @@ fn of_items<'t>(program: &str, items: impl Iterator<Item = &'t str>) -> Value {
     all
 }
 
-/// Walks through a program, and gives the document what the program asks for; where its output stands.
+/// Walks through a program, adds what it reads to the document, and returns the path of its output.
 fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<Segment> {
     let mut path = from;
     for part in split(program, "|") {
@@ -412,7 +412,7 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
             let mut place = path.clone();
             place.push(Segment::Index(0));
             path = run(inner, place.clone(), last, doc);
-            // What is done to each needs one.
+            // `map` needs an item.
             if path == place && at(doc, &place).is_none_or(Value::is_null) {
                 put(doc, &place, json!({}));
             }
@@ -450,7 +450,7 @@ fn run(program: &str, from: Vec<Segment>, last: &Value, doc: &mut Value) -> Vec<
     path
 }
 
-/// `LEFT == literal`, and what LEFT is then.
+/// `LEFT == literal`: LEFT, and a value for it that makes the comparison true.
 fn comparison(text: &str) -> Option<(&str, Value)> {
     for (sign, shift) in [("==", 0), ("!=", 1), (">=", 0), ("<=", 0), (">", 1), ("<", -1)] {
         if let [left, right] = split(text, sign).as_slice() {
@@ -466,7 +466,7 @@ fn comparison(text: &str) -> Option<(&str, Value)> {
     None
 }
 
-/// The first literal of `"a\(.b)c\(.d)"`, and its expressions with the literals behind them.
+/// The first literal of `"a\(.b)c\(.d)"`, and its expressions with the literals after them.
 fn interpolated(text: &str) -> Option<(&str, Vec<(&str, &str)>)> {
     let mut pieces = text.strip_prefix('"')?.strip_suffix('"')?.split("\\(");
     let first = pieces.next()?;
@@ -479,7 +479,7 @@ fn call<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     inside(text.strip_prefix(name)?, "(", ")")
 }
 
-/// What stands in brackets that hold the whole text.
+/// The text inside brackets that enclose the whole text.
 fn inside<'t>(text: &'t str, open: &str, close: &str) -> Option<&'t str> {
     let inner = text.strip_prefix(open)?.strip_suffix(close)?;
     let mut depth = 0i32;
@@ -498,7 +498,7 @@ fn inside<'t>(text: &'t str, open: &str, close: &str) -> Option<&'t str> {
     Some(inner)
 }
 
-/// Parts of a program between separators that stand in no brackets and no quotes.
+/// Splits a program at the separators that are outside of brackets and quotes.
 fn split<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
     let mut parts = Vec::new();
     let (mut depth, mut quoted, mut from) = (0i32, false, 0);
@@ -523,10 +523,10 @@ fn split<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
     parts
 }
 
-/// Lists are made no longer than this, whatever a program asks for.
+/// The largest index in a list, whatever a program asks for.
 const FURTHEST: usize = 63;
 
-/// `.a.b["c"][0][]?`, up to what is no path.
+/// The segments of `.a.b["c"][0][]?`, up to an unclosed bracket.
 fn segments(path: &str) -> Vec<Segment> {
     let mut found = Vec::new();
     let mut rest = path;
@@ -660,16 +660,16 @@ mod tests {
         assert_eq!(inputs(&argv, &["5/5".to_owned(), "a web\nb\n".to_owned()])[..2], ["web 5/5", "a web\nweb b"]);
         let argv = ["wc", "-w", "-"].map(str::to_owned);
         assert_eq!(inputs(&argv, &["2".to_owned()]), ["thing-0 thing-1 "]);
-        // Two items of one list, and two things of one item.
+        // Two items of one list, and two properties of one item.
         let items = [r#"[{"n":"a","x":1}]"#, r#"[{"n":"b","y":2}]"#, r#"[{"n":"a","z":3}]"#];
         let items = items.map(|text| vec![text.to_owned()]);
         assert_eq!(combined(&items, &[])[0], r#"[{"n":"a","x":1,"z":3},{"n":"b","y":2}]"#);
-        // What all items are to have.
+        // What all items should have.
         let items = [r#"[{"n":"a"}]"#, r#"[{"for each":true,"x":1}]"#, r#"[{"n":"b","x":5}]"#];
         let items = items.map(|text| vec![text.to_owned()]);
         assert_eq!(combined(&items, &[])[0], r#"[{"n":"a","x":1},{"n":"b","x":5}]"#);
         assert_eq!(combined(&items[1..2], &[])[0], r#"[{"x":1}]"#);
-        // What no program can be, or nobody can make, ends no proof.
+        // Programs that are invalid, or that ask for something impossible, stop no proof.
         for program in
             [".a[", ".a[é", ".a[18446744073709551615]", ".[] | select(.n > 9223372036854775807)", ".a[\"b", "\""]
         {

@@ -1,7 +1,7 @@
-//! Commands of kubectl in one form, so that the order of options and names in two words make no difference; and the command that an
-//! operation of `builtin:kubernetes` stands for.
+//! kubectl commands in a normal form, so that the order of options, and names written in two words, make no difference; and the
+//! command that an operation of `builtin:kubernetes` corresponds to.
 //!
-//! This is written apart from `convert::kubernetes`, which reads such commands: what one of the two gets wrong, the other shows.
+//! This is written independently of `convert::kubernetes`, which also reads such commands: each of the two reveals errors of the other.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::world::{Answer, Call};
 use crate::ty::duration;
 
-/// Options that have a value, with their short names.
+/// Options with a value, with their short names.
 const VALUED: &[(&str, &str)] = &[
     ("--namespace", "-n"),
     ("--selector", "-l"),
@@ -26,7 +26,7 @@ const VALUED: &[(&str, &str)] = &[
     ("--tail", ""),
     ("--field-selector", ""),
 ];
-/// Options that are there or not, with their short names and what they are where they are not written.
+/// Switches, with their short names and their default values.
 const SWITCHES: &[(&str, &str, bool)] = &[
     ("--ignore-not-found", "", false),
     ("--wait", "", true),
@@ -37,7 +37,7 @@ const SWITCHES: &[(&str, &str, bool)] = &[
     ("--no-headers", "", false),
 ];
 
-/// A command of kubectl in the form in which it is compared; what is not understood stays as it is.
+/// A kubectl command in the form in which it is compared; a command that is not understood stays as it is.
 pub fn normal(call: Call) -> Call {
     if call.argv.first().is_none_or(|name| name != "kubectl") {
         return call;
@@ -53,7 +53,7 @@ pub fn normal(call: Call) -> Call {
     }
 }
 
-/// A JSONPath of one expression without its braces, which may be left out; of several they tell them apart.
+/// A JSONPath of one expression without its braces, which are optional; in a path of several expressions they separate these.
 fn plain(text: &str) -> String {
     if text.matches('{').count() == 1 { text.replace(['{', '}'], "") } else { text.to_owned() }
 }
@@ -153,7 +153,7 @@ fn read(args: &[String]) -> Option<Vec<String>> {
     Some(words.chain(options).chain(command).collect())
 }
 
-/// Manifests as JSON, a line each; of `create` each in the namespace that the command names.
+/// Manifests as JSON, one per line; for `create`, each in the namespace that the command names.
 fn documents(text: &str, argv: &[String]) -> String {
     let namespace = argv.iter().position(|word| word == "--namespace").and_then(|at| argv.get(at + 1));
     let read: Result<Vec<Value>, _> = serde_yaml::Deserializer::from_str(text).map(Value::deserialize).collect();
@@ -181,7 +181,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The command that an operation stands for.
+/// The command that an operation corresponds to.
 pub fn said(operation: &str, args: &Value) -> Option<Call> {
     let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
     let is = |name: &str| args.get(name).and_then(Value::as_bool);
@@ -314,8 +314,8 @@ pub fn said(operation: &str, args: &Value) -> Option<Call> {
     Some(Call { argv: words, stdin })
 }
 
-/// What a command answers as kubectl does: a question for a permission by its status and its text alike, and no text of an object
-/// that could not be read.
+/// The answer as kubectl gives it: `auth can-i` prints what its exit status says, and `get` prints nothing of an object that it could
+/// not read.
 pub fn consistent(call: &Call, answer: Answer) -> Answer {
     let words: Vec<&str> = call.argv.iter().take(3).map(String::as_str).collect();
     match (words.as_slice(), answer.status) {

@@ -1,9 +1,9 @@
-//! What processes of a jail have done: one that is started again with the same words and input, among the same files, does the same as
-//! long as its questions are answered the same. So it is not started again: what it did is done in its place.
+//! What processes of a jail have done. A process that is started again with the same arguments and input, among the same files, does
+//! the same as long as its questions get the same answers. So it is not started again: its effects are repeated instead.
 //!
-//! A process learns nothing of its world but what the commands say that it calls. So what it does is a tree: at each question it goes on
-//! by the answer, and at its end stands what it came to. Where a process did not the same twice (two of its commands ran side by side,
-//! and asked in another order) nothing is foretold.
+//! A process learns nothing of its world except from the commands that it calls. So its behavior is a tree: each question branches by
+//! the answer, and each leaf contains the result. If a process did not do the same twice (two of its commands ran side by side, and
+//! asked in another order), nothing is predicted.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,12 +17,12 @@ use super::{
 };
 use crate::host::{Captured, Exec, Exit, Finished};
 
-/// All that a process is given; but not its limit, which makes a difference to what sleeps only: [`Past::is_within`].
+/// Everything that a process is given, except its time limit, which matters only if the process sleeps: [`Past::is_within`].
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// Of a process that is about to start.
+    /// The key of a process that is about to start.
     pub fn of(exec: &Exec, world: &World, state: &State) -> Self {
         let mut all = Sha256::new();
         all.update(files::digest(state));
@@ -32,25 +32,25 @@ impl Key {
     }
 }
 
-/// What a process came to.
+/// The result of a process.
 #[derive(Clone)]
 pub struct Past {
     pub exit: Exit,
     pub stdout: Captured,
     pub stderr: Captured,
-    /// Whether it was killed, as something in it never ended or it slept for too long.
+    /// Whether it was killed because something in it never ended, or because it slept for too long.
     pub hung: bool,
-    /// For how long it slept, and for how long it might.
+    /// For how long it slept, and its limit.
     pub slept: Duration,
     pub limit: Duration,
-    /// What it did to the files.
+    /// Its changes to files.
     pub changes: Vec<Change>,
 }
 
 /// The time that a process takes, on the clock of the jail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Took {
-    /// What it slept.
+    /// The time for which it slept.
     Time(Duration),
     /// It does not end before its limit.
     Forever,
@@ -62,12 +62,12 @@ impl Past {
         if self.hung { Took::Forever } else { Took::Time(self.slept) }
     }
 
-    /// Whether it would be the same with another limit.
+    /// Whether the result would be the same with another limit.
     pub fn is_within(&self, limit: Duration) -> bool {
         if self.slept < self.limit { self.slept < limit } else { self.limit == limit }
     }
 
-    /// As the host tells it.
+    /// The result as the host returns it.
     pub fn finished(&self) -> Finished {
         Finished {
             exit: self.exit.clone(),
@@ -80,7 +80,7 @@ impl Past {
     }
 }
 
-/// All that a world says to a question: as a command, and as a request, which may also be told that it waits for ever.
+/// Everything that a world answers to a question: as to a command, and as to a request, with whether the request may wait forever.
 type Reply = (Answer, Option<(Option<u16>, String, bool)>);
 
 fn reply(world: &World, call: &Call, time: Time) -> Reply {
@@ -93,23 +93,23 @@ fn reply(world: &World, call: &Call, time: Time) -> Reply {
     (answer, request)
 }
 
-/// A point in the life of a process.
+/// A point in the run of a process.
 enum Node {
-    /// Nobody knows what comes.
+    /// What follows is not known.
     Open,
-    /// It asks. Lines of the trace, of which the last is the question; and where it goes on, by the answer.
+    /// It asks: lines of the trace, of which the last is the question, and the next node by the answer.
     Asks(String, Call, HashMap<Reply, usize>),
-    /// Lines of the trace, and the end.
+    /// It ends: lines of the trace, and the result.
     Ends(String, Box<Past>),
 }
 
-/// What is known of processes. Those of which nothing can be known have `None`.
+/// What is known of processes. `None` for those of which nothing can be known.
 #[derive(Default)]
 pub struct Memory(HashMap<Key, Option<Vec<Node>>>);
 
 impl Memory {
-    /// What a process will do in a world in whose phase was done what `before` says: lines for the trace, and its end. `None`: nobody
-    /// knows.
+    /// Predicts what a process will do in a world; `before` is the trace of the phase so far. Returns lines for the trace, and the result.
+    /// `None` if they are not known.
     pub fn foretell(&self, key: &Key, world: &World, before: &str) -> Option<(String, Past)> {
         let nodes = self.0.get(key)?.as_ref()?;
         let mut lines = String::new();
@@ -127,7 +127,7 @@ impl Memory {
         }
     }
 
-    /// Notes what a process did. `lines` is what it added to the trace.
+    /// Records what a process did. `lines` is what it added to the trace.
     pub fn learn(&mut self, key: Key, world: &World, before: &str, lines: &str, past: Past) {
         let known = self.0.entry(key).or_insert_with(|| Some(vec![Node::Open]));
         if let Some(nodes) = known
@@ -138,7 +138,7 @@ impl Memory {
     }
 }
 
-/// Adds a life to those that are known; `None`: it is not as it was before.
+/// Adds a run to those that are known; `None` if it contradicts them.
 fn grown(nodes: &mut Vec<Node>, world: &World, before: &str, lines: &str, past: Past) -> Option<()> {
     let mut at = 0;
     let mut from = 0;
@@ -231,14 +231,14 @@ mod tests {
         memory.learn(key.clone(), &good, "", &lines(&["a x", "…", "b y", "…"]), past(0));
         let well = Some((lines(&["a x", "…", "b y", "…"]), Exit::Exited(0)));
         assert_eq!(told(&memory, &good, ""), well);
-        // What it never asks for makes no difference; what it asks for does.
+        // An answer that it never asks for makes no difference; one that it asks for does.
         assert_eq!(told(&memory, &world(&[("c z", Given::Fails)]), ""), well);
         assert_eq!(told(&memory, &bad, ""), None);
         assert_eq!(told(&memory, &world(&[("b y", Given::Hangs)]), ""), None);
         memory.learn(key.clone(), &bad, "", &lines(&["a x"]), past(1));
         assert_eq!(told(&memory, &bad, ""), Some((lines(&["a x"]), Exit::Exited(1))));
         assert_eq!(told(&memory, &good, ""), well);
-        // Worlds may say another thing when they are asked again.
+        // A world may answer differently when it is asked again.
         let (mixed, mut memory) = (World { mood: Mood::Mixed, ..world(&[]) }, Memory::default());
         let call = Call { argv: vec!["a".into(), "x".into()], stdin: None };
         let reply = |nth| reply(&mixed, &call, Time { half: Half::Before, nth });
@@ -246,7 +246,7 @@ mod tests {
         memory.learn(key.clone(), &mixed, "", &lines(&["a x"]), past(3));
         assert!(told(&memory, &mixed, "").is_some());
         assert_eq!(told(&memory, &mixed, &lines(&vec!["a x"; other])), None);
-        // So they may behind the agent.
+        // It may also do so after the agent.
         let (later, mut memory) = (world(&[("later a x", Given::Fails)]), Memory::default());
         memory.learn(key.clone(), &later, "#phase setup\n", &lines(&["a x"]), past(4));
         assert_eq!(told(&memory, &later, "#phase setup\n"), Some((lines(&["a x"]), Exit::Exited(4))));
@@ -261,7 +261,7 @@ mod tests {
             memory.learn(key.clone(), &world, "", &lines(&["a x", "b y"]), past(0));
             memory.learn(key.clone(), &world, "", &lines(&again), past(status));
             assert!(memory.foretell(&key, &world, "").is_none(), "{again:?} {status}");
-            // For good.
+            // Permanently.
             memory.learn(key.clone(), &world, "", &lines(&["a x", "b y"]), past(0));
             assert!(memory.foretell(&key, &world, "").is_none(), "{again:?} {status}");
         }

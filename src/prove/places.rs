@@ -1,4 +1,4 @@
-//! The files and folders that scripts look at, where an agent may leave something. A guess, which worlds try.
+//! The files and directories that scripts check, where an agent may leave something. These are guesses, which worlds try out.
 
 use super::wishes::{Script, file_of, path, walk};
 use crate::{
@@ -9,9 +9,9 @@ use crate::{
     convert::test_words,
 };
 
-/// Where the jail has its home.
+/// The home directory of the jail.
 const HOME: &str = "/tmp";
-/// Paths that scripts look at, as their authors wrote them; that of a folder ends in `/`.
+/// The paths that scripts check, as their authors wrote them; the path of a directory ends in `/`.
 pub fn places(text: &str) -> Vec<String> {
     let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else { return Vec::new() };
     let script = Script::of(&list);
@@ -22,7 +22,7 @@ pub fn places(text: &str) -> Vec<String> {
 
 struct Found<'a> {
     script: &'a Script,
-    /// Where the statements behind a `cd` are.
+    /// The directory of the statements after a `cd`.
     folder: String,
     paths: Vec<String>,
 }
@@ -49,7 +49,7 @@ impl Found<'_> {
             Kind::Assign(assigns) => {
                 assigns.iter().filter_map(|assign| assign.value.as_ref()).for_each(|word| self.substituted(word));
             }
-            // The folder that a log is to be in.
+            // The directory that should contain a log.
             Kind::Logged { file, .. } => {
                 if let Some((folder, _)) = self.path(file).as_deref().and_then(|file| file.rsplit_once('/')) {
                     self.add(format!("{folder}/"));

@@ -1,9 +1,9 @@
-//! What a shell in the jail does without a process: to start one for each command takes nearly all of the time of a proof.
+//! What a shell in the jail does without a process: starting one for each command takes nearly all of the time of a proof.
 //!
-//! A line that is one plain command is answered in its place ([`words`]). And each bash gets functions in the place of the commands that
-//! stand for the outside world: they ask the program of the jail over a connection ([`serve`]), in a subshell, so that nothing of theirs is
-//! left behind. What a function cannot do (`curl` writes files) and what no bash starts (`xargs kubectl`) is done by
-//! the commands themselves, which are on the PATH all the time. A script that would notice the difference gets no functions.
+//! A line that is one plain command is answered directly ([`words`]). And each bash gets functions in place of the commands of the
+//! outside world: they ask the program of the jail over a connection ([`serve`]), in a subshell, so that they leave nothing behind.
+//! What a function cannot do (`curl` writes files) and what bash does not start (`xargs kubectl`) is done by the commands themselves,
+//! which are always on the PATH. A script that would notice the difference gets no functions.
 #![expect(clippy::disallowed_methods, reason = "a shell reads its functions from a file of the jail")]
 
 use std::{
@@ -26,9 +26,9 @@ use super::{
 };
 use crate::bash;
 
-/// Where every bash of the jail looks for what it reads first.
+/// The file that every bash of the jail reads first.
 pub const BASH_ENV: &str = "/world/functions";
-/// Where the commands lie.
+/// The directory of the commands.
 const COMMANDS: &str = "/usr/local/bin";
 
 /// The commands of this jail.
@@ -37,8 +37,8 @@ pub fn commands() -> BTreeSet<String> {
     names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name != "gevals").collect()
 }
 
-/// The words of a line that every shell reads alike, as one command and nothing else: plain characters, quotes with nothing in them
-/// that a shell looks for, and variables in double quotes that are set. `None`: it takes a shell.
+/// The words of a line that every shell reads in the same way, as exactly one command: plain characters, quotes that contain nothing
+/// special to a shell, and set variables in double quotes. `None` if the line needs a shell.
 pub fn words(line: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -65,7 +65,7 @@ pub fn words(line: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Ve
     Some(words)
 }
 
-/// Whether a shell gives a variable a value of its own.
+/// Whether a shell sets this variable itself.
 pub fn is_own(variable: &str) -> bool {
     const NAMES: [&str; 13] = [
         "_", "EUID", "GROUPS", "HOSTNAME", "IFS", "LINENO", "OLDPWD", "OPTIND", "PPID", "PWD", "SECONDS", "SHLVL",
@@ -74,7 +74,7 @@ pub fn is_own(variable: &str) -> bool {
     NAMES.contains(&variable) || ["BASH", "EPOCH", "RANDOM", "SRANDOM"].iter().any(|start| variable.starts_with(start))
 }
 
-/// A text in double quotes.
+/// Expands a text in double quotes.
 fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     if text.contains(['\\', '`', '!']) {
         return None;
@@ -93,18 +93,18 @@ fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<Strin
     Some(out)
 }
 
-/// Whether a script could tell a function from a command, or looks into functions.
+/// Whether a script could tell a function from a command, or inspects functions.
 pub fn notices(script: &str) -> bool {
     const ASKING: [&str; 9] = ["type", "which", "whence", "hash", "typeset", "compgen", "alias", "enable", "builtin"];
     const WORDS: [&str; 8] = ["errtrace", "functrace", "xtrace", "DEBUG", "RETURN", "BASH_ENV", "caller", "posix"];
-    // Nobody sees what it says.
+    // Its output is discarded.
     let quiet = |rest: &str| {
         let ends = [";", "|", ")", "&&"].into_iter().filter_map(|end| rest.find(end));
         let own = &rest[..ends.min().unwrap_or(rest.len())];
         let own = own.replace("2>/dev/null", "").replace("2> /dev/null", "");
         own.contains(">/dev/null") || own.contains("> /dev/null")
     };
-    // Commands that tell what a name is; elsewhere these are words like any other.
+    // Commands that report what a name is; elsewhere these are words like any other.
     let asks = |script: &str| {
         bash::program(script).is_none_or(|program| {
             program
@@ -132,12 +132,12 @@ pub fn notices(script: &str) -> bool {
     })
 }
 
-/// Whether a shell that gets no functions reads a script.
+/// Whether a script is read by a shell that gets no functions.
 pub fn is_foreign(script: &str) -> bool {
     script.strip_prefix("#!").is_some_and(|rest| !rest.lines().next().unwrap_or_default().contains("bash"))
 }
 
-/// `command -v jq`: the world says whether the program is there.
+/// `command -v jq`: the world decides whether the program exists.
 const LOOKUP: &str = r#"command() {
     if [[ $# -eq 2 && "$1" == -v ]] && type -P -- "$2" >/dev/null; then
         __gevals_ask command -v "$2" || return 1
@@ -146,7 +146,7 @@ const LOOKUP: &str = r#"command() {
 }
 "#;
 
-/// Writes the functions for these commands, which ask at a port; with `lookups` also one that asks which programs there are.
+/// Writes the functions for these commands, which ask at a port; with `lookups` also one that asks which programs exist.
 pub fn write(commands: &BTreeSet<String>, port: u16, lookups: bool) -> std::io::Result<()> {
     let mut text = if lookups { LOOKUP.to_owned() } else { String::new() };
     text += &format!(
@@ -239,12 +239,12 @@ __gevals_ask() (
     fs::write(BASH_ENV, text)
 }
 
-/// Whether a command is answered by what a world says of it, and by nothing else.
+/// Whether the answer of a command depends only on the world.
 pub fn is_plain(name: &str) -> bool {
     !matches!(name, "sleep" | "curl" | "date" | "timeout")
 }
 
-/// Answers what functions ask, in the world of the run that goes on.
+/// Answers the questions of functions, in the world of the current run.
 pub async fn serve(listener: TcpListener, world: Arc<Mutex<Option<World>>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let world = Arc::clone(&world);
@@ -273,7 +273,7 @@ async fn answer(mut stream: TcpStream, world: &Mutex<Option<World>>) -> std::io:
         })
     };
     let (stdout, stderr, status) = match answer {
-        // The command is to do it.
+        // The command itself has to do it.
         None => (String::new(), String::new(), "unknown".to_owned()),
         Some(answer) if answer.status == HANGS => {
             hangs();
@@ -287,12 +287,12 @@ async fn answer(mut stream: TcpStream, world: &Mutex<Option<World>>) -> std::io:
     stream.write_all(format!("{stdout}\0{stderr}\0{status}\0").as_bytes()).await
 }
 
-/// Where the process is that asks, what it was given to read, and its words; `None`: that is not all of it.
+/// The working directory of the process that asks, its input, and its words; `None` if that is not the whole question.
 fn question(bytes: &[u8]) -> Option<(PathBuf, Option<String>, Call)> {
     let fields: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     let [count, process, input, words @ ..] = fields.as_slice() else { return None };
     let count = count.parse::<usize>().ok()?;
-    // Behind the last end there is nothing.
+    // The field after the last NUL is empty.
     if words.len() < count + 1 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What stands in the place of a command in the jail: it writes down that it was called, and answers as the world says.
+//! The program that replaces a command in the jail: it records that it was called, and answers as the world says.
 #![expect(clippy::disallowed_methods, reason = "this is a program of its own")]
 
 use std::{
@@ -17,20 +17,20 @@ use super::{
 };
 use crate::source::normalize;
 
-/// Where the jail keeps the time that was slept.
+/// The file in which the jail keeps the time that was slept.
 pub const SLEPT: &str = "/world/slept";
-/// Seconds a script may take, where nothing else is said.
+/// How many seconds a script may take if nothing else is specified.
 const PATIENCE: f64 = 300.0;
-/// So often a script sleeps in a world that is hasty.
+/// How often a script may sleep in a hasty world.
 const HASTE: u32 = 6;
-/// The time of each world, as `date` prints it.
+/// The time in every world, as `date` prints it.
 pub const DATE: &str = "2023-11-14T22:13:20Z";
 /// The same in seconds.
 pub const SECONDS: &str = "1700000000";
-/// Where the task lies.
+/// The directory of the task.
 pub const TASK: &str = "/task";
 
-/// Whether this process was started under the name of a command, in a jail; then its exit status.
+/// Acts as a command, if this process was started under its name in a jail, and returns the exit status.
 pub fn main() -> Option<u8> {
     let mut args = std::env::args_os();
     let name = PathBuf::from(args.next()?).file_name()?.to_str()?.to_owned();
@@ -44,7 +44,7 @@ pub fn main() -> Option<u8> {
         _ => {}
     }
     if name == "date" {
-        // Time stands still; two runs see the same.
+        // Time stands still, so that two runs see the same.
         let text = if args.iter().any(|a| a == "+%s") { SECONDS } else { DATE };
         let _ = writeln!(std::io::stdout(), "{text}");
         return Some(0);
@@ -65,12 +65,12 @@ pub fn main() -> Option<u8> {
     Some(status(&answer))
 }
 
-/// What a command says, and writes down that it was asked.
+/// Records that a command was called, and returns its answer.
 pub fn answer(world: &World, call: &Call, cwd: &Path) -> Answer {
     let time = record(call);
     let answer = world.answer(call, time);
     let answer = if world.operations { kubectl::consistent(call, answer) } else { answer };
-    // Who says nothing has done nothing, and who says what is waited for has done it, whatever comes then.
+    // A command that prints nothing has done nothing. One that prints what is expected has done it, whatever its status.
     let has_done_it = match world.gives(call, time) {
         Some(Given::Silent) => false,
         Some(Given::FailsSaying) => true,
@@ -82,7 +82,7 @@ pub fn answer(world: &World, call: &Call, cwd: &Path) -> Answer {
     answer
 }
 
-/// Makes what a command leaves for those behind it to go to, or to look for: a repository, a database.
+/// Creates what a command leaves for later ones to enter or to read: a repository, a database.
 fn make(call: &Call, cwd: &Path) {
     let words: Vec<&str> = call.argv.iter().map(String::as_str).collect();
     let plain = |words: &[&str], valued: &[&str]| {
@@ -119,12 +119,12 @@ fn make(call: &Call, cwd: &Path) {
     }
 }
 
-/// How a command ends that does.
+/// The exit status of a command with this answer.
 pub fn status(answer: &Answer) -> u8 {
     u8::try_from(answer.status).unwrap_or(1)
 }
 
-/// What a script has slept, how often, for how long it may, and how often.
+/// For how long and how often a script has slept, and for how long and how often it may.
 struct Slept {
     time: f64,
     rounds: f64,
@@ -146,7 +146,7 @@ impl Slept {
     }
 }
 
-/// `timeout 60 bash -c …`: the time of the jail is what runs out.
+/// `timeout 60 bash -c …`: the limit is one of the time of the jail.
 fn timeout(args: &[String]) -> u8 {
     let mut words = args.iter().map(String::as_str).peekable();
     let mut killing = false;
@@ -164,7 +164,7 @@ fn timeout(args: &[String]) -> u8 {
     Slept { limit: before.limit, time: if late { now.time.min(end) } else { now.time }, ..now }.write();
     match started {
         Err(why) => 126 + u8::from(why.kind() == std::io::ErrorKind::NotFound),
-        // It is not this limit that has run out.
+        // Another limit than this one has run out.
         Ok(_) if late && (end >= before.limit || now.rounds > now.most) => hang(),
         Ok(_) if late => {
             trace::append(PAUSE);
@@ -179,7 +179,7 @@ fn timeout(args: &[String]) -> u8 {
     }
 }
 
-/// Takes no time; but who sleeps too long is killed, as a script that takes too long is.
+/// Takes no real time. A script that sleeps too long is killed, like one that takes too long.
 fn sleep(args: &[String]) -> u8 {
     let Slept { time, rounds, limit, most } = Slept::read();
     let rounds = rounds + 1.0;
@@ -197,22 +197,22 @@ fn seconds(text: &str) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * unit)
 }
 
-/// A new script has all its time, and nothing in it has hung.
+/// Prepares for a new script, which has slept for no time and in which nothing has hung.
 pub fn wake(limit: Duration, hasty: bool) {
     let most = if hasty { HASTE } else { u32::MAX };
     let _ = fs::write(SLEPT, format!("0 0 {} {most}\n", limit.as_secs_f64()));
     has_hung();
 }
 
-/// For how long it has slept.
+/// For how long the script has slept.
 pub fn slept() -> Duration {
     let text = fs::read_to_string(SLEPT).unwrap_or_default();
     let seconds = text.split(' ').next().and_then(|number| number.parse().ok());
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
 }
 
-/// What was asked, however it was written: a file that is handed over by its name counts as its text.
-/// `None`: it is handed to its standard input, and that is not there.
+/// The call, independent of how it was written: a file that is passed by name counts as its text. `None` if it is to read standard
+/// input, and there is none.
 pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn Read>) -> Option<Call> {
     let mut stdin = call.stdin;
     let mut args = call.argv.into_iter();
@@ -220,7 +220,7 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
     let mut file_next = false;
     let mut cluster = matches!(argv[0].as_str(), "kubectl" | "oc");
     for arg in args {
-        // Behind it stand the words of another command.
+        // The words after it belong to another command.
         cluster &= arg != "--";
         let handed = std::mem::take(&mut file_next);
         if handed && arg == "-" {
@@ -251,7 +251,7 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
             _ => fixed(&arg),
         });
     }
-    // The folder it runs in is a part of what it is given, save where it looks at none.
+    // The working directory is part of the input, except for commands that do not depend on it.
     let placeless = ["kubectl", "oc", "helm", "curl", "wget", "sleep", "date", "command", "http"];
     if stdin.is_none() && cwd != Path::new(TASK) && !placeless.contains(&argv[0].as_str()) {
         stdin = Some(format!("in {}", cwd.display()));
@@ -260,7 +260,7 @@ pub fn asked(world: &World, call: Call, cwd: &Path, mut input: Option<&mut dyn R
     Some(if world.operations { kubectl::normal(call) } else { call })
 }
 
-/// The manifests of a folder, in the order in which kubectl reads them.
+/// The manifests of a directory, in the order in which kubectl reads them.
 fn manifests(folder: &Path) -> Vec<PathBuf> {
     let is_manifest = |path: &PathBuf| {
         path.is_file() && path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
@@ -271,14 +271,14 @@ fn manifests(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Blank lines at its end do not change what a manifest says.
+/// A manifest without the line feeds at its end, which do not change its meaning.
 fn manifest(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let body = text.trim_end_matches('\n');
     if body.is_empty() { String::new() } else { format!("{body}\n") }
 }
 
-/// What `mktemp` has named differs from run to run.
+/// A word without the random part of names from `mktemp`, which differs from run to run.
 fn fixed(arg: &str) -> String {
     const MADE: &str = "/tmp/tmp.";
     let mut out = String::new();

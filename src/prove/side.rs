@@ -1,4 +1,4 @@
-//! One task in one world: what it did, and how two of them differ.
+//! One task in one world: what it did, and how two runs differ.
 
 use std::{
     cmp::Reverse,
@@ -28,30 +28,30 @@ use crate::{
     source::Spanned,
 };
 
-/// What a run came to.
+/// The result of a run.
 pub struct Ran {
     pub phases: BTreeMap<String, Vec<Call>>,
-    /// Of each call, whether time passed since the one before it.
+    /// For each call, whether time passed since the previous one.
     pub late: BTreeMap<String, Vec<bool>>,
     pub passed: bool,
     pub agent: bool,
     pub cleanup_failed: bool,
-    /// Actions that were not started, as they were given more than a program can be given.
+    /// Actions that were not started because they were given more than a program can be given.
     pub cramped: BTreeSet<String>,
     pub why: String,
-    /// Lines that steps which did not pass have printed, without those that say what is well: of a script that reports each fault, how
-    /// many there were.
+    /// How many lines steps that did not pass have printed, without those that report success. For a script that reports each fault,
+    /// this is the number of faults.
     complaints: usize,
-    /// Planned actions that did not pass, in their last attempt: whether they were carried out at all.
+    /// Planned actions that did not pass in their last attempt, with whether they were carried out at all.
     pub failed: BTreeMap<String, bool>,
-    /// Files as they were when verification began.
+    /// Files as they were when verification started.
     pub made: Option<Written>,
     /// Files as they were at the end.
     pub left: Written,
 }
 
 impl Ran {
-    /// Whether it passed, or else how far it went, and with how few faults and complaints: to ask the same again leads nowhere.
+    /// Whether it passed, or else how far it went, and with how few failures and complaints. Asking the same again is no progress.
     pub fn shown(&self) -> (bool, usize, Reverse<usize>, Reverse<usize>) {
         let calls: BTreeSet<_> = self.before_cleanup().map(|(call, half)| (call.key(), half)).collect();
         (self.passed, calls.len(), Reverse(self.failed.len()), Reverse(self.complaints))
@@ -65,7 +65,7 @@ impl Ran {
         })
     }
 
-    /// The same without those of the cleanup, in their order.
+    /// The calls before the cleanup, in their order.
     pub fn before_cleanup(&self) -> impl DoubleEndedIterator<Item = (&Call, Half)> {
         let calls = |phase: &str| {
             let half = Half::of_phase(phase);
@@ -78,7 +78,7 @@ impl Ran {
 /// Runs a plan in a world.
 ///
 /// # Errors
-/// The jail cannot be put in order.
+/// The jail cannot be prepared, a process does not end, or the task cannot run.
 pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, String> {
     stage.reset()?;
     let _ = fs::remove_file(TRACE);
@@ -154,8 +154,8 @@ pub async fn ran(plan: &Plan, world: &World, stage: &Arc<Stage>) -> Result<Ran, 
     })
 }
 
-/// Where a task asks a judge: an agent that answers, and a judge that is content in the worlds in which all succeeds, not
-/// where everything fails, and by chance in the others.
+/// If a task asks a judge or reads the agent's answer: gives it an agent that answers, and a judge that approves in good and late
+/// worlds, rejects in bad ones, and decides by chance in the others.
 fn judged(plan: &mut Plan, world: &World) -> Option<Judge> {
     let judges = plan.judgements() > 0;
     if !judges && world.agent.is_none() {
@@ -184,7 +184,7 @@ fn judged(plan: &mut Plan, world: &World) -> Option<Judge> {
     Some(Judge { name, agent, kind: scripted(content, span), env: None })
 }
 
-/// Puts a command that fails in the place of a question to the judge.
+/// Replaces a question to the judge with a command that fails.
 fn refuse(plan: &mut Plan, nth: usize) {
     let mut places = Vec::new();
     plan.walk(&mut |_, ix, action| {
@@ -201,10 +201,10 @@ fn refuse(plan: &mut Plan, nth: usize) {
     }
 }
 
-/// A command as the shims write it down.
+/// A command as the shims record it.
 pub fn traced(argv: &[String]) -> String {
     let cluster = matches!(argv.first().map(String::as_str), Some("kubectl" | "oc"));
-    // Behind `--` stand the words of another command.
+    // The words after `--` belong to another command.
     let end = argv.iter().position(|word| word == "--").unwrap_or(argv.len());
     let handed = |i: &usize| {
         let flag = i.checked_sub(1).filter(|_| cluster && *i < end);
@@ -214,7 +214,7 @@ pub fn traced(argv: &[String]) -> String {
     words.join("\u{1f}")
 }
 
-/// A call as one line; what stands in its words is no shell's, save in programs.
+/// A call as one line. A word with control characters is replaced, because only in programs it can be shell syntax.
 fn line(call: &Call) -> String {
     let is_program = call.argv.iter().any(|word| matches!(word.as_str(), "awk" | "sed" | "sh" | "bash" | "-c"));
     let word = |word: &String| match word.contains(|c: char| c.is_control()) && !is_program {
@@ -224,15 +224,15 @@ fn line(call: &Call) -> String {
     call.argv.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// In what two runs differ that no label allows.
+/// How two runs differ in a way that no label allows.
 pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &BTreeSet<String>) -> Option<String> {
     let odd = world.loud || world.mood == Mood::Odd || world.given.values().any(Given::is_odd);
     let may = |slack: Slack| slack.lenient || slack.stronger && odd;
     let stopped = a.agent && !b.agent;
     let failed = a.passed && !b.passed;
-    // What stops in setup has failed, too.
+    // A run that stops in setup has failed as well.
     let may_fail = may(allow.setup) || may(allow.verify);
-    // It takes a label of its own.
+    // This needs a label of its own.
     if !b.cramped.is_empty() && (stopped || failed) {
         return Some("a value of 128 KiB has no room in a variable of the conversion".to_owned());
     }
@@ -242,11 +242,11 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
     if (!a.agent && b.agent || !a.passed && b.passed) && !allow.weaker {
         return Some("the original fails, the conversion goes on".to_owned());
     }
-    // Where the one was killed the other goes on.
+    // Where one was killed, the other goes on.
     if world.given.values().any(|given| *given == Given::Hangs) {
         return None;
     }
-    // What runs in the background is called whenever it is.
+    // A command in the background may be called at any time.
     let of = |ran: &Ran, phase: &str| -> (Vec<Call>, Vec<bool>) {
         let late = ran.late.get(phase).into_iter().flatten().copied();
         ran.phases.get(phase).into_iter().flatten().cloned().zip(late).filter(|(c, _)| !c.is_aside()).unzip()
@@ -254,7 +254,7 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
     for phase in ["setup", "verify", "cleanup"] {
         let ((x, late_x), (y, late_y)) = (of(a, phase), of(b, phase));
         let common = x.iter().zip(&y).take_while(|(x, y)| x == y).count();
-        // What an author prints for people when something has failed.
+        // What authors print for people when something has failed.
         let diagnoses = |calls: &[Call]| {
             let tells = |a: &String| matches!(a.as_str(), "describe" | "logs" | "events" | "get" | "top" | "status");
             calls
@@ -263,20 +263,20 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
         };
         let only_look =
             |calls: &[Call]| calls.iter().all(|c| only_looks(&line(c)) || c.argv[0] == "http" && c.argv[1] == "GET");
-        // What a round or a group has left out after it failed, the conversion asks too.
         let mut sorted = (x[common..].to_vec(), y[common..].to_vec());
         sorted.0.sort();
         sorted.1.sort();
-        // Two that look at the same time come in either order: `diff <(…) <(…)`.
+        // Two calls that only read, at the same time, come in either order: `diff <(…) <(…)`.
         let same_looks = sorted.0 == sorted.1 && only_look(&sorted.0);
+        // The conversion has these calls as well, but a round or a group skips the rest after a failure.
         let planned = |c: &Call| asked.iter().any(|pattern| fits(pattern, &c.key()));
         let free = match phase {
             "setup" => !a.agent || !b.agent,
             "verify" => !b.passed || !a.passed,
-            // More is cleaned up, not less.
+            // The conversion may clean up more, not less.
             _ => allow.cleanup && common == x.len() && b.cleanup_failed,
         };
-        // To look further is one thing, to wait longer another: that asks the same again when some time has passed.
+        // To read more is allowed, to wait longer is not: a wait asks the same again after some time has passed.
         let again = |calls: &[Call], late: &[bool]| {
             common > 0 && late.get(common) == Some(&true) && calls[common] == calls[common - 1]
         };
@@ -292,7 +292,7 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
                     || common > 0 && (diagnoses(&x[common..]) || x.len() == common + 1)
                     || x[common..].iter().all(planned))
             || free && may_fail && common == y.len()
-            // What fails stops the one and not the other.
+            // A failure stops one and not the other.
             || phase == "verify" && !a.agent && !b.agent;
         if !fits {
             return Some(format!("they call different commands in {phase}"));
@@ -312,7 +312,7 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
     (!cleanups_agree).then(|| "a cleanup fails in one of them only".to_owned())
 }
 
-/// Two traces, for people.
+/// Two traces side by side, for people.
 pub fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
     let lines = |ran: &Ran| -> Vec<String> {
         let mut lines = Vec::new();
@@ -330,7 +330,7 @@ pub fn side_by_side(why: &str, a: &Ran, b: &Ran, world: &World) -> String {
     for i in 0..left.len().max(right.len()) {
         let (l, r) = (left.get(i).map_or("", String::as_str), right.get(i).map_or("", String::as_str));
         let sign = if l == r { '|' } else { '≠' };
-        // Where they differ only behind what is shown, that is shown.
+        // If two lines differ only beyond the part that is shown, show where they differ.
         let same = l.chars().zip(r.chars()).take_while(|(a, b)| a == b).count();
         let from = if l == r || same < 50 { 0 } else { same - 20 };
         let shown = |text: &str| match from {

@@ -1,4 +1,4 @@
-//! The trace of a run in the jail: a line a call, in order.
+//! The trace of a run in the jail: one line per call, in order.
 #![expect(clippy::disallowed_methods, reason = "it is written by programs of their own")]
 
 use std::{
@@ -8,21 +8,21 @@ use std::{
 
 use super::world::{Call, Half, Time};
 
-/// Where it lies.
+/// The file of the trace.
 pub const TRACE: &str = "/world/trace";
-/// A line that says that time has passed.
+/// A line that records that time has passed.
 pub const PAUSE: &str = "#pause\n";
-/// How a line begins that names a phase.
+/// The prefix of a line that names a phase.
 pub const PHASE: &str = "#phase ";
 
-/// Adds lines, each of which ends with a line feed.
+/// Appends lines, each of which ends with a line feed.
 pub fn append(lines: &str) {
     if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(TRACE) {
         let _ = file.write_all(lines.as_bytes());
     }
 }
 
-/// What was done in this phase so far.
+/// The part of the trace that belongs to the current phase.
 pub fn of_phase() -> String {
     let all = fs::read_to_string(TRACE).unwrap_or_default();
     let start = all.rfind(&format!("\n{PHASE}")).map_or(0, |at| at + 1);
@@ -34,22 +34,22 @@ pub fn line(call: &Call) -> String {
     format!("{}\n", serde_json::to_string(call).unwrap_or_default())
 }
 
-/// How many calls are there with the words of this one.
+/// How many calls have the same words as this one.
 fn count(lines: &str, call: &Call) -> usize {
     let words = Call { argv: call.argv.clone(), stdin: None };
-    // Behind the words stands what it was given.
+    // The input follows the words.
     let whole = line(&words);
     let start = whole.trim_end().trim_end_matches("null}");
     lines.lines().filter(|line| line.starts_with(start)).count()
 }
 
-/// When a call is made behind these lines of its phase.
+/// The time of a call that is made after these lines of its phase.
 pub fn time(lines: &str, call: &Call) -> Time {
     let phase = lines.strip_prefix(PHASE).unwrap_or_default();
     Time { half: Half::of_phase(phase), nth: count(lines, call) }
 }
 
-/// Adds a call. Gives when it was made; phases are counted by themselves.
+/// Appends a call and returns when it was made. Calls are counted in each phase separately.
 pub fn record(call: &Call) -> Time {
     let before = of_phase();
     append(&line(call));

@@ -1,4 +1,4 @@
-//! The variables that scripts leave to the environment: those with a default, and those that must be set.
+//! The variables that scripts take from the environment: those with a default, and those that must be set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::{
     convert::test_words,
 };
 
-/// Variables that scripts have a default for and set nowhere else, with the default: `${NS:-shop}`.
+/// Variables for which scripts have a default and which they set nowhere else, with that default: `${NS:-shop}`.
 pub fn overridable(scripts: &[String]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for text in scripts {
@@ -23,7 +23,7 @@ pub fn overridable(scripts: &[String]) -> BTreeMap<String, String> {
     found
 }
 
-/// Variables of the environment without which scripts end, each with some value: `${NS:?}`, and under `set -u` any that no line sets.
+/// Environment variables without which scripts fail, each with some value: `${NS:?}`, and under `set -u` any that no line sets.
 pub fn required(scripts: &[String]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for text in scripts {
@@ -46,7 +46,7 @@ pub fn required(scripts: &[String]) -> BTreeMap<String, String> {
     found
 }
 
-/// Variables that each shell has.
+/// Variables that every shell has.
 const OWN: [&str; 12] = [
     "PATH",
     "HOME",
@@ -99,7 +99,7 @@ impl Variables {
                 for assign in assigns {
                     let words = assign.value.iter().chain(assign.array.iter().flatten());
                     words.for_each(|word| self.parts(&word.parts));
-                    // `NS="${NS:-shop}"` leaves it to the environment, too.
+                    // `NS="${NS:-shop}"` takes it from the environment as well.
                     let is_own = assign.value.as_ref().is_some_and(|word| {
                         matches!(word.parts.as_slice(), [Part::Var { name, default: Some(_), .. }] if *name == assign.name)
                     });

@@ -1,4 +1,5 @@
-//! Processes in the jail take real time, whatever its clock says: one that only waits for time to pass would take all of it.
+//! Stops processes of the jail that take too much real time. Whatever the jail's clock says, processes take real time, and one that only
+//! waits for time to pass would take all of it.
 #![expect(clippy::disallowed_methods, reason = "it reads what the jail knows of its processes")]
 
 use std::{
@@ -12,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::trace::TRACE;
 use crate::host::{Exec, Finished, Host, RealHost};
 
-/// For so long a process may do nothing that a proof can see: no command of the outside world, no sleep.
+/// How long a process may do nothing that a proof can see: no command of the outside world, no sleep.
 const QUIET: Duration = Duration::from_secs(20);
-/// For so long it may go on at all.
+/// How long it may run in total.
 const LONGEST: Duration = Duration::from_secs(120);
-/// How often it is looked at.
+/// How often it is checked.
 const LOOK: Duration = Duration::from_millis(500);
-/// As much of a command as people read.
+/// How many characters of a command are shown.
 const SHOWN: usize = 80;
 
 /// What did not end, in the words of a certificate.
@@ -26,10 +27,10 @@ const SHOWN: usize = 80;
 pub struct Watch(Mutex<Option<String>>);
 
 impl Watch {
-    /// Runs a process, and ends it where it does not end by itself.
+    /// Runs a process, and stops it if it does not end by itself.
     pub async fn run(&self, host: &RealHost, exec: Exec, cancel: CancellationToken) -> Finished {
         let stop = cancel.child_token();
-        // Its limit is one of the time of the jail, which its shims keep.
+        // Its own limit is in the time of the jail, which the shims keep.
         let exec = exec.timeout(2 * LONGEST);
         let begun = Instant::now();
         let (mut since, mut told) = (begun, traced());
@@ -58,32 +59,32 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether something was ended, so that nothing more is begun.
+    /// Whether a process was stopped, so that nothing more is started.
     pub fn has_ended_one(&self) -> bool {
         self.ended().is_some()
     }
 
-    /// What was ended, once.
+    /// Returns what was stopped, once.
     pub fn take(&self) -> Option<String> {
         self.ended().take()
     }
 }
 
-/// How much there is in the trace.
+/// The size of the trace, in bytes.
 fn traced() -> u64 {
     fs::metadata(TRACE).map_or(0, |meta| meta.len())
 }
 
-/// A process: its own number, that of its parent and that of its group.
+/// A process: its id, its parent's id and its group's id.
 struct Process([i32; 3]);
 
-/// The command that the youngest processes wait for: of those that have started no other, the first of the last group.
+/// The command line of the process that the jail waits for: of the processes without children in the youngest group, the oldest.
 fn waiting() -> Option<String> {
     let numbers = fs::read_dir("/proc").ok()?.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
     let own = i32::try_from(std::process::id()).ok()?;
     let read = |number: i32| {
         let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-        // The name may hold anything.
+        // The name may contain anything.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let is_dead = fields.next()? == "Z";
         let mut number_of = || fields.next()?.parse().ok();

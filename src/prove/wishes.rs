@@ -1,4 +1,4 @@
-//! What scripts compare the answers of commands with: texts by which they may get further. A guess, which worlds try.
+//! What scripts compare the answers of commands with: texts by which they may get further. These are guesses, which worlds try out.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     convert::test_words,
 };
 
-/// Texts wanted of commands, by the command as worlds know it; a word that only a run knows is `{…}`.
+/// The texts that commands should print, by the command as worlds know it; a word that only a run knows is `{…}`.
 pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for text in scripts {
@@ -33,7 +33,7 @@ pub fn wishes(scripts: &[String]) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// A test without its groups; parentheses of patterns and substitutions stay.
+/// A test without the parentheses of its groups; unchanged if it has patterns or substitutions.
 fn without_groups(test: &str) -> String {
     let has_others = test.contains("=~") || test.contains("$(");
     if has_others { test.to_owned() } else { test.replace(['(', ')'], " ") }
@@ -49,19 +49,19 @@ enum Source {
 /// What is known of a script.
 #[derive(Default)]
 pub struct Script {
-    /// Variables that are one text; `None`: they are more.
+    /// Variables with one known text; `None` for others.
     constants: BTreeMap<String, Option<String>>,
-    /// What a variable is read from, through which filters.
+    /// What a variable is read from, and through which filters.
     sources: BTreeMap<String, (Source, Vec<Vec<String>>)>,
-    /// What a variable, or what a command prints, is compared with: the whole text, or a part.
+    /// What a variable or the output of a command is compared with: the whole text, or a part of it.
     whole: Vec<(Source, Vec<Vec<String>>, String)>,
     parts: Vec<(Source, Vec<Vec<String>>, String)>,
-    /// Where a condition stands that is not to hold.
+    /// Where the conditions are that should be false.
     refused: Vec<std::ops::Range<usize>>,
 }
 
 impl Script {
-    /// The constants of a script.
+    /// Reads the constants of a script.
     pub fn of(list: &[Stmt]) -> Self {
         let mut script = Self::default();
         list.iter().for_each(|stmt| script.constants(stmt));
@@ -103,7 +103,7 @@ impl Script {
                     self.compared(b, &operator.source, a);
                 }
             }
-            // A loop over words asks for each of them.
+            // A loop over words checks each of them.
             Kind::For { var, values, body } => {
                 let words: Vec<String> = values.iter().filter_map(Word::literal).take(MANY).collect();
                 for word in if words.len() == values.len() { words } else { Vec::new() } {
@@ -115,7 +115,7 @@ impl Script {
             }
             Kind::If { branches, .. } => {
                 let failing = branches.iter().filter(|(_, body)| body.iter().any(fails));
-                // What fails the script where it does not hold is asked for: `if ! A | grep -q B; then exit 1; fi`.
+                // A condition is wanted if the script fails where it is false: `if ! A | grep -q B; then exit 1; fi`.
                 let conditions = failing.flat_map(|(condition, _)| condition);
                 let refused = conditions.filter(|stmt| !matches!(stmt.kind, Kind::Not(_)));
                 self.refused.extend(refused.map(|stmt| stmt.range.clone()));
@@ -158,7 +158,7 @@ impl Script {
         });
     }
 
-    /// What one filter is given that another one prints (`jq --arg name "$NAME"`): some value, the same for both.
+    /// A value that one filter is given and another one prints (`jq --arg name "$NAME"`): some value, the same for both.
     fn arguments(&mut self) {
         let mut wanted = Vec::new();
         let given = |filters: &mut Vec<Vec<String>>, wanted: &mut Vec<String>| {
@@ -173,7 +173,7 @@ impl Script {
         };
         let (mut whole, mut parts) = (self.whole.clone(), self.parts.clone());
         whole.iter_mut().chain(&mut parts).for_each(|(_, filters, _)| given(filters, &mut wanted));
-        // What prints it may be given something itself.
+        // The command that prints it may be given such a value itself.
         let mut sources = self.sources.clone();
         sources.values_mut().for_each(|(_, filters)| given(filters, &mut wanted));
         wanted.sort();
@@ -183,7 +183,7 @@ impl Script {
     }
 
     fn compared(&mut self, word: &Word, operator: &str, other: &Word) {
-        // Of `${#NAME}` so many characters are wanted.
+        // `${#NAME}` asks for a number of characters.
         let length = measured(word);
         let from = match (word.parts.as_slice(), &length) {
             (_, Some(name)) => Some((Source::Variable(name.clone()), Vec::new())),
@@ -196,7 +196,7 @@ impl Script {
             part => matches!(part, Part::Other),
         });
         let number = || self.text(other)?.parse::<i64>().ok();
-        // What it is compared with may be what is wanted, or what is not.
+        // The number may be the one that is wanted, or one that is refused.
         if let (Some(number), "-ge" | "-le" | "-gt" | "-lt" | "-ne") = (number(), operator) {
             let all = match operator {
                 "-ge" | "-le" => [0, 1, -1],
@@ -235,7 +235,7 @@ impl Script {
         }
     }
 
-    /// What two answers may both be that are to be equal, where one of them is counted.
+    /// A text for two outputs that should be equal, if one of them is a count.
     fn same(&self, word: &Word, other: &Word) -> Option<String> {
         let filters = |word: &Word| match word.parts.as_slice() {
             [Part::Command { text, .. }] => self.read(text).map(|(_, filters)| filters),
@@ -249,7 +249,7 @@ impl Script {
     fn searched(&mut self, simple: &Simple, source: Source, filters: Vec<Vec<String>>) {
         let words: Vec<String> = simple.words.iter().filter_map(|word| self.text(word)).collect();
         let ([name, rest @ ..], true) = (words.as_slice(), words.len() == simple.words.len()) else { return };
-        // `jq -e` says by its status whether what it finds is true.
+        // `jq -e` reports by its exit status whether its result is true.
         if name == "jq" && rest.iter().any(|word| matches!(word.as_str(), "-e" | "-er" | "-re" | "--exit-status")) {
             let end = usize::from(file_of(self, simple).is_some());
             let filter = words[..words.len() - end].iter().cloned().chain(["-".to_owned()]).collect();
@@ -296,7 +296,7 @@ impl Script {
             Kind::Pipeline(list) => self.pipeline(list),
             // `|| echo ""`
             Kind::Or(pair) => self.printed(&pair[0]),
-            // `… && echo yes`: it succeeds, whatever it prints.
+            // `… && echo yes`: the command succeeds, whatever it prints.
             Kind::And(pair) => {
                 let (source, filters) = self.printed(&pair[0])?;
                 Some((source, [filters, vec![vec!["&&".to_owned()]]].concat()))
@@ -309,7 +309,7 @@ impl Script {
         let (first, rest) = list.split_first()?;
         let Kind::Simple(first) = &first.kind else { return None };
         let filters = rest.iter().map(|stmt| match &stmt.kind {
-            // Behind the program of a filter its file is expected.
+            // The file of a filter is expected after its program.
             Kind::Simple(simple) => Some([self.argv(simple)?, vec!["-".to_owned()]].concat()),
             _ => None,
         });
@@ -355,7 +355,7 @@ impl Script {
         (!argv.is_empty()).then_some(argv)
     }
 
-    /// A word in which all is known.
+    /// The text of a word, if all of it is known.
     pub fn text(&self, word: &Word) -> Option<String> {
         match word.parts.as_slice() {
             [Part::Other] => self.sum(&word.source).map(|sum| sum.to_string()),
@@ -368,7 +368,7 @@ impl Script {
             Part::Text { text, .. } => Some(text.clone()),
             Part::Var { name, default, .. } => match (self.constants.get(name), default) {
                 (Some(Some(text)), _) => Some(text.clone()),
-                // What nothing in the script sets is its default in most worlds.
+                // A variable that nothing in the script sets has its default in most worlds.
                 (_, Some(default)) => self.joined(default),
                 _ => None,
             },
@@ -377,7 +377,7 @@ impl Script {
         parts.iter().map(part).collect()
     }
 
-    /// `$((A + B - 1))`, where all is known.
+    /// `$((A + B - 1))`, if all of it is known.
     fn sum(&self, source: &str) -> Option<i64> {
         let inner = source.trim_matches('"').strip_prefix("$((")?.strip_suffix("))")?;
         let spaced =
@@ -400,9 +400,9 @@ impl Script {
         Some(sum)
     }
 
-    /// Commands, and what they may say.
+    /// Commands, and what they may print.
     fn solved(&self) -> Vec<(Vec<String>, Vec<String>)> {
-        // By the command: for each way in which it is read, what is wanted there.
+        // By the command: for each way in which its output is read, what is wanted there.
         let mut wanted: Vec<(Vec<String>, Vec<(Vec<Vec<String>>, Vec<String>)>)> = Vec::new();
         let mut add = |source: &Source, filters: &[Vec<String>], text: &str, is_part: bool| {
             let Some((argv, filters)) = self.origin(source, filters) else { return };
@@ -412,7 +412,7 @@ impl Script {
             }
             let ways = &mut wanted[at].1;
             match ways.iter_mut().find(|(known, _)| *known == filters) {
-                // Several parts stand in one text.
+                // Several parts appear in one text.
                 Some((_, texts)) if is_part && !texts.is_empty() => {
                     let all = format!("{} {text}", texts[0]);
                     texts.push(format!("{}\n{text}", texts[0]));
@@ -425,7 +425,7 @@ impl Script {
         };
         self.parts.iter().for_each(|(source, filters, text)| add(source, filters, text, true));
         self.whole.iter().for_each(|(source, filters, text)| add(source, filters, text, false));
-        // Rows of a file, each of which is looked for.
+        // Rows of a file, each of which is searched for.
         let mut rows: Vec<(Vec<String>, String)> = Vec::new();
         for (source, filters, text) in self.whole.iter().chain(&self.parts) {
             let Some((argv, filters)) = self.origin(source, filters) else { continue };
@@ -453,11 +453,11 @@ impl Script {
         wanted.into_iter().map(solve).filter(|(_, texts)| !texts.is_empty()).collect()
     }
 
-    /// The command behind variables, with all filters on the way.
+    /// The command behind variables, with all filters in between.
     fn origin(&self, source: &Source, filters: &[Vec<String>]) -> Option<(Vec<String>, Vec<Vec<String>>)> {
         let mut filters = filters.to_vec();
         let mut source = source.clone();
-        // A variable may be made of itself.
+        // A variable may be derived from itself.
         for _ in 0..8 {
             match source {
                 Source::Command(argv) => return Some((argv, filters)),
@@ -479,22 +479,22 @@ fn fails(stmt: &Stmt) -> bool {
     matches!(words.as_slice(), ["exit" | "return", status] if *status != "0")
 }
 
-/// Commands whose last word is a file that they read, if there is one.
+/// Commands whose last word is a file that they read, if they have one.
 const READERS: [&str; 14] =
     ["cat", "grep", "egrep", "fgrep", "jq", "yq", "head", "tail", "wc", "awk", "sed", "sort", "cut", "test"];
 
-/// The file that a command reads, where it is one of those that print what they read.
+/// The file that a command reads, if it is one of `READERS`.
 pub fn file_of(script: &Script, simple: &Simple) -> Option<String> {
     let (name, words) = simple.words.split_first()?;
     READERS.contains(&name.source.as_str()).then_some(())?;
     let takes = |word: &&Word| !word.source.starts_with('-');
-    // Behind a pattern or a program.
+    // The file comes after a pattern or a program.
     let before = usize::from(!matches!(name.source.as_str(), "cat" | "head" | "tail" | "wc" | "sort"));
     words.iter().filter(takes).nth(before)?;
     path(&script.text(words.last()?)?)
 }
 
-/// A path of plain characters, with or without a folder.
+/// The text, if it is a path of plain characters, with or without a directory, outside of the system's directories.
 pub fn path(text: &str) -> Option<String> {
     let text = text.trim_end_matches('/');
     let is_plain = text.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@' | '+' | ' '));
@@ -504,20 +504,20 @@ pub fn path(text: &str) -> Option<String> {
     is_path.then(|| text.to_owned())
 }
 
-/// What `cat` prints.
+/// The output of `cat` for a file.
 fn printed(path: &str) -> Source {
     Source::Command(vec!["cat".to_owned(), path.to_owned()])
 }
 
-/// Some value of a variable.
+/// Some value for a variable.
 pub fn some(name: &str) -> String {
     format!("some-{}", name.to_ascii_lowercase())
 }
 
-/// So many texts are tried of one command at most.
+/// How many texts are tried for one command, at most.
 const MANY: usize = 12;
 
-/// The longest text that is made because a script counts characters.
+/// The longest text that is made for a script that counts characters.
 const LONGEST: usize = 200;
 
 /// The name in `${#NAME}`.
@@ -526,7 +526,7 @@ fn measured(word: &Word) -> Option<String> {
     ast::is_name(name).then(|| name.to_owned())
 }
 
-/// `"$NAME"`, and nothing else.
+/// The name in `"$NAME"`, if the word is nothing else.
 fn variable(word: &Word) -> Option<String> {
     match word.parts.as_slice() {
         [Part::Var { name, .. }] => Some(name.clone()),
@@ -534,7 +534,7 @@ fn variable(word: &Word) -> Option<String> {
     }
 }
 
-/// A statement and all inside it.
+/// Visits a statement and all statements inside it.
 pub fn walk(stmt: &Stmt, visit: &mut dyn FnMut(&Stmt)) {
     visit(stmt);
     stmt.lists().into_iter().flatten().for_each(|inner| walk(inner, visit));

@@ -1,4 +1,4 @@
-//! Made-up worlds: what every command answers, by a seed. The same question gets the same answer, from whichever script.
+//! Made-up worlds: what every command answers, derived from a seed. The same question gets the same answer, whichever script asks.
 #![expect(clippy::disallowed_methods, reason = "the world of a jail is a file of its own")]
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Where a jail keeps its world.
+/// The file in which a jail keeps its world.
 pub const WORLD: &str = "/world/world.json";
 
 /// One world.
@@ -16,40 +16,40 @@ pub const WORLD: &str = "/world/world.json";
 pub struct World {
     pub seed: u64,
     pub mood: Mood,
-    /// What commands answer whatever the mood, as they stand in the trace. Here and in what follows a key may be that of one
+    /// What commands answer whatever the mood, by their words in the trace. Here and in the following fields, a key may be that of one
     /// [`Half`] of the task.
     pub given: BTreeMap<String, Given>,
-    /// Answers that some step waits for, by command.
+    /// Answers that some step expects, by command.
     pub hints: BTreeMap<String, Vec<String>>,
-    /// Answers to requests that some step waits for, by URL.
+    /// Answers to requests that some step expects, by URL.
     pub web: BTreeMap<String, Web>,
-    /// Commands that some step wants to fail.
+    /// Commands that some step expects to fail.
     pub denied: BTreeSet<String>,
     /// Words the scripts compare with.
     pub words: Vec<String>,
-    /// Variables of the environment that scripts have a default for.
+    /// Environment variables: those that scripts require, and other values for those that have a default.
     pub env: BTreeMap<String, String>,
-    /// What the agent answers, where the task reads it.
+    /// The agent's answer, if the task reads it.
     pub agent: Option<String>,
-    /// With which of its questions the judge is not content, whatever the mood.
+    /// The number of the question whose answer the judge rejects, whatever the mood.
     pub refuses: Option<usize>,
-    /// What the agent leaves behind.
+    /// Files that the agent leaves behind: path and text.
     pub files: Vec<(String, String)>,
-    /// What it takes away: files and folders that the setup has made.
+    /// Files and directories, created by the setup, that the agent removes.
     #[serde(default)]
     pub gone: Vec<String>,
-    /// What a command, by the key of its half, answers when it has been asked so often before in its phase.
+    /// What a command, by the key of its half, answers when it was asked so many times before in its phase.
     #[serde(default)]
     pub once: Option<(String, usize, Given)>,
-    /// Whether what fails prints something first, and exits with whatever status.
+    /// Whether a failing command may print something first, and exits with various statuses.
     pub loud: bool,
-    /// Whether operations stand for commands of kubectl, which are compared in one form then.
+    /// Whether operations correspond to kubectl commands, which are then compared in a normal form.
     pub operations: bool,
-    /// Whether a script that waits for long is ended early: for worlds in which it is only asked whether it can pass.
+    /// Whether a script that waits for long is stopped early: for worlds that only show whether it can pass.
     pub hasty: bool,
 }
 
-/// Whether something is asked before the agent has worked, or after it: an answer may be another one then.
+/// Whether something is asked before or after the agent's work: the answers may differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Half {
     Before,
@@ -57,19 +57,19 @@ pub enum Half {
 }
 
 impl Half {
-    /// The half of a phase, which is called as in plans and traces.
+    /// The half of a phase, which is named as in plans and traces.
     pub fn of_phase(name: &str) -> Self {
         if name.starts_with("verify") || name.starts_with("cleanup") { Self::After } else { Self::Before }
     }
 
-    /// The key of what is answered in this half only.
+    /// The key of an answer that applies only to this half.
     pub fn key(self, key: &str) -> String {
         let half = if self == Self::After { LATER } else { EARLIER };
         format!("{half}\u{1f}{key}")
     }
 }
 
-/// How keys of one half begin.
+/// Prefixes of keys that apply to one half.
 const EARLIER: &str = "at first";
 const LATER: &str = "later";
 
@@ -77,38 +77,38 @@ const LATER: &str = "later";
 #[derive(Clone, Copy, Debug)]
 pub struct Time {
     pub half: Half,
-    /// How often the same was asked before in its phase.
+    /// How often the same was asked before in this phase.
     pub nth: usize,
 }
 
-/// What is waited for of a URL.
+/// What is expected of a URL.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Web {
     pub statuses: Vec<u16>,
     pub bodies: Vec<String>,
 }
 
-/// An answer that a world has for one command.
+/// A fixed answer of a world to one command.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Given {
-    /// It fails and says nothing.
+    /// It fails and prints no answer.
     Fails,
-    /// It says what is waited for, and fails.
+    /// It prints what is expected, and fails.
     FailsSaying,
-    /// It fails with this status, says nothing: what hands on the status of another program.
+    /// It fails with this status and prints no answer, like a command that passes on the status of another program.
     FailsWith(u8),
-    /// It succeeds and says nothing.
+    /// It succeeds and prints nothing.
     Silent,
-    /// It succeeds and says this, with or without an end of line.
+    /// It succeeds and prints this text, with or without a line feed at its end.
     Says(String),
-    /// There is no such command.
+    /// The command does not exist.
     Missing,
     /// It never ends.
     Hangs,
 }
 
 impl Given {
-    /// As people say it.
+    /// A description for people.
     pub fn shown(&self) -> String {
         match self {
             Self::Fails => "fails".to_owned(),
@@ -122,16 +122,16 @@ impl Given {
         }
     }
 
-    /// Whether a command answers in a way that nobody thinks of.
+    /// Whether this is an answer that authors of scripts do not think of.
     pub fn is_odd(&self) -> bool {
         !matches!(self, Self::Fails | Self::FailsWith(_) | Self::Silent)
     }
 }
 
-/// The status of a command that never ends: its script is killed.
+/// The exit status of a command that never ends: its script is killed.
 pub const HANGS: i32 = 137;
 
-/// What fools a shell or a comparison that takes a value for more than data. `VALUE` is what is waited for.
+/// Answers that fool a shell or a comparison which takes a value for more than data. `VALUE` is the expected text.
 pub const HOSTILE: [&str; 14] = [
     "VALUE",
     "VALUE\n\n\n",
@@ -152,22 +152,22 @@ pub const HOSTILE: [&str; 14] = [
 /// What a world is like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Mood {
-    /// All succeeds, with the answers that are waited for.
+    /// Everything succeeds, with the expected answers.
     Good,
     /// Everything fails.
     Bad,
-    /// All succeeds and says nothing.
+    /// Everything succeeds and prints nothing.
     Silent,
     /// Some of each.
     Mixed,
-    /// All succeeds, with answers nobody thought of.
+    /// Everything succeeds, mostly with unexpected answers.
     Odd,
-    /// What waits waits in vain.
+    /// Commands that wait time out.
     Late,
 }
 
 impl Mood {
-    /// As people say it.
+    /// A description for people.
     fn shown(self) -> &'static str {
         match self {
             Self::Good => "all is well",
@@ -188,7 +188,7 @@ pub struct Answer {
     pub stderr: String,
 }
 
-/// A question: a command and what it was given.
+/// A question: a command and its input.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Call {
     pub argv: Vec<String>,
@@ -196,14 +196,14 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether it runs in the background, beside its script: nobody knows what comes before and behind it.
+    /// Whether it runs in the background of its script, so that its place among the other calls is not known.
     pub fn is_aside(&self) -> bool {
         let is_kubectl = self.argv.first().is_some_and(|program| program == "kubectl" || program == "oc");
         is_kubectl
             && (self.argv.iter().any(|word| word == "port-forward") || self.argv.get(1).is_some_and(|w| w == "proxy"))
     }
 
-    /// As a line.
+    /// One line for people.
     pub fn shown(&self) -> String {
         let words: Vec<_> = self
             .argv
@@ -218,7 +218,7 @@ impl Call {
         }
     }
 
-    /// Whether it asks if there is such a program: `command -v jq`.
+    /// Whether it asks if a program exists: `command -v jq`.
     pub fn is_lookup(&self) -> bool {
         matches!(self.argv.as_slice(), [command, flag, _] if command == "command" && flag == "-v")
     }
@@ -227,35 +227,35 @@ impl Call {
         self.argv.join("\u{1f}")
     }
 
-    /// The call of a key, of one half or of both.
+    /// The call of a key, which may be that of one half.
     pub fn of_key(key: &str) -> Self {
         let words = key.split('\u{1f}').skip_while(|word| matches!(*word, EARLIER | LATER));
         Self { argv: words.map(str::to_owned).collect(), stdin: None }
     }
 
-    /// The key, with the text that it is given.
+    /// The key together with the standard input.
     pub fn whole(&self) -> String {
         format!("{}\u{1e}{}", self.key(), self.stdin.as_deref().unwrap_or_default())
     }
 }
 
-/// So many characters of an answer are shown.
+/// How many characters of an answer are shown.
 const SHOWN: usize = 40;
 
 fn cut(text: &str) -> String {
     text.chars().take(SHOWN).collect()
 }
 
-/// No program is given more bytes in one word or variable, with their end: Linux has no room for them (`MAX_ARG_STRLEN`).
+/// The most bytes that Linux gives a program in one argument or variable, with the NUL at its end (`MAX_ARG_STRLEN`).
 pub const LARGEST: usize = 128 << 10;
 
-/// What is waited for, with more blanks behind it than a program can be given.
+/// The expected text, followed by more blanks than a program can be given.
 pub fn long(text: &str) -> String {
     format!("{text}{}\n", " ".repeat(LARGEST))
 }
 
 impl World {
-    /// As people say it.
+    /// A description for people.
     pub fn shown(&self) -> String {
         let words = |key: &str| key.replace('\u{1f}', " ").replace('\u{1e}', " <<< ");
         let when = |key: &str| match key.split('\u{1f}').next() {
@@ -281,7 +281,7 @@ impl World {
         format!("world {}: {}{given}{once}{gone}{env}{agent}{judge}", self.seed, self.mood.shown())
     }
 
-    /// The world of this jail.
+    /// Reads the world of this jail.
     pub fn read() -> Option<Self> {
         serde_json::from_slice(&fs::read(WORLD).ok()?).ok()
     }
@@ -293,31 +293,31 @@ impl World {
         if is_own { own } else { call.key() }
     }
 
-    /// What is answered to a call whatever the mood.
+    /// The fixed answer to a call, whatever the mood.
     pub fn gives(&self, call: &Call, time: Time) -> Option<&Given> {
         let Time { half, nth } = time;
         let is_it = |(key, own, _): &&(String, usize, Given)| *own == nth && *key == half.key(&call.key());
         self.once.as_ref().filter(is_it).map(|(.., given)| given).or_else(|| self.always(call, half))
     }
 
-    /// The same of what is answered whenever it is asked.
+    /// The fixed answer to a call that does not depend on how often it was made before.
     pub fn always(&self, call: &Call, half: Half) -> Option<&Given> {
         let of_text = || self.given.get(&call.whole()).filter(|_| call.stdin.is_some());
         self.given.get(&self.key(call, half)).or_else(of_text)
     }
 
-    /// What a call is told where all is well.
+    /// What a call prints where all is well.
     pub fn said(&self, call: &Call, time: Time) -> String {
         let mut dice = Dice::new(self.seed, &format!("{}\u{1e}{}", call.key(), time.nth));
-        // Where it may be denied, chance has decided that before.
+        // Skip the number that `success` draws before it chooses the text.
         dice.below(100);
         self.wanted(call, time.half, &mut dice)
     }
 
-    /// What a call gets.
+    /// The answer to a call.
     pub fn answer(&self, call: &Call, time: Time) -> Answer {
         let Time { half, nth } = time;
-        // A program is there or not; what prints its place is the shell.
+        // A program exists or not; it is the shell that prints its path.
         if call.is_lookup() {
             let missing =
                 self.gives(call, time).map_or_else(|| self.is_denied(call, half), |given| *given == Given::Fails);
@@ -358,7 +358,7 @@ impl World {
             },
             Mood::Late => self.success(call, half, &mut dice, 90),
             Mood::Mixed => {
-                // Waiting is tried again: the answers change.
+                // A wait asks again, and gets other answers.
                 if dice.below(100) < 18 {
                     self.failure(call, half, &mut dice)
                 } else {
@@ -382,7 +382,7 @@ impl World {
         Answer { stdout, ..Answer::default() }
     }
 
-    /// What is waited for.
+    /// What is expected.
     fn wanted(&self, call: &Call, half: Half, dice: &mut Dice) -> String {
         match self.hints(call, half) {
             Some(hints) if !hints.is_empty() => self.ended(call, hints[dice.below(hints.len())].clone()),
@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// The answers that are waited for; holes of the steps stand for anything, in an answer for what they are in the call.
+    /// The expected answers. A hole in a step's words matches any text; in an answer it is replaced by the text that it has in the call.
     pub fn hints(&self, call: &Call, half: Half) -> Option<Vec<String>> {
         let key = self.key(call, half);
         if let Some(hints) = self.hints.get(&key) {
@@ -410,7 +410,7 @@ impl World {
         )
     }
 
-    /// What is waited for of a URL.
+    /// What is expected of a URL.
     pub fn web(&self, url: &str) -> Option<&Web> {
         self.web.get(url).or_else(|| self.web.iter().find(|(pattern, _)| fits(pattern, url)).map(|(_, web)| web))
     }
@@ -421,7 +421,7 @@ impl World {
         [half.key(&call.key()), call.key()].iter().any(is)
     }
 
-    /// Nearly what is waited for.
+    /// Nearly what is expected.
     fn near(&self, call: &Call, half: Half, dice: &mut Dice) -> String {
         let base = self.wanted(call, half, dice);
         let numeric = self.numeric(call, half);
@@ -441,7 +441,7 @@ impl World {
         self.ended(call, text)
     }
 
-    /// Whether numbers are waited for.
+    /// Whether a number is expected.
     fn numeric(&self, call: &Call, half: Half) -> bool {
         self.hints(call, half).is_some_and(|h| h.iter().any(|t| t.parse::<u64>().is_ok()))
     }
@@ -470,11 +470,11 @@ impl World {
         let text =
             [" ", "\u{fc}\u{4e2d}", "a b  c", "line\nline two", "-1", "007", "<none>", "null", "{}", "true", "*"];
         let text = text[dice.below(text.len())].to_owned();
-        // A row of a table is no blank line: `wc -l` would count it, and the end of an output does not show it.
+        // A row of a table must not be blank: `wc -l` would count it, but it is invisible at the end of an output.
         if by_line(call) { self.ended(call, text.trim().to_owned()) } else { self.ended(call, text) }
     }
 
-    /// Most commands end what they print; a JSONPath does not.
+    /// Adds a line feed: most commands end their output with one, a JSONPath does not.
     fn ended(&self, call: &Call, text: String) -> String {
         let bare = text.is_empty()
             || text.ends_with('\n')
@@ -483,33 +483,34 @@ impl World {
     }
 }
 
-/// Where a jail says that something in it never ends.
+/// The file by which a jail knows that something in it never ends.
 const HUNG: &str = "/world/hung";
 
-/// Notes that something never ends.
+/// Records that something never ends.
 pub fn hangs() {
     let _ = fs::write(HUNG, "");
 }
 
-/// What never ends is killed, with all of its script: the clock of the jail then goes on to the end of its limit, or to that of `timeout`.
+/// Kills a command that never ends, with its whole script: the clock of the jail then advances to the end of the script's limit, or
+/// of the limit of `timeout`.
 pub fn hang() -> u8 {
     hangs();
     let _ = std::process::Command::new("/bin/sh").args(["-c", "kill -9 0"]).status();
     0
 }
 
-/// Whether something never ended, since this was asked last.
+/// Whether something never ended since the last call.
 pub fn has_hung() -> bool {
     fs::remove_file(HUNG).is_ok()
 }
 
-/// Whether words are those of a pattern, in which `{…}` is anything.
+/// Whether words match a pattern, in which `{…}` matches anything.
 pub fn fits(pattern: &str, key: &str) -> bool {
     let (pattern, key): (Vec<&str>, Vec<&str>) = (pattern.split('\u{1f}').collect(), key.split('\u{1f}').collect());
     pattern.len() == key.len() && pattern.iter().zip(&key).all(|(p, w)| p == w || hole(p, w).is_some())
 }
 
-/// The `{…}` of a word, and what stands in its place.
+/// The `{…}` of a pattern's word, and the text in its place.
 fn hole<'t>(pattern: &'t str, word: &'t str) -> Option<(&'t str, &'t str)> {
     let (open, close) = (pattern.find('{')?, pattern.rfind('}')? + 1);
     let (before, behind) = (pattern.get(..open)?, pattern.get(close..)?);
@@ -519,7 +520,7 @@ fn hole<'t>(pattern: &'t str, word: &'t str) -> Option<(&'t str, &'t str)> {
     Some((pattern.get(open..close)?, word.strip_prefix(before)?.strip_suffix(behind)?))
 }
 
-/// As a command prints it: a table ends each of its lines, and has no blank ones.
+/// The text as a command prints it: a table ends each of its lines, and has no blank lines.
 pub fn lines_of(call: &Call, text: String) -> String {
     if !by_line(call) {
         return text;
@@ -535,7 +536,7 @@ fn waits(call: &Call) -> bool {
     call.argv.iter().any(|a| a == "wait" || a == "rollout" || a.starts_with("--timeout") || a == "--wait")
 }
 
-/// Numbers that follow from a seed and a text.
+/// Numbers derived from a seed and a text.
 pub struct Dice(u64);
 
 impl Dice {

@@ -1,9 +1,9 @@
-//! The jail of an agent under test: it must not see what it is judged by, nor the processes that judge it.
+//! The jail of an agent under test: the agent must not see what it is judged by, nor the processes that judge it.
 //!
-//! `auto` leaves it the machine to read and its home to work in, as programs need them that people use every day. Out of sight are
-//! the folders of tasks and evals, journals and results; processes are its own; scratch folders are its own and bounded. `strict`
-//! leaves it its own folder, the system's programs and what is granted. Without bubblewrap Landlock makes both, `auto` only where nothing that
-//! is to be hidden lies at home: what it grants for a folder it grants for all that lies in it.
+//! With `auto` the agent can read the machine and write to its home, because the programs that people use every day need both. Hidden
+//! are the directories of tasks and evals, journals and results. Processes are its own; scratch directories are its own and limited.
+//! With `strict` it has only its own directory, the system's programs and what is granted. Without bubblewrap, Landlock does both;
+//! `auto` only if nothing that must be hidden is in the home directory, because a grant for a directory covers everything in it.
 #![expect(clippy::disallowed_methods, reason = "the jail is made of paths of this machine")]
 
 use std::{
@@ -21,38 +21,38 @@ use crate::{
     host::{Exec, Exit},
 };
 
-/// What a scratch folder may hold, in bytes.
+/// How many bytes a scratch directory may contain.
 const SCRATCH: u64 = 2 << 30;
 
-/// The variables that every program may have.
+/// The environment variables that every program may have.
 const USUAL: [&str; 9] = ["PATH", "LANG", "LANGUAGE", "TERM", "COLORTERM", "TZ", "USER", "LOGNAME", "SHELL"];
 
-/// Around bubblewrap, and in the jail around the program: bubblewrap stays, and would keep the program's streams open after it has closed
-/// them. It closes what is no standard stream, so these are handed through as others.
+/// Shell commands around bubblewrap, and in the jail around the program. bubblewrap keeps running, and would keep the program's streams
+/// open after the program has closed them. It closes all descriptors that are not standard streams, so the streams are passed as 3 and 4.
 const OUTER: &str = "exec 3<&0 4>&1 </dev/null >/dev/null; exec \"$@\"";
 const INNER: &str = "exec \"$@\" <&3 >&4 3<&- 4>&-";
-/// The same with the doors, which are open when they have said so.
+/// The same with the doors: it waits until they report that they are open.
 const INNER_WITH_DOORS: &str = "mkfifo /tmp/.doors && { \"$1\" \"$2\" \"$3\" </dev/null >/tmp/.doors 2>/dev/null 3<&- 4>&- & } \
      && read -r ready </tmp/.doors; rm -f /tmp/.doors; shift 3; exec \"$@\" <&3 >&4 3<&- 4>&-";
 
-/// What of the machine concerns the jail of an agent.
+/// What matters about the machine for the jail of an agent.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     pub home: Option<PathBuf>,
-    /// Where temporary files go.
+    /// The directory for temporary files.
     pub temporary: PathBuf,
-    /// Where programs are looked for.
+    /// Where programs are searched.
     pub programs: Vec<PathBuf>,
-    /// Folders out of sight.
+    /// Hidden directories.
     pub folders: Vec<PathBuf>,
-    /// Files out of sight, also where their folder cannot be.
+    /// Hidden files, even if their directory cannot be hidden.
     pub files: Vec<PathBuf>,
     /// What is granted.
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
     pub network: bool,
     pub env: Vec<String>,
-    /// This program.
+    /// The path of this program.
     pub gevals: Option<PathBuf>,
 }
 
@@ -64,19 +64,19 @@ pub struct Jail {
     around: Surroundings,
 }
 
-/// What a jail is made of.
+/// What a jail is built with.
 #[derive(Clone, Debug)]
 enum Walls {
-    /// bubblewrap, and whether it bounds folders in memory.
+    /// bubblewrap, and whether it can limit the size of directories in memory.
     Bwrap(PathBuf, bool),
     /// gevals, which confines itself.
     #[cfg(target_os = "linux")]
     Landlock(PathBuf),
 }
 
-/// What an agent in its jail works with.
+/// What an agent uses in its jail.
 pub struct Inside<'a> {
-    /// Folders of its own, which it may write.
+    /// Directories of its own, which it may write to.
     pub own: &'a [&'a Path],
     /// Files that its own command line names.
     pub named: &'a [PathBuf],
@@ -85,7 +85,7 @@ pub struct Inside<'a> {
 }
 
 impl Jail {
-    /// A jail, if this machine can make one.
+    /// Creates a jail, if this machine can provide one.
     ///
     /// # Errors
     /// Why it cannot.
@@ -122,7 +122,7 @@ impl Jail {
         }
     }
 
-    /// What makes it.
+    /// The name of what it is built with.
     pub fn by(&self) -> &'static str {
         match self.walls {
             Walls::Bwrap(..) => "bubblewrap",
@@ -131,7 +131,7 @@ impl Jail {
         }
     }
 
-    /// How the program ended in the jail: bubblewrap tells a signal as shells do.
+    /// How the program ended in the jail: bubblewrap reports a signal like a shell does.
     pub fn ended(&self, exit: Exit) -> Exit {
         match exit {
             Exit::Exited(code @ 129..=159) => Exit::Signalled(code - 128),
@@ -139,10 +139,10 @@ impl Jail {
         }
     }
 
-    /// The process, in the jail. The doors are to be held as long as it lives.
+    /// Puts the process into the jail. The doors must be kept for as long as it lives.
     ///
     /// # Errors
-    /// The ways to its servers cannot be made.
+    /// The connections to its servers cannot be set up.
     pub fn confine(&self, exec: Exec, inside: &Inside<'_>) -> Result<(Exec, Option<Doors>), String> {
         let mut args = Vec::new();
         let mut doors = None;
@@ -188,7 +188,7 @@ impl Jail {
             own.append(&mut env);
             env = own;
         }
-        // Where a jail has no scratch folder of its own.
+        // This jail has no scratch directory of its own.
         #[cfg(target_os = "linux")]
         if let (Walls::Landlock(_), Some(own)) = (&self.walls, inside.own.first()) {
             env.push(("TMPDIR".into(), own.into()));
@@ -197,7 +197,7 @@ impl Jail {
         Ok((Exec { program: program.into(), args, env, bare, ..exec }, doors))
     }
 
-    /// The environment of an agent that is to have none but what it needs.
+    /// The environment of an agent that gets only what it needs.
     fn environment(&self, inside: &Inside<'_>) -> Vec<(OsString, OsString)> {
         let is_given = |name: &OsStr| {
             let name = name.to_string_lossy();
@@ -210,11 +210,11 @@ impl Jail {
         env
     }
 
-    /// What `auto` is by Landlock.
+    /// `auto` with Landlock.
     #[cfg(target_os = "linux")]
     fn without_hidden(&self, mut read: Vec<PathBuf>, mut write: Vec<PathBuf>) -> Confinement {
         let hidden = self.around.hidden_by_landlock();
-        // Programs may lie in a folder that is hidden: `node_modules/.bin` on the PATH beside an eval.
+        // Programs may be in a hidden directory: `node_modules/.bin` on the PATH beside an eval.
         let is_within = |path: &Path| hidden.iter().any(|folder| path != folder.as_path() && path.starts_with(folder));
         read.extend(
             self.around.programs.iter().filter(|path| is_within(path) && !self.around.holds_secret(path)).cloned(),
@@ -225,7 +225,7 @@ impl Jail {
 
     fn arguments(&self, inside: &Inside<'_>, cwd: &Path, doors: Option<&Doors>, bounds: bool) -> Vec<OsString> {
         let mut args = Args { words: Vec::new(), bounds };
-        // It is no session leader of the terminal, and has no rights but its own.
+        // The agent is in a session of its own, apart from the terminal, and has no capabilities.
         args.add(&[&"--unshare-user", &"--unshare-pid", &"--unshare-ipc", &"--new-session", &"--cap-drop", &"ALL"]);
         let own: Vec<PathBuf> = inside.own.iter().map(|own| resolve(own)).collect();
         match self.level {
@@ -267,7 +267,7 @@ impl Jail {
     fn auto(&self, inside: &Inside<'_>, own: &[PathBuf], args: &mut Args) {
         let Surroundings { home, temporary, folders, files, programs, .. } = &self.around;
         args.add(&[&"--ro-bind", &"/", &"/", &"--dev", &"/dev", &"--proc", &"/proc"]);
-        // Sockets there are doors to programs that are not in the jail.
+        // Sockets in this directory lead to programs that are not in the jail.
         args.add(&[&"--tmpfs", &"/run"]);
         let names = fs::canonicalize("/etc/resolv.conf").ok().and_then(|file| file.parent().map(Path::to_owned));
         for path in names.iter().filter(|dir| dir.starts_with("/run")) {
@@ -280,14 +280,14 @@ impl Jail {
             scratch.push(temporary.clone());
         }
         scratch.retain(|path| path.is_dir() && path.parent().is_some());
-        // One that lies at home is hidden there: what gevals needs for a moment is not for the agent.
+        // A scratch directory at home is hidden below: the agent must not see the temporary files of gevals.
         scratch.iter().filter(|path| !in_home(path)).for_each(|path| args.scratch(path));
         if let Some(home) = home {
             args.add(&[&"--bind", home, home]);
         }
         let is_scratch =
             |path: &Path| scratch.iter().any(|root| path.starts_with(root) && (in_home(root) || !in_home(path)));
-        // A folder that home lies in stays; what it holds does not.
+        // A directory that contains the home directory stays visible; the files in it are hidden one by one.
         let mut hidden: Vec<&PathBuf> = Vec::new();
         for folder in folders.iter().filter(|folder| self.around.can_hide(folder) && !is_scratch(folder)) {
             if !hidden.iter().any(|outer| folder.starts_with(outer)) {
@@ -308,7 +308,7 @@ impl Jail {
         }
         single.sort();
         single.dedup();
-        // What is mounted cannot be renamed, so that nothing else comes to stand at the paths of what is hidden.
+        // A mount point cannot be renamed, so nothing else can be put at the paths of what is hidden.
         let above = |path: &Path| path.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
         let mut pinned: Vec<PathBuf> = hidden.iter().copied().chain(&single).flat_map(|path| above(path)).collect();
         pinned.retain(|path| in_home(path) && Some(path) != home.as_ref());
@@ -324,7 +324,7 @@ impl Jail {
         for file in &single {
             args.add(&[&"--ro-bind", &"/dev/null", file]);
         }
-        // Programs may lie in the same folder as an eval: `node_modules/.bin` on the PATH, the agent's own file.
+        // Programs may be in the same directory as an eval: `node_modules/.bin` on the PATH, the agent's own file.
         let is_below = |path: &Path, folder: &PathBuf| path != folder.as_path() && path.starts_with(folder);
         let inner = |path: &Path| {
             hidden.iter().any(|folder| is_below(path, folder))
@@ -339,7 +339,7 @@ impl Jail {
         {
             args.add(&[&"--ro-bind-try", &path, &path]);
         }
-        // What is its own there is mounted later, on places that must be there.
+        // The agent's own directories in there are mounted later, onto paths that must exist.
         for path in own.iter().chain(&self.around.read).chain(&self.around.write).filter(|path| inner(path)) {
             match path.is_dir() {
                 true => args.add(&[&"--dir", path]),
@@ -351,7 +351,7 @@ impl Jail {
         }
     }
 
-    /// The files that the agent's command line names, and may see; and how it names them.
+    /// The files that the agent's command line names and that it may see, with the paths as written.
     fn named<'i>(&self, inside: &Inside<'i>) -> impl Iterator<Item = (PathBuf, &'i Path)> {
         let files = inside.named.iter().filter(|path| path.is_file()).map(|path| (resolve(path), path.as_path()));
         files.filter(|(path, _)| !self.around.holds_secret(path))
@@ -359,19 +359,19 @@ impl Jail {
 }
 
 impl Surroundings {
-    /// Whether a folder can be replaced by an empty one: no other folder that is needed lies in it.
+    /// Whether a directory can be replaced by an empty one: it contains no other directory that is needed.
     fn can_hide(&self, folder: &Path) -> bool {
         let needed = ["/usr", "/etc", "/dev", "/proc", "/sys", "/run", "/tmp", "/var", "/bin", "/lib"].map(Path::new);
         let mut needed = needed.into_iter().chain(self.home.as_deref());
         folder.is_dir() && !needed.any(|needed| needed.starts_with(folder))
     }
 
-    /// Whether something that is out of sight is there, or lies in it.
+    /// Whether a path is hidden, or contains something hidden.
     fn holds_secret(&self, path: &Path) -> bool {
         self.folders.iter().chain(&self.files).any(|secret| secret.starts_with(path))
     }
 
-    /// What is out of sight where Landlock keeps it so, with the scratch folders: the agent has one of its own.
+    /// What Landlock hides, including the scratch directories: the agent has one of its own.
     #[cfg(target_os = "linux")]
     fn hidden_by_landlock(&self) -> Vec<PathBuf> {
         let scratch = ["/tmp", "/var/tmp", "/run", "/dev/shm"].iter().map(|path| resolve(Path::new(path)));
@@ -381,7 +381,7 @@ impl Surroundings {
         scratch.filter(|path| path.is_dir() && path.parent().is_some()).chain(secret).collect()
     }
 
-    /// The same with paths without links; outer folders before those in them, which need not be named.
+    /// The same with paths without links, outer directories before those inside them.
     fn resolved(self) -> Self {
         let all = |paths: Vec<PathBuf>| paths.iter().map(|path| resolve(path)).collect::<Vec<_>>();
         let mut folders = all(self.folders);
@@ -390,13 +390,13 @@ impl Surroundings {
         let (mut files, read, write, programs) = (all(self.files), all(self.read), all(self.write), all(self.programs));
         files.sort();
         files.dedup();
-        // A home that is the whole machine is none.
+        // A home directory that is the root of the file system does not count.
         let home = self.home.map(|home| resolve(&home)).filter(|home| home.is_dir() && home.parent().is_some());
         Self { home, temporary: resolve(&self.temporary), folders, files, read, write, programs, ..self }
     }
 }
 
-/// A path without links, as mounts have it.
+/// A path without links, as mounts need it.
 fn resolve(path: &Path) -> PathBuf {
     fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
@@ -404,7 +404,7 @@ fn resolve(path: &Path) -> PathBuf {
 /// Arguments of bubblewrap.
 struct Args {
     words: Vec<OsString>,
-    /// Whether it bounds folders in memory.
+    /// Whether bubblewrap can limit the size of directories in memory.
     bounds: bool,
 }
 
@@ -413,7 +413,7 @@ impl Args {
         self.words.extend(words.iter().map(|word| word.as_ref().to_owned()));
     }
 
-    /// An empty folder in memory.
+    /// Adds an empty directory in memory.
     fn scratch(&mut self, path: &Path) {
         if self.bounds {
             self.add(&[&"--size", &SCRATCH.to_string()]);
@@ -430,7 +430,7 @@ fn landlock(level: Isolation, around: &Surroundings) -> Result<Walls, String> {
         if let Some(inner) = hidden.find(|path| path.exists() && path.starts_with(home)) {
             return Err(format!("Landlock cannot hide {}, which lies in the home folder", inner.display()));
         }
-        // What is granted must not be what is hidden.
+        // A granted directory must not contain anything hidden.
         if let Some(outer) = around.read.iter().chain(&around.write).find(|path| around.holds_secret(path)) {
             return Err(format!("Landlock cannot hide what lies in {}, which is granted", outer.display()));
         }

@@ -1,5 +1,6 @@
-//! A sandbox of the kernel alone, for machines without bubblewrap: this binary, started with [`ARGUMENT`], gives up what is not granted
-//! by Landlock (files, TCP, signals) and seccomp (every other socket, other sessions and process groups), and becomes the program.
+//! A sandbox that needs only the kernel, for machines without bubblewrap: this binary, started with [`ARGUMENT`], gives up what is not
+//! granted, by Landlock (files, TCP, signals) and seccomp (all other sockets, other sessions and process groups), and then executes
+//! the program.
 #![expect(clippy::disallowed_methods, reason = "a process confines itself before it becomes another")]
 
 use std::{
@@ -24,7 +25,7 @@ use super::Cell;
 /// The first argument of a gevals that confines itself; the second is a [`Confinement`] as JSON, the rest a command.
 pub const ARGUMENT: &str = "confined";
 
-/// Linux 6.12: the first version whose programs cannot signal others.
+/// Linux 6.12: the first version that can prevent programs from signaling others.
 const KERNEL: ABI = ABI::V6;
 
 /// What is granted.
@@ -33,10 +34,10 @@ pub struct Confinement {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
     network: bool,
-    /// Of an agent, which has no limits but these: the ports that it may connect to, where it has no network.
+    /// Only for an agent, to which no other limits apply: the ports that it may connect to if it has no network.
     #[serde(default)]
     ports: Option<Vec<u16>>,
-    /// All of the machine can be read but these folders and files, and what a grant names in them.
+    /// If set, the whole machine can be read except these directories and files; grants inside them still apply.
     #[serde(default)]
     hidden: Option<Vec<PathBuf>>,
 }
@@ -47,12 +48,12 @@ impl Confinement {
         Self { read, write, network, ports: Some(ports.to_vec()), hidden: None }
     }
 
-    /// What an agent is granted that has the machine to read, and its network.
+    /// What an agent is granted that may read the machine and use its network.
     pub fn of_agent_that_reads_all_but(hidden: Vec<PathBuf>, read: Vec<PathBuf>, write: Vec<PathBuf>) -> Self {
         Self { hidden: Some(hidden), ..Self::of_agent(read, write, true, &[]) }
     }
 
-    /// What a cell grants, with a folder for temporary files.
+    /// What a cell grants, with a directory for temporary files.
     pub fn of(cell: &Cell<'_>, temporary: &Path) -> Self {
         let own = [cell.home, cell.workdir].into_iter().map(Path::to_owned);
         let write = cell.write.iter().cloned().chain([temporary.to_owned()]);
@@ -61,16 +62,16 @@ impl Confinement {
     }
 }
 
-/// Whether the kernel can do it.
+/// Whether the kernel supports this sandbox.
 ///
 /// # Errors
-/// Why it cannot.
+/// Why it does not.
 pub fn usable() -> Result<(), String> {
     let made = ruleset(false).and_then(landlock::Ruleset::create);
     made.map(drop).map_err(|_| "the kernel has no Landlock of version 6 (Linux 6.12 or newer)".to_owned())
 }
 
-/// The main function of a gevals that confines itself. Comes back only where that fails, and then has done nothing.
+/// The main function of a gevals that confines itself. Returns only if that fails, before the program runs.
 pub fn run() -> u8 {
     let mut args = std::env::args_os().skip(2);
     let spec = args.next().and_then(|spec| serde_json::from_str::<Confinement>(spec.to_str()?).ok());
@@ -87,7 +88,7 @@ pub fn run() -> u8 {
     3
 }
 
-/// What a program needs to be started and to ask what machine it is on.
+/// What a program needs to start, and to find out which machine it is on.
 const SYSTEM: [&str; 19] = [
     "/usr",
     "/bin",
@@ -147,7 +148,7 @@ fn files(spec: &Confinement) -> Result<(), RulesetError> {
     let own = machine.iter().chain(&spec.read).map(|path| (path.as_path(), read));
     let writable = spec.write.iter().map(|path| (path.as_path(), all));
     for (path, access) in system.chain(devices).chain(network).chain(own).chain(writable) {
-        // What is not there need not be granted.
+        // What does not exist need not be granted.
         let Ok(opened) = PathFd::new(path) else { continue };
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(KERNEL) };
         rules = rules.add_rule(PathBeneath::new(opened, access))?;
@@ -158,8 +159,8 @@ fn files(spec: &Confinement) -> Result<(), RulesetError> {
     rules.restrict_self().map(drop)
 }
 
-/// The largest folders, and the files, that hold nothing of what is hidden. A link is none of them: a rule for it would be one for what
-/// it leads to.
+/// The largest directories, and the files, that contain nothing hidden. Links are left out: a rule for a link would be a rule for its
+/// target.
 fn all_but(hidden: &[PathBuf], folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -174,10 +175,11 @@ fn all_but(hidden: &[PathBuf], folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Without a network no sockets; and nothing that would outlive the process group. Sockets that are files are doors to programs outside
-/// (docker's, a session bus), and Landlock does not know them: a program has none but pairs of its own.
+/// The system calls that are denied. Without a network there are no sockets, and nothing may outlive the process group. Unix sockets
+/// are connections to programs outside of the jail (docker's, a session bus), and Landlock does not control those that are files: a
+/// program may only use pairs of its own.
 ///
-/// An agent may start sessions, as shells do, and connect by TCP: Landlock says where to.
+/// An agent may start sessions, as shells do, and connect by TCP: without a network, Landlock limits the ports.
 fn calls(spec: &Confinement) -> Result<BpfProgram, seccompiler::BackendError> {
     let number = |value: i32| u64::from(u32::try_from(value).unwrap_or_default());
     let condition = |argument, op, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, number(value));
@@ -197,12 +199,12 @@ fn calls(spec: &Confinement) -> Result<BpfProgram, seccompiler::BackendError> {
         (false, Some(_)) => {
             let domains = [libc::AF_INET, libc::AF_INET6].map(is_other).into_iter();
             let mut denied = vec![SeccompRule::new(domains.collect::<Result<_, _>>()?)?];
-            // The kinds are numbers up to 15; the bits above them are flags.
+            // Socket types are numbers up to 15; the bits above them are flags.
             for kind in (0..16).filter(|kind| *kind != libc::SOCK_STREAM) {
                 let kind = condition(1, SeccompCmpOp::MaskedEq(15), kind)?;
                 denied.push(SeccompRule::new(vec![kind])?);
             }
-            // Streams that are not TCP, which Landlock does not know.
+            // Streams other than TCP, which Landlock does not control.
             let protocol = |protocol| condition(2, SeccompCmpOp::Ne, protocol);
             denied.push(SeccompRule::new(vec![protocol(0)?, protocol(libc::IPPROTO_TCP)?])?);
             rules.insert(libc::SYS_socket, denied);

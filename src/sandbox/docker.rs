@@ -1,4 +1,4 @@
-//! `docker run`: a container without network, capabilities or a file system that can be written.
+//! `docker run`: a container without capabilities, whose file system is read-only, with network and writable mounts only if granted.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -8,21 +8,21 @@ use std::{
 
 use super::Cell;
 
-/// Names the image in which programs run.
+/// The environment variable that names the image in which programs run.
 const IMAGE: &str = "GEVALS_DOCKER_IMAGE";
 const USUAL_IMAGE: &str = "debian:stable-slim";
 
-/// The `docker` command, as this machine is set up for it.
+/// The `docker` command, as configured on this machine.
 #[derive(Clone, Debug)]
 pub struct Docker {
     program: PathBuf,
-    /// What the client needs of the environment, as options: its own environment is that of the program.
+    /// What the client needs from the environment, as options: its own environment is that of the program.
     options: Vec<OsString>,
     image: String,
     user: String,
 }
 
-/// A container, which is removed when this is dropped: the client that started it may have been killed, and leaves it running.
+/// A container, which is removed when this is dropped: a client that is killed leaves its container running.
 #[derive(Debug)]
 pub struct Container {
     docker: Docker,
@@ -30,10 +30,10 @@ pub struct Container {
 }
 
 impl Docker {
-    /// Finds the command, and asks its daemon for an answer.
+    /// Finds the command, and checks that its daemon answers.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why docker cannot be used.
     #[expect(clippy::disallowed_methods, reason = "this looks for a sandbox on the machine")]
     pub fn find(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
@@ -67,7 +67,7 @@ impl Docker {
         command
     }
 
-    /// The command line that runs a program in a cell, with variables of these names from the environment of the client.
+    /// The command line that runs a program in a cell. `env` names the variables that it gets from the environment of the client.
     pub fn arguments<'a>(
         &self,
         cell: &Cell<'_>,
@@ -96,7 +96,7 @@ impl Docker {
     }
 }
 
-/// A mount at the same place, as docker reads it: fields of CSV.
+/// A mount at the same path, as docker reads it: fields of CSV.
 fn mount(path: &Path, more: &str) -> String {
     let field = |name: &str| format!("\"{name}={}\"", path.display().to_string().replace('"', "\"\""));
     format!("type=bind,{},{}{more}", field("source"), field("target"))
@@ -104,7 +104,7 @@ fn mount(path: &Path, more: &str) -> String {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // One that has ended is gone already.
+        // A container that has ended is already removed.
         let _ = self.docker.command(["rm", "--force", &self.name]).output();
     }
 }

@@ -1,5 +1,5 @@
-//! Connections from a jail without network to given ports of 127.0.0.1, and nothing else. Outside, a Unix socket in a folder stands for each
-//! port; inside, this binary, started with [`ARGUMENT`], listens on the same ports and forwards to the sockets.
+//! Connections from a jail without network to given ports of 127.0.0.1, and nothing else. Outside, each port has a Unix socket in a
+//! directory; inside, this binary, started with [`ARGUMENT`], listens on the same ports and forwards to the sockets.
 #![expect(clippy::disallowed_methods, reason = "processes and sockets")]
 
 use std::{
@@ -14,9 +14,9 @@ use std::{
 use rustix::process::getppid;
 use tokio::{net::UnixListener, task::JoinSet};
 
-/// The first argument of a gevals in a jail; the second are the ports.
+/// The first argument of a gevals in a jail; the second is the list of ports.
 pub const ARGUMENT: &str = "behind-doors";
-/// Where this binary and the sockets stand in the jail.
+/// Where this binary and the sockets are in the jail.
 pub const PROGRAM: &str = "/run/gevals/gevals";
 pub const FOLDER: &str = "/run/gevals/doors";
 
@@ -27,10 +27,10 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// A socket for each port.
+    /// Opens a socket for each port.
     ///
     /// # Errors
-    /// One cannot be made.
+    /// A socket cannot be created.
     pub fn open(ports: &[u16]) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut open = JoinSet::new();
@@ -41,7 +41,7 @@ impl Doors {
         Ok(Self { folder, _open: open })
     }
 
-    /// Where the sockets are.
+    /// The directory of the sockets.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -58,12 +58,12 @@ async fn serve(listener: UnixListener, port: u16) {
     }
 }
 
-/// A closed standard error is no reason to panic.
+/// Prints to standard error, and does not panic if that is closed.
 fn say(text: &str) {
     let _ = writeln!(io::stderr(), "gevals: {text}");
 }
 
-/// The main function of a gevals in a jail: it says on its standard output that it listens, and ends with the process that started it.
+/// The main function of a gevals in a jail: it reports on standard output that it listens, and ends with the process that started it.
 pub fn run() -> u8 {
     let ports: Option<Vec<u16>> =
         std::env::args().nth(2).and_then(|ports| ports.split(',').map(|port| port.parse().ok()).collect());
