@@ -46,7 +46,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// For people.
+    /// The finding, for people.
     pub fn shown(&self) -> String {
         let gone = if self.gone { " is gone" } else { "" };
         format!("`{}`{gone} ({})", self.name, self.by.join(", "))

@@ -26,8 +26,8 @@ pub fn exec(cx: &Context<'_>, program: impl Into<OsString>, cwd: &Path, env: &In
     exec
 }
 
-/// A script file; its copy is run if there is one. A file without the executable bit is run by the interpreter in its first line, as the
-/// system would do.
+/// A script file; its copy is run if there is one. A file without the executable bit, or whose copy cannot be executed directly, is run by
+/// the interpreter in its first line, as the system would do.
 ///
 /// # Errors
 /// The file does not exist, or does not name an interpreter.
