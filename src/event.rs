@@ -1,4 +1,4 @@
-//! What happens in a run: one closed, ordered stream. Every report is a fold over it.
+//! The events of a run: one closed, ordered stream. Every report is a fold over it.
 
 pub mod recording;
 
@@ -29,7 +29,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// A tagged enum is read from a value: serde cannot buffer numbers that keep their text.
+/// Deserializes a tagged enum via a value, because serde cannot buffer numbers that keep their text.
 fn by_value<'de, D: Deserializer<'de>>(d: D) -> Result<EventKind, D::Error> {
     serde_json::from_value(Value::deserialize(d)?).map_err(serde::de::Error::custom)
 }
@@ -59,7 +59,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// As events and results write it.
+    /// The name used in events and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -84,7 +84,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As events and results write it.
+    /// The name used in events and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -216,7 +216,7 @@ pub enum EventKind {
     },
 }
 
-/// What was used of what may be limited.
+/// What was used of the resources that can be limited.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Used {
     pub tokens: u64,
@@ -225,7 +225,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// Both together.
+    /// The sum of both.
     pub fn and(self, other: Self) -> Self {
         Self {
             tokens: self.tokens.saturating_add(other.tokens),
@@ -251,7 +251,7 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// Both together, each of which may use so much.
+    /// The sum of both, and of their limits.
     pub fn and(self, other: Self) -> Self {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
         Self {
@@ -264,7 +264,7 @@ impl Limited {
         }
     }
 
-    /// `52 of 40 tokens, 3 of 5 tool calls`, for people.
+    /// For people: `52 of 40 tokens, 3 of 5 tool calls`.
     pub fn words(&self, currency: &str) -> String {
         let words = [
             self.max_tokens.map(|most| format!("{} of {most} tokens", self.tokens)),
@@ -301,7 +301,7 @@ pub enum RemarkKind {
 }
 
 impl RemarkKind {
-    /// How much it weighs, for people.
+    /// The severity, for people.
     pub fn severity(self) -> &'static str {
         match self {
             Self::ServerUnused | Self::JudgedByItself | Self::AgentStopped | Self::Diverged => "warning",
@@ -352,7 +352,7 @@ pub struct ActionReport {
 }
 
 impl ActionReport {
-    /// A report without more than an outcome and a message.
+    /// Creates a report that has only an outcome and a message.
     pub fn new(outcome: Outcome, message: impl Into<String>) -> Self {
         Self {
             outcome,
@@ -426,10 +426,10 @@ pub enum FailureCategory {
 }
 
 impl FailureCategory {
-    /// Every category that a judge may name.
+    /// All categories that a judge may submit.
     pub const ALL: [Self; 4] = [Self::SemanticMismatch, Self::MissingInformation, Self::ContainsExtraInfo, Self::None];
 
-    /// As a judge writes it.
+    /// The name used by judges.
     pub fn name(self) -> &'static str {
         match self {
             Self::SemanticMismatch => "semantic_mismatch",
@@ -486,7 +486,7 @@ pub struct TokenEstimate {
 }
 
 impl TokenEstimate {
-    /// Both together; reported only where both are.
+    /// The sum of both; `actual` only if both are.
     pub fn and(self, other: Self) -> Self {
         let actual = self.actual.zip(other.actual).map(|(one, other)| one.and(other));
         let source = if actual.is_some() { "actual" } else { "estimated" };
@@ -512,13 +512,13 @@ impl TokenEstimate {
 }
 
 impl TokenUsage {
-    /// With so much more input that this is the total, where it is less.
+    /// Adds input tokens if the total would otherwise be less than `total`.
     pub fn at_least(self, total: u64) -> Self {
         let missing = total.saturating_sub(self.total_tokens);
         Self { input_tokens: self.input_tokens + missing, total_tokens: self.total_tokens + missing, ..self }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn and(self, other: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
@@ -626,10 +626,10 @@ pub struct CallReport {
     pub headers: Headers,
 }
 
-/// The headers of a request by their names, in Go's capitals, as upstream writes them. What they authorize with is masked.
+/// The headers of a request by name, capitalized as in Go, which is how upstream writes them. Values that authorize are masked.
 pub type Headers = std::collections::BTreeMap<String, Vec<String>>;
 
-/// Durations are seconds on the wire.
+/// Serializes durations as seconds.
 mod seconds {
     use std::time::Duration;
 

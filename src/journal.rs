@@ -1,11 +1,10 @@
-//! The journal of a run: on disk before the world changes, so that the run can be cleaned up after if it dies.
+//! The journal of a run: written to disk before the world changes, so that the run can be cleaned up if it dies.
 //!
-//! A run has a folder of its own, `.gevals/runs/RUN` in the output directory, and in it `journal.jsonl`: one entry a
-//! line, appended, never rewritten. The events of the run are the most of it; the other entries are what events do not
-//! tell and a later gevals needs – the files the plan was made of, the values of a task, the marks of processes. Secrets
-//! stand in none of them. The process that appends holds the lock of the file: the run itself, then `recover` or a resumed run.
-//! Each line has a number and a checksum ([`line`]): what a disk has damaged is noticed, and such a journal is never closed
-//! as if nothing were pending.
+//! Each run has its own directory, `.gevals/runs/RUN` in the output directory, which contains `journal.jsonl`: one entry per line,
+//! only appended to, never rewritten. Most entries are the events of the run; the others are what events do not contain and a later
+//! gevals needs: the files the plan was made from, the values of a task, the marks of processes. None of them contains secrets. The
+//! process that appends holds the lock of the file: first the run itself, then `recover` or a resumed run. Each line has a number
+//! and a checksum ([`line`]): damage on disk is detected, and a damaged journal is never closed as if nothing were pending.
 #![expect(clippy::disallowed_methods, reason = "the journal is a file of its own kind: appended to and synced")]
 
 mod carried;
@@ -44,28 +43,28 @@ use crate::{
     host::Host,
 };
 
-/// Of the entries. Version 1 has no numbers and no checksums.
+/// The version of the entries. Version 1 has no numbers and no checksums.
 pub const VERSION: u32 = 2;
-/// The folder in the output directory.
+/// The directory in the output directory.
 const FOLDER: &str = ".gevals";
 const FILE: &str = "journal.jsonl";
-/// What the recording of a run is called, in its folder.
+/// The file name of a run's recording, in the run's directory.
 pub const RECORDING: &str = "recording.jsonl";
-/// A process that is being started holds what its parent has open until it is another program.
+/// How long to wait for a lock: a process that is being started keeps its parent's open files until it executes another program.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// One line.
+/// One entry, written as one line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Entry {
-    /// The first one.
+    /// The first entry.
     Run(Box<Header>),
-    /// Who appends from here on.
+    /// The process that appends from here on.
     Process(Writer),
-    /// The tasks that are to run.
+    /// The tasks to run.
     Selected(Vec<Selected>),
     Event(Event),
-    /// What the holes of a task's run hold.
+    /// The values that holes refer to in a run of a task.
     Values {
         task: TaskRun,
         values: Values,
@@ -87,11 +86,11 @@ pub enum Entry {
     },
     /// The results are written.
     Reported,
-    /// The last one: the run has ended, and no cleanup is pending.
+    /// The last entry: the run has ended, and no cleanup is pending.
     Closed,
 }
 
-/// What a run is about.
+/// The description of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
@@ -99,11 +98,11 @@ pub struct Header {
     pub run: String,
     pub gevals: String,
     pub at: Timestamp,
-    /// As the user named it.
+    /// As given by the user.
     pub eval: PathBuf,
-    /// Its name.
+    /// The name of the eval.
     pub name: String,
-    /// The folder that relative paths start from.
+    /// The directory that relative paths are resolved against.
     pub cwd: PathBuf,
     /// The results file.
     pub results: PathBuf,
@@ -112,7 +111,7 @@ pub struct Header {
     pub files: Snapshot,
 }
 
-/// What the user asked for, as far as it counts after the run's death.
+/// The user's settings, as far as they matter after the run has died.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Settings {
@@ -120,20 +119,20 @@ pub struct Settings {
     pub parallel: usize,
     pub allow_unchecked: bool,
     pub exit_zero: bool,
-    /// Its runs are trials of `gevals prove`, and none of the eval.
+    /// Whether the runs are trials of `gevals prove` instead of runs of the eval.
     #[serde(default)]
     pub trials: bool,
-    /// How many of how many runs of a task must pass.
+    /// How many runs of a task must pass, and out of how many.
     #[serde(default)]
     pub gate: Option<(u32, u32)>,
-    /// The rate that the gate is to show and its confidence, and whether tasks are run until it is decided.
+    /// The rate that the gate must show and its confidence, and whether tasks are run until the gate is decided.
     #[serde(default)]
     pub rate: Option<(f64, f64)>,
     #[serde(default)]
     pub until_decided: bool,
     #[serde(default)]
     pub isolate: bool,
-    /// The jail of the agent, where the command line chose it.
+    /// The isolation of the agent, if the command line sets it.
     #[serde(default)]
     pub isolation: Option<Isolation>,
     #[serde(default)]
@@ -150,16 +149,16 @@ pub struct Settings {
     pub max_tokens: Option<u64>,
     #[serde(default)]
     pub max_cost: Option<f64>,
-    /// The file of prices.
+    /// The price file.
     #[serde(default)]
     pub prices: Option<PathBuf>,
-    /// Variables that the configurations of servers name, without secrets.
+    /// Variables that the configurations of servers refer to, without secrets.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub servers: IndexMap<String, String>,
     pub overrides: Overrides,
 }
 
-/// What the command line and the environment put in the place of what the eval says.
+/// What the command line and the environment override in the eval.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overrides {
@@ -167,30 +166,30 @@ pub struct Overrides {
     #[serde(default)]
     pub model: Option<String>,
     pub mcp_config: Option<PathBuf>,
-    /// Of tasks, of cleanups, and both where a task says nothing.
+    /// The timeouts of tasks and of cleanups, and the defaults of both for tasks that set none.
     pub limits: [Option<Duration>; 4],
-    /// `MCP_*`.
+    /// The `MCP_*` variables.
     pub variables: IndexMap<String, String>,
 }
 
-/// A process that holds the lock, and the mark of all it starts.
+/// A process that holds the lock, and the mark of everything it starts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Writer {
     pub pid: u32,
-    /// Since the boot, in ticks of its clock.
+    /// The start time since boot, in clock ticks.
     pub start: u64,
     pub mark: String,
     pub what: String,
-    /// The boot and the container in which pids mean something.
+    /// The boot and the container in which its pid is valid.
     pub place: String,
-    /// The control group of all that it starts, where it has one.
+    /// The control group of everything it starts, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<PathBuf>,
 }
 
 impl Writer {
-    /// The process that writes now, with the host it works with; `what` says what it does, for people.
+    /// The current process with its host; `what` describes for people what it does.
     pub fn own(host: &dyn Host, what: &str) -> Self {
         let pid = std::process::id();
         let start = crate::host::started(pid).unwrap_or_default();
@@ -199,7 +198,7 @@ impl Writer {
     }
 }
 
-/// A task that is to run.
+/// A task to run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selected {
@@ -207,31 +206,31 @@ pub struct Selected {
     pub name: String,
     pub digest: String,
     pub runs: u32,
-    /// How many of how many runs must pass, where not all.
+    /// How many runs must pass and out of how many, if not all.
     #[serde(default)]
     pub gate: Option<(u32, u32)>,
-    /// The one of the runs that is made, from 0, where it is a unit of a pack.
+    /// The only run to execute, counted from 0, if it is a unit of a pack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<u32>,
 }
 
-/// What is the same throughout one run of a task, without secrets: those are asked for again.
+/// The values that stay the same throughout one run of a task, without secrets, which are looked up again.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Values {
     pub id: String,
     pub port: Option<u16>,
-    /// What extensions label with what they make, so that it is found again.
+    /// The label that extensions attach to what they create, so that it can be found again.
     #[serde(default)]
     pub run_id: String,
     /// `spec.env`.
     pub env: IndexMap<String, String>,
     /// Variables of gevals' own environment that holes and scripts read.
     pub process: IndexMap<String, String>,
-    /// Those that programs in its scripts look for.
+    /// The variables that programs in its scripts read.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub programs: IndexMap<String, String>,
-    /// Those of both that were set, and whose values are not kept.
+    /// The variables of both kinds that were set but whose values are not stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<String>,
 }
@@ -242,9 +241,9 @@ pub struct Journal {
     dir: PathBuf,
     run: String,
     state: Mutex<State>,
-    /// Bytes that are known to be on the disk.
+    /// The number of bytes known to be on disk.
     synced: Mutex<u64>,
-    /// The same, without waiting.
+    /// The same number, readable without waiting for the lock.
     durable: AtomicU64,
     failure: OnceLock<String>,
 }
@@ -255,12 +254,12 @@ struct State {
     written: u64,
     /// The number of the next line.
     next: u64,
-    /// Where the last line ends that a recovery needs; what only tells the story can wait for the next one.
+    /// The end of the last line that a recovery needs; lines that are only informative can wait for the next sync.
     urgent: u64,
     pending: HashSet<(TaskRun, String)>,
 }
 
-/// Why a journal cannot be had.
+/// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     #[error("{0}")]
@@ -285,10 +284,10 @@ fn live(writer: Option<&Writer>) -> String {
 }
 
 impl Journal {
-    /// A new run's, in the output directory.
+    /// Creates the journal of a new run in the output directory.
     ///
     /// # Errors
-    /// The file cannot be made or written.
+    /// The file cannot be created or written.
     pub fn create(output_dir: &Path, header: Header, writer: Writer) -> io::Result<Self> {
         let top = output_dir.join(FOLDER);
         fs::create_dir_all(top.join("runs"))?;
@@ -304,18 +303,18 @@ impl Journal {
         let journal = Self::over(dir, run, file, (0, 1), HashSet::new());
         journal.append(&Entry::Run(Box::new(header)));
         journal.enter(writer)?;
-        // The names of the new file and its folder have to survive too.
+        // The directory entries of the new file and its directories must survive as well.
         for folder in [journal.dir.as_path(), &top.join("runs"), &top] {
             File::open(folder)?.sync_all()?;
         }
         Ok(journal)
     }
 
-    /// The journal of a run that is dead or has ended, and what stands in it. What a death left half written is cut off; what is
-    /// damaged stays.
+    /// Opens the journal of a run that died or ended, and returns what it contains. An incomplete last line is cut off; damaged
+    /// lines stay.
     ///
     /// # Errors
-    /// It is not to be had, or is none.
+    /// The journal is locked or cannot be read, is not a journal, or has a later version.
     pub fn reopen(dir: &Path) -> Result<(Self, Past), Refusal> {
         let file = open(&dir.join(FILE), false)?;
         if !lock(&file)? {
@@ -332,7 +331,7 @@ impl Journal {
         Ok((journal, past))
     }
 
-    /// Who appends from now on. What it starts is found by this, should it die too.
+    /// Records the process that appends from now on, so that what it starts can be found if it dies as well.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -361,7 +360,7 @@ impl Journal {
         }
     }
 
-    /// The folder of the run.
+    /// The directory of the run.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -371,34 +370,34 @@ impl Journal {
         &self.run
     }
 
-    /// Where what agents and servers say is written down.
+    /// The file that records the messages of agents and servers.
     pub fn recording(&self) -> PathBuf {
         self.dir.join(RECORDING)
     }
 
-    /// Why it can no longer be written, if so. What it could not hold must not happen.
+    /// Why it can no longer be written, if so. An action that it could not record must not happen.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
 
-    /// How many bytes it has.
+    /// The length in bytes.
     pub fn written(&self) -> u64 {
         self.state().written
     }
 
-    /// Hands a line to the operating system: it survives the death of this process. See [`Journal::sync`].
+    /// Hands a line to the operating system, so that it survives the death of this process. To survive more, see [`Journal::sync`].
     pub fn append(&self, entry: &Entry) {
         self.write(serde_json::to_vec(entry));
     }
 
-    /// A process that leads a group of its own has started.
+    /// Records a process that has been started as the leader of its own group.
     pub fn group(&self, pid: u32) {
         if let (Some(start), Ok(pid)) = (crate::host::started(pid), i32::try_from(pid)) {
             self.append(&Entry::Group { pid, start });
         }
     }
 
-    /// Appends an event. A write error is kept: see [`Self::failure`].
+    /// Appends an event. A write error is stored, see [`Self::failure`].
     pub fn event(&self, event: &Event) {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -428,7 +427,7 @@ impl Journal {
         }
         let written = entry.map_err(io::Error::from).and_then(|entry| {
             let line = line::seal(&entry, state.next);
-            // One call, so that a death leaves at most one line incomplete.
+            // A single call, so that a crash leaves at most one line incomplete.
             (&*state.file).write_all(&line)?;
             Ok(line.len() as u64)
         });
@@ -438,15 +437,14 @@ impl Journal {
                 state.next += 1;
             }
             Err(error) => {
-                // Half a line would spoil the next one.
+                // An incomplete line would corrupt the next one.
                 let _ = state.file.set_len(state.written);
                 self.fail(&error);
             }
         }
     }
 
-    /// Makes durable what was appended so far, if a recovery needs any of it. Several who wait are served by one call to
-    /// the disk.
+    /// Makes everything appended so far durable, if a recovery needs any of it. Concurrent callers share a single sync.
     pub async fn sync(self: &Arc<Self>) {
         let wanted = self.state().urgent;
         if self.durable.load(Ordering::Acquire) < wanted {
@@ -488,13 +486,13 @@ impl Journal {
         !self.state().pending.is_empty()
     }
 
-    /// The world of a task is left as it is, for somebody to look at.
+    /// Records that the world of a task is kept for inspection.
     pub fn keep(&self, task: &TaskRun) {
         self.append(&Entry::Kept { task: task.clone() });
     }
 
-    /// The results are written; ends the journal if no cleanup is pending, and nothing else keeps it open: a world that is left
-    /// standing, or damage.
+    /// Records that the results are written. Closes the journal if no cleanup is pending, unless `stays_open` is set because a world
+    /// is kept or the journal is damaged.
     pub fn close(&self, stays_open: bool) {
         self.append(&Entry::Reported);
         if !self.has_pending() && !stays_open {
@@ -503,7 +501,7 @@ impl Journal {
         self.sync_now();
     }
 
-    /// Ends the journal, whatever is pending.
+    /// Closes the journal even if cleanups are pending.
     pub fn forget(&self) {
         self.append(&Entry::Closed);
         self.sync_now();
@@ -514,19 +512,19 @@ impl Journal {
     }
 }
 
-/// The folder of a run, in the output directory.
+/// The directory of a run, in the output directory.
 pub fn folder(output_dir: &Path, run: &str) -> PathBuf {
     output_dir.join(FOLDER).join("runs").join(run)
 }
 
-/// The output directory that the folder of a run is in; none where the folder was put elsewhere by itself.
+/// The output directory that contains a run's directory; `None` if the run's directory has been moved elsewhere.
 pub fn output_dir(dir: &Path) -> Option<&Path> {
     let runs = dir.parent().filter(|runs| runs.ends_with(Path::new(FOLDER).join("runs")))?;
     runs.parent()?.parent()
 }
 
-/// The folders of runs that a path names: a run's own, that of an output directory, or one by its id in this folder.
-/// Oldest first.
+/// Returns the run directories that a path refers to: a run's own directory, those in an output directory, or one given by its run
+/// id in the current directory. Oldest first.
 pub fn runs(path: &Path) -> Vec<PathBuf> {
     let by_id = Path::new(FOLDER).join("runs").join(path);
     for dir in [path, &by_id] {
@@ -547,30 +545,30 @@ pub fn runs(path: &Path) -> Vec<PathBuf> {
     dirs.into_iter().map(|(_, dir)| dir).collect()
 }
 
-/// Removes the folders of the oldest runs, so that this many are left. One whose journal is not closed is never removed: it may have
-/// a cleanup pending, or a world that is kept, or it is under way. Gives back how many were removed.
+/// Removes the directories of the oldest runs, so that `keep` runs are left. A run whose journal is not closed is never removed: it
+/// may have a pending cleanup or a kept world, or still be running. Returns how many were removed.
 pub fn prune(output_dir: &Path, keep: usize) -> usize {
     let runs = runs(output_dir);
     let beyond = runs.len().saturating_sub(keep);
     let over = runs.into_iter().take(beyond).filter(|dir| is_closed(dir));
     over.filter(|dir| {
-        // Somebody may just be opening it again.
+        // Another process may be reopening it right now.
         let Ok(file) = open(&dir.join(FILE), false) else { return false };
         flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && fs::remove_dir_all(dir).is_ok()
     })
     .count()
 }
 
-/// Whether the run died before its journal said a word: then it has done nothing.
+/// Whether the run died before it wrote a complete line: in that case it has done nothing.
 pub fn is_stillborn(dir: &Path) -> bool {
     fs::read(dir.join(FILE)).is_ok_and(|bytes| !bytes.contains(&b'\n'))
 }
 
 /// Whether the last line says that the run has ended and no cleanup is pending.
 pub fn is_closed(dir: &Path) -> bool {
-    /// More than the last line has.
+    /// More bytes than the last line has.
     const TAIL: u64 = 256;
-    /// What a journal of version 1 begins with.
+    /// The start of a journal of version 1.
     const FIRST: &[u8] = b"{\"run\":{\"version\":1,";
     let ends = || {
         let mut file = File::open(dir.join(FILE))?;
@@ -590,7 +588,7 @@ pub fn is_closed(dir: &Path) -> bool {
     matches!(line::read(tail.split_off(start), plain), line::Line::Entry(entry, _) if matches!(*entry, Entry::Closed))
 }
 
-/// Ends a journal that cannot be read, as its first line is damaged.
+/// Closes a journal that cannot be read because its first line is damaged.
 ///
 /// # Errors
 /// It cannot be written, or another process holds its lock.
@@ -606,7 +604,7 @@ pub fn forget_unreadable(dir: &Path) -> Result<(), Refusal> {
     journal.failure().map_or(Ok(()), |why| Err(io::Error::other(why).into()))
 }
 
-/// The events in a journal, one by one; what is no entry is passed over.
+/// Returns the events in a journal, one by one; lines that are not entries are skipped.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -621,19 +619,19 @@ pub fn events(dir: &Path) -> io::Result<impl Iterator<Item = Event>> {
     }))
 }
 
-/// Lines, from the first to the last.
+/// The lines of a journal, from first to last.
 struct Entries {
     file: BufReader<File>,
     at: u64,
-    /// Whether lines may be without checksums: those of version 1, of which the first line tells.
+    /// Whether lines without checksums are accepted: only in version 1, according to the first line.
     plain: bool,
 }
 
 struct Found {
     line: line::Line,
-    /// Whether it has an end.
+    /// Whether the line is complete.
     whole: bool,
-    /// Where it ends in the file.
+    /// The offset in the file at which it ends.
     end: u64,
 }
 
@@ -661,7 +659,7 @@ impl Iterator for Entries {
                 line::Line::Entry(entry, _) => matches!(&**entry, Entry::Run(header) if header.version == 1),
                 line::Line::Damaged => false,
             };
-            // A later version that says nothing of a checksum has lost it.
+            // A first line of a later version without a checksum is damaged.
             if matches!(line, line::Line::Entry(_, None)) && !self.plain {
                 line = line::Line::Damaged;
             }
@@ -670,12 +668,14 @@ impl Iterator for Entries {
     }
 }
 
-/// Keeps a second run of the same eval from writing the same results, as long as it is held.
+/// While held, prevents another run of the same eval from writing the same results.
 #[derive(Debug)]
 pub struct Claim(#[expect(dead_code, reason = "holds the lock")] File);
 
+/// Claims a results file.
+///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`] where another process has it.
+/// [`io::ErrorKind::WouldBlock`] if another process holds the claim.
 pub fn claim(output_dir: &Path, results: &Path) -> io::Result<Claim> {
     let folder = output_dir.join(FOLDER);
     fs::create_dir_all(&folder)?;
@@ -684,7 +684,7 @@ pub fn claim(output_dir: &Path, results: &Path) -> io::Result<Claim> {
     if lock(&file)? { Ok(Claim(file)) } else { Err(io::ErrorKind::WouldBlock.into()) }
 }
 
-/// Whether the lock of the file could be had.
+/// Whether the file could be locked.
 fn lock(file: &File) -> io::Result<bool> {
     let started = Instant::now();
     while let Err(error) = flock(file, FlockOperation::NonBlockingLockExclusive) {

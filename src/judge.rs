@@ -1,7 +1,7 @@
-//! The judge: an agent that reads another agent's answer, and says through one tool whether it is what was asked for.
+//! The judge: an agent that reads another agent's answer and reports through a single tool whether the answer is right.
 //!
-//! What is judged is data ([`prompt`]); a verdict is a call of the tool and nothing else (`server`). A judge that gives none
-//! has not judged: that is neither a pass nor a failure.
+//! What is judged is data ([`prompt`]); a verdict is a call of the tool and nothing else (`server`). A judge that submits no
+//! verdict has not judged: that is neither a pass nor a failure.
 
 pub mod prompt;
 mod server;
@@ -26,7 +26,7 @@ use crate::{
     ty::duration,
 };
 
-/// A judge whose verdict is known beforehand: for worlds that are made up. `check` refuses one in an eval.
+/// A judge with a fixed verdict, for simulated worlds. `check` rejects one in an eval.
 pub fn scripted(passed: bool, span: Span) -> AgentKind {
     let name = |text: &str| Spanned::new(text.to_owned(), span);
     let category = if passed { FailureCategory::None } else { FailureCategory::SemanticMismatch };
@@ -44,42 +44,42 @@ pub fn scripted(passed: bool, span: Span) -> AgentKind {
     AgentKind::Script { calls: vec![call], output: None, entry: true }
 }
 
-/// How often a judge is asked that ends without a verdict.
+/// How many times at most a judge is asked that ends without a verdict.
 const ATTEMPTS: u32 = 2;
-/// What judges know their server by.
+/// The name of the judge's server.
 const SERVER: &str = "judge";
 
-/// What asking a judge rests on.
+/// The inputs of a query to a judge.
 pub struct Asking<'a> {
     pub host: &'a dyn Host,
     pub agent: &'a AgentKind,
     /// The task's name, for messages.
     pub task: &'a str,
-    /// The task's folder.
+    /// The task's directory.
     pub dir: &'a Path,
     /// For all attempts together.
     pub timeout: Duration,
     pub cancel: &'a CancellationToken,
-    /// Receives what must stand in no result: who has it can judge.
+    /// Receives the capability, which must not appear in any result: anyone who has it can judge.
     pub secret: &'a (dyn Fn(&Capability) + Send + Sync),
     /// Receives what all attempts have used so far.
     pub used: &'a (dyn Fn(TokenUsage) + Send + Sync),
 }
 
-/// What came of asking.
+/// The outcome of a query to a judge.
 #[derive(Debug)]
 pub struct Asked {
     pub result: Result<Verdict, Unjudged>,
-    /// All that the judge said.
+    /// Everything that the judge printed.
     pub transcript: String,
     pub attempts: u32,
     /// Of all attempts.
     pub usage: Option<TokenUsage>,
-    /// Whether some of it is counted from prompt and answer, as it was not reported.
+    /// Whether some of the usage is estimated from prompt and answer, because it was not reported.
     pub estimated: bool,
 }
 
-/// What a judge submitted.
+/// The verdict that a judge submitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
     pub passed: bool,
@@ -105,7 +105,7 @@ pub async fn judge(asking: &Asking<'_>, question: &Question<'_>) -> Asked {
     }
 }
 
-/// Asks a judge with these words, once more if it ends without a verdict.
+/// Asks a judge with this prompt, and a second time if it ends without a verdict.
 pub async fn ask(asking: &Asking<'_>, prompt: &str) -> Asked {
     let deadline = asking.host.elapsed().saturating_add(asking.timeout);
     let mut asked = Asked { attempts: 0, ..Asked::broken("") };
@@ -160,7 +160,7 @@ fn broken(fault: &AgentFault, submitted: bool, timeout: Duration) -> String {
         AgentFault::Failed(why) => format!("the judge failed: {why}"),
         AgentFault::Malformed(why) => format!("the judge made a malformed call: {why}"),
         AgentFault::TimedOut(_) => {
-            // What is left of a limit is seldom round.
+            // The remaining time is rarely a round number.
             let limit = Duration::from_millis(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
             format!("the judge did not end within {}", duration::format(limit))
         }
@@ -169,7 +169,7 @@ fn broken(fault: &AgentFault, submitted: bool, timeout: Duration) -> String {
     if submitted { format!("{what}; the verdict that it had submitted does not count") } else { what }
 }
 
-/// As it was reported, else as it is estimated.
+/// The reported usage, or the estimate.
 fn used(told: Option<Spent>, estimate: impl FnOnce() -> TokenUsage) -> TokenUsage {
     match told {
         Some(Spent::Reported(usage)) => token_usage(usage),
@@ -178,7 +178,7 @@ fn used(told: Option<Spent>, estimate: impl FnOnce() -> TokenUsage) -> TokenUsag
     }
 }
 
-/// What a judge used that does not tell.
+/// Estimates what a judge that does not report its usage used.
 fn estimate(prompt: &str, answer: &str) -> TokenUsage {
     let (input_tokens, output_tokens) = (count(prompt), count(answer));
     TokenUsage { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, ..TokenUsage::default() }
@@ -222,7 +222,7 @@ async fn attempt(
         }
         kind => agent::run(kind, context).await,
     };
-    // A judge is no part of the task's world.
+    // A judge is not part of the task's world.
     if let Some(leftover) = done.leftover.take() {
         asking.host.reap(leftover).await;
     }
@@ -266,7 +266,7 @@ impl Asked {
     }
 }
 
-/// As events have it.
+/// Converts usage to the form used in events.
 pub fn token_usage(usage: Usage) -> TokenUsage {
     let Usage { input_tokens, output_tokens, total_tokens, thought_tokens, cached_read_tokens, cached_write_tokens } =
         usage;

@@ -1,4 +1,4 @@
-//! Reports: folds over the events of a run. What people and machines read while it runs, and the results file.
+//! Reports: folds over the events of a run. They produce what people and programs read while it runs, and the results file.
 
 mod classic;
 mod github;
@@ -33,73 +33,73 @@ use crate::{
     statistics::{Rate, Sequential},
 };
 
-/// One way to show a run while it runs.
+/// A way to report a run while it runs.
 pub struct ReportFormat {
     pub name: &'static str,
     pub summary: &'static str,
     pub make: fn(&ReportInput) -> Fold,
 }
 
-/// Takes the next event, and whether the results file holds this run by now; gives the text that is to be printed for it.
+/// Takes the next event, and whether the results file contains this run by now; returns the text to print for the event.
 pub type Fold = Box<dyn FnMut(&Event, bool) -> String + Send>;
 
-/// All of them; the first is the default.
+/// All formats; the first is the default.
 pub const REPORTS: &[ReportFormat] = &[text::FORMAT, classic::FORMAT, github::FORMAT, json::FORMAT];
 
-/// What a report may know besides the events.
+/// What a report may use besides the events.
 #[derive(Clone)]
 pub struct ReportInput {
     pub plan: Arc<EvalPlan>,
     pub sources: Arc<Sources>,
-    /// The eval as the user named it, for commands to copy.
+    /// The eval as named by the user, for commands to copy.
     pub eval: String,
     pub colour: bool,
-    /// Findings that did not keep the eval from running, as `check` prints them.
+    /// Findings that did not prevent the eval from running, as `check` prints them.
     pub findings: Vec<Value>,
-    /// Workers, and the number of runs asked for on the command line.
+    /// The number of workers, and the number of runs given on the command line.
     pub parallel: usize,
     pub runs: Option<u32>,
-    /// Which tasks are run.
+    /// The tasks that are run.
     pub selection: Selection,
     pub gate: Option<Gate>,
-    /// The rate that it shows, where it is one.
+    /// The rate that the gate must show, if it is a rate.
     pub rate: Option<Rate>,
-    /// How a task's gate is decided run by run, where it is.
+    /// Decides the gate of a task run by run, if enabled.
     pub until_decided: Option<Arc<Sequential>>,
-    /// What costs are counted in.
+    /// The currency of costs.
     pub currency: String,
-    /// Only the set-up is run: nothing is judged, and nothing has passed.
+    /// Whether only the setup is run: nothing is judged, and nothing passes.
     pub unjudged: bool,
-    /// Where the results file goes.
+    /// The path of the results file.
     pub results: PathBuf,
-    /// How many bytes it may have before results are cut.
+    /// The size that the results file may reach, in bytes, before results are cut.
     pub max_results: u64,
-    /// The folder of the run that is resumed, and the tasks that have their results from it.
+    /// The directory of the run that is resumed, and the runs of tasks whose results are taken from it.
     pub earlier: Option<(PathBuf, HashSet<TaskRun>)>,
     pub detail: Detail,
-    /// Whether to show, on standard error, what is going on right now.
+    /// Whether to show on standard error what is currently running.
     pub live: bool,
-    /// Of the command line, what a command to run a task again must repeat.
+    /// The flags of the command line that a command to rerun a task must repeat.
     pub flags: Vec<String>,
-    /// Where traces go, if anywhere.
+    /// The destination of traces, if any.
     #[cfg(feature = "otlp")]
     pub otlp: Option<otlp::Destination>,
 }
 
-/// How much the text says.
+/// How detailed the text is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Detail {
-    /// The summary only.
+    /// Only the summary.
     Quiet,
-    /// A line a task.
+    /// One line per task.
     #[default]
     Normal,
-    /// A line an action.
+    /// One line per action.
     Verbose,
 }
 
 impl ReportInput {
-    /// What a report needs, with everything else as by default.
+    /// The input for a report, with defaults for everything that `options` does not set.
     pub fn new(plan: Arc<EvalPlan>, sources: Arc<Sources>, eval: impl Into<String>, options: &RunOptions) -> Self {
         let results = results_path(&options.output_dir, &plan.name);
         Self {
@@ -127,13 +127,13 @@ impl ReportInput {
         }
     }
 
-    /// Whether tasks have gates of their own: not where the command line says how often they are run.
+    /// Whether the tasks' own gates apply: not if the command line sets a gate or the number of runs.
     fn own_gates(&self) -> bool {
         self.gate.is_none() && self.runs.is_none()
     }
 }
 
-/// Runs an eval, prints the report and keeps the results file up to date.
+/// Runs an eval, prints the report and writes the results file.
 pub async fn run(
     input: &ReportInput,
     options: &RunOptions,
@@ -151,7 +151,7 @@ pub async fn run(
     }
     let selection = &input.selection;
     if selection.of(&input.plan).is_empty() && !selection.all(&input.plan).is_empty() {
-        // An empty shard is one, too: a merge of the shards looks for it.
+        // An empty shard has results as well: a merge of the shards expects them.
         let mut results = Results::new(input, Spool::in_memory());
         results.finish_empty();
         return match put(input, &mut results, None, host.as_ref()) {
@@ -166,7 +166,7 @@ pub async fn run(
         Ok(traces) => traces,
         Err(fault) => return RunSummary::refused(3, vec![fault]),
     };
-    // Of the events of this run alone: those of the run that it resumes were handed on then.
+    // Only the events of this run: those of the run that it resumes were exported earlier.
     let mut also = |_event: &Event| {
         #[cfg(feature = "otlp")]
         traces.iter_mut().for_each(|traces| traces.take(_event));
@@ -204,7 +204,7 @@ pub async fn run(
     summary
 }
 
-/// Writes the results: into the run's own folder, where it has one, and from there to where they are looked for.
+/// Writes the results into the run's own directory, if it has one, and copies them from there to their target.
 fn put(input: &ReportInput, results: &mut Results, own: Option<&Path>, host: &dyn Host) -> std::io::Result<()> {
     let Some(own) = own.map(journal::results) else {
         let mut text = Vec::new();
@@ -219,7 +219,7 @@ fn put(input: &ReportInput, results: &mut Results, own: Option<&Path>, host: &dy
     Ok(())
 }
 
-/// Whether the results will have a place, asked before anything is done that belongs in them.
+/// Checks that the results can be written before anything is done that belongs in them.
 fn writable(input: &ReportInput, options: &RunOptions, host: &dyn Host) -> std::io::Result<()> {
     host.create_dir_all(&options.output_dir)?;
     if host.files().stat(&input.results) == Some(Stat::Dir) {
@@ -230,10 +230,10 @@ fn writable(input: &ReportInput, options: &RunOptions, host: &dyn Host) -> std::
     host.remove(&probe)
 }
 
-/// Writes the results of a run that is not there to do it itself, into its own folder.
+/// Writes the results of a run that died into its own directory.
 ///
 /// # Errors
-/// The journal cannot be read, or the results not be written.
+/// The journal cannot be read, or the results cannot be written.
 pub fn restore(input: &ReportInput, journal: &Path) -> std::io::Result<()> {
     let mut results = Results::new(input, Spool::of_run(journal)?);
     journal::events(journal)?.for_each(|event| results.take(&event));
@@ -242,7 +242,7 @@ pub fn restore(input: &ReportInput, journal: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The events of the run that is resumed, as far as they count.
+/// The events of the resumed run that still count.
 fn earlier(input: &ReportInput) -> std::io::Result<impl Iterator<Item = Event>> {
     let events = input.earlier.as_ref().map(|(dir, _)| journal::events(dir)).transpose()?;
     Ok(events.into_iter().flatten().filter(|event| match (&event.task, &input.earlier) {
@@ -251,7 +251,8 @@ fn earlier(input: &ReportInput) -> std::io::Result<impl Iterator<Item = Event>> 
     }))
 }
 
-/// Results of another shard of the same eval would be lost; those of an earlier run of this one are meant to be.
+/// Returns a fault if results of another shard of the same eval would be overwritten. Results of an earlier run of this shard
+/// may be overwritten.
 fn other_shard(input: &ReportInput, host: &dyn Host) -> Option<String> {
     let own = input.selection.shard?;
     let text = String::from_utf8(host.files().read(&input.results).ok()?).ok()?;
@@ -268,8 +269,8 @@ fn other_shard(input: &ReportInput, host: &dyn Host) -> Option<String> {
     })
 }
 
-/// Feeds the report and the results until the last event, and writes the results. Gives back how many of them were cut, if they
-/// were written.
+/// Feeds the report and the results until the last event, and writes the results. Returns how many of them were cut, or `None`
+/// if they were not written.
 async fn follow(
     input: &ReportInput,
     own: Option<&Path>,
@@ -282,7 +283,7 @@ async fn follow(
     let spool = own.map_or_else(|| Ok(Spool::in_memory()), Spool::of_run);
     let (spool, mut failure) = match spool {
         Ok(spool) => (spool, None),
-        // What happens is reported all the same.
+        // The run is reported nevertheless.
         Err(error) => (Spool::in_memory(), Some(error)),
     };
     let mut results = Results::new(input, spool);
@@ -296,7 +297,7 @@ async fn follow(
     let mut live = input.live.then(|| live::Live::new(input.colour));
     let mut clock = tokio::time::interval(live::TICK);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-    // A run in which nothing happened has no results.
+    // A run without events has no results.
     let mut written = Ok(false);
     loop {
         let event = tokio::select! {
@@ -318,7 +319,7 @@ async fn follow(
         if text.is_empty() {
             continue;
         }
-        // A reader that went away (`| head`) must not keep cleanup from running.
+        // A reader that has gone away (`| head`) must not prevent cleanup.
         let mut print = || drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
         match &mut live {
             Some(live) => live.print(print),

@@ -1,5 +1,5 @@
-//! Results files, read back: our own and those of the tools before us, in both of their forms (§8 of the upstream
-//! behaviour). What `gevals result` says of them is made here, as text; files are read and written at the edge.
+//! Reads results files back: our own and those of earlier tools, in both of their formats (§8 of the upstream behaviour). The
+//! output of `gevals result` is produced here as text; files are read and written by the callers.
 
 #[cfg(feature = "run")]
 pub mod archive;
@@ -34,42 +34,42 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::statistics::{self, Interval};
 
-/// What passes more rarely, or fails more rarely, is not called flaky.
+/// A task is flaky only if the confidence interval of its pass rate is above this and below 1 minus this.
 const RARELY: f64 = 0.05;
-/// The version of the file's shape that this gevals writes, and the newest it reads.
+/// The version of the file format that this gevals writes, and the newest one it reads.
 pub const VERSION: u64 = 1;
-/// What the message of a step begins with that waited in vain.
+/// The prefix of the message of a step that waited without success.
 pub const NOT_WITHIN: &str = "not within ";
-/// What the scripts of `gevals emit` call the results that they put together.
+/// The file name that the scripts of `gevals emit` use for merged results.
 pub const MERGED: &str = "results.json";
-/// Missing runs beyond this are not listed one by one.
+/// Missing runs beyond this number are not listed.
 const MOST_RUNS: u64 = 10_000;
 
 /// A results file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ResultsFile {
-    /// Empty in the older form, which is a bare list.
+    /// Empty in the older format, which is a bare list.
     pub summary: Map<String, Value>,
     pub results: Vec<RunResult>,
     pub findings: Vec<Value>,
 }
 
-/// One run of one task, as written; questions are answered with what upstream would read.
+/// One run of one task, as written; its methods return what upstream would read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunResult(pub Map<String, Value>);
 
 /// Reads a results file.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// What is wrong with the file, for people.
 pub fn read(text: &str) -> Result<ResultsFile, String> {
     Ok(read_with_places(text)?.0)
 }
 
-/// The same, and where its results stand in the text, in bytes.
+/// Reads a results file; also returns the byte ranges of its results in the text.
 ///
 /// # Errors
-/// As [`read`].
+/// As for [`read`].
 pub fn read_with_places(text: &str) -> Result<(ResultsFile, Vec<Range<usize>>), String> {
     let trimmed = text.trim_start_matches('\u{feff}').trim();
     if trimmed.is_empty() {
@@ -86,10 +86,10 @@ pub fn read_with_places(text: &str) -> Result<(ResultsFile, Vec<Range<usize>>), 
     Ok((of_value(value)?, raw.into_iter().map(place).collect()))
 }
 
-/// The results file that this is.
+/// Converts a JSON value to a results file.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// What is wrong with the file, for people.
 pub fn of_value(value: Value) -> Result<ResultsFile, String> {
     let (mut summary, mut findings) = (Map::new(), Vec::new());
     let results = match value {
@@ -103,7 +103,7 @@ pub fn of_value(value: Value) -> Result<ResultsFile, String> {
             }
             match file.remove("results") {
                 Some(Value::Array(results)) => results,
-                // An empty list, as Go writes it.
+                // An empty list, as Go serializes it.
                 Some(Value::Null) => Vec::new(),
                 Some(_) => return Err("its `results` are no list".to_owned()),
                 None => return Err("it has no `results`: this is no results file".to_owned()),
@@ -121,12 +121,13 @@ pub fn of_value(value: Value) -> Result<ResultsFile, String> {
     Ok(ResultsFile { results: results.collect::<Result<_, _>>()?, summary, findings })
 }
 
-/// Whether a file is called as `gevals run` calls results files.
+/// Whether a file has a name that `gevals run` gives to results files.
 pub fn is_named(name: &str) -> bool {
     name.starts_with("gevals-") && name.ends_with("-out.json")
 }
 
-/// The same value as `serde_json` reads, its results side by side, and their texts; none where the text is not what it should be.
+/// Parses the same value as `serde_json`, but the results in parallel; also returns the texts of the results. Returns `None` if
+/// the text is not as expected.
 fn parallel(text: &str) -> Option<(Value, Vec<&RawValue>)> {
     let items = |raw: &[&RawValue]| -> Option<Value> {
         let items: Result<Vec<Value>, _> = raw.par_iter().map(|item| serde_json::from_str(item.get())).collect();
@@ -151,7 +152,7 @@ fn parallel(text: &str) -> Option<(Value, Vec<&RawValue>)> {
     Some((Value::Object(value), results))
 }
 
-/// The fields of a results file, not read yet.
+/// The fields of a results file, not parsed yet.
 struct Fields<'t>(IndexMap<String, Field<'t>>);
 
 enum Field<'t> {
@@ -186,20 +187,20 @@ impl<'t> Deserialize<'t> for Fields<'t> {
     }
 }
 
-/// As it is written: two spaces, no characters that HTML would take for its own.
+/// The text of a results file: indented by two spaces, with characters escaped that are special in HTML.
 pub fn text(file: &Value) -> String {
     nested(file, 0) + "\n"
 }
 
-/// The same of a value so many levels deep in the file.
+/// The text of a value that is `depth` levels deep in the file.
 pub fn nested(value: &Value, depth: usize) -> String {
     let mut text = Vec::new();
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = write(value, depth, &mut text);
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Writes what [`nested`] gives, piece by piece.
+/// Writes the output of [`nested`] piece by piece.
 ///
 /// # Errors
 /// Those of the writer.
@@ -208,10 +209,11 @@ pub fn write(value: &Value, depth: usize, out: impl Write) -> io::Result<()> {
     Ok(serde_json::to_writer_pretty(Safe { out, newline }, value)?)
 }
 
-/// Writes a file as [`text`] gives it. Its results are made from `from`, some side by side, so that few are in memory at a time.
+/// Writes a file in the format of [`text`]. Its results are made from `from`, several in parallel, so that few are in memory at a
+/// time.
 ///
 /// # Errors
-/// Those of the writer, and of a result.
+/// Those of the writer and of `result`.
 pub fn write_file<T: Sync>(
     summary: &Value,
     from: &[T],
@@ -238,7 +240,7 @@ pub fn write_file<T: Sync>(
     out.write_all(b"\n}\n")
 }
 
-/// How many bytes that are.
+/// The size of the output of [`nested`], in bytes.
 pub fn size(value: &Value, depth: usize) -> u64 {
     let mut count = Count(0);
     let _ = write(value, depth, &mut count);
@@ -258,7 +260,7 @@ impl Write for Count {
     }
 }
 
-/// Indents JSON, and escapes in it what HTML would take for its own.
+/// Indents JSON, and escapes characters in it that are special in HTML.
 struct Safe<W> {
     out: W,
     newline: String,
@@ -272,7 +274,7 @@ impl<W: Write> Write for Safe<W> {
                 b'<' => "\\u003c",
                 b'>' => "\\u003e",
                 b'&' => "\\u0026",
-                // In JSON a newline stands between values only.
+                // In JSON, a newline occurs only between values.
                 b'\n' => &self.newline,
                 _ => continue,
             };
@@ -290,20 +292,20 @@ impl<W: Write> Write for Safe<W> {
 }
 
 impl ResultsFile {
-    /// Those whose task's name holds this text, in any case (§8.4); all where there is none.
+    /// The results whose task name contains this text, ignoring case (§8.4); all if it is `None`.
     pub fn only(&self, task: Option<&str>) -> Vec<&RunResult> {
         let wanted = task.map(str::to_lowercase).unwrap_or_default();
         self.results.iter().filter(|r| r.name().to_lowercase().contains(&wanted)).collect()
     }
 
-    /// The id of the unit that it is of, and the digest of the pack that this belongs to.
+    /// If this is the result of a unit: its id, and the digest of its pack.
     pub fn unit(&self) -> Option<(&str, &str)> {
         let unit = self.summary.get("unit")?;
         Some((unit.get("id")?.as_str()?, unit.get("pack")?.as_str()?))
     }
 
-    /// Why it does not hold a verdict of every run of every task that was selected; empty where it does, as far as it
-    /// says what was selected.
+    /// Why it does not contain a verdict for every run of every selected task; empty if it does, as far as the file says what was
+    /// selected.
     pub fn gaps(&self) -> Vec<String> {
         let mut gaps = Vec::new();
         let cut_short = self.summary.contains_key("cancelled");
@@ -353,7 +355,7 @@ impl ResultsFile {
         gaps
     }
 
-    /// The tasks too few of whose runs passed: all, unless the run or the task has a gate.
+    /// The tasks of which too few runs passed: all runs must pass, unless the run or the task has a gate.
     pub fn missed(&self) -> Vec<&str> {
         let mut tasks: IndexMap<&str, (u64, u64)> = IndexMap::new();
         let undecided = |result: &&RunResult| self.decided(result.name()).is_none();
@@ -368,25 +370,25 @@ impl ResultsFile {
         tasks.into_iter().filter(|(_, (passed, needed))| passed < needed).map(|(name, _)| name).chain(lost).collect()
     }
 
-    /// Of a task that was run until its gate was decided: whether it was met, and after how many runs.
+    /// For a task that was run until its gate was decided: whether the gate was met, and after how many runs.
     fn decided(&self, task: &str) -> Option<(bool, u64)> {
         let decided = self.summary.get("decided")?.get(task)?;
         Some((decided.get("met")?.as_bool()?, decided.get("runs")?.as_u64()?))
     }
 
-    /// The names of the tasks that were selected, where the file has them.
+    /// The names of the selected tasks, if the file contains them.
     fn names(&self) -> Vec<&str> {
         let names = self.summary.get("evals").and_then(|evals| evals.get("names")?.as_array());
         names.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// The name of the eval; the older forms do not know it.
+    /// The name of the eval; older formats do not contain it.
     pub fn eval(&self) -> &str {
         self.summary.get("eval").and_then(Value::as_str).unwrap_or_default()
     }
 }
 
-/// Runs by the name of their task, in the order of the file.
+/// Groups runs by the name of their task, in the order of the file.
 fn by_task<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> IndexMap<&'a str, Vec<&'a RunResult>> {
     let mut tasks: IndexMap<&str, Vec<&RunResult>> = IndexMap::new();
     for result in results {
@@ -408,16 +410,16 @@ pub struct Asserted<'a> {
 pub struct Failed<'a> {
     pub id: &'a str,
     pub message: &'a str,
-    /// What it does.
+    /// What the step does.
     pub meaning: &'a str,
-    /// Its file and line.
+    /// The file and line of the step.
     pub place: &'a str,
-    /// What was answered, or printed.
+    /// The answer to the step, or its printed output.
     pub answer: &'a str,
     pub differences: Vec<Differs<'a>>,
-    /// What stood in its holes and variables.
+    /// The values of its holes and variables.
     pub filled: Vec<(&'a str, &'a str)>,
-    /// Of a step that was tried over and over: how long and how often.
+    /// For a step that was retried: how long and how often.
     pub waited: String,
 }
 
@@ -427,18 +429,18 @@ pub struct Differs<'a> {
     pub subject: &'a str,
     pub expected: &'a str,
     pub actual: &'a str,
-    /// The line that expects it.
+    /// The file and line of the expectation.
     pub place: &'a str,
 }
 
 impl<'a> Failed<'a> {
-    /// `$V = b, env.TITLE = Bread`
+    /// Formats the values: `$V = b, env.TITLE = Bread`.
     pub fn filled(&self) -> String {
         let each = self.filled.iter().map(|(name, value)| format!("{name} = {}", value.replace('\n', " ")));
         each.collect::<Vec<_>>().join(", ")
     }
 
-    /// Itself, or what failed in it.
+    /// Collects the steps that failed inside this step, or the step itself if there are none.
     fn of(step: &'a Value, depth: usize, out: &mut Vec<Self>) {
         let outcome = step.pointer("/report/outcome").and_then(Value::as_str);
         let good = step.get("success").and_then(Value::as_bool) == Some(true);
@@ -476,7 +478,7 @@ impl<'a> Failed<'a> {
 }
 
 impl<'a> Differs<'a> {
-    /// Those of a report, or of what became of an assertion.
+    /// The differences in a report or in the result of an assertion.
     fn of(report: &'a Value) -> Vec<Self> {
         let differences = report.get("differences").and_then(Value::as_array).into_iter().flatten();
         let one = |d: &'a Value| {
@@ -487,7 +489,7 @@ impl<'a> Differs<'a> {
     }
 }
 
-/// `not within 10s, 4 rounds`, of a step that waits: its message begins with that.
+/// Returns `not within 10s, 4 rounds` for a step that waits: its message starts with it.
 fn waited(step: &Value) -> Option<String> {
     let message = step.get("message").and_then(Value::as_str)?;
     let (said, _) = message.split_once("; ")?;
@@ -495,14 +497,14 @@ fn waited(step: &Value) -> Option<String> {
 }
 
 impl RunResult {
-    /// The steps and assertions that did not pass, cleanup aside; of a step that holds others those that failed in it.
+    /// The steps and assertions that did not pass, without cleanup; for a step with nested steps, those that failed inside it.
     pub fn failed(&self) -> Vec<Failed<'_>> {
         let mut out = Vec::new();
         for phase in ["setupOutput", "agentOutput", "verifyOutput"] {
             let steps = self.0.get(phase).and_then(|phase| phase.get("Steps")?.as_array());
             steps.into_iter().flatten().for_each(|step| Failed::of(step, 0, &mut out));
         }
-        // What waits fails over and over at the same step: its last attempt speaks for all.
+        // A step that waits fails repeatedly at the same nested step: only the last attempt is kept.
         let mut last: IndexMap<String, Failed<'_>> = IndexMap::new();
         for step in out.drain(..) {
             let attempted = step.id.split('/').map(|part| part.split('#').next().unwrap_or_default());
@@ -516,7 +518,7 @@ impl RunResult {
             let message = if message.is_empty() { "it does not hold" } else { message };
             out.push(Failed { id: kind, message, place, differences: Differs::of(result), ..Failed::default() });
         }
-        // Where nothing went wrong but what holds everything, it says why itself.
+        // If only the step around everything failed, it explains the failure itself.
         if self.passed() { Vec::new() } else { out }
     }
 
@@ -528,7 +530,7 @@ impl RunResult {
         out
     }
 
-    /// The tags of its task.
+    /// The tags of the task.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         let tags = self.0.get("tags").and_then(Value::as_array).into_iter().flatten();
         tags.filter_map(Value::as_str)
@@ -557,49 +559,49 @@ impl RunResult {
         self.text("taskPath")
     }
 
-    /// The task's difficulty; empty where it has none.
+    /// The task's difficulty; empty if it has none.
     pub fn difficulty(&self) -> &str {
         self.text("difficulty")
     }
 
-    /// What the agent said last.
+    /// The agent's output.
     pub fn output(&self) -> &str {
         self.text("taskOutput")
     }
 
-    /// Whether verification passed, assertions aside.
+    /// Whether verification passed, not counting assertions.
     pub fn task_passed(&self) -> bool {
         self.flag("taskPassed")
     }
 
-    /// Whether every assertion holds; also where there are none.
+    /// Whether every assertion passed; also true if there are none.
     pub fn assertions_passed(&self) -> bool {
         self.flag("allAssertionsPassed")
     }
 
-    /// Whether the run of the task passed: its `outcome`, which the two older keys must not contradict. Files of other tools
-    /// have only these.
+    /// Whether the run of the task passed: its `outcome` is `passed`, and the two older keys do not contradict it. Files of other
+    /// tools have only the older keys.
     pub fn passed(&self) -> bool {
         let outcome = self.0.get("outcome").is_none_or(|outcome| *outcome == "passed");
         outcome && self.task_passed() && self.assertions_passed()
     }
 
-    /// Whether it passed or failed; the rest says nothing of a rate.
+    /// Whether it passed or failed; other outcomes are not evidence of a rate.
     pub fn is_evidence(&self) -> bool {
         matches!(self.outcome(), None | Some("passed" | "failed"))
     }
 
-    /// Whether it counts as passed in the share of tasks. Other tools count what verification said, assertions aside.
+    /// Whether it counts as passed in the share of tasks. Other tools count the result of verification, not counting assertions.
     fn counts_as_passed(&self) -> bool {
         if self.0.contains_key("outcome") { self.passed() } else { self.task_passed() }
     }
 
-    /// Whether the time of the task was over.
+    /// Whether the task timed out.
     pub fn timed_out(&self) -> bool {
         self.flag("timedOut")
     }
 
-    /// Whether the agent could not do its part.
+    /// Whether the agent could not complete its turn.
     pub fn agent_failed(&self) -> bool {
         self.flag("agentExecutionError")
     }
@@ -609,17 +611,17 @@ impl RunResult {
         self.flag("cleanupFailed")
     }
 
-    /// Our own word for how it ended; upstream has none.
+    /// How it ended, in gevals' own terms; upstream has no equivalent.
     pub fn outcome(&self) -> Option<&str> {
         self.0.get("outcome").and_then(Value::as_str)
     }
 
-    /// Which run of how many, both from 1.
+    /// Which run this is, out of how many; both counted from 1.
     pub fn run(&self) -> (u64, u64) {
         (self.number(&["runIndex"]).unwrap_or(0) + 1, self.number(&["totalRuns"]).unwrap_or(1).max(1))
     }
 
-    /// The name, with the run where there are several.
+    /// The name, with the run if there are several.
     pub fn title(&self) -> String {
         match self.run() {
             (_, 1) => self.name().to_owned(),
@@ -632,12 +634,12 @@ impl RunResult {
         self.text("planDigest")
     }
 
-    /// How long the task took, in seconds; `None` where the file does not say it.
+    /// How long the task took, in seconds; `None` if the file does not contain it.
     pub fn seconds(&self) -> Option<f64> {
         self.0.get("durationSeconds").and_then(Value::as_f64).filter(|s| s.is_finite() && *s >= 0.0)
     }
 
-    /// By kind, in the order of the file.
+    /// The assertions by kind, in the order of the file.
     pub fn assertions(&self) -> impl Iterator<Item = Asserted<'_>> {
         let kinds = self.0.get("assertionResults").and_then(Value::as_object).into_iter().flatten();
         kinds.filter(|(_, result)| result.is_object()).map(|(kind, result)| Asserted {
@@ -647,12 +649,12 @@ impl RunResult {
         })
     }
 
-    /// Passed, and all.
+    /// How many assertions passed, and how many there are.
     pub fn assertion_counts(&self) -> (usize, usize) {
         (self.assertions().filter(|a| a.passed).count(), self.assertions().count())
     }
 
-    /// `KIND` or `KIND: REASON`, of the assertions that failed.
+    /// Returns `KIND` or `KIND: REASON` for each assertion that failed.
     pub fn failed_assertions(&self) -> Vec<String> {
         let failed = self.assertions().filter(|a| !a.passed);
         failed
@@ -660,7 +662,7 @@ impl RunResult {
             .collect()
     }
 
-    /// Why it did not pass, in a line; empty where it passed.
+    /// Why it did not pass, in one line; empty if it passed.
     pub fn why(&self) -> String {
         let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
         match (self.task_passed(), self.passed()) {
@@ -677,23 +679,23 @@ impl RunResult {
         }
     }
 
-    /// Why it did not pass; empty where it did.
+    /// The error of the task; empty if it passed.
     pub fn error(&self) -> &str {
         self.text("taskError")
     }
 
-    /// What the first judge said.
+    /// The reason given by the first judge.
     pub fn judge_reason(&self) -> Option<&str> {
         self.0.get("taskJudgeReason").and_then(Value::as_str).filter(|reason| !reason.is_empty())
     }
 
-    /// Kind and text of what the verdict does not say.
+    /// The kinds and texts of the remarks.
     pub fn remarks(&self) -> impl Iterator<Item = (&str, &str)> {
         let remarks = self.0.get("remarks").and_then(Value::as_array).into_iter().flatten();
         remarks.filter_map(|remark| Some((remark.get("kind")?.as_str()?, remark.get("message")?.as_str()?)))
     }
 
-    /// Tokens of the agent, and of the judge.
+    /// The tokens used by the agent and by the judge.
     pub fn tokens(&self) -> Tokens {
         let any = |keys: &[&str]| self.number(keys);
         Tokens {
@@ -712,27 +714,27 @@ impl RunResult {
     }
 }
 
-/// What a run cost, as far as anyone counted.
+/// What a run used, as far as it was counted.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Tokens {
     pub estimated: Option<u64>,
-    /// Whether some of that was not reported but counted.
+    /// Whether some of these tokens were estimated instead of reported.
     pub guessed: bool,
-    /// By the prices of the run.
+    /// According to the prices of the run.
     pub cost: Option<f64>,
-    /// Of the tools' descriptions.
+    /// For the descriptions of tools.
     pub schema: Option<u64>,
     pub agent_input: Option<u64>,
     pub agent_output: Option<u64>,
     pub judge_input: Option<u64>,
     pub judge_output: Option<u64>,
     pub judge_guessed: bool,
-    /// Why the estimate is none.
+    /// Why there is no estimate.
     pub error: String,
 }
 
 impl Tokens {
-    /// How many there were, and whether they are only counted.
+    /// The number of tokens, and whether it is an estimate.
     fn total(&self) -> Option<String> {
         let total = self.estimated?;
         Some(if self.guessed { format!("~{total} estimated") } else { total.to_string() })
@@ -761,17 +763,17 @@ impl Tokens {
     }
 }
 
-/// What all result commands count alike (§8.4): every run is a task, and an assertion is a kind in a result.
+/// The counts that all result commands share (§8.4): every run counts as a task, and an assertion is one kind in one result.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Statistics {
     pub tasks: usize,
-    /// Those that passed or failed: what was broken or never ran is no evidence of a rate.
+    /// The runs that passed or failed: runs that were broken or never ran are not evidence of a rate.
     pub judged: usize,
-    /// By their outcome; of a file without outcomes, by their verification, assertions aside.
+    /// By outcome; in a file without outcomes, by verification, not counting assertions.
     pub tasks_passed: usize,
     pub assertions: usize,
     pub assertions_passed: usize,
-    /// Where the task and its assertions passed.
+    /// The runs whose task and assertions passed.
     pub passed: usize,
     pub cleanups_failed: usize,
     pub tokens: Tokens,
@@ -795,31 +797,31 @@ impl Statistics {
         out
     }
 
-    /// The share of tasks that passed, from 0 to 1; 0 where there are none.
+    /// The share of tasks that passed, from 0 to 1; 0 if there are none.
     pub fn task_rate(&self) -> f64 {
         rate(self.tasks_passed, self.tasks)
     }
 
-    /// The share of assertions that hold, from 0 to 1; 0 where there are none.
+    /// The share of assertions that passed, from 0 to 1; 0 if there are none.
     pub fn assertion_rate(&self) -> f64 {
         rate(self.assertions_passed, self.assertions)
     }
 }
 
-/// Between which rates the one of a task lies that passed so many of its runs.
+/// The confidence interval of the pass rate of a task, given how many of its runs passed.
 pub fn interval(passed: usize, runs: usize) -> Interval {
     let few = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     statistics::wilson(few(passed), few(runs), statistics::CONFIDENCE)
 }
 
-/// Whether runs of the same thing are evidence that it neither passes nor fails as a rule: with 95 % confidence its pass rate is
-/// above 5 % and below 95 %. What could not be carried out is no evidence.
+/// Whether the runs show that a task neither passes nor fails as a rule: with 95 % confidence, its pass rate is above 5 % and
+/// below 95 %. Runs that could not be carried out are not evidence.
 pub fn is_flaky(passed: usize, failed: usize) -> bool {
     let Interval { low, high } = interval(passed, passed + failed);
     low > RARELY && high < 1.0 - RARELY
 }
 
-/// `23–89 %`, or `23–89 % of 5 judged` where not all runs are evidence; nothing where none is.
+/// Formats the interval: `23–89 %`, or `23–89 % of 5 judged` if not all runs are evidence; `None` if no run is.
 pub fn bounds(passed: usize, judged: usize, runs: usize) -> Option<String> {
     let interval = interval(passed, judged);
     match judged {
@@ -829,34 +831,34 @@ pub fn bounds(passed: usize, judged: usize, runs: usize) -> Option<String> {
     }
 }
 
-/// ` (23–89 %)`; nothing where no run is evidence.
+/// Returns ` (23–89 %)`; empty if no run is evidence.
 pub fn between(passed: usize, judged: usize, runs: usize) -> String {
     bounds(passed, judged, runs).map_or_else(String::new, |bounds| format!(" ({bounds})"))
 }
 
-/// `, with 95 % confidence 23–89 %`; nothing where no run is evidence.
+/// Returns `, with 95 % confidence 23–89 %`; empty if no run is evidence.
 pub fn sure(passed: usize, judged: usize, runs: usize) -> String {
     bounds(passed, judged, runs).map_or_else(String::new, |bounds| format!(", with 95 % confidence {bounds}"))
 }
 
-/// What passing all of so many runs says of a task.
+/// What it says about a task that it passed all of its runs.
 pub fn worth(runs: usize) -> String {
     let low = (interval(runs, runs).low * 100.0).floor();
     let more = if runs == 1 { "; `-n` runs tasks more often" } else { "" };
     format!("a pass is {runs} of {runs}: with 95 % confidence the task passes at least {low} % of the time{more}")
 }
 
-/// A fraction; 0 of nothing.
+/// A fraction; 0 if `all` is 0.
 fn rate(part: usize, all: usize) -> f64 {
     if all == 0 { 0.0 } else { part as f64 / all as f64 }
 }
 
-/// `75.00%`.
+/// Formats a rate as `75.00%`.
 fn percent(rate: f64) -> String {
     format!("{:.2}%", rate * 100.0)
 }
 
-/// Without control characters, which could do anything to a terminal.
+/// Replaces control characters, which could affect the terminal.
 fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
@@ -997,7 +999,7 @@ mod tests {
         assert_eq!(harmless("a\tb\nc\u{1b}[2J\r\u{9b}"), "a\tb\nc\u{fffd}[2J\u{fffd}\u{fffd}");
     }
 
-    /// A shard may have nothing to do, and then it says that it is complete; any other file without results is empty.
+    /// A shard without results is complete if it says so; any other file without results has a gap.
     #[test]
     fn a_file_without_results_has_a_gap_unless_it_is_a_complete_shard() {
         for (summary, whole) in [

@@ -1,7 +1,6 @@
-//! Runs the plan of an eval – that, and nothing else – and says what happens as one ordered stream of events.
+//! Runs the plan of an eval, and nothing else, and reports what happens as one ordered stream of events.
 //!
-//! Properties: *the set of executed actions is a subset of the planned ones; whatever happens, every pending cleanup
-//! is attempted.*
+//! Properties: *the executed actions are a subset of the planned ones; whatever happens, every pending cleanup is attempted.*
 
 mod agent;
 pub mod assert;
@@ -60,74 +59,74 @@ use emit::Emitter;
 use servers::Servers;
 use task::World;
 
-/// Of the events.
+/// The version of the event format.
 pub const VERSION: u32 = 1;
 
-/// How a plan is run: what the command line adds to it.
+/// How a plan is run: what the command line adds to the plan.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Instead of each task's own number of runs.
+    /// Overrides each task's own number of runs.
     pub runs: Option<u32>,
-    /// How many of the tasks that allow it run side by side.
+    /// How many of the tasks that may run in parallel do so at the same time.
     pub parallel: usize,
-    /// The tasks that are run; the others are left out.
+    /// The tasks to run; all others are left out.
     pub selection: Selection,
-    /// Whether no run is started any more once one has not passed and its task's gate cannot be met.
+    /// Whether to stop starting runs once a run has not passed and the gate of its task can no longer be met.
     pub fail_fast: bool,
     /// Where results are written.
     pub output_dir: PathBuf,
-    /// What models cost.
+    /// The prices of models.
     pub prices: Option<Arc<Prices>>,
-    /// What all tasks may use together, over what the eval says.
+    /// The budget of all tasks together; takes precedence over the eval's.
     pub budget: Budget,
-    /// What of it is used already, and how long that took: by runs that share it.
+    /// The part of the budget already used by other runs that share it, and the time those runs took.
     pub used: Used,
     pub used_time: Duration,
-    /// How often a run is made again that is broken.
+    /// How many times a broken run is retried.
     pub retry_broken: u32,
-    /// Whether tasks are run that lack nothing, where another one lacks something.
+    /// Whether tasks whose requirements are met still run when another task lacks something.
     pub keep_going: bool,
-    /// How many runs of a task must pass, where not all.
+    /// How many runs of a task must pass, if not all.
     pub gate: Option<Gate>,
-    /// The rate that the gate shows, where it is one.
+    /// The pass rate that the gate must show, if the gate is a rate.
     pub rate: Option<Rate>,
-    /// Whether a task is run no more once its gate is decided, and how it is.
+    /// If set, a task is no longer run once this test has decided its gate.
     pub until_decided: Option<Arc<Sequential>>,
     /// Whether a task that checks nothing counts as passed.
     pub allow_unchecked: bool,
-    /// Whether a task fails that passed without one successful call to a server under test.
+    /// Whether a task fails if it passed without a successful call to a server under test.
     pub require_server_use: bool,
-    /// Whether a task is broken whose replay finds something otherwise than recorded.
+    /// Whether a task is broken if its replay differs from the recording.
     pub strict_replay: bool,
-    /// Exit status 0 where it would be 1 or 4.
+    /// Exit with status 0 instead of 1 or 4.
     pub exit_zero: bool,
-    /// What a server's command `gevals` means.
+    /// The executable that the command `gevals` of a server refers to.
     pub executable: Option<PathBuf>,
-    /// Values to mask besides those that the plan tells: see [`environment_secrets`].
+    /// Values to mask in addition to those known from the plan: see [`environment_secrets`].
     pub secrets: Vec<String>,
     /// How long a server may take to answer `initialize`.
     pub server_timeout: Duration,
-    /// The longest message of MCP that passes, in bytes.
+    /// The longest MCP message that is let through, in bytes.
     pub max_message: usize,
     /// How large the recording may become.
     pub recording: RecordingBounds,
-    /// How many bytes a results file may have before results are cut.
+    /// The size that a results file may reach, in bytes, before results are cut.
     pub max_results: u64,
-    /// Every task has servers of its own.
+    /// Whether every task has its own servers.
     pub isolate: bool,
-    /// What keeps the agent apart from the machine, instead of what the eval says.
+    /// How the agent is isolated from the machine; overrides the eval.
     pub isolation: Option<Isolation>,
-    /// Whether a task's world is left standing instead of being cleaned up.
+    /// When the world of a task is kept instead of being cleaned up.
     pub keep: Keep,
-    /// One phase alone.
+    /// Runs a single phase only.
     pub only: Option<Only>,
-    /// What other runs have set up, by task, for [`Only::Verify`].
+    /// What other runs have set up, by task name, for [`Only::Verify`].
     pub worlds: HashMap<String, Arc<TaskPast>>,
-    /// By the index of a task, what is tried instead of running it. The world is looked at before and after each trial.
+    /// By task index: the trials to make instead of running the task. The world is inspected before and after each trial.
     pub trials: Option<HashMap<usize, Trials>>,
-    /// Where what happens is written down before it does.
+    /// The journal, which every event is written to before it is sent.
     pub journal: Option<Arc<Journal>>,
-    /// What the journal held when it was opened again: tasks with results are not run once more.
+    /// What the journal contained when it was reopened: runs that already have a result are not repeated.
     pub past: Option<Arc<Past>>,
 }
 
@@ -135,11 +134,12 @@ pub struct RunOptions {
 #[derive(Clone, Debug)]
 pub struct Trials {
     pub plans: Vec<Plan>,
-    /// Those that must pass and be cleaned up. Where one is not, or where one up to them leaves something behind, those after them are not run.
+    /// The trials that must pass and be cleaned up. If one of them does not, or if any trial up to the end of this range leaves something
+    /// behind, the trials after it are not run.
     pub control: std::ops::Range<u32>,
 }
 
-/// When a task's cleanup is not run but left to `gevals recover`.
+/// When the cleanup of a task is skipped and left to `gevals recover`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Keep {
     #[default]
@@ -148,12 +148,12 @@ pub enum Keep {
     Always,
 }
 
-/// A phase that can be run by itself.
+/// A phase that can be run on its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Only {
-    /// Sets up, and leaves the world standing.
+    /// Sets up and keeps the world.
     Setup,
-    /// Judges a world that was left standing.
+    /// Verifies a world that was kept.
     Verify,
 }
 
@@ -196,42 +196,42 @@ impl Default for RunOptions {
     }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunSummary {
-    /// `decisions.md` §11.
+    /// The exit status, see `decisions.md` §11.
     pub exit: u8,
-    /// The results file holds this run.
+    /// Whether the results file contains this run.
     pub written: bool,
-    /// In the order of their ends.
+    /// In the order in which they ended.
     pub tasks: Vec<TaskEnd>,
-    /// Why nothing could run.
+    /// Why nothing could run, why the run was stopped, or why its recording is incomplete.
     pub faults: Vec<String>,
     /// What was cut, and by which limit.
     pub cuts: Vec<String>,
-    /// Worlds that were left standing.
+    /// The worlds that were kept.
     pub kept: Vec<KeptWorld>,
-    /// What of the world could not be looked at, and why, where it was to be.
+    /// The parts of the world that should have been inspected but could not be, with the reason.
     pub unseen: Vec<String>,
-    /// What agents and judges used, with what was used before; none where nothing was tried.
+    /// What agents and judges used, including what was used before; `None` if nothing was attempted.
     pub used: Option<Used>,
 }
 
 impl RunSummary {
-    /// Of a run in which nothing ran.
+    /// The summary of a run in which nothing ran.
     pub fn refused(exit: u8, faults: Vec<String>) -> Self {
         Self { exit, faults, ..Self::default() }
     }
 }
 
-/// The values of this process's variables whose names tell a secret.
+/// The values of this process's environment variables whose names indicate a secret.
 #[expect(clippy::disallowed_methods, reason = "no other question lists the environment")]
 pub fn environment_secrets() -> Vec<String> {
     let variables = std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
     of_environment(variables)
 }
 
-/// Runs an eval. The first interrupt stops what runs and cleans up; the same again, later, stops that too.
+/// Runs an eval. The first interrupt stops the work and cleans up; the same interrupt again, later, stops the cleanup as well.
 pub async fn run_eval(
     plan: &EvalPlan,
     options: &RunOptions,
@@ -301,7 +301,7 @@ pub async fn run_eval(
     let price = usage::price(prices, plan.model.as_deref(), &plan.agent_name);
     let judge_price = usage::judge_price(prices, judge.as_ref());
     faults.extend(unpriced(plan, &selected, &options.budget.bounds, prices, &|name| host.env(name)));
-    // A run that is resumed goes on with its budget.
+    // A resumed run continues with its budget.
     let before =
         options.past.as_ref().map(|past| past.used(|usage| usage::cost(judge_price, usage).unwrap_or_default()));
     let ledger = usage::Ledger::new(budget.bounds, before.unwrap_or_default().and(options.used));
@@ -449,7 +449,7 @@ pub async fn run_eval(
                 let inventory = &inventory;
                 let trials = options.trials.as_ref().and_then(|trials| trials.get(&index));
                 async move {
-                    // How many runs may go wrong before the gate cannot be met.
+                    // How many runs may still not pass before the gate can no longer be met.
                     let mut spare =
                         gate_of(plan, options, index).map_or(0, |gate| runs(index).saturating_sub(gate.passes));
                     let mut passes = 0;
@@ -471,13 +471,13 @@ pub async fn run_eval(
                             spare = spare.saturating_sub(u32::from(!good(end.verdict, options.allow_unchecked)));
                             passes += u32::from(good(end.verdict, options.allow_unchecked));
                             ends.lock().unwrap_or_else(PoisonError::into_inner).push(TaskEnd::earlier(task, end));
-                            // What it decided is in the journal.
+                            // Its decision is already in the journal.
                             if decided(passes, run + 1).is_some() {
                                 break;
                             }
                             continue;
                         }
-                        // Trials are made one by one; others do not wait for one another.
+                        // Trials run one at a time; other tasks do not wait for each other.
                         let mut inventory = match trials {
                             Some(_) => Some(inventory.lock().await),
                             None => None,
@@ -502,7 +502,7 @@ pub async fn run_eval(
                         if let Some(Trials { control, .. }) = trials.filter(|trials| run < trials.control.end) {
                             let clean = end.verdict == Verdict::Passed && !end.cleanup_failed;
                             in_control &= !control.contains(&run) || clean;
-                            // Those after it would meet what is left, not what they do themselves.
+                            // Later trials would see what was left behind instead of their own effects.
                             in_control &= end.left.is_empty();
                         }
                         if options.fail_fast && !good(end.verdict, options.allow_unchecked) {
@@ -608,7 +608,7 @@ pub async fn run_eval(
                 None => passes >= gate_of(plan, options, index).map_or(all, |gate| gate.passes),
             };
             let exit = status(&tasks, options.allow_unchecked, &met, options.exit_zero);
-            // What was not begun has not passed.
+            // A unit that was not started has not passed.
             let all_begun = options.selection.enough.is_none() || tasks.len() >= options.selection.units.len();
             if matches!(exit, 0 | 4) && !all_begun && !options.exit_zero { 1 } else { exit }
         }
@@ -621,15 +621,15 @@ pub async fn run_eval(
     RunSummary { exit, written: false, tasks, faults, cuts, kept, unseen, used: Some(ledger.total()) }
 }
 
-/// Whether nothing is run for what tasks lack.
+/// Whether nothing is run because of what tasks lack.
 fn refused(lacks: &needs::Lacks, selected: &[usize], options: &RunOptions) -> bool {
     !lacks.is_empty() && (!options.keep_going || lacks.are_of_all(selected))
 }
 
-/// Starts the servers and compares what tasks name with what they list.
+/// Starts the servers and checks that they list the tools that the tasks name.
 ///
 /// # Errors
-/// Why a server does not start.
+/// The reason why a server does not start or does not list its tools.
 async fn start(
     plan: &EvalPlan,
     selected: &[usize],
@@ -641,7 +641,7 @@ async fn start(
     if isolate && !plan.servers.iter().any(|server| named(&server.name.value)) {
         return Ok(lacks);
     }
-    // Those of each task are started for it; these only tell their tools.
+    // Each task gets its own servers later; these are only asked for their tools.
     let own = isolate.then(|| servers.another());
     let servers = own.as_ref().unwrap_or(servers);
     for running in servers.all().await? {
@@ -660,13 +660,13 @@ async fn start(
     Ok(lacks)
 }
 
-/// The judge; one that nobody asks need not be there.
+/// The judge, if a selected task uses it; otherwise it need not be available.
 fn asked_judge<'p>(plan: &'p EvalPlan, selected: &[usize]) -> Option<&'p Judge> {
     plan.judge.as_ref().filter(|_| selected.iter().any(|&index| plan.tasks[index].judgements() > 0))
 }
 
-/// Limits of cost – the command line's, the eval's, a task's – that mean nothing, since nobody knows what things cost: with them
-/// nothing is run.
+/// Cost limits of the command line, the eval or a task that cannot be enforced because a price is unknown. If there are any, nothing is
+/// run.
 pub fn unpriced(
     plan: &EvalPlan,
     selected: &[usize],
@@ -689,7 +689,7 @@ pub fn unpriced(
     if usage::price(prices, plan.model.as_deref(), &plan.agent_name).is_none() {
         faults.push(unknown(&format!("`{}`", plan.model.as_deref().unwrap_or(&plan.agent_name))));
     }
-    // A judge whose variables are not set is reported so.
+    // A judge whose variables are not set is reported elsewhere.
     let judge = asked_judge(plan, selected).and_then(|judge| judge.resolved(env).ok()).filter(|_| of_run);
     if let Some(judge) = judge.filter(|judge| usage::judge_price(prices, Some(judge)).is_none()) {
         faults.push(unknown(&format!("the judge `{}`", judge.title())));
@@ -697,7 +697,8 @@ pub fn unpriced(
     faults
 }
 
-/// The exit status of a run that came to its end; `met` says of a task whether so many passes of so many runs are enough.
+/// The exit status of a run that ran to its end. `met` decides for a task (by index) whether its number of passes out of its number of runs
+/// is enough.
 pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, met: &dyn Fn(usize, u32, u32) -> bool, exit_zero: bool) -> u8 {
     let mut runs: IndexMap<usize, (u32, u32)> = IndexMap::new();
     for end in tasks {
@@ -716,10 +717,10 @@ pub fn status(tasks: &[TaskEnd], allow_unchecked: bool, met: &dyn Fn(usize, u32,
     if exit_zero { 0 } else { exit }
 }
 
-/// How many runs of a task must pass, where not all: of the command line, else the task's own – unless it is run as often as
-/// the command line says.
+/// How many runs of a task must pass, if not all: the gate of the command line, otherwise the task's own gate unless the command line sets
+/// the number of runs.
 pub fn gate_of(plan: &EvalPlan, options: &RunOptions, index: usize) -> Option<Gate> {
-    // One run of several meets no gate; all together do, or do not.
+    // A single run cannot meet or miss a gate; only all runs together can.
     if !options.selection.units.is_empty() {
         return None;
     }
@@ -735,15 +736,15 @@ fn good(verdict: Verdict, allow_unchecked: bool) -> bool {
     }
 }
 
-/// Keys that agents and judges use, whichever process reads them.
+/// API keys that agents and judges use, in any process.
 const AGENT_KEYS: [&str; 6] =
     ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MODEL_KEY", "JUDGE_API_KEY"];
 
-/// Variables that may hold the URL of a model's endpoint.
+/// Variables that may contain the URL of a model endpoint.
 const ENDPOINTS: [&str; 5] =
     ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "GEMINI_BASE_URL", "MODEL_BASE_URL"];
 
-/// What such a URL says of a user.
+/// The user name and password in such a URL.
 fn url_passwords(plan: &EvalPlan, host: &dyn Host) -> Vec<String> {
     let judge = plan.judge.as_ref().and_then(|judge| judge.env.as_ref()?.base_url.as_ref());
     let urls = ENDPOINTS.into_iter().chain(judge.map(|name| name.value.as_str())).filter_map(|name| host.env(name));

@@ -1,7 +1,7 @@
-//! What the built-in steps do. One file a step; their records and signatures stand in `builtin`.
+//! Executes the built-in steps, one file per step; their records and signatures are in `builtin`.
 //!
-//! A step gets its arguments filled and gives back what it found. Whether a step may run, what its holes hold, and the
-//! steps that hold other steps are the interpreter's business (`run`).
+//! A step receives its filled arguments and returns what it found. The interpreter (`run`) decides whether a step may
+//! run, provides the values of its holes, and handles steps that contain other steps.
 
 pub mod compare;
 
@@ -39,7 +39,7 @@ use crate::{
     ty::duration,
 };
 
-/// What does the built-in steps that hold no other steps.
+/// The implementations of the built-in steps that do not contain other steps.
 pub const RUNS: &[(&str, Dialect, Run)] = &[
     ("command", Dialect::Portable, command::run),
     ("script", Dialect::Portable, script::run),
@@ -53,9 +53,10 @@ pub const RUNS: &[(&str, Dialect, Run)] = &[
     ("llmJudge", Dialect::Steps, steps_judge::run),
 ];
 
-/// What does a step of this kind. Steps that hold other steps are the interpreter's own; here they end broken.
+/// The implementation of a step of this kind. Steps that contain other steps belong to the interpreter; here they end as
+/// broken.
 pub fn run_of(kind: &OperationKind, dialect: Dialect) -> Run {
-    // The legacy dialect has no steps of its own.
+    // The legacy dialect shares the steps of the steps dialect.
     let dialect = if dialect == Dialect::Legacy { Dialect::Steps } else { dialect };
     match kind {
         OperationKind::Builtin(name) => {
@@ -72,24 +73,24 @@ fn unknown(cx: Context<'_>) -> BoxFuture<'_, Done> {
     Box::pin(async { Done::new(Outcome::Broken, message) })
 }
 
-/// What a step works with.
+/// The inputs of a step.
 pub struct Context<'a> {
     pub host: &'a dyn Host,
     pub step: &'a StepAction,
     pub dialect: Dialect,
-    /// The task's folder.
+    /// The task's directory.
     pub dir: &'a Path,
     /// Copies of the files that the plan refers to.
     pub snapshot: Option<&'a Snapshot>,
-    /// `spec.env`, for children.
+    /// `spec.env`, for child processes.
     pub env: &'a [(String, String)],
-    /// The arguments, filled; a record.
+    /// The filled arguments; an object.
     pub args: Value,
-    /// Fills `expect`, given the step's own values; `None` where the step has none.
+    /// Fills `expect`, given the step's own values; returns `None` if the step has no `expect`.
     ///
-    /// Errors are the message for a broken step.
+    /// An error is the message for a broken step.
     pub expect: &'a (dyn Fn(&Map<String, Value>) -> Result<Option<Value>, String> + Send + Sync),
-    /// What is left for this step.
+    /// The time left for this step.
     pub timeout: Duration,
     pub cancel: &'a CancellationToken,
     pub task: &'a TaskState,
@@ -97,19 +98,19 @@ pub struct Context<'a> {
     pub extensions: &'a Extensions<'a>,
     /// `setup`, `verify` or `cleanup`.
     pub phase: &'static str,
-    /// Who judges, where the eval says so.
+    /// The judge, if the eval configures one.
     pub judge: Option<&'a Judge>,
-    /// Receives what must stand in no result.
+    /// Receives capabilities, which must not appear in any result.
     pub secret: &'a (dyn Fn(&Capability) + Send + Sync),
     /// Receives what the judge of this step has used so far.
     pub judged: &'a (dyn Fn(TokenUsage) + Send + Sync),
 }
 
-/// What a step may know of the task so far; the json protocol hands it to scripts.
+/// The task data that a step may use; the JSON protocol passes it to scripts.
 #[derive(Clone, Debug, Default)]
 pub struct TaskState {
     pub name: String,
-    /// No other run of a task has it.
+    /// Unique among all runs of tasks.
     pub run_id: String,
     /// The prompt as sent.
     pub prompt: String,
@@ -121,7 +122,7 @@ pub struct TaskState {
     pub steps: Value,
 }
 
-/// What the agent did, as far as steps may ask for it.
+/// The agent data that steps may use.
 #[derive(Clone, Debug, Default)]
 pub struct AgentState {
     /// The agent's last message.
@@ -129,18 +130,18 @@ pub struct AgentState {
     pub exit_code: i32,
 }
 
-/// Calls tools directly, past the agent's recorder.
+/// Calls tools directly, without the agent's recorder.
 pub trait Tools: Send + Sync {
-    /// What a tool takes and gives, as its server lists it.
+    /// Returns the schemas of a tool, as listed by its server.
     ///
     /// # Errors
-    /// [`ToolFault::Unlisted`], where it does not.
+    /// [`ToolFault::Unlisted`] if the server does not list the tool; otherwise the fault of listing the tools.
     fn contract<'a>(&'a self, server: &'a str, tool: &'a str) -> BoxFuture<'a, Result<Contract, ToolFault>>;
 
-    /// The same; the server is asked again, for it may have changed its tools.
+    /// Like `contract`, but asks the server again, because it may have changed its tools.
     fn contract_anew<'a>(&'a self, server: &'a str, tool: &'a str) -> BoxFuture<'a, Result<Contract, ToolFault>>;
 
-    /// Calls a tool of a server. An error of the tool itself is an answer.
+    /// Calls a tool of a server. An error reported by the tool itself is an answer.
     fn call<'a>(&'a self, server: &'a str, tool: &'a str, args: Value) -> BoxFuture<'a, Result<ToolAnswer, ToolFault>>;
 }
 
@@ -151,7 +152,7 @@ pub struct Contract {
     pub output: Option<Schema>,
 }
 
-/// The result of a tool, whether it reports an error or not.
+/// The result of a tool, which may report an error.
 #[derive(Clone, Debug)]
 pub struct ToolAnswer {
     pub content: Value,
@@ -159,39 +160,39 @@ pub struct ToolAnswer {
     pub is_error: bool,
 }
 
-/// Why a tool gave no result.
+/// Why a tool returned no result.
 #[derive(Clone, Debug)]
 pub enum ToolFault {
     /// The server answered with a JSON-RPC error.
     Protocol { code: i64, message: String },
     /// The server could not be reached, or died.
     Lost(String),
-    /// The server lists these tools, and not the one that is meant.
+    /// The server lists these tools, which do not include the requested one.
     Unlisted(Vec<String>),
 }
 
-/// What a step found.
+/// The result of a step.
 #[derive(Debug)]
 pub struct Done {
     pub outcome: Outcome,
-    /// Why it did not pass; may be empty where it did.
+    /// Why it did not pass; may be empty if it passed.
     pub message: String,
     pub differences: Vec<Difference>,
     /// How many comparisons were made.
     pub comparisons: u32,
-    /// The step's own values, as its signature names them.
+    /// The step's own values, named as in its signature.
     pub locals: Map<String, Value>,
     pub exit: Option<ExitReport>,
     pub stdout: String,
     pub stderr: String,
-    /// What a judge found, where one was asked.
+    /// The judgement, if a judge was asked.
     pub judgement: Option<Box<Judgement>>,
-    /// Processes it left in the background; they live until the task's cleanup is over.
+    /// Processes that it left in the background; they live until the task's cleanup is over.
     pub leftover: Option<Leftover>,
 }
 
 impl Done {
-    /// A step that ended without outputs.
+    /// Creates the result of a step that ended without outputs.
     pub fn new(outcome: Outcome, message: impl Into<String>) -> Self {
         Self {
             outcome,
@@ -209,7 +210,7 @@ impl Done {
 }
 
 impl Done {
-    /// The outcome that the expectations give: broken where one could not be looked at.
+    /// Sets the outcome according to the expectations: broken if one of them could not be evaluated.
     fn judged(mut self, judged: Result<Compared, String>) -> Self {
         self.comparisons = judged.as_ref().map_or(0, |compared| compared.made);
         match judged.map(|compared| compared.differences) {
@@ -247,13 +248,13 @@ impl From<Result<Self, Stop>> for Done {
 }
 
 impl Context<'_> {
-    /// The arguments as a built-in's record.
+    /// Decodes the arguments into the record of a built-in step.
     fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
         let args = fit(&self.step.op.signature.params, self.args.clone());
         serde_json::from_value(args).map_err(|e| format!("the arguments do not fit: {e}"))
     }
 
-    /// What is expected, if anything is.
+    /// Returns the expectation, if the step has one.
     fn expected<T: DeserializeOwned>(&self, locals: &Map<String, Value>) -> Result<Option<T>, String> {
         let Some(expect) = (self.expect)(locals)? else { return Ok(None) };
         let expect = match &self.step.op.signature.expect {
@@ -263,7 +264,7 @@ impl Context<'_> {
         serde_json::from_value(expect).map(Some).map_err(|e| format!("`expect` does not fit: {e}"))
     }
 
-    /// Does the work, unless it takes too long or is cancelled.
+    /// Runs `work` until it ends, times out or is cancelled.
     async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         tokio::select! {
             biased;
@@ -278,15 +279,15 @@ impl Context<'_> {
     }
 }
 
-/// What is left of a limit is seldom round.
+/// Formats a timeout, rounded because the remaining time is rarely a round number.
 fn limit(timeout: Duration) -> String {
     let step = if timeout < Duration::from_secs(1) { 1 } else { 100 };
     let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
     duration::format(Duration::from_millis(millis.saturating_add(step / 2) / step * step))
 }
 
-/// Writes a value as text where only text may stand: a hole keeps its value's type, and `PORT: "{random.port}"` is meant
-/// as the text. A list takes a text that holds one as JSON.
+/// Converts a value to text where only text is allowed: a hole keeps its value's type, so that `PORT: "{random.port}"`
+/// would be a number. For a list, parses a text that contains one as JSON.
 pub fn fit(shape: &Shape, value: Value) -> Value {
     match (shape, value) {
         (Shape::Record { fields, rest }, Value::Object(map)) => {
@@ -313,7 +314,7 @@ pub fn fit(shape: &Shape, value: Value) -> Value {
     }
 }
 
-/// Whether the kind of the value is the shape's.
+/// Whether the value has the type of the shape.
 fn admits(shape: &Shape, value: &Value) -> bool {
     match shape {
         Shape::Any => true,
@@ -327,5 +328,5 @@ fn admits(shape: &Shape, value: &Value) -> bool {
     }
 }
 
-/// Does a step.
+/// Executes a step.
 pub type Run = for<'a> fn(Context<'a>) -> BoxFuture<'a, Done>;

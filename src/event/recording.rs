@@ -1,4 +1,4 @@
-//! The lines of a recording: what an agent was asked, what it and the servers said to each other, what it answered.
+//! The lines of a recording: the agent's prompt, the messages between it and the servers, and its answer.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -79,12 +79,12 @@ pub enum Way {
 }
 
 impl Line {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// It is not JSON, or no line of a recording.
+    /// It is not JSON, or not a line of a recording.
     pub fn read(text: &str) -> serde_json::Result<Self> {
-        // A tagged enum is read from a value: serde cannot buffer numbers that keep their text.
+        // Parsed via a value, because serde cannot buffer numbers that keep their text in a tagged enum.
         serde_json::from_value(serde_json::from_str(text)?)
     }
 }

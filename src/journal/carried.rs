@@ -1,7 +1,7 @@
-//! What of a journal a cleanup on another machine needs, in few bytes: it travels with the heartbeats of a worker.
+//! The part of a journal that a cleanup on another machine needs, in few bytes: it is sent with the heartbeats of a worker.
 //!
-//! Property: *of what was carried a journal is made in which the same cleanups are pending, with the same values.* Files are left out: they
-//! are in the pack. So is what agents did: no cleanup asks for it.
+//! Property: *a journal rebuilt from what was carried has the same pending cleanups, with the same values.* Files are left out because they
+//! are in the pack. So is what agents did, except for their output: no cleanup needs it.
 
 use std::{
     fs::{self, File},
@@ -15,50 +15,50 @@ use serde::{Deserialize, Serialize};
 use super::{Entry, FILE, Snapshot, folder, line, private, results, runs};
 use crate::event::{ActionReport, Event, EventKind, TaskRun};
 
-/// How many bytes may travel, compressed.
+/// The maximum compressed size, in bytes.
 const MOST: usize = 1 << 20;
-/// How many bytes of lines wait to be looked into.
+/// How many bytes of lines may be buffered before they are parsed.
 const MOST_UNREAD: usize = 1 << 20;
-/// How many bytes of an archive are believed to be a journal.
+/// The maximum decompressed size of a journal, in bytes.
 const MOST_UNPACKED: u64 = 64 << 20;
 
-/// A journal, or that of a recovery, while another process appends to it.
+/// Follows the journal of a run or a recovery while another process appends to it.
 #[derive(Debug)]
 pub struct Follower {
     /// The output directory.
     out: PathBuf,
-    /// The run's folder, once there is one.
+    /// The directory of the run, once it exists.
     run: Option<PathBuf>,
-    /// How far it was read.
+    /// How many bytes were read.
     bytes: u64,
-    /// Lines that nobody has looked into yet: as long as nothing is pending, none of them matters.
+    /// Lines that have not been parsed yet: they do not matter as long as nothing is pending.
     lines: Vec<u8>,
     entries: Vec<Entry>,
     pending: IndexSet<(TaskRun, String)>,
 }
 
-/// What a follower found that was new.
+/// What a follower found since its last call.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct News {
-    /// Something was appended.
+    /// Whether something was appended.
     pub any: bool,
-    /// Cleanups became pending or done, or something that they need became known.
+    /// Whether cleanups became pending or done, or something that they need became known.
     pub matters: bool,
 }
 
-/// Cleanups that are pending, and the journal in short.
+/// The pending cleanups, and a shortened journal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Carried {
-    /// For people: the task, and the cleanup.
+    /// For people: pairs of task and cleanup.
     pub pending: Vec<(String, String)>,
-    /// The boot and the container in which its processes are.
+    /// The boot and the container of its processes.
     pub place: String,
     /// Compressed lines, in base64.
     pub journal: String,
 }
 
 impl Entry {
-    /// The run of a task that it is about.
+    /// The run of a task that the entry belongs to.
     fn task(&self) -> Option<&TaskRun> {
         match self {
             Self::Event(event) => event.task.as_ref(),
@@ -69,7 +69,7 @@ impl Entry {
 }
 
 impl Follower {
-    /// Of the one run in this output directory.
+    /// Follows the only run in this output directory.
     pub fn new(out: &Path) -> Self {
         Self {
             out: out.to_owned(),
@@ -97,7 +97,7 @@ impl Follower {
         file.seek(SeekFrom::Start(self.bytes))?;
         let before = self.lines.len();
         file.read_to_end(&mut self.lines)?;
-        // The rest of the last line comes later.
+        // The rest of the last line has not been written yet.
         let whole = self.lines.iter().rposition(|byte| *byte == b'\n').map_or(before, |end| (end + 1).max(before));
         self.lines.truncate(whole);
         self.bytes += (whole - before) as u64;
@@ -109,7 +109,7 @@ impl Follower {
         }
     }
 
-    /// Looks into the lines, and says whether any of them changes what there is to clean up.
+    /// Parses the buffered lines; returns whether any of them changes what must be cleaned up.
     fn look(&mut self) -> io::Result<bool> {
         let lines = std::mem::take(&mut self.lines);
         let mut matters = false;
@@ -122,7 +122,7 @@ impl Follower {
         Ok(matters)
     }
 
-    /// Bytes that were read.
+    /// How many bytes were read.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -132,7 +132,7 @@ impl Follower {
         !self.pending.is_empty()
     }
 
-    /// Takes up what a cleanup needs, and says whether it changes what there is to clean up.
+    /// Stores an entry if a cleanup needs it; returns whether it changes what must be cleaned up.
     fn take(&mut self, entry: Entry) -> bool {
         let (kept, matters) = match entry {
             Entry::Run(header) => {
@@ -173,7 +173,7 @@ impl Follower {
                 EventKind::ActionFinished { action, report }
             }
             kind @ EventKind::TaskFinished { .. } => {
-                // Of one that left nothing pending there is nothing to clean up.
+                // A run that left nothing pending needs no cleanup.
                 if let Some(of) = task.as_ref().filter(|of| self.pending.iter().all(|(task, _)| task != *of)) {
                     self.entries.retain(|entry| entry.task() != Some(of));
                 }
@@ -183,7 +183,7 @@ impl Follower {
             | EventKind::RunFinished { .. }
             | EventKind::TaskStarted { .. }
             | EventKind::ActionStarted { .. }) => kind,
-            // A cleanup may ask what the agent said.
+            // A cleanup may refer to the agent's output.
             kind @ EventKind::AgentSpoke { .. } => {
                 matters = self.has_pending();
                 kind
@@ -193,10 +193,10 @@ impl Follower {
         Some((Event { seq, at, task, kind }, matters))
     }
 
-    /// What there is to carry; nothing where nothing is pending.
+    /// Returns what must be carried; `None` if nothing is pending.
     ///
     /// # Errors
-    /// It is too large to travel ([`io::ErrorKind::FileTooLarge`]), or cannot be compressed.
+    /// It is too large ([`io::ErrorKind::FileTooLarge`]), or cannot be compressed.
     pub fn carried(&self) -> io::Result<Option<Carried>> {
         use base64::Engine as _;
         const LEVEL: i32 = 3;
@@ -226,10 +226,10 @@ impl Follower {
 }
 
 impl Carried {
-    /// Makes a journal of it in this output directory, of a run in that folder. Gives back the folder of the run.
+    /// Rebuilds a journal in the output directory `out`, for a run in the directory `cwd`. Returns the directory of the run.
     ///
     /// # Errors
-    /// It is none, or the journal cannot be written.
+    /// The data is not a journal, or the journal cannot be written.
     pub fn rebuild(&self, out: &Path, cwd: &Path) -> io::Result<PathBuf> {
         use base64::Engine as _;
         let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
@@ -241,7 +241,7 @@ impl Carried {
         for (nth, text) in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate() {
             let entry = match serde_json::from_slice(text)? {
                 Entry::Run(mut header) => {
-                    // It becomes the name of a folder.
+                    // The run id becomes the name of a directory.
                     if header.run.is_empty() || !header.run.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
                         return Err(bad("its run has no name"));
                     }
@@ -315,7 +315,7 @@ mod tests {
         Event { seq, at: Timestamp::UNIX_EPOCH, task: Some(task()), kind }
     }
 
-    /// What a recovery works from is the same here and there; what was printed stays behind.
+    /// A recovery works from the same data on both machines; printed output is not carried.
     #[test]
     fn what_was_carried_is_pending_elsewhere() {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(past.ended["setup/0"].outputs["pod"], "web-1");
     }
 
-    /// A batch of units is one run: what has ended well does not travel with what is under way.
+    /// A batch of units is a single run: units that have ended without pending cleanups are not sent with those still running.
     #[test]
     fn what_left_nothing_pending_is_not_carried() {
         let here = tempfile::tempdir().unwrap();
@@ -383,7 +383,7 @@ mod tests {
         }
         assert_eq!(follower.follow().unwrap(), News { any: true, matters: true });
         assert!(sizes[49] < sizes[0] * 2, "{sizes:?}");
-        // Damage shows where it could hide what is pending, and where it does not.
+        // Damage is detected whether or not it could hide something pending.
         let path = journal.dir().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replace("\"seq\":12,", "\"seq\":13,")).unwrap();
@@ -391,7 +391,7 @@ mod tests {
         assert!(follower.follow().unwrap_err().to_string().contains("damaged"));
     }
 
-    /// Nobody is told that it is kept.
+    /// A journal that is too large is never reported as kept.
     #[test]
     fn what_is_too_large_to_travel_is_refused() {
         let here = tempfile::tempdir().unwrap();
@@ -402,7 +402,7 @@ mod tests {
         follower.follow().unwrap();
         assert!(follower.carried().unwrap().is_some());
         let mut report = ActionReport::new(Outcome::Passed, "");
-        // What does not get smaller.
+        // Incompressible data.
         let noise: String = (0..300_000).map(|_| crate::random::word()).collect();
         report.outputs.insert("all".to_owned(), noise.into());
         journal.event(&event(1, EventKind::ActionFinished { action: "setup/0".to_owned(), report }));

@@ -1,8 +1,9 @@
-//! Where somebody else keeps what is pending, too: nothing that would have to be cleaned up is done before that one has it.
+//! A gate for processes whose journal is also kept elsewhere: nothing that would need cleanup is done before the journal entries about it
+//! are kept there.
 //!
-//! A process that runs a unit for an engine may die with its machine, and its journal with it. So the worker that started it reads the journal
-//! as it grows, takes it to a safe place, and says how far it has come. Once the worker is gone, nothing with an effect begins any more:
-//! others may be cleaning up already.
+//! A process that runs a unit for an engine may die together with its machine and its journal. Therefore the worker that started it reads
+//! the journal as it grows, stores it in a safe place, and reports how far it has come. Once the worker is gone, no action with an effect
+//! starts any more, because others may already be cleaning up.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,27 +12,27 @@ use std::{
 
 use tokio::sync::watch;
 
-/// Of this process.
+/// The gate of this process.
 static GATE: OnceLock<Gate> = OnceLock::new();
 
 #[derive(Debug)]
 struct Gate {
     kept: watch::Sender<Option<u64>>,
-    /// The folders of the runs that this process has journals of.
+    /// The directories of the runs whose journals this process has open.
     runs: Mutex<Vec<PathBuf>>,
 }
 
-/// From now on this process is attended.
+/// Marks this process as attended from now on.
 pub fn attend() {
     GATE.get_or_init(|| Gate { kept: watch::Sender::new(Some(0)), runs: Mutex::default() });
 }
 
-/// Whether somebody attends to this process: then its journal may be that of another machine.
+/// Whether this process is attended: its journal may then come from another machine.
 pub fn is_attended() -> bool {
     GATE.get().is_some()
 }
 
-/// Another run begins, of whose journal nothing is kept yet.
+/// Starts another run, of whose journal nothing is kept yet.
 pub fn renew() {
     if let Some(gate) = GATE.get() {
         gate.runs.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -39,7 +40,7 @@ pub fn renew() {
     }
 }
 
-/// So many bytes of the journal are kept elsewhere.
+/// Records that this many bytes of the journal are kept elsewhere.
 pub fn kept(bytes: u64) {
     if let Some(gate) = GATE.get() {
         gate.kept.send_if_modified(|kept| {
@@ -52,21 +53,21 @@ pub fn kept(bytes: u64) {
     }
 }
 
-/// Nobody attends to this process any more. Gives back the folders of its runs.
+/// Records that this process is no longer attended. Returns the directories of its runs.
 pub fn abandoned() -> Vec<PathBuf> {
     let Some(gate) = GATE.get() else { return Vec::new() };
     gate.kept.send_replace(None);
     gate.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// A journal is open in this folder.
+/// Records that a journal is open in this directory.
 pub(super) fn open(dir: &Path) {
     if let Some(gate) = GATE.get() {
         gate.runs.lock().unwrap_or_else(PoisonError::into_inner).push(dir.to_owned());
     }
 }
 
-/// Waits until so much is kept, where something is pending; for ever where nobody is there to keep it.
+/// Waits until `wanted` bytes are kept, if something is pending. Waits forever if the process is no longer attended.
 pub(super) async fn pass(wanted: u64, is_pending: bool) {
     let Some(gate) = GATE.get() else { return };
     let mut kept = gate.kept.subscribe();

@@ -1,26 +1,26 @@
-//! A line of a journal: an entry, the line's number, and a checksum over both.
+//! A line of a journal: an entry, the line number, and a checksum over both.
 //!
 //! `{"event":…}` is written as `{"event":…,"line":7,"sum":"0123456789abcdef"}`. The number shows that lines are missing, the
-//! checksum that one was changed. Version 1 of the journal had neither.
+//! checksum that a line was changed. Version 1 of the journal has neither.
 
 use sha2::{Digest, Sha256};
 
 use super::Entry;
 
-/// Characters of a checksum.
+/// The length of a checksum, in characters.
 const SUM: usize = 16;
 const BEFORE_SUM: &[u8] = b",\"sum\":\"";
 const BEFORE_NUMBER: &[u8] = b",\"line\":";
 
-/// What a line holds.
+/// The content of a line.
 pub(super) enum Line {
-    /// With the line's number, which version 1 has not.
+    /// With the line number, which version 1 does not have.
     Entry(Box<Entry>, Option<u64>),
-    /// It is not as it was written.
+    /// The line is not as it was written.
     Damaged,
 }
 
-/// The line of an entry, with its end. Units are objects like all others.
+/// Returns the line for an entry, including the newline. Unit variants become objects like all others.
 pub(super) fn seal(entry: &[u8], number: u64) -> Vec<u8> {
     let mut line = match entry {
         [b'"', ..] => [b"{", entry, b":null"].concat(),
@@ -35,7 +35,7 @@ pub(super) fn seal(entry: &[u8], number: u64) -> Vec<u8> {
     line
 }
 
-/// Reads a line; `plain` says whether one without a checksum may stand here.
+/// Parses a line; `plain` allows lines without a checksum.
 pub(super) fn read(mut line: Vec<u8>, plain: bool) -> Line {
     if line.last() == Some(&b'\n') {
         line.pop();
@@ -57,7 +57,7 @@ pub(super) fn read(mut line: Vec<u8>, plain: bool) -> Line {
     }
 }
 
-/// What the checksum is over, and the checksum.
+/// Splits a line into the part that the checksum covers, and the checksum.
 fn sealed(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.strip_suffix(b"\"}")?;
     let (rest, sum) = rest.split_at(rest.len().checked_sub(SUM)?);
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// Whatever bit is turned over.
+    /// Any flipped bit is detected.
     #[test]
     fn a_changed_line_is_damaged() {
         let line = seal(&entry(), 3);

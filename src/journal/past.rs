@@ -1,4 +1,4 @@
-//! What a journal tells: which tasks have results, which cleanups of the others are pending, and the values that those need.
+//! The contents of a journal: which tasks have results, which cleanups of the others are pending, and the values that those need.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,41 +19,41 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Past {
     pub header: Header,
-    /// All that ever appended.
+    /// All processes that have ever appended.
     pub writers: Vec<Writer>,
-    /// Leaders of process groups, by pid and start.
+    /// The leaders of process groups, by pid and start time.
     pub groups: Vec<(i32, u64)>,
     pub selected: Vec<Selected>,
     pub tasks: IndexMap<TaskRun, TaskPast>,
     /// The number of the next event.
     pub next: u64,
-    /// The run came to its end.
+    /// Whether the run has ended.
     pub finished: bool,
-    /// Its results are written.
+    /// Whether its results are written.
     pub reported: bool,
     pub closed: bool,
-    /// What agents used, and judges.
+    /// What agents used, and what judges used.
     agents: Used,
     judges: TokenUsage,
-    /// Lines that are not as they were written, or are missing.
+    /// Lines that were changed or are missing.
     pub damage: Vec<Damage>,
 }
 
-/// A place where a journal does not tell what it once did.
+/// A place where the journal no longer shows what was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// From 1.
+    /// Counted from 1.
     pub line: u64,
-    /// How many lines are missing before it; none where the line itself is damaged.
+    /// How many lines are missing before it; 0 if the line itself is damaged.
     pub missing: u64,
-    /// The tasks under way there: which cleanups of them are pending or done is not known any more.
+    /// The tasks running at that point: it is no longer known which of their cleanups are pending or done.
     pub tasks: Vec<TaskRun>,
 }
 
-/// Where a journal goes on.
+/// Where the journal continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
-    /// What stands behind it was left half written.
+    /// The end of the last complete line, in bytes; anything after it is an incomplete line.
     pub bytes: u64,
     /// The number of the next line.
     pub next: u64,
@@ -63,11 +63,11 @@ pub struct Ends {
 #[derive(Clone, Debug, Default)]
 pub struct TaskPast {
     pub end: Option<End>,
-    /// Cleanups that are pending, and the action that each belongs to.
+    /// The pending cleanups, with the action that each belongs to.
     pub pending: IndexMap<String, String>,
     pub done: HashSet<String>,
     pub begun: HashSet<String>,
-    /// Actions that ended, in order; of the reports, what they printed is left out.
+    /// The actions that ended, in order; their reports do not contain printed output.
     pub ended: IndexMap<String, ActionReport>,
     pub values: Option<Values>,
     /// By action.
@@ -89,10 +89,10 @@ pub struct End {
 }
 
 impl Past {
-    /// With the place where the last whole line ends.
+    /// Reads a journal; also returns where its last complete line ends.
     ///
     /// # Errors
-    /// The file cannot be read, or is no journal.
+    /// The file cannot be read, or is not a journal.
     pub fn read(dir: &Path) -> Result<(Self, Ends), Refusal> {
         let mut entries = Entries::open(dir)?;
         let first = entries.next().map(|read| (read.line, read.end));
@@ -123,7 +123,7 @@ impl Past {
                     ends.next = number + 1;
                     past.take(*entry);
                 }
-                // What a death left half written: the last line, without an end.
+                // An incomplete last line, left by a crash.
                 Line::Damaged if !read.whole => break,
                 Line::Damaged => {
                     past.damaged(ends.next, 0);
@@ -145,12 +145,13 @@ impl Past {
         self.damage.push(Damage { line, missing, tasks });
     }
 
-    /// Whether it does not tell everything any more: it must not be taken for one that has nothing pending.
+    /// Whether parts of it are lost: it must not be treated as if nothing were pending.
     pub fn is_damaged(&self) -> bool {
         !self.damage.is_empty()
     }
 
-    /// Whether it needs `recover`: it did not end, or has not written its results, or a cleanup is pending that is not kept on purpose.
+    /// Whether it needs `recover`: it has not ended, has not written its results, is damaged, or has a pending cleanup that is not kept
+    /// on purpose.
     pub fn interrupted(&self) -> bool {
         !self.closed
             && (!self.finished
@@ -159,17 +160,17 @@ impl Past {
                 || self.tasks.values().any(|task| !task.pending.is_empty() && !task.kept))
     }
 
-    /// What agents and judges used of the run's limits, as far as turns came to an end; the price is the judge's.
+    /// What agents and judges used of the run's limits, for the turns that ended; `price` is that of the judge.
     pub fn used(&self, price: impl Fn(&TokenUsage) -> f64) -> Used {
         self.agents.and(Used { tokens: self.judges.total_tokens, cost: price(&self.judges), tool_calls: 0 })
     }
 
-    /// Whether a world of it is kept on purpose.
+    /// Whether it has a world that is kept on purpose.
     pub fn keeps(&self) -> bool {
         !self.closed && self.tasks.values().any(|task| task.kept)
     }
 
-    /// Every run of a task that was asked for.
+    /// Returns every run of a task that was requested.
     pub fn wanted(&self) -> impl Iterator<Item = (&Selected, TaskRun)> {
         self.selected.iter().flat_map(|selected| {
             (0..selected.runs)
@@ -178,7 +179,7 @@ impl Past {
         })
     }
 
-    /// The result of a task that ended by itself.
+    /// The result of a run of a task, unless the run was cancelled.
     pub fn result(&self, task: &TaskRun) -> Option<&End> {
         self.tasks.get(task)?.end.as_ref().filter(|end| end.verdict != Verdict::Cancelled)
     }
@@ -201,14 +202,14 @@ impl Past {
             Entry::Reported => self.reported = true,
             Entry::Closed => {
                 self.closed = true;
-                // What was forgotten is not tried again by a run that is resumed.
+                // A resumed run does not retry what was forgotten.
                 self.tasks.values_mut().for_each(|of| of.pending.clear());
             }
         }
     }
 
     fn task(&mut self, task: TaskRun) -> &mut TaskPast {
-        // Its beginning may be what is missing.
+        // Its first entries may be among the missing lines.
         let damaged = self.is_damaged();
         self.tasks.entry(task).or_insert_with(|| TaskPast { damaged, ..TaskPast::default() })
     }
@@ -254,7 +255,7 @@ impl Past {
                     retried: report.retried,
                     ..ActionReport::new(report.outcome, report.message)
                 };
-                // Behind what ended before it, in whatever round or attempt that was.
+                // After everything that ended before it, in any round or attempt.
                 of.ended.shift_remove(&action);
                 of.ended.insert(action, report);
             }
@@ -272,7 +273,7 @@ impl Past {
 }
 
 impl TaskPast {
-    /// The report of a cleanup step that never runs again.
+    /// The report of a cleanup step that must not run again.
     pub fn completed(&self, id: &str) -> Option<&ActionReport> {
         let report = self.ended.get(id)?;
         (self.done.contains(id) || report.outcome == Outcome::Passed).then_some(report)

@@ -1,4 +1,5 @@
-//! The files a plan was made of, as they were: with them the plan can be made again when they have changed or gone.
+//! A snapshot of the files that a plan was made from: with it the plan can be made again after files have changed or
+//! disappeared.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +14,10 @@ use crate::{
     source::{Files, ReadError, Stat},
 };
 
-/// Texts beyond this are not kept; they are read from the disk again.
+/// Files larger than this, in bytes, are not stored; they are read from the disk again.
 const LARGEST: usize = 1 << 20;
 
-/// What was seen of the disk. What was not is asked of the disk again.
+/// What was read from the disk. Everything else is read from the disk again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     texts: BTreeMap<PathBuf, String>,
@@ -34,13 +35,13 @@ enum Seen {
 }
 
 impl Snapshot {
-    /// Files that hold a secret are forgotten.
+    /// Drops files that contain a secret.
     pub fn without(mut self, secrets: &Secrets) -> Self {
         self.texts.retain(|_, text| matches!(secrets.mask(text), std::borrow::Cow::Borrowed(_)));
         self
     }
 
-    /// With what it does not know taken from there.
+    /// Layers the snapshot over `files`, which provide what it does not contain.
     pub fn over<'a>(&'a self, files: &'a dyn Files) -> impl Files + 'a {
         Restored { snapshot: self, files }
     }
@@ -84,19 +85,19 @@ impl Files for Restored<'_> {
     }
 }
 
-/// Files that are watched while a plan is made of them.
+/// Files that are recorded while a plan is made from them.
 pub struct Watched<'a> {
     files: &'a dyn Files,
     seen: Mutex<Snapshot>,
 }
 
 impl<'a> Watched<'a> {
-    /// Remembers all that is read of `files`.
+    /// Records everything that is read from `files`.
     pub fn new(files: &'a dyn Files) -> Self {
         Self { files, seen: Mutex::default() }
     }
 
-    /// What was read.
+    /// Returns what was read.
     pub fn into_snapshot(self) -> Snapshot {
         self.seen.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

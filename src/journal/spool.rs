@@ -1,7 +1,8 @@
-//! The results of a run: a stream of lines while it goes on, and a file at its end.
+//! The results of a run: a stream of lines while it runs, and a file at its end.
 //!
-//! A result is written once when its task ends, so that neither memory nor what is written grows with the square of the tasks.
-//! The file is made in the run's own folder, and copied to where the user wants it; both appear by rename, whole or not at all.
+//! A result is written once, when its task ends, so that neither memory use nor the amount written grows with the square of the
+//! number of tasks. The file is created in the run's directory and copied to where the user wants it; both are put in place by
+//! rename, completely or not at all.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,11 +14,11 @@ use std::{
 
 use crate::host::disk::replace;
 
-/// Of a run's folder: its results, and those of its tasks that have ended so far, as JSON lines.
+/// The files in a run's directory: its results, and those of the tasks that have ended so far, as JSON lines.
 const RESULTS: &str = "results.json";
 const STREAM: &str = "results.jsonl";
 
-/// Results as they come, one a line.
+/// Stores results as they arrive, one per line.
 #[derive(Debug)]
 pub struct Spool {
     kept: Kept,
@@ -36,20 +37,20 @@ impl Spool {
         Self { kept: Kept::Memory(Vec::new()), length: 0 }
     }
 
-    /// In the folder of a run; what an earlier process wrote there is written anew.
+    /// Creates the stream in the directory of a run; what an earlier process wrote there is overwritten.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn of_run(dir: &Path) -> io::Result<Self> {
         let path = dir.join(STREAM);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
         Ok(Self { kept: Kept::File(path, file), length: 0 })
     }
 
-    /// Adds a line, and says where it stands.
+    /// Appends a line and returns its position.
     ///
     /// # Errors
-    /// It cannot be written; then nothing is added.
+    /// It cannot be written; in that case nothing is appended.
     pub fn append(&mut self, line: &str) -> io::Result<Range<u64>> {
         let text = [line.as_bytes(), b"\n"].concat();
         match &mut self.kept {
@@ -61,7 +62,7 @@ impl Spool {
         Ok(start..self.length)
     }
 
-    /// A line that was added.
+    /// Returns a line that was appended.
     ///
     /// # Errors
     /// It cannot be read.
@@ -76,7 +77,7 @@ impl Spool {
         }
     }
 
-    /// The results are in a file: the stream is not needed any more.
+    /// Removes the stream, which is no longer needed once the results are in a file.
     pub fn remove(&self) {
         if let Kept::File(path, _) = &self.kept {
             let _ = fs::remove_file(path);
@@ -84,15 +85,15 @@ impl Spool {
     }
 }
 
-/// Where the results of a run stand in its own folder.
+/// The results file in the directory of a run.
 pub fn results(dir: &Path) -> PathBuf {
     dir.join(RESULTS)
 }
 
-/// Copies the results of a run to where the user looks for them.
+/// Copies the results of a run to where the user wants them.
 ///
 /// # Errors
-/// One of the files cannot be read, or written.
+/// One of the files cannot be read or written.
 pub fn publish(own: &Path, target: &Path) -> io::Result<()> {
     let mut own = File::open(own)?;
     replace(target, None, |out| io::copy(&mut own, out).map(drop))

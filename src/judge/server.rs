@@ -1,4 +1,4 @@
-//! The judge's MCP server: one tool, on 127.0.0.1, at an address that only the judge gets. It lives as long as one attempt.
+//! The judge's MCP server: one tool, on 127.0.0.1, at an address that only the judge gets. It runs for one attempt.
 
 use std::{
     io,
@@ -32,24 +32,25 @@ use crate::{
     host::{Capability, is_same, listen},
 };
 
-/// The one tool.
+/// The only tool.
 pub const TOOL: &str = "submit_judgement";
 
-/// A server for one attempt; it ends when it is dropped.
+/// A server for one attempt; it stops when it is dropped.
 pub struct Server {
     pub url: String,
     received: Arc<Mutex<Received>>,
     _running: DropGuard,
 }
 
-/// What came in.
+/// The submissions received.
 #[derive(Clone, Default, Debug)]
 pub struct Received {
-    /// The first one; what comes later and says the same is dropped.
+    /// The first verdict; later ones that agree with it are dropped.
     pub verdict: Option<Verdict>,
-    /// A later one that says the contrary: nobody knows which of them the judge means, or whether both are its own.
+    /// A later verdict that contradicts the first: it is unknown which of them the judge means, or whether both are its
+    /// own.
     pub contradiction: Option<Verdict>,
-    /// Why the last submission was refused that was none.
+    /// Why the last invalid submission was refused.
     pub refused: Option<String>,
 }
 
@@ -95,14 +96,16 @@ impl Server {
         open(&self.received).clone()
     }
 
+    /// Submits a verdict.
+    ///
     /// # Errors
-    /// What is wrong with the submission, for the judge.
+    /// What is wrong with the submission, in words for the judge.
     pub fn submit(&self, arguments: Value) -> Result<String, String> {
         submit(&self.received, arguments)
     }
 }
 
-/// To whom does not know the path nothing is there.
+/// Responds with 404 unless the request has the secret path.
 async fn known(State(path): State<Arc<String>>, request: Request, next: Next) -> Response {
     match is_same(request.uri().path(), &path) {
         true => next.run(request).await,
@@ -179,7 +182,7 @@ impl ServerHandler for Handler {
     }
 }
 
-/// As `tools/list` has it.
+/// The tool, as listed by `tools/list`.
 pub fn tool() -> Tool {
     let categories = FailureCategory::ALL.map(FailureCategory::name);
     let schema = json!({

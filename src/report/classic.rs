@@ -1,5 +1,4 @@
-//! `classic`: the text, and at its end the lines that scripts for mcpchecker look for
-//! (the upstream behaviour, §9.2).
+//! `classic`: the text, followed by the lines that scripts for mcpchecker look for (the upstream behaviour, §9.2).
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! `github`: what people read, and an annotation for each check that did not pass, at the line that asked for it.
+//! `github`: the text, and an annotation for each check that did not pass, at the line of the check.
 
 use super::{ReportFormat, text::Text};
 use crate::{ci, diagnostic::annotation, event::EventKind};
@@ -9,7 +9,7 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
     make: |input| {
         let mut text = Text::new(input);
         Box::new(move |event, written| {
-            // What tools and agents said is in there.
+            // The text contains output of tools and agents, which must not be read as workflow commands.
             let mut out = ci::harmless(&text.take(event, written)).into_owned();
             if matches!(event.kind, EventKind::RunFinished { .. }) {
                 for failure in text.failures() {

@@ -1,4 +1,4 @@
-//! `json`: the events, one a line.
+//! `json`: the events, one per line.
 
 use super::ReportFormat;
 

@@ -1,5 +1,5 @@
-//! What is going on right now, on a terminal: a line for each task that runs, and how many are done. It is drawn on
-//! standard error, below what the report prints, and leaves nothing behind.
+//! The live display on a terminal: one line per running task, and how many are done. It is drawn on standard error
+//! below the printed report and removed at the end.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::event::{Event, EventKind, TaskRun, Verdict};
 
-/// How often the clock of a running task is drawn anew.
+/// How often the elapsed time of a running task is redrawn.
 pub(super) const TICK: Duration = Duration::from_millis(200);
 
 pub(super) struct Live {
@@ -75,9 +75,9 @@ impl Live {
         self.running.values().for_each(ProgressBar::tick);
     }
 
-    /// Prints above the lines.
+    /// Prints above the display.
     pub(super) fn print(&mut self, print: impl FnOnce()) {
-        // `suspend` would panic when the terminal is gone.
+        // `suspend` would panic if the terminal is gone.
         let _ = self.screen.clear();
         print();
         self.tick();
@@ -95,7 +95,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-/// One line of at most so many characters, none of which does anything to the terminal.
+/// One line of at most `width` characters, with control characters replaced.
 fn plain(text: &str, width: usize) -> String {
     text.chars().take(width).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,9 +1,9 @@
-//! `--otlp`: a run as OpenTelemetry traces, after the semantic conventions for GenAI and MCP
+//! `--otlp`: a run as OpenTelemetry traces, following the semantic conventions for GenAI and MCP
 //! (`open-telemetry/semantic-conventions-genai`), for tests and for CI.
 //!
-//! One trace a run: the eval, in it the runs of tasks, their phases, actions and calls. The spans of a task are handed on when it
-//! has ended, the eval's own at the end of the run. What was said – prompts, answers, arguments and results of calls – is part of
-//! them only where `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` is `true`, as the conventions ask for.
+//! One trace per run: the eval, and inside it the runs of tasks, their phases, actions and calls. The spans of a task are
+//! exported when it ends, those of the eval at the end of the run. Content (prompts, answers, arguments and results of calls) is
+//! included only if `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` is `true`, as the conventions require.
 
 mod export;
 
@@ -31,25 +31,25 @@ use crate::{
     random,
 };
 
-/// The longest text of an attribute, in bytes; collectors refuse what is much larger.
+/// The longest text of an attribute, in bytes; collectors reject much longer ones.
 const LONGEST: usize = 32 << 10;
 
-/// What the environment says, by the names of OpenTelemetry's specification.
+/// Settings from environment variables named in the OpenTelemetry specification.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.
     resource: Vec<(String, String)>,
-    /// `TRACEPARENT`: the trace and the span that the run is a part of.
+    /// `TRACEPARENT`: the trace and the span that the run belongs to.
     parent: Option<([u8; 16], [u8; 8])>,
     /// `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
     content: bool,
 }
 
 impl Surroundings {
-    /// As the variables say.
+    /// Reads the variables.
     ///
     /// # Errors
-    /// Which variable cannot be read, and how it is written.
+    /// Which variable cannot be read, and its expected format.
     pub fn read(env: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
         let given = |name: &str| env(name).filter(|value| !value.trim().is_empty());
         let mut resource = vec![("service.name".to_owned(), "gevals".to_owned())];
@@ -79,7 +79,7 @@ impl Surroundings {
     }
 }
 
-/// `key=value` by commas, the values as in a URL (the format of W3C Baggage).
+/// Parses comma-separated `key=value` pairs with percent-encoded values (the format of W3C Baggage).
 fn pairs(name: &str, list: &str) -> Result<Vec<(String, String)>, String> {
     let entries = list.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let pair = |entry: &str| {
@@ -87,12 +87,12 @@ fn pairs(name: &str, list: &str) -> Result<Vec<(String, String)>, String> {
         let (key, value) = (decoded(key.trim())?, decoded(value.trim())?);
         (!key.is_empty()).then_some((key, value))
     };
-    // The entry itself may be a secret.
+    // The entry itself may be a secret, so the message does not quote it.
     let fault = || format!("{name} must be like `key=value,other=value`, and what is special in a URL like `%20`");
     entries.map(|entry| pair(entry).ok_or_else(fault)).collect()
 }
 
-/// With each `%20` as what it stands for.
+/// Decodes percent-encoding such as `%20`.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -113,7 +113,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The ids in a `traceparent` (W3C Trace Context, version 00 and later).
+/// Parses the ids in a `traceparent` (W3C Trace Context, version 00 and later).
 fn trace_parent(text: &str) -> Option<([u8; 16], [u8; 8])> {
     let mut parts = text.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -133,13 +133,13 @@ pub(super) struct Traces {
     tasks: HashMap<TaskRun, Spans>,
 }
 
-/// The spans of one run of a task; the first one is its own. What has not ended has no end.
+/// The spans of one run of a task; the first one is its own. A span that has not ended has no end time.
 #[derive(Default)]
 struct Spans {
     spans: Vec<Span>,
     phase: Option<usize>,
     agent: Option<usize>,
-    /// Of the actions that have begun and not ended.
+    /// The actions that have started and not ended.
     open: Vec<(String, usize)>,
 }
 
@@ -152,13 +152,13 @@ impl Traces {
         Self { plan, surroundings, trace, root: None, tasks: HashMap::new() }
     }
 
-    /// Takes the next event. Gives back the spans that are complete by it.
+    /// Takes the next event. Returns the spans that it completes.
     pub fn take(&mut self, event: &Event) -> Option<TracesData> {
         let at = event.at;
         let done = match (&event.task, &event.kind) {
             (None, kind) => self.take_own(at, kind),
             (Some(task), EventKind::TaskStarted { plan_digest }) => {
-                // Of an attempt that was broken and is made again.
+                // The spans of a broken attempt that is now retried.
                 let before = self.tasks.remove(task).map(|spans| spans.spans).unwrap_or_default();
                 let mut span = self.span(format!("task {}", task.name), self.root_id(), at);
                 add(&mut span, "test.case.name", task.name.as_str());
@@ -350,7 +350,7 @@ impl Spans {
         self.spans.get(at).map(|span| span.span_id.clone()).unwrap_or_default()
     }
 
-    /// The open action that holds one with this id, as `made` holds `made[0]/note`.
+    /// The innermost open action that contains an action, as `made` contains `made[0]/note`.
     fn holder(&self, action: &str) -> Option<usize> {
         let holds = |open: &str| action.strip_prefix(open).is_some_and(|rest| rest.starts_with(['/', '[', '#']));
         let holders = self.open.iter().filter(|(open, _)| holds(open));
@@ -369,7 +369,7 @@ impl Spans {
         }
     }
 
-    /// What a judge found, as the conventions have it: an event of what was evaluated.
+    /// Records a judgement as the conventions define it: as an event on the span that was evaluated.
     fn judged(&mut self, at: Timestamp, action: &str, report: &ActionReport) {
         let Some(judgement) = &report.judgement else { return };
         let Some(passed) = judgement.passed else { return };
@@ -388,7 +388,7 @@ impl Spans {
         cleanup_failed: bool,
     ) -> Vec<Span> {
         let passed = verdict == Verdict::Passed;
-        // The turn that was judged has an evaluation, whatever else decided.
+        // A judged turn has an evaluation, even if something else decided the verdict.
         if let (true, Some(agent)) = (matches!(verdict, Verdict::Passed | Verdict::Failed), self.agent) {
             let attributes = evaluation(&task.name, passed, reason);
             self.spans[agent].events.push(happened(at, "gen_ai.evaluation.result", attributes));
@@ -443,14 +443,14 @@ fn finish_action(span: &mut Span, at: Timestamp, report: &ActionReport, content:
     end(span, at);
 }
 
-/// A call as the conventions for MCP clients have it.
+/// Describes a call according to the conventions for MCP clients.
 fn describe_call(span: &mut Span, call: &CallReport, content: bool) {
     let method = match call.kind {
         CallKind::Tool => "tools/call",
         CallKind::Resource => "resources/read",
         CallKind::Prompt => "prompts/get",
     };
-    // A URI would make a name for each resource.
+    // Including the URI would create a separate span name per resource.
     span.name = match call.kind {
         CallKind::Resource => method.to_owned(),
         _ => format!("{method} {}", call.name),
@@ -510,7 +510,7 @@ fn nanoseconds(at: Timestamp) -> u64 {
     u64::try_from(at.as_nanosecond()).unwrap_or_default()
 }
 
-/// A count as an attribute has it.
+/// Converts a count to an attribute value.
 fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -523,7 +523,7 @@ fn pair(key: &str, value: impl Attribute) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value.value()) }), ..KeyValue::default() }
 }
 
-/// What can be the value of an attribute.
+/// A value that can be used for an attribute.
 trait Attribute {
     fn value(self) -> any_value::Value;
 }

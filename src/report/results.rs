@@ -1,5 +1,5 @@
-//! The results file, `gevals-EVAL-out.json`: the shape that tools for upstream's results read (§8 of the upstream
-//! behaviour), and our own keys beside.
+//! The results file, `gevals-EVAL-out.json`: the format that tools for upstream's results read (§8 of the upstream
+//! behaviour), with additional keys of gevals.
 
 use std::{
     collections::HashMap,
@@ -27,10 +27,10 @@ use crate::{
     ty::duration,
 };
 
-/// A fold over events.
+/// Collects results, as a fold over events.
 pub struct Results {
     plan: Arc<EvalPlan>,
-    /// For the places of what did not pass.
+    /// For the locations of what did not pass.
     sources: Arc<Sources>,
     summary: Map<String, Value>,
     findings: Vec<Value>,
@@ -38,34 +38,34 @@ pub struct Results {
     runs: Option<u32>,
     /// How many runs of tasks were selected.
     expected: usize,
-    /// Whether the tasks' own gates count.
+    /// Whether the tasks' own gates apply.
     gated: bool,
     tasks: IndexMap<TaskRun, Running>,
-    /// In the order of their ends.
+    /// In the order in which they ended.
     done: IndexMap<TaskRun, Done>,
-    /// Where finished results are.
+    /// Stores finished results.
     spool: Spool,
-    /// Why the spool could not hold one.
+    /// Why the spool could not store a result.
     failure: Option<io::Error>,
-    /// How many bytes results may have, and have.
+    /// The maximum and the current size of the results, in bytes.
     most: u64,
     bytes: u64,
-    /// Runs that were made again.
+    /// Runs that were retried.
     retried: HashMap<TaskRun, Retried>,
 }
 
-/// A result that is in the spool, and what is still asked of it.
+/// A result that is stored in the spool, and what is still needed of it.
 struct Done {
     at: Range<u64>,
     cancelled: bool,
     priced: bool,
-    /// Whether only what decides is kept of it.
+    /// Whether it was cut down to what decides the verdict.
     cut: bool,
-    /// What a retry of it must add; of no other verdict is one made.
+    /// What a retry must add to its own usage; set for broken runs only, since only those are retried.
     used: Option<Box<Retried>>,
 }
 
-/// Of attempts that count no more: why, and what they used.
+/// Attempts that no longer count: why they were broken, and what they used.
 #[derive(Default)]
 struct Retried {
     reasons: Vec<String>,
@@ -78,23 +78,23 @@ struct Retried {
 #[derive(Default)]
 struct Running {
     plan_digest: String,
-    /// The type of each planned action, what it means and where it stands, by its id.
+    /// The planned actions by id.
     types: HashMap<String, Planned>,
     prompt: String,
-    /// Finished actions: what is nested in one stands in it.
+    /// Finished actions; nested ones are inside their parents.
     actions: Vec<(String, Value)>,
     reports: Vec<(String, ActionReport)>,
     calls: Vec<CallReport>,
     remarks: Vec<Remark>,
     tokens: Option<TokenEstimate>,
     output: String,
-    /// What the agent reported of its own work.
+    /// What the agent reported about its own work.
     steps: Vec<AgentStep>,
     phases: Vec<String>,
 }
 
 impl Results {
-    /// Collects the results of a run that has just begun, in a spool.
+    /// Collects the results of a new run in a spool.
     pub fn new(input: &ReportInput, spool: Spool) -> Self {
         let plan = Arc::clone(&input.plan);
         Self {
@@ -149,7 +149,7 @@ impl Results {
                     EventKind::PhaseStarted { phase } => running.phases.push(phase.clone()),
                     EventKind::ActionFinished { action, report } => {
                         running.finish(action, report, &self.sources);
-                        // A model that variables name is known only now.
+                        // The name of a model that is set by variables is known only now.
                         if let Some(model) = report.judgement.as_ref().and_then(|judgement| judgement.model.as_ref())
                             && let Some(Value::Object(judge)) = self.summary.get_mut("judge")
                         {
@@ -162,10 +162,11 @@ impl Results {
                     EventKind::CallRecorded { call } => running.calls.push(call.clone()),
                     EventKind::TokensCounted { tokens } => running.tokens = Some((**tokens).clone()),
                     EventKind::TaskRetried { reason, .. } => {
-                        // What is made again counts no more; that it was made, and what it used, does.
+                        // The result of a retried attempt no longer counts; the fact that it was made, and what it
+                        // used, does.
                         let retried = self.retried.entry(task.clone()).or_default();
                         retried.reasons.push(reason.clone());
-                        // Its figures have what attempts before it used.
+                        // Its figures include what earlier attempts used.
                         if let Some(used) = self.done.shift_remove(task).and_then(|done| done.used) {
                             let reasons = std::mem::take(&mut retried.reasons);
                             *retried = Retried { reasons, ..*used };
@@ -227,7 +228,7 @@ impl Results {
         }
     }
 
-    /// A finished result.
+    /// Stores a finished result.
     fn keep(&mut self, task: &TaskRun, verdict: Verdict, mut result: Value) {
         let mut bytes = results::size(&result, 2);
         let cut = self.bytes + bytes > self.most;
@@ -257,22 +258,23 @@ impl Results {
         }
     }
 
-    /// How many results have lost what does not decide, since together they were too large.
+    /// How many results were cut down to what decides, because the results were too large in total.
     pub fn cut(&self) -> usize {
         self.done.values().filter(|done| done.cut).count()
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn json(&mut self) -> Value {
         let lines: Vec<_> = self.done.values().filter_map(|done| self.spool.line(&done.at).ok()).collect();
         let results: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect();
         json!({ "summary": self.summary, "results": results, "findings": self.findings })
     }
 
-    /// Writes the results file: as [`results::text`] writes [`Self::json`], with few results at a time in memory.
+    /// Writes the results file as [`results::text`] would write [`Self::json`], but with only few results in memory at
+    /// a time.
     ///
     /// # Errors
-    /// It cannot be written, or a result could not be kept.
+    /// The file cannot be written, or a result could not be stored.
     pub fn write(&mut self, out: &mut dyn Write) -> io::Result<()> {
         if let Some(error) = self.failure.take() {
             return Err(error);
@@ -282,12 +284,12 @@ impl Results {
         results::write_file(&json!(self.summary), &places, result, &json!(self.findings), out)
     }
 
-    /// The results file is written.
+    /// Called when the results file is written.
     pub fn written(&self) {
         self.spool.remove();
     }
 
-    /// Of a run that had nothing to do.
+    /// Completes the results of a run that had nothing to do.
     pub fn finish_empty(&mut self) {
         self.summary.insert("exit".to_owned(), json!(0));
         self.summary.insert("complete".to_owned(), json!(true));
@@ -307,7 +309,7 @@ impl Results {
         let agent = running.outcome("agent").filter(|outcome| *outcome != Outcome::Skipped);
         let agent_failed = agent.is_some_and(|o| o != Outcome::Passed);
         let setup_failed = agent.is_none();
-        // One that is skipped judges nothing.
+        // A skipped assertion judges nothing.
         let is_judged =
             |(id, report): &&(String, ActionReport)| id.starts_with("assert/") && report.outcome != Outcome::Skipped;
         let asserted: Vec<_> = running.reports.iter().filter(is_judged).collect();
@@ -315,7 +317,7 @@ impl Results {
         let all_verified = verified.clone().all(|(_, r)| r.outcome == Outcome::Passed);
         let passed = match verdict {
             Verdict::Passed => true,
-            // Only assertions failed: upstream tells the two apart.
+            // Upstream distinguishes the case in which only assertions failed.
             Verdict::Failed => {
                 !agent_failed && all_verified && asserted.iter().any(|(_, r)| r.outcome != Outcome::Passed)
             }
@@ -442,14 +444,14 @@ impl Running {
         self.reports.iter().rev().find(|(other, _)| other == id).map(|(_, report)| report.outcome)
     }
 
-    /// With upstream's capitals.
+    /// Returns the output of a phase, with keys capitalized as in upstream.
     fn phase(&self, phase: &str) -> Value {
         let in_phase = |id: &str| id == phase || id.strip_prefix(phase).is_some_and(|rest| rest.starts_with('/'));
         let steps: Vec<_> = self.actions.iter().filter(|(id, _)| in_phase(id)).map(|(_, r)| r.clone()).collect();
         let bad = self.reports.iter().find(|(id, r)| {
             (id == phase || is_top(id, phase)) && !matches!(r.outcome, Outcome::Passed | Outcome::Skipped)
         });
-        // A check that was not made has not held.
+        // In verification, a check that was skipped counts as not passed.
         let unmade = |(id, r): &&(String, ActionReport)| is_top(id, phase) && r.outcome == Outcome::Skipped;
         let verify = phase == PlanPhase::Verify.name();
         let bad = bad.or_else(|| self.reports.iter().filter(|_| verify).find(unmade));
@@ -466,7 +468,7 @@ impl Running {
     }
 }
 
-/// What results say of a planned action.
+/// What results contain about a planned action.
 struct Planned {
     name: String,
     meaning: String,
@@ -480,7 +482,7 @@ fn place(sources: &Sources, span: Span) -> String {
     format!("{}:{}", source.path().display(), source.position(span.start).line)
 }
 
-/// The type of each planned action, what it means and where it stands, by its id.
+/// The planned actions by id.
 fn types_of(plan: &Plan, sources: &Sources) -> HashMap<String, Planned> {
     let mut types = HashMap::new();
     plan.walk(&mut |_, _, action| {
@@ -500,7 +502,7 @@ fn runs_of(runs: Option<u32>, plan: &EvalPlan, index: usize) -> u32 {
     runs.or(plan.tasks.get(index).map(|plan| plan.task.runs)).unwrap_or(1).max(1)
 }
 
-/// Leaves of a result what decides, and what is counted.
+/// Removes from a result everything except what decides the verdict and what is counted.
 fn strip(result: &mut Value) {
     let Value::Object(result) = result else { return };
     for phase in [PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify, PlanPhase::Cleanup] {
@@ -512,12 +514,12 @@ fn strip(result: &mut Value) {
     }
 }
 
-/// `verify/ID`, neither nested nor a round.
+/// Whether an id is `PHASE/ID`, neither nested nor a round.
 fn is_top(id: &str, phase: &str) -> bool {
     id.strip_prefix(phase).and_then(|rest| rest.strip_prefix('/')).is_some_and(|rest| !rest.contains(['/', '[', '#']))
 }
 
-/// Its beginnings are upstream's (§8.3).
+/// The prefixes are upstream's (§8.3).
 fn error_text(verdict: Verdict, reason: &str, agent_failed: bool, setup_failed: bool) -> String {
     match verdict {
         Verdict::Broken if reason.starts_with("task exceeded timeout of") => reason.to_owned(),
@@ -530,7 +532,7 @@ fn error_text(verdict: Verdict, reason: &str, agent_failed: bool, setup_failed: 
     }
 }
 
-/// By kind, several sets merged (§5.5.3); null where nothing was asserted.
+/// The results by kind, with several sets merged (§5.5.3); null if nothing was asserted.
 fn assertion_results(asserted: &[&(String, ActionReport)], types: &HashMap<String, Planned>) -> Value {
     let mut merged: IndexMap<String, (bool, Vec<String>, Vec<String>)> = IndexMap::new();
     let mut differences: IndexMap<String, Vec<&Difference>> = IndexMap::new();
@@ -575,7 +577,7 @@ fn assertion_results(asserted: &[&(String, ActionReport)], types: &HashMap<Strin
     Value::Object(results.collect())
 }
 
-/// With upstream's capitals; empty lists are null.
+/// The call history, with keys capitalized as in upstream; empty lists are null.
 fn history(calls: &[CallReport]) -> Value {
     let of = |kind: CallKind| {
         let mut calls: Vec<_> = calls.iter().filter(|c| c.kind == kind).collect();
@@ -609,7 +611,7 @@ fn record(call: &CallReport) -> Value {
     Value::Object(out)
 }
 
-/// What a call asked and what it was answered, counted (§5.2).
+/// Counts the tokens of a call's request and response (§5.2).
 fn tokens_of(call: &CallReport) -> Value {
     let of = |value: Option<&Value>| value.map_or(0, |value| count(&value.to_string()));
     let input = match call.kind {
@@ -666,7 +668,7 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
     if !servers.is_empty() {
         out.insert("mcpServers".to_owned(), json!(servers));
     }
-    // Those of all shards, so that it shows when one is missing.
+    // The tasks of all shards, so that a missing shard is noticed.
     let selected = input.selection.all(plan).into_iter().map(|index| plan.tasks[index].task.name.value.as_str());
     let names: Vec<_> = selected.collect();
     let sets = plan.written.task_sets.iter().map(|set| {
@@ -715,7 +717,7 @@ fn summary(plan: &EvalPlan, input: &ReportInput) -> Map<String, Value> {
     out
 }
 
-/// Without query, fragment and user.
+/// A URL without query, fragment and user.
 fn public_url(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     match url.split_once("://") {

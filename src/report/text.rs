@@ -1,4 +1,4 @@
-//! `text`: what people read. A line a task while it runs, a short summary, then every failure with its place.
+//! `text`: the report for people. One line per task while it runs, a short summary, then every failure with its location.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,28 +34,28 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
     },
 };
 
-/// Lines of a value that are shown.
+/// How many lines of a value are shown.
 const LINES: usize = 8;
-/// Tags whose rates are shown.
+/// How many tags are listed with their rates.
 const KINDS: usize = 20;
-/// Lines that are shown of an answer, or of what a program printed.
+/// How many lines are shown of an answer or of standard output.
 const FEW: usize = 4;
-/// Characters of a line that are shown.
+/// How many characters of a line are shown.
 const WIDTH: usize = 160;
 
 pub(super) struct Text {
     input: ReportInput,
-    /// What did not pass, of runs under way.
+    /// The actions that did not pass, of the runs in progress.
     bad: IndexMap<TaskRun, Vec<(String, ActionReport)>>,
-    /// The phases that have begun.
+    /// The phases that have started.
     begun: HashMap<TaskRun, Vec<String>>,
     done: Vec<Finished>,
     /// How many runs there will be.
     expected: usize,
-    /// What was told when it happened.
+    /// Failures that were already printed during the run.
     told: HashSet<(Verdict, String)>,
     remarked: Vec<(TaskRun, Remark)>,
-    /// Runs that were broken and made again, and why.
+    /// Runs that were broken and retried, and why.
     retried: Vec<(TaskRun, String)>,
     tokens: Vec<TokenEstimate>,
     judged: TokenUsage,
@@ -73,7 +73,7 @@ pub(super) struct Failure {
     pub message: String,
 }
 
-/// Runs: those that passed, those that passed or failed, all.
+/// Numbers of runs: those that passed, those that passed or failed, and all.
 #[derive(Default)]
 struct Counts {
     passed: usize,
@@ -127,7 +127,7 @@ impl Text {
                     self.judged_in_part |= judgement.estimated;
                     self.judged = self.judged.and(usage);
                 }
-                // What stands in a phase that never began is told by what kept it from beginning.
+                // Skipped actions of a phase that never started are explained by what prevented it from starting.
                 let phase = action.split('/').next().unwrap_or_default();
                 let begun = self.begun.get(task).is_some_and(|begun| begun.iter().any(|b| b == phase));
                 if report.outcome != Outcome::Passed && (begun || report.outcome != Outcome::Skipped) {
@@ -154,7 +154,7 @@ impl Text {
                 let other = instead_of.filter(|other| other != level).map(Isolation::name);
                 let other = other.map(|other| format!(", instead of {other}")).unwrap_or_default();
                 let line = format!("  isolation: {}{by}{other}{reason}", level.name());
-                // What is as always needs no words.
+                // The usual isolation is not mentioned.
                 let is_usual = *level != Isolation::None && other.is_empty();
                 match self.input.detail {
                     Detail::Quiet => String::new(),
@@ -214,12 +214,12 @@ impl Text {
         }
     }
 
-    /// Why it did not pass, when that happens; the summary says it again, beside what else did not. Nothing where the summary follows,
-    /// or where the same has been told.
+    /// Explains at once why a run did not pass; the summary repeats it along with the other failures. Empty if the summary follows
+    /// immediately, or if the same text was already printed.
     fn at_once(&mut self, done: &Finished) -> String {
         let is_last = self.done.len() + 1 >= self.expected;
         let fails = matches!(done.verdict, Verdict::Failed | Verdict::Broken);
-        // What keeps every task from running is told once, at the end.
+        // What prevents every task from running is reported once, at the end.
         let checked = done.bad.iter().any(|(_, report)| matches!(report.outcome, Outcome::Failed | Outcome::Broken));
         if !fails || !checked || is_last || !self.told.insert((done.verdict, self.failure(done, false))) {
             return String::new();
@@ -231,7 +231,7 @@ impl Text {
         if self.input.detail == Detail::Verbose { line(self) + "\n" } else { String::new() }
     }
 
-    /// The checks that did not pass, with the lines that asked for them; for a run without one, its task.
+    /// The checks that did not pass, with their lines; for a run without one, its task.
     pub(super) fn failures(&self) -> Vec<Failure> {
         let mut failures = Vec::new();
         for done in self.done.iter().filter(|d| d.verdict != Verdict::Passed && d.verdict != Verdict::Cancelled) {
@@ -263,7 +263,7 @@ impl Text {
         failures
     }
 
-    /// Of each task once, at its name; annotations know `notice` and `warning`.
+    /// The remarks, once per task, at its name; annotations have the levels `notice` and `warning`.
     pub(super) fn annotated_remarks(&self) -> Vec<(&'static str, Failure)> {
         let mut shown = HashSet::new();
         let once = self.remarked.iter().filter(|(task, remark)| shown.insert((task.index, remark.kind)));
@@ -306,7 +306,7 @@ impl Text {
             plural(self.done.len(), if self.done.iter().any(|d| self.runs(&d.task) > 1) { "run" } else { "task" });
         let (passed, others) = (of(Verdict::Passed), others.collect::<String>());
         let done = if self.input.unjudged { "set up" } else { "passed" };
-        // Where all passed, what that is worth stands below.
+        // If all passed, the confidence is shown further below.
         let all = self.done.len();
         let sure = if passed < all && !self.input.unjudged {
             results::sure(passed, passed + of(Verdict::Failed), all)
@@ -352,7 +352,7 @@ impl Text {
             let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
             writeln!(out, "{severity}: {what}{times}").ok();
         }
-        // What fails alike is explained once: runs of a task, or all tasks where a server does not start.
+        // Identical failures are explained once: runs of a task, or all tasks if a server does not start.
         let mut failures: IndexMap<(Verdict, String), Vec<&Finished>> = IndexMap::new();
         for done in self.done.iter().filter(|d| d.verdict != Verdict::Passed) {
             failures.entry((done.verdict, self.failure(done, false))).or_default().push(done);
@@ -363,7 +363,7 @@ impl Text {
             write!(out, "\n{}  {}\n{why}", self.word(verdict), self.whose(&runs)).ok();
             writeln!(out, "  rerun: {}", self.rerun(&runs)).ok();
         }
-        // Another run's may stand there.
+        // Otherwise the file may contain another run.
         if written {
             let results = &self.input.results;
             writeln!(out, "\nresults: {}", results.strip_prefix(".").unwrap_or(results).display()).ok();
@@ -371,7 +371,7 @@ impl Text {
         out
     }
 
-    /// Tokens, and what they cost where that is known.
+    /// Prints the tokens used, and their cost if it is known.
     fn used(&self, out: &mut String) {
         let sum = |of: fn(&TokenEstimate) -> u64| self.tokens.iter().map(of).sum::<u64>();
         let (input, output) = (sum(|t| t.input_tokens), sum(|t| t.output_tokens));
@@ -414,7 +414,7 @@ impl Text {
         if missed.is_empty() { "met".to_owned() } else { format!("missed by {}", missed.join(", ")) }
     }
 
-    /// `by difficulty: easy 2/3 (20–94 %), hard 0/1 (0–80 %)`, where tasks say how hard they are; the same by their tags.
+    /// Prints `by difficulty: easy 2/3 (20–94 %), hard 0/1 (0–80 %)` if tasks set a difficulty, and the same by tag.
     fn by_kind(&self, out: &mut String) {
         let mut by_difficulty: IndexMap<&str, Counts> =
             ["easy", "medium", "hard"].map(|d| (d, Counts::default())).into();
@@ -443,7 +443,7 @@ impl Text {
         }
     }
 
-    /// How often a task passed that ran several times, where it did not do so always.
+    /// Prints how often each task passed that ran several times and did not always pass.
     fn by_task(&self, out: &mut String) {
         let mut counts: IndexMap<usize, (usize, usize)> = IndexMap::new();
         for done in self.done.iter().filter(|d| self.runs(&d.task) > 1) {
@@ -467,7 +467,7 @@ impl Text {
         }
     }
 
-    /// What passing so often says of a task that always passed.
+    /// Prints how much confidence the number of passes gives for tasks that always passed.
     fn worth(&self, out: &mut String) {
         let mut counts: IndexMap<usize, (usize, usize)> = IndexMap::new();
         for done in &self.done {
@@ -475,20 +475,20 @@ impl Text {
             count.0 += usize::from(done.verdict == Verdict::Passed);
             count.1 += 1;
         }
-        // Where a gate is asked for, it is what decides.
+        // If a gate is requested, the gate decides instead.
         let steady = counts.values().filter(|(passed, all)| passed == all).map(|(_, all)| *all).min();
         if let (Some(all), None, false) = (steady, self.input.gate, self.input.unjudged) {
             writeln!(out, "{}", results::worth(all)).ok();
         }
     }
 
-    /// What deserves a line although it changes no verdict.
+    /// Remarks that do not change a verdict.
     fn remarks(&self) -> Vec<(&'static str, String)> {
         let mut remarks: Vec<(&'static str, String)> = Vec::new();
         for done in &self.done {
             for (id, report) in &done.bad {
                 let Some(action) = self.action(&done.task, id) else { continue };
-                // A branch of what passed in the end, or an earlier round of it.
+                // A branch, or an earlier round, of a step that passed in the end.
                 let around = id.match_indices('/').map(|(at, _)| {
                     let start = id[..at].rfind('/').unwrap_or_default();
                     &id[..id[start..at].find(['[', '#']).map_or(at, |round| start + round)]
@@ -499,7 +499,7 @@ impl Text {
                 {
                     continue;
                 }
-                // What a program said last is often why.
+                // The last line that a program printed often gives the reason.
                 let said = report.stderr.trim_end().lines().last().map(|said| format!(" – {}", cut(said)));
                 let what = format!("{} `{id}` {}{}", done.task.name, how(report), said.unwrap_or_default());
                 match (action.phase, report.outcome) {
@@ -519,7 +519,7 @@ impl Text {
         remarks
     }
 
-    /// `NAME`, `NAME  runs 1, 3 of 5` or `2 tasks: NAME, NAME`.
+    /// Returns `NAME`, `NAME  runs 1, 3 of 5` or `2 tasks: NAME, NAME`.
     fn whose(&self, runs: &[&TaskRun]) -> String {
         let names: IndexSet<&str> = runs.iter().map(|t| t.name.as_str()).collect();
         let numbers: Vec<_> = runs.iter().map(|t| (t.run + 1).to_string()).collect();
@@ -535,7 +535,7 @@ impl Text {
         }
     }
 
-    /// The command that runs these tasks again, and no others.
+    /// The command that reruns these tasks and no others.
     fn rerun(&self, runs: &[&TaskRun]) -> String {
         let names: IndexSet<_> = runs.iter().map(|t| literal(&t.name)).collect();
         let all: IndexSet<_> = self.done.iter().map(|d| d.task.name.as_str()).collect();
@@ -556,28 +556,29 @@ impl Text {
         format!("gevals run {eval}{run}{flags}")
     }
 
-    /// Whether this run is of all tasks of the eval.
+    /// Whether this run includes all tasks of the eval.
     fn is_whole(&self) -> bool {
         self.input.selection.of(&self.input.plan).len() == self.input.plan.tasks.len()
     }
 
-    /// Every step and assertion that did not pass. What holes held differs from run to run; failures that are alike are so without it.
+    /// Describes every step and assertion that did not pass. The values of holes differ from run to run, so failures are compared
+    /// without them.
     fn failure(&self, done: &Finished, with_values: bool) -> String {
         let mut out = String::new();
-        // What did not come to its end for want of time did not fail by itself.
+        // What was cut off by the timeout did not fail by itself.
         if let Some((late, _)) = done.reason.split_once(": ").filter(|(late, _)| late.starts_with("task exceeded")) {
             writeln!(out, "  {late}").ok();
         }
         let worth = |action: &Action, report: &ActionReport| {
             let said =
                 matches!(report.outcome, Outcome::Failed | Outcome::Broken) && done.verdict != Verdict::Cancelled;
-            // What holds other steps only repeats what they say.
+            // A step with nested steps only repeats their messages.
             said && action.phase != PlanPhase::Cleanup && action.is_leaf()
         };
         let mut shown: Vec<&str> = Vec::new();
         for (id, report) in &done.bad {
             let Some(action) = self.action(&done.task, id).filter(|action| worth(action, report)) else { continue };
-            // A loop or a wait fails over and over at the same step: its last round speaks for all.
+            // A loop or a wait fails repeatedly at the same step: only its last round is shown.
             let planned = action.id.as_str();
             let last =
                 done.bad.iter().rev().find(|(other, r)| planned_id(other) == planned && r.outcome != Outcome::Skipped);
@@ -595,13 +596,13 @@ impl Text {
         if skipped > 0 && done.verdict != Verdict::Cancelled {
             writeln!(out, "  {} not run", plural(skipped, "step")).ok();
         }
-        // What only failed did not break it.
+        // A run is not broken by steps that only failed, so the reason is added.
         let is_broken = |(_, report): &(String, ActionReport)| report.outcome == Outcome::Broken;
         if done.verdict == Verdict::Broken && !shown.is_empty() && !done.bad.iter().any(is_broken) {
             writeln!(out, "  {}", cut(one_line(&done.reason))).ok();
         }
         if shown.is_empty() {
-            // What a program printed stands below the line that says so: its end tells most.
+            // Output of a program follows the line that mentions it; its end is the most informative.
             let mut lines = done.reason.trim_end().lines();
             writeln!(out, "  {}", cut(lines.next().unwrap_or_default())).ok();
             let lines: Vec<_> = lines.collect();
@@ -623,7 +624,7 @@ impl Text {
         }
         if report.differences.is_empty() {
             writeln!(out, "    at {}", self.place(action.span)).ok();
-            // What differs is told by the lines below the first.
+            // The lines after the first explain the difference.
             let rest: Vec<_> = report.message.trim_end().lines().skip(1).collect();
             for line in &rest[..rest.len().min(LINES)] {
                 writeln!(out, "      {}", cut(line)).ok();
@@ -641,7 +642,7 @@ impl Text {
             block(out, "actual", actual);
         }
         let differs = |subject: &str| report.differences.iter().any(|d| d.subject == subject);
-        // What is said already is not said again.
+        // Text that was already shown is not repeated.
         let shown = |text: &str| {
             let told = |other: &str| other.trim() == text.trim();
             report.message.contains(text.trim()) || report.differences.iter().any(|d| told(&d.actual))
@@ -654,7 +655,7 @@ impl Text {
                 writeln!(out, "        … {}", plural(more, "line more")).ok();
             }
         }
-        // Of what a program printed the end tells most.
+        // The end of a program's output is the most informative.
         for (name, text, most) in [("stdout", &report.stdout, FEW), ("stderr", &report.stderr, LINES)] {
             if !text.trim().is_empty() && !differs(name) && !shown(text) {
                 let lines: Vec<_> = text.trim_end().lines().collect();
@@ -663,7 +664,7 @@ impl Text {
         }
     }
 
-    /// How long and how often what holds an action was tried, where it waits: `not within 10s, 4 rounds`.
+    /// How long and how often the step around an action waited, if it waits: `not within 10s, 4 rounds`.
     fn waited<'d>(&self, done: &'d Finished, id: &str) -> Option<&'d str> {
         let holder = id.rsplit_once('#').map(|(holder, _)| holder)?;
         let (_, report) = done.bad.iter().rev().find(|(other, _)| other == holder)?;
@@ -712,7 +713,7 @@ fn runs_of(input: &ReportInput, index: usize) -> u32 {
     input.runs.or(planned).unwrap_or(1).max(1)
 }
 
-/// `with $COLOUR = b, env.TITLE = Bread`; empty where nothing was filled.
+/// Returns `with $COLOUR = b, env.TITLE = Bread`; empty if there are no values.
 fn values(report: &ActionReport) -> String {
     let each = report.filled.iter().filter_map(|(name, value)| Some(format!("{name} = {}", one_line(value.as_str()?))));
     let each: Vec<_> = each.collect();
@@ -726,7 +727,7 @@ fn how(report: &ActionReport) -> String {
     }
 }
 
-/// A value under its name: beside it where it is a line, below it where it is several.
+/// Prints a value with its name: on the same line if it is one line, below it otherwise.
 fn block(out: &mut String, name: &str, text: &str) {
     let text = text.trim_end_matches('\n');
     let lines: Vec<_> = text.lines().collect();
@@ -748,7 +749,7 @@ fn one_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// Without control characters, which could do anything to a terminal.
+/// Cuts a line, and replaces control characters, which could affect the terminal.
 fn cut(line: &str) -> String {
     let mut out: String =
         line.chars().take(WIDTH).map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
@@ -777,7 +778,7 @@ pub(super) fn brief(time: Duration) -> String {
     }
 }
 
-/// As a pattern that means just this; `-` needs no escape outside brackets.
+/// A pattern that matches exactly this text; `-` needs no escape outside brackets.
 fn literal(text: &str) -> String {
     regex::escape(text).replace("\\-", "-")
 }

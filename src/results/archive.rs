@@ -1,7 +1,7 @@
-//! Archives with results files, as people and engines keep them: zip, and tar, also compressed with gzip or zstd.
+//! Archives that contain results files, as people and engines keep them: zip, and tar, optionally compressed with gzip or zstd.
 //!
-//! They may come from anywhere. What leads out of one, links and devices are refused, and what is more than [`LIMITS`]. No name in one is
-//! used as a path: who takes a file decides where its bytes go.
+//! Archives may come from untrusted sources. Paths that lead out of the archive, links, devices, and anything that exceeds [`LIMITS`] are
+//! refused. No name in an archive is used as a path: the caller decides where the bytes go.
 
 use std::{
     cell::Cell,
@@ -11,14 +11,14 @@ use std::{
 
 use crate::{diagnostic::visible, pack::is_plain};
 
-/// What an archive may have.
+/// The limits of an archive.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How many files and folders.
+    /// The maximum number of files and directories.
     pub entries: usize,
-    /// How many bytes a file that is taken, unpacked.
+    /// The maximum unpacked size of a file that is read, in bytes.
     pub file: u64,
-    /// How many bytes together: of a tar all of it, of a zip the files that are taken.
+    /// The maximum total size in bytes: of a tar everything, of a zip only the files that are read.
     pub bytes: u64,
 }
 
@@ -30,12 +30,12 @@ impl Limits {
 
 pub const LIMITS: Limits = Limits { entries: 1_000_000, file: 2 << 30, bytes: 16 << 30 };
 
-/// How many bytes of a file tell its form.
+/// How many bytes at the start of a file are needed to detect its format.
 pub const HEAD: usize = 262;
-/// How many bytes may stand between two files of a tar: their names, and what else is said of them. They are read into memory.
+/// How many bytes may be between two files of a tar: names and other metadata, which are read into memory.
 const BETWEEN: u64 = 1 << 20;
 
-/// The form of an archive.
+/// The format of an archive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Zip,
@@ -44,7 +44,7 @@ pub enum Kind {
     Zstd,
 }
 
-/// The form of an archive that begins with these bytes; none of what is no archive.
+/// Detects the format of an archive from its first bytes; returns `None` if it is not an archive.
 pub fn kind(first: &[u8]) -> Option<Kind> {
     let has = |magic: &[u8]| first.starts_with(magic);
     if has(b"PK\x03\x04") || has(b"PK\x05\x06") {
@@ -60,13 +60,14 @@ pub fn kind(first: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Takes a file of an archive: its name, and its bytes.
+/// Receives the name and the bytes of a file in an archive.
 pub type Take<'t> = dyn FnMut(&str, &mut dyn Read) -> Result<(), String> + 't;
 
-/// Gives the files of an archive whose names are wanted, one after another. What is in a hidden folder is passed over, as in folders.
+/// Passes the files of an archive whose names are wanted to `take`, one after another. Hidden directories are skipped, as on disk.
 ///
 /// # Errors
-/// What is wrong with it, for people: it is damaged, holds what no such archive holds, or more than it may. And those of `take`.
+/// What is wrong with the archive, for people: it is damaged, contains something that is not allowed, or exceeds the limits. Also the
+/// errors of `take`.
 pub fn each(
     kind: Kind,
     from: impl Read + Seek,
@@ -88,7 +89,7 @@ fn bad(why: &dyn std::fmt::Display) -> String {
     format!("it is no archive that could be read: {why}")
 }
 
-/// What is asked of each entry.
+/// Checks each entry.
 struct Seen<'s> {
     limits: Limits,
     wanted: &'s dyn Fn(&str) -> bool,
@@ -102,7 +103,7 @@ enum Sort {
 }
 
 impl Seen<'_> {
-    /// The plain name of an entry that is wanted.
+    /// Returns the plain name of an entry, if it is wanted.
     fn entry(&mut self, name: &str, sort: &Sort, size: u64) -> Result<Option<String>, String> {
         self.entries += 1;
         if self.entries > self.limits.entries {
@@ -151,7 +152,7 @@ fn zipped(from: impl Read + Seek, seen: &mut Seen<'_>, take: &mut Take<'_>) -> R
             (_, 0 | 0o100_000) => Sort::File,
             _ => Sort::Other,
         };
-        // What it says of its size need not be so.
+        // The stated size may be wrong.
         let Some(plain) = seen.entry(&name, &sort, entry.size())? else { continue };
         let most = seen.limits.file.min(left);
         let mut content = Measured { inner: entry.take(most + 1), count: 0 };
@@ -194,7 +195,7 @@ fn tarred(from: impl Read, seen: &mut Seen<'_>, take: &mut Take<'_>) -> Result<(
         let sort = match entry.header().entry_type() {
             tar::EntryType::Regular | tar::EntryType::Continuous => Sort::File,
             tar::EntryType::Directory => Sort::Folder,
-            // Said of all entries; `git archive` writes one.
+            // Applies to all entries; `git archive` writes one.
             tar::EntryType::XGlobalHeader => continue,
             _ => Sort::Other,
         };
@@ -210,7 +211,7 @@ fn tarred(from: impl Read, seen: &mut Seen<'_>, take: &mut Take<'_>) -> Result<(
     if rest.ended {
         return Err("it is cut short: its end is missing".to_owned());
     }
-    // What compressed it has a checksum at its end.
+    // The compressed stream ends with a checksum, so it is read to the end.
     left.set(u64::MAX);
     io::copy(&mut rest, &mut io::sink()).map_err(why)?;
     Ok(())
@@ -222,14 +223,14 @@ enum Over {
     Between,
 }
 
-/// Ends with an error where more is read than may be.
+/// A reader that fails if more is read than allowed.
 struct Metered<R> {
     inner: R,
     total: u64,
-    /// Of the entry, and up to the next one.
+    /// How many bytes may still be read for the entry, including what is before the next entry.
     left: Rc<Cell<u64>>,
     over: Rc<Cell<Option<Over>>>,
-    /// Whether there is nothing more.
+    /// Whether the end was reached.
     ended: bool,
 }
 
@@ -344,7 +345,7 @@ mod tests {
         let three = tar_of(&[("a", b"", Regular), ("b", b"", Regular), ("c", b"", Regular)]);
         refused(&three, "more than 2 files");
         refused(&zip_of(&[("a", b""), ("b", b""), ("c", b"")]), "more than 2 files");
-        // Zeros take little in an archive, wanted or not.
+        // Zeros compress well, whether the file is wanted or not.
         let large = vec![b'0'; (1 << 20) + 1];
         let huge = vec![b'0'; 4 << 20];
         refused(&gzipped(&tar_of(&[("a.json", &large, Regular)])), "`a.json` in it has more than 1 MiB");
@@ -356,7 +357,7 @@ mod tests {
         let several: Vec<(&str, &[u8])> = several.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
         let told = read_with(&zip_of(&several), Limits { entries: 9, ..limits }).unwrap_err();
         assert_eq!(told, "it holds more than 3 MiB");
-        // A name is read into memory before anybody asks for it.
+        // A name is read into memory before it is requested.
         let told = read(&tar_of(&[("x", &huge, tar::EntryType::GNULongName), ("a.json", b"1", Regular)])).unwrap_err();
         assert!(told.contains("more than a name"), "{told}");
     }

@@ -1,11 +1,11 @@
-//! `gevals result compare`: several agents or models at the same tasks, and which of them beats which.
+//! `gevals result compare`: several agents or models on the same tasks, and which of them beats which.
 
 use std::fmt::Write;
 
 use super::{ResultsFile, Statistics, diff::Pairs, diff::probability, harmless, percent, sure};
 use crate::statistics;
 
-/// Pass rates, and a matrix of the pairs: how many runs the one in the row passed alone, and the one in the column.
+/// The pass rates, and a matrix of pairs: how many runs only the agent in the row passed, and how many only the one in the column.
 pub fn text(files: &[(String, &ResultsFile)], alpha: f64) -> String {
     let mut out = String::from("=== Comparison ===\n\n");
     let names: Vec<String> = files.iter().map(|(name, _)| harmless(name).replace('\n', " ")).collect();
@@ -61,7 +61,8 @@ pub(super) fn letter(nth: usize) -> String {
     if nth < 26 { letter.to_string() } else { format!("{letter}{}", nth / 26) }
 }
 
-/// For each row and column the pairs of the two, seen from the row (`lost` passed in the row alone), and whether a test tells them apart.
+/// For each row and column, the pairs of the two, seen from the row (`lost` were passed by the row only), and whether a test
+/// distinguishes them.
 pub(super) fn matrix(files: &[(String, &ResultsFile)], alpha: f64) -> Vec<Vec<Option<(Pairs, bool)>>> {
     let mut tests: Vec<(usize, usize, Pairs)> = Vec::new();
     for one in 0..files.len() {

@@ -1,5 +1,6 @@
-//! `gevals result diff` (§8.8 of the upstream behaviour): what became worse, better, new, or is gone. Runs of one task
-//! are compared together, by how many of them passed, and a test says whether that may be chance.
+//! `gevals result diff` (§8.8 of the upstream behaviour): which tasks became worse or better, are new, or were removed. All
+//! runs of a task are compared together, by how many of them passed, and a test determines whether the difference may be
+//! chance.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use crate::statistics::{self, Counts};
 /// How two results files differ.
 #[derive(Debug)]
 pub struct Diff<'a> {
-    /// Fewer runs passed, and a test says that this is no chance.
+    /// Fewer runs passed, and a test shows that this is not chance.
     pub regressions: Vec<Change<'a>>,
     pub improvements: Vec<Change<'a>>,
     /// Fewer runs passed, which may be chance.
@@ -25,24 +26,24 @@ pub struct Diff<'a> {
     current: Statistics,
     base_coverage: (usize, usize),
     current_coverage: (usize, usize),
-    /// What is missing of the current results.
+    /// What is missing from the current results.
     gaps: Vec<String>,
-    /// What is missing of the base: it cannot have got worse.
+    /// What is missing from the base, and therefore cannot have become worse.
     base_gaps: Vec<String>,
 }
 
-/// Runs on two sides that belong together: the first of a task with its first, and so on.
+/// Corresponding runs on two sides: the first run of a task with its first run, and so on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pairs {
     pub all: u32,
-    /// Passed on the first side alone.
+    /// Passed only on the first side.
     pub lost: u32,
-    /// Passed on the second side alone.
+    /// Passed only on the second side.
     pub won: u32,
 }
 
 impl Pairs {
-    /// Of the tasks that are on both sides.
+    /// Pairs the runs of the tasks that are on both sides.
     pub fn of(base: &ResultsFile, current: &ResultsFile) -> Self {
         let (before, now) = (by_task(&base.results), by_task(&current.results));
         let mut pairs = Self::default();
@@ -56,18 +57,18 @@ impl Pairs {
         pairs
     }
 
-    /// How likely they divide as unevenly as this by chance.
+    /// The probability of a split at least this uneven by chance.
     pub fn p(self) -> f64 {
         statistics::mcnemar(self.lost, self.won)
     }
 }
 
-/// What makes the exit status 1, besides tasks that are gone and results that are incomplete.
+/// When the exit status is 1, apart from removed tasks and incomplete results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailOn {
-    /// A test says that a task, or all together, got worse.
+    /// A test shows that a task, or all tasks together, got worse.
     Regression,
-    /// Fewer runs of a task passed, for whatever reason.
+    /// Fewer runs of a task passed, for any reason.
     AnyLoss,
 }
 
@@ -75,26 +76,26 @@ pub enum FailOn {
 #[derive(Debug)]
 pub struct Change<'a> {
     pub task: &'a str,
-    /// Of the test.
+    /// The p-value of the test.
     pub p: f64,
     base: Vec<&'a RunResult>,
     current: Vec<&'a RunResult>,
 }
 
 impl Change<'_> {
-    /// Why a run of now did not pass.
+    /// Why a current run did not pass.
     fn why(&self) -> String {
         self.current.iter().find(|r| !r.passed()).map(|r| r.why()).unwrap_or_default()
     }
 
-    /// Whether the two sides did not run the same thing.
+    /// Whether the two sides ran different plans.
     fn replanned(&self) -> bool {
         let digest = |runs: &[&RunResult]| runs.first().map(|r| r.plan_digest().to_owned()).unwrap_or_default();
         let (base, current) = (digest(&self.base), digest(&self.current));
         !base.is_empty() && !current.is_empty() && base != current
     }
 
-    /// `PASSED → FAILED`, with counts and the test where there are several runs.
+    /// Formats `PASSED → FAILED`, with counts and the test if there are several runs.
     fn shown(&self) -> String {
         let side = |runs: &[&RunResult]| match runs {
             [] => None,
@@ -112,7 +113,7 @@ impl Change<'_> {
     }
 }
 
-/// `p = 0.031`, `p < 0.001`.
+/// Formats `p = 0.031` or `p < 0.001`.
 pub fn probability(p: f64) -> String {
     if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {}", (p * 1e3).round() / 1e3) }
 }
@@ -121,7 +122,7 @@ fn passed(runs: &[&RunResult]) -> usize {
     runs.iter().filter(|r| r.passed()).count()
 }
 
-/// Compares two files by the names of their tasks; a test may err with the probability `alpha`.
+/// Compares two files by task name; `alpha` is the probability of a false positive that the tests allow.
 pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile, alpha: f64) -> Diff<'a> {
     let (before, now) = (by_task(&base.results), by_task(&current.results));
     let counted = |file: &ResultsFile| {
@@ -169,15 +170,15 @@ pub fn diff<'a>(base: &'a ResultsFile, current: &'a ResultsFile, alpha: f64) -> 
     }
     for (task, runs) in before.iter().filter(|(task, _)| !now.contains_key(*task)) {
         out.removed.push(Change { task, p: 1.0, base: runs.clone(), current: Vec::new() });
-        // What is gone has not passed.
+        // A removed task has not passed.
         out.current.tasks += runs.len();
     }
     out
 }
 
 impl Diff<'_> {
-    /// Whether it is to fail: by default on any loss where every task ran once, as no test can tell anything of one task then.
-    /// Tasks that are gone and results that are incomplete always count.
+    /// Whether the comparison fails. By default any loss fails if every task ran only once, because no test can be conclusive
+    /// about a single task then. Removed tasks and incomplete results always fail.
     pub fn fails(&self, on: Option<FailOn>) -> bool {
         let on = on.unwrap_or(if self.several { FailOn::Regression } else { FailOn::AnyLoss });
         let worse = match on {
@@ -191,7 +192,7 @@ impl Diff<'_> {
         self.pairs.lost > self.pairs.won && self.pairs.p() <= self.alpha
     }
 
-    /// What the pairs say of all tasks together; empty where none differs.
+    /// What the pairs show about all tasks together; empty if no pair differs.
     pub fn together(&self) -> String {
         let Pairs { all, lost, won } = self.pairs;
         if lost + won == 0 {
@@ -210,7 +211,7 @@ impl Diff<'_> {
         )
     }
 
-    /// A title and a mark for each list that is not empty.
+    /// The title, mark and changes of each non-empty list.
     fn lists(&self) -> impl Iterator<Item = (&'static str, char, &[Change<'_>])> {
         let lists = [
             ("Regressions", '✗', self.regressions.as_slice()),
@@ -223,7 +224,7 @@ impl Diff<'_> {
         lists.into_iter().filter(|(_, _, changes)| !changes.is_empty())
     }
 
-    /// Name, base, current, change.
+    /// The rows of the table: name, base, current, change.
     fn rows(&self) -> Vec<[String; 4]> {
         let share = |part: usize, all: usize, judged: usize| match all {
             0 => "0/0".to_owned(),
@@ -270,7 +271,7 @@ impl Diff<'_> {
         rows
     }
 
-    /// What makes the comparison worth less.
+    /// Limitations of the comparison.
     fn warnings(&self) -> Vec<String> {
         let mut out: Vec<_> =
             self.gaps.iter().map(|gap| format!("the current results are incomplete: {gap}")).collect();
@@ -290,7 +291,7 @@ impl Diff<'_> {
         out
     }
 
-    /// As `gevals result diff` prints it.
+    /// The text that `gevals result diff` prints.
     pub fn text(&self) -> String {
         let mut out = String::from("=== Evaluation Diff ===\n");
         for (title, mark, changes) in self.lists() {
@@ -340,7 +341,7 @@ impl Diff<'_> {
         out
     }
 
-    /// For comments and step summaries.
+    /// Markdown for comments and step summaries.
     pub fn markdown(&self) -> String {
         let mut out = String::from("## Evaluation Diff\n");
         for (title, mark, changes) in self.lists() {
@@ -381,7 +382,7 @@ impl Diff<'_> {
     }
 }
 
-/// Text that Markdown takes for text, in a table too.
+/// Escapes text for Markdown, including in tables.
 pub(super) fn cell(text: &str) -> String {
     let mut out = String::new();
     for c in harmless(text).chars() {
@@ -394,7 +395,7 @@ pub(super) fn cell(text: &str) -> String {
                 out.push('\\');
                 out.push(c);
             }
-            // Nobody is called, and nothing becomes a link.
+            // Prevents mentions and links.
             '@' => out.push_str("@\u{200b}"),
             '/' if out.ends_with(':') => out.push_str("\\/"),
             '.' if out.len() >= 3 && out.as_bytes()[out.len() - 3..].eq_ignore_ascii_case(b"www") => {
@@ -406,7 +407,7 @@ pub(super) fn cell(text: &str) -> String {
     out
 }
 
-/// `999`, `1.5K`, `2.0M`.
+/// Formats `999`, `1.5K`, `2.0M`.
 fn units(n: u64) -> String {
     match n {
         0..1_000 => n.to_string(),
@@ -473,7 +474,7 @@ mod tests {
         assert!(diff.regressions.is_empty() && diff.improvements.is_empty());
         assert_eq!(names(&diff.new), ["new"]);
         assert_eq!(names(&diff.removed), ["gone"]);
-        // Why is said of what got worse.
+        // The reason is given only for what got worse.
         assert_eq!(diff.text().matches("x | <y>").count(), 1, "{}", diff.text());
         assert_eq!(diff.markdown().matches("&lt;y&gt;").count(), 1, "{}", diff.markdown());
         assert!(
@@ -504,7 +505,7 @@ mod tests {
         let better = diff(&current, &base, 0.05);
         assert_eq!((names(&better.improvements), names(&better.gains)), (vec!["worse"], vec!["chance"]));
         assert!(!better.fails(None) && !better.fails(Some(FailOn::AnyLoss)));
-        // One of twenty by itself is no regression.
+        // A single failure in twenty runs is not a regression.
         let (base, current) = (file(&often("t", 20, 20)), file(&often("t", 19, 20)));
         let found = diff(&base, &current, 0.05);
         assert!(!found.fails(None) && !found.fails(Some(FailOn::Regression)) && found.fails(Some(FailOn::AnyLoss)));

@@ -1,15 +1,15 @@
-//! The summary of a run for GitHub's pages (`GITHUB_STEP_SUMMARY`): Markdown.
+//! The summary of a run for GitHub's pages (`GITHUB_STEP_SUMMARY`), in Markdown.
 
 use std::fmt::Write;
 
 use super::{ResultsFile, Statistics, diff::cell, sure, view::status};
 
-/// The most failures that are shown in full; GitHub takes a megabyte.
+/// The maximum number of failures shown in full; GitHub accepts one megabyte.
 const FAILURES: usize = 50;
 
-/// Of each failure.
+/// The maximum number of steps per failure, and of differences per step.
 const STEPS: usize = 5;
-/// Characters of a value.
+/// The maximum length of a value, in characters.
 const VALUE: usize = 200;
 
 fn short(text: &str) -> String {

@@ -1,7 +1,7 @@
-//! `gevals result html`: one or several results files as one page that needs nothing else, built like the page of plans.
+//! `gevals result html`: one or several results files as a single self-contained page, built like the page of plans.
 //!
-//! The overview is parsed when the page opens; what happened in a run stands on a line of its own, which is parsed when someone
-//! looks at it. So the size of a page is not the time that it takes to open.
+//! The overview is parsed when the page opens; the details of each run are on a separate line, which is parsed when they are
+//! viewed. The time to open a page therefore does not depend on its size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,32 +26,32 @@ use crate::{
 const STYLE: &str = include_str!("html/report.css");
 const SCRIPT: &str = include_str!("html/report.js");
 
-/// Characters of one text that are shown; the fewest that keep the page below [`MOST`] are taken.
+/// How many characters of a text are shown; the largest of these that keeps the details below [`MOST`] is used.
 const TEXTS: [usize; 4] = [20_000, 4_000, 1_000, 250];
-/// Bytes of all details.
+/// The maximum size of all details, in bytes.
 const MOST: usize = 16 << 20;
-/// Of one list: calls of a run, entries of a transcript.
+/// The maximum length of a list: calls of a run, entries of a transcript.
 const ENTRIES: usize = 500;
 
-/// How several files stand to one another.
+/// How several files relate to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Two are before and now; more are agents or models.
+    /// Two files are before and after; more are agents or models.
     Time,
-    /// Agents or models at the same tasks.
+    /// Agents or models on the same tasks.
     Beside,
 }
 
-/// What a page is made with besides the results.
+/// Everything besides the results that a page is made from.
 pub struct Look<'l> {
     pub order: Order,
-    /// Put before the path of a source, which makes it a link.
+    /// The prefix that turns the path of a source into a link.
     pub link: Option<&'l str>,
-    /// The text of a source, where it can be read.
+    /// Returns the text of a source, if it can be read.
     pub source: &'l dyn Fn(&str) -> Option<String>,
 }
 
-/// A page of these results.
+/// Builds the page for these results.
 pub fn page(files: &[(String, &ResultsFile)], look: &Look<'_>) -> String {
     let compared = match files {
         [(_, base), (_, current)] if look.order == Order::Time => Some(diff::diff(base, current, ALPHA)),
@@ -108,7 +108,7 @@ const MAIN: &str = "\
 <article id=\"detail\" aria-label=\"details\" tabindex=\"-1\"></article></main>\
 <noscript><p>This page needs its script.</p></noscript>";
 
-/// What one file is about.
+/// The description of one file.
 fn side(name: &str, file: &ResultsFile) -> Value {
     let all = Statistics::of(&file.results);
     let text = |path: &[&str]| {
@@ -145,13 +145,13 @@ fn judged(tokens: &super::Tokens) -> Value {
     }
 }
 
-/// Difficulties and tags whose rates are shown.
+/// The maximum number of difficulties and tags that are listed with their rates.
 const GROUPS: usize = 200;
 
-/// How often tasks of a difficulty or with a tag passed, on each side.
+/// The pass rates by difficulty and by tag, on each side.
 fn groups(files: &[(String, &ResultsFile)]) -> Vec<Value> {
     let mut groups: BTreeMap<(usize, &str), Vec<(usize, usize, usize)>> = BTreeMap::new();
-    // Difficulties before tags, as they rise.
+    // Difficulties come before tags, in ascending order.
     let rank = |difficulty: &str| ["easy", "medium", "hard"].iter().position(|known| *known == difficulty).unwrap_or(3);
     for (side, (_, file)) in files.iter().enumerate() {
         for run in &file.results {
@@ -175,10 +175,10 @@ fn groups(files: &[(String, &ResultsFile)]) -> Vec<Value> {
     shown.collect()
 }
 
-/// Behind all difficulties.
+/// Sorts tags after all difficulties.
 const TAG: usize = 4;
 
-/// Null where nothing was run.
+/// Null if nothing was run.
 fn rate((passed, judged, runs): (usize, usize, usize)) -> Value {
     match runs {
         0 => Value::Null,
@@ -200,13 +200,13 @@ fn duels(files: &[(String, &ResultsFile)]) -> Vec<Value> {
     compare::matrix(files, ALPHA).iter().map(|row| row.iter().map(cell).collect()).collect()
 }
 
-/// Failed places whose source is shown, the lines before and behind one, and the characters of a line.
+/// The maximum number of failed locations whose source is shown, the lines before and after each, and the characters per line.
 const PLACES: usize = 2_000;
 const BEFORE: usize = 2;
 const BEHIND: usize = 5;
 const LINE: usize = 200;
 
-/// A few lines of the sources around what did not pass, by its place. A secret in them is masked as in findings.
+/// The lines of the sources around everything that did not pass, by location. Secrets in them are masked as in findings.
 fn sources(runs: &[(usize, &RunResult)], read: &dyn Fn(&str) -> Option<String>) -> Value {
     let (mut texts, mut out): (IndexMap<String, Option<Vec<String>>>, _) = (IndexMap::new(), Map::new());
     for (_, run) in runs {
@@ -234,7 +234,7 @@ fn sources(runs: &[(usize, &RunResult)], read: &dyn Fn(&str) -> Option<String>) 
     Value::Object(out)
 }
 
-/// Tasks by name, with the numbers of their runs on each side.
+/// The tasks by name, with the numbers of their runs on each side.
 fn tasks(files: &[(String, &ResultsFile)], compared: Option<&Diff<'_>>) -> Vec<Value> {
     let mut tasks: IndexMap<&str, Vec<Vec<usize>>> = IndexMap::new();
     let mut first: IndexMap<&str, &RunResult> = IndexMap::new();
@@ -316,13 +316,13 @@ fn outcome(run: &RunResult) -> &str {
     }
 }
 
-/// The first thing that went wrong, in a line.
+/// The first failure, in one line.
 fn why(run: &RunResult) -> String {
     let cleanup = if run.passed() { run.failed_cleanup() } else { Vec::new() };
     let line = match run.failed().into_iter().chain(cleanup).next() {
         Some(failed) => {
             let more = match (failed.differences.first(), failed.answer.trim_end().lines().last()) {
-                // The status is in the message; what the program said is not.
+                // The message contains the status, but not the program's output.
                 (Some(d), said) if d.subject == "exitCode" => said.map(|said| format!(" – {said}")),
                 (Some(d), _) => Some(format!(" – expected {}, actual {}", d.expected, d.actual)),
                 (None, _) => None,
@@ -335,14 +335,14 @@ fn why(run: &RunResult) -> String {
     cut(&line.split_whitespace().collect::<Vec<_>>().join(" "), 240)
 }
 
-/// Runs by which the size of all is guessed.
+/// How many runs are sampled to estimate the total size.
 const SAMPLE: usize = 64;
-/// Runs that are written side by side before it is asked whether there is room for more.
+/// How many runs are serialized in parallel before the size is checked.
 const AT_ONCE: usize = 256;
 
-/// What happened in each run, as JSON; empty where all together would be too large.
+/// The details of each run, as JSON; an entry is empty if the details would be too large in total.
 fn details(runs: &[(usize, &RunResult)]) -> Vec<String> {
-    // Of many runs a few tell which lengths are far too long to be tried.
+    // With many runs, a sample shows which limits are far too large to try.
     let sample: Vec<_> = runs.iter().step_by(runs.len().div_ceil(SAMPLE).max(1)).collect();
     let is_too_long = |limit| {
         let texts: usize = sample.par_iter().map(|(_, run)| detail(run, limit).to_string().len()).sum();
@@ -364,7 +364,7 @@ fn details(runs: &[(usize, &RunResult)]) -> Vec<String> {
             return out;
         }
     }
-    // What did not pass is looked at first.
+    // Runs that did not pass get space first, because they are viewed first.
     let mut out = vec![String::new(); runs.len()];
     let mut size = 0;
     let (passed, other): (Vec<usize>, Vec<usize>) = (0..runs.len()).partition(|&nth| runs[nth].1.passed());
@@ -424,7 +424,7 @@ fn detail(run: &RunResult, limit: usize) -> Value {
     Value::Object(out)
 }
 
-/// How deep steps stand in steps, at most.
+/// The maximum nesting depth of steps.
 const DEEP: usize = 16;
 
 fn step(step: &Value, limit: usize, depth: usize) -> Value {
@@ -461,7 +461,7 @@ fn step(step: &Value, limit: usize, depth: usize) -> Value {
     Value::Object(out)
 }
 
-/// The agent's calls of all kinds, in time.
+/// The agent's calls of all kinds, ordered by time.
 fn calls(run: &RunResult, limit: usize) -> Vec<Value> {
     let of =
         |key: &str| run.0.get("callHistory").and_then(|history| history.get(key)?.as_array()).into_iter().flatten();
@@ -485,7 +485,7 @@ fn calls(run: &RunResult, limit: usize) -> Vec<Value> {
     shown.collect()
 }
 
-/// The texts of an answer, where it has some.
+/// The texts of an answer, or its error, or its JSON.
 fn answer(call: &Value) -> String {
     let content = call.pointer("/result/content").and_then(Value::as_array).into_iter().flatten();
     let texts: Vec<_> = content.filter_map(|part| part.get("text")?.as_str()).collect();
@@ -497,7 +497,7 @@ fn answer(call: &Value) -> String {
     }
 }
 
-/// What the agent reports of its own work; else what its output looks like.
+/// What the agent reported about its own work, or otherwise what its output looks like.
 fn transcript(run: &RunResult, limit: usize) -> Vec<Told> {
     let steps = run.0.get("agentOutput").and_then(|output| output.get("agentDetails")?.get("outputSteps")?.as_array());
     if let Some(steps) = steps {
@@ -515,7 +515,7 @@ fn transcript(run: &RunResult, limit: usize) -> Vec<Told> {
         return shown.collect();
     }
     let entries = timeline(run.output());
-    // One note is the answer itself.
+    // A single note is the answer itself.
     if entries.len() < 2 {
         return Vec::new();
     }
@@ -526,22 +526,22 @@ fn transcript(run: &RunResult, limit: usize) -> Vec<Told> {
     shown.collect()
 }
 
-/// One thing that an agent reports of its turn.
+/// One item that an agent reports about its turn.
 struct Told {
     kind: String,
     text: String,
-    /// Of a call of a tool.
+    /// Set for a tool call.
     title: Option<String>,
     at: Option<Timestamp>,
 }
 
-/// What the agent reports and the calls that were recorded, in one order, and how that is known. A call that the agent names
-/// stands once.
+/// Merges what the agent reported and the recorded calls into one sequence; also returns how the order was determined. A call
+/// that the agent names appears only once.
 fn turn(told: &[Told], calls: &[Value]) -> (Vec<Value>, &'static str) {
     let text = |call: usize, key: &str| calls[call].get(key).and_then(Value::as_str).unwrap_or_default();
     let began = |call: usize| text(call, "at").parse::<Timestamp>().ok();
     let mut left: Vec<usize> = (0..calls.len()).collect();
-    // Either something that was told, or a call.
+    // `Ok`: an item that the agent reported; `Err`: a call.
     let mut turn: Vec<Result<usize, usize>> = Vec::new();
     for (nth, one) in told.iter().enumerate() {
         let named = |call: &&usize| one.title.as_ref().is_some_and(|title| title.contains(text(**call, "name")));
@@ -581,7 +581,7 @@ fn turn(told: &[Told], calls: &[Value]) -> (Vec<Value>, &'static str) {
     (shown.collect(), order)
 }
 
-/// The same value with shorter texts.
+/// Copies a value with its texts cut.
 fn bounded(value: &Value, limit: usize) -> Value {
     match value {
         Value::String(text) => Value::String(cut(text, limit)),
@@ -613,7 +613,7 @@ mod tests {
         json!({ "name": name, "at": at })
     }
 
-    /// `say`, and the numbers of calls.
+    /// The sequence as words and the numbers of calls.
     fn order(told: &[Told], calls: &[Value]) -> (Vec<String>, &'static str) {
         let (turn, order) = turn(told, calls);
         let word = |entry: &Value| match entry.get("call") {
@@ -640,7 +640,7 @@ mod tests {
         assert_eq!(lines["a.yaml:11"]["lines"][0], "line 9");
         assert!(lines.to_string().contains("password: ****") && !lines.to_string().contains("hunter2"), "{lines}");
         assert_eq!(shown("a.yaml:1")["a.yaml:1"]["lines"].as_array().map(Vec::len), Some(6));
-        // What is not there is not shown: a file, a line, a place of another form.
+        // Nothing is shown for a missing file, a missing line, or a location in another format.
         for place in ["b.yaml:1", "a.yaml:31", "a.yaml:0", "a.yaml", ""] {
             assert_eq!(shown(place), json!({}), "{place}");
         }
@@ -650,7 +650,7 @@ mod tests {
     fn words_and_calls_are_one_story() {
         let at = |second: u32| format!("2026-11-25T02:00:0{second}Z");
         let calls = [call("list", &at(1)), call("read", &at(3))];
-        // By their times: a call that the agent names stands once, one that it keeps to itself where it was.
+        // Ordered by time: a call that the agent names appears once; one that it does not name appears where it happened.
         let (zero, one, two, four) = (at(0), at(1), at(2), at(4));
         let timed = [
             told("think", None, Some(&zero)),
@@ -660,10 +660,10 @@ mod tests {
         ];
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         assert_eq!(order(&timed, &calls), (words(&["think", "0", "own", "1", "say"]), "time"));
-        // Without: where the agent names them.
+        // Without times: by the calls that the agent names.
         let matched = [told("think", None, None), told("tool", Some("list"), None), told("tool", Some("read"), None)];
         assert_eq!(order(&matched, &calls), (words(&["think", "0", "1"]), "matched"));
-        // What it does not name stands before the next that it does, or before its last words.
+        // A call that it does not name is placed before the next one that it names, or before its last words.
         let some = [told("think", None, None), told("tool", Some("read"), None), told("say", None, None)];
         assert_eq!(order(&some, &calls), (words(&["think", "0", "1", "say"]), "guessed"));
         let none = [told("think", None, None), told("say", None, None)];

@@ -6,9 +6,9 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{ResultsFile, RunResult, view};
 
-/// JUnit XML: a case a result.
+/// JUnit XML: one test case per result.
 ///
-/// A verification or an assertion that failed is a *failure*; what could not be carried out is an *error*.
+/// A verification or an assertion that failed is a *failure*; a run that could not be carried out is an *error*.
 pub fn junit(file: &ResultsFile, results: &[&RunResult]) -> String {
     let mut report = Report::new("gevals");
     let name = if file.eval().is_empty() { "gevals" } else { file.eval() };
@@ -55,10 +55,10 @@ fn case(result: &RunResult) -> TestCase {
     case
 }
 
-/// Characters of one value that are shown.
+/// How many characters of a value are shown.
 const VALUE: usize = 2_000;
 
-/// What did not pass, with its place, what was expected, what was found and what was answered.
+/// Describes what did not pass: the location, what was expected, what was found, and the answer.
 fn told(result: &RunResult) -> String {
     let mut out = String::new();
     let value = |out: &mut String, name: &str, text: &str| {
@@ -84,7 +84,7 @@ fn told(result: &RunResult) -> String {
 }
 
 struct Fault {
-    /// None where it was not run.
+    /// `None` if it was not run.
     kind: Option<NonSuccessKind>,
     name: &'static str,
     text: String,
@@ -102,7 +102,7 @@ fn fault(result: &RunResult) -> Option<Fault> {
             Some(Fault { kind: Some(Failure), name: "AssertionFailure", text })
         }
         _ if result.outcome() == Some("cancelled") => fault(None, "Cancelled"),
-        // It went beyond its limits, which is an answer.
+        // It exceeded its limits, which is a valid result.
         _ if result.agent_failed() && result.outcome() == Some("failed") => fault(Some(Failure), "LimitExceeded"),
         _ if result.agent_failed() => fault(Some(Error), "AgentExecutionError"),
         _ if result.timed_out() => fault(Some(Error), "Timeout"),
@@ -112,11 +112,11 @@ fn fault(result: &RunResult) -> Option<Fault> {
     }
 }
 
-/// Whether verification came to its end, and the answer was no.
+/// Whether verification completed, and its result was negative.
 fn verified(result: &RunResult) -> bool {
     match result.outcome() {
         Some(outcome) => matches!(outcome, "failed" | "unchecked"),
-        // Upstream calls a script's exit status an error, too.
+        // Upstream also reports a script's exit status as an error.
         None => ["one or more verification steps failed", "verification failed:"]
             .iter()
             .any(|p| result.error().starts_with(p)),
@@ -129,7 +129,7 @@ fn class(path: &str) -> String {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
 }
 
-/// A message stands in an attribute: one line of at most 200 characters.
+/// A message is an attribute: one line of at most 200 characters.
 fn short(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(200) {

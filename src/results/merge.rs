@@ -1,6 +1,7 @@
-//! `gevals result merge`: the results of shards as those of one run. What is there twice, or nowhere, is reported.
+//! `gevals result merge`: combines the results of shards into those of one run. Duplicate and missing results are
+//! reported.
 //!
-//! Property: *merging all shards of a run gives the results of that run, but for order and times.*
+//! Property: *merging all shards of a run gives the results of that run, except for order and times.*
 
 use std::{collections::HashMap, ops::Range};
 
@@ -10,56 +11,56 @@ use serde_json::{Map, Value, json};
 use super::{ResultsFile, RunResult};
 use crate::event::Limited;
 
-/// What came of merging.
+/// The outcome of a merge.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Merged {
     pub file: Value,
-    /// Shards and results that are missing, or there twice.
+    /// Shards and results that are missing or duplicated.
     pub faults: Vec<String>,
 }
 
-/// What a pack says of one run of its eval, with one agent and one model.
+/// What a pack specifies for one run of its eval, with one agent and one model.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// The digest of the pack.
     pub pack: String,
-    /// Of the eval's plan.
+    /// The digest of the eval's plan.
     pub plan: String,
     pub units: Vec<ExpectedUnit>,
 }
 
-/// A result that there must be.
+/// A result that must exist.
 #[derive(Clone, Debug)]
 pub struct ExpectedUnit {
     pub id: String,
     pub task: String,
     pub path: String,
-    /// From 1.
+    /// Counted from 1.
     pub run: u64,
 }
 
-/// The results of a pack's units, put together from files of which one at a time is in memory.
+/// Combines the results of a pack's units from files, one of which is in memory at a time.
 #[derive(Debug)]
 pub struct Units<'e> {
     parts: Vec<Part<'e>>,
-    /// Of the files.
+    /// The paths of the files.
     paths: Vec<String>,
-    /// Files that belong to no run of the pack.
+    /// Files that do not belong to any run of the pack.
     foreign: Vec<String>,
 }
 
-/// Of one run of the pack's eval.
+/// The results of one run of the pack's eval.
 #[derive(Debug)]
 struct Part<'e> {
     expected: &'e Expected,
-    /// By task, path and run, where they are in `found`.
+    /// Maps task, path and run to an index in `found`.
     units: HashMap<(&'e str, &'e str, u64), usize>,
-    /// What there is of each unit, in the order of the pack.
+    /// The results found for each unit, in the order of the pack.
     found: Vec<Vec<Found>>,
     foreign: Vec<String>,
     alike: Alike,
     summary: Summary,
-    /// As text, each once.
+    /// As text, each only once.
     findings: IndexSet<String>,
 }
 
@@ -69,36 +70,36 @@ struct Found {
     cut_short: bool,
 }
 
-/// Where a result is.
+/// The location of a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct At {
-    /// Which of the files, in the order in which they were added.
+    /// The index of the file, in the order in which the files were added.
     pub file: usize,
-    /// Its bytes in the file.
+    /// The byte range in the file.
     pub bytes: Range<usize>,
 }
 
-/// One run of the pack's eval, put together but for the results themselves.
+/// One run of the pack's eval, combined, but without the results themselves.
 #[derive(Debug)]
 pub struct Together {
     pub summary: Value,
     /// In the order of the pack.
     pub results: Vec<At>,
     pub findings: Value,
-    /// Units that are missing, doubled or were cut short, and results that are foreign.
+    /// Units that are missing, duplicated or were cut short, and foreign results.
     pub faults: Vec<String>,
 }
 
 impl<'e> Units<'e> {
-    /// Of these runs, which are of one pack.
+    /// Expects these runs, all of one pack.
     pub fn new(all: &'e [Expected]) -> Self {
         Self { parts: all.iter().map(Part::new).collect(), paths: Vec::new(), foreign: Vec::new() }
     }
 
-    /// Takes up a file, of whose results these are the bytes.
+    /// Adds a file; `places` are the byte ranges of its results.
     ///
     /// # Errors
-    /// It is not of one run with those before it.
+    /// The file does not belong to the same run as those before it.
     pub fn add(&mut self, path: &str, file: &ResultsFile, places: &[Range<usize>]) -> Result<(), String> {
         if places.len() != file.results.len() {
             return Err(format!("`{path}` has {} results, of which {} were found", file.results.len(), places.len()));
@@ -117,7 +118,7 @@ impl<'e> Units<'e> {
         Ok(())
     }
 
-    /// The runs, and the files that belong to none.
+    /// Returns the runs, and the files that do not belong to any.
     pub fn done(self) -> (Vec<Together>, Vec<String>) {
         (self.parts.into_iter().map(|part| part.done(&self.paths)).collect(), self.foreign)
     }
@@ -181,7 +182,7 @@ impl<'e> Part<'e> {
 /// Merges files, which are given with their paths.
 ///
 /// # Errors
-/// Where they are not of one eval.
+/// The files are not of the same eval.
 pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
     let (mut alike, mut summary) = (Alike::default(), Summary::default());
     for (path, file) in files {
@@ -234,10 +235,10 @@ pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
     Ok(Merged { file: json!({ "summary": summary, "results": results, "findings": findings }), faults })
 }
 
-/// What all files must have in common, where they say so.
+/// What all files that contain it must have in common.
 #[derive(Default, Debug)]
 struct Alike {
-    /// Who said it first.
+    /// The first file that contained each value.
     said: IndexMap<&'static str, (String, Value)>,
 }
 
@@ -259,7 +260,7 @@ impl Alike {
     }
 }
 
-/// Shards that are missing, there twice, or of another division.
+/// Shards that are missing, duplicated, or of another division.
 fn shards(files: &[(String, ResultsFile)]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut found: IndexMap<u64, Vec<(u64, &str)>> = IndexMap::new();
@@ -286,7 +287,7 @@ fn shards(files: &[(String, ResultsFile)]) -> Vec<String> {
     faults
 }
 
-/// The first file's, with the times of all, what all used, and the worst exit status.
+/// The summary of the first file, with the times of all files, their total usage, and the worst exit status.
 #[derive(Default, Debug)]
 struct Summary {
     first: Map<String, Value>,
@@ -310,10 +311,10 @@ impl Summary {
         {
             self.started = Some(started.to_owned());
         }
-        // They run side by side.
+        // Shards run in parallel.
         let seconds = get("durationSeconds").and_then(Value::as_f64);
         self.longest = self.longest.into_iter().chain(seconds).reduce(f64::max);
-        // Each may use as much as the command line says.
+        // Each shard may use as much as the command line allows.
         let limits = get("limits").and_then(|limits| serde_json::from_value::<Limited>(limits.clone()).ok());
         self.limits = self.limits.into_iter().chain(limits).reduce(Limited::and);
         let decided = get("decided").and_then(Value::as_object).into_iter().flatten();
@@ -362,7 +363,7 @@ mod tests {
             (format!("{index}.json"), read(&json!({ "summary": summary, "results": [] }).to_string()).unwrap())
         };
         let merged = merge(&[
-            // It had nothing to do.
+            // This shard had nothing to do.
             shard(1, json!({})),
             shard(
                 2,

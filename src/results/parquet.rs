@@ -1,6 +1,7 @@
-//! `gevals result export parquet`: results as a table, a row a run of a task. [`COLUMNS`] says what it has.
+//! `gevals result export parquet`: results as a table with one row per run of a task. [`COLUMNS`] describes the
+//! columns.
 //!
-//! It is written in groups of rows, of which one is in memory.
+//! The table is written in row groups, one of which is in memory at a time.
 
 use std::{fmt::Write as _, io::Write, sync::Arc};
 
@@ -15,22 +16,22 @@ use serde_json::{Map, Value};
 
 use super::{RunResult, Tokens};
 
-/// How many rows a group has at most, and about how many bytes of text.
+/// The maximum number of rows in a group, and the approximate maximum of bytes of text.
 const ROWS: usize = 20_000;
 const TEXT: usize = 32 << 20;
-/// How long a text may be; what is longer is cut.
+/// The maximum length of a text, in bytes; longer texts are cut.
 const LONGEST: usize = 32 << 10;
 
 /// A column of the table.
 pub struct Column {
     pub name: &'static str,
     pub kind: Kind,
-    /// What it holds, for people.
+    /// The description, for people.
     pub about: &'static str,
     get: fn(&Row<'_>) -> Cell,
 }
 
-/// What a column holds. All of them may be null.
+/// The type of a column. All columns are nullable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Text,
@@ -43,7 +44,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As Parquet calls it.
+    /// The name of the type in Parquet.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Text => "string",
@@ -64,7 +65,7 @@ enum Cell {
     Truth(Option<bool>),
 }
 
-/// A run of a task, and the file that it is in.
+/// A run of a task, and the file that contains it.
 struct Row<'r> {
     file: &'r str,
     summary: &'r Map<String, Value>,
@@ -76,7 +77,7 @@ struct Row<'r> {
 
 #[derive(Default)]
 struct Calls {
-    /// Whether they are known at all.
+    /// Whether the calls are known at all.
     known: bool,
     tools: i64,
     failed: i64,
@@ -84,7 +85,7 @@ struct Calls {
     prompts: i64,
 }
 
-/// Of judges.
+/// Votes of judges.
 #[derive(Default)]
 struct Votes {
     all: i64,
@@ -125,7 +126,7 @@ impl Row<'_> {
 
 macro_rules! columns {
     ($($name:literal $kind:ident $about:literal $get:expr;)*) => {
-        /// The table.
+        /// The columns of the table.
         pub const COLUMNS: &[Column] = &[$(Column { name: $name, kind: Kind::$kind, about: $about, get: $get }),*];
     };
 }
@@ -189,10 +190,10 @@ pub struct Table<W: Write + Send> {
     columns: Vec<Values>,
 }
 
-/// The values of a column in a group of rows, with what tells where there is none.
+/// The values of a column in a row group, with the levels that mark missing values.
 struct Values {
     levels: Vec<i16>,
-    /// Of lists: whether a value begins a row (0), or goes on with it.
+    /// For lists: whether a value starts a row (0) or continues it (1).
     begins: Vec<i16>,
     values: Typed,
 }
@@ -219,7 +220,7 @@ impl Values {
         Self { levels: Vec::new(), begins: Vec::new(), values }
     }
 
-    /// Takes a cell, and gives back how many bytes of text it has.
+    /// Adds a cell; returns how many bytes of text it has.
     fn push(&mut self, cell: Cell) -> usize {
         let mut level = 0;
         let mut bytes = 0;
@@ -252,7 +253,7 @@ impl Values {
                 level = 1;
             }
             (Typed::Texts(values), Cell::Texts(texts)) => {
-                // A list that is there and has nothing in it is one less than a value.
+                // The level of an empty list is one less than that of a value.
                 let (empty, value) = (1, 2);
                 if texts.is_empty() {
                     self.levels.push(empty);
@@ -272,7 +273,7 @@ impl Values {
     }
 }
 
-/// As long as it may be, with a mark where it was longer.
+/// Cuts a text to the maximum length, and marks it if it was longer.
 fn cut(mut text: String) -> String {
     if text.len() > LONGEST {
         let mut end = LONGEST;
@@ -286,7 +287,7 @@ fn cut(mut text: String) -> String {
 }
 
 impl<W: Write + Send> Table<W> {
-    /// An empty one.
+    /// Creates an empty table.
     ///
     /// # Errors
     /// Those of the writer.
@@ -308,7 +309,7 @@ impl<W: Write + Send> Table<W> {
         COLUMNS.iter().map(|column| Values::new(column.kind)).collect()
     }
 
-    /// Adds a result of a file that is called so and has this summary.
+    /// Adds a result from a file with this name and summary.
     ///
     /// # Errors
     /// Those of the writer.
@@ -347,7 +348,7 @@ impl<W: Write + Send> Table<W> {
         Ok(())
     }
 
-    /// The writer, with the whole table, and how many rows it has.
+    /// Completes the table; returns the writer and the number of rows.
     ///
     /// # Errors
     /// Those of the writer.
@@ -429,7 +430,7 @@ fn votes(result: &RunResult) -> Votes {
     votes
 }
 
-/// The columns as a table of Markdown.
+/// The columns as a Markdown table.
 pub fn markdown() -> String {
     let mut out = "| column | type | |\n|---|---|---|\n".to_owned();
     for Column { name, kind, about, .. } in COLUMNS {

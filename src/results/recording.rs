@@ -1,4 +1,4 @@
-//! What a recording has of each run of a task, as a result that was never verified.
+//! Converts the runs of tasks in a recording to results that were never verified.
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 use super::RunResult;
 use crate::event::recording::{Line, VERSION, Way};
 
-/// One run of a task: what was asked of an agent, called, and said.
+/// One run of a task: the agent's prompt, calls and output.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Recorded {
     pub task: String,
-    /// From 0.
+    /// Counted from 0.
     pub run: u32,
     pub prompt: String,
     pub output: String,
@@ -23,21 +23,21 @@ pub struct Call {
     pub server: String,
     /// `tools/call`, `resources/read` or `prompts/get`.
     pub method: String,
-    /// As they were sent, without secrets.
+    /// As sent, without secrets.
     pub params: Value,
-    /// Its result or its error; none where no answer came.
+    /// The result or the error; `None` if no answer came.
     pub answer: Option<Result<Value, Value>>,
 }
 
-/// Whether this text is a recording, and no results file.
+/// Whether a text is a recording instead of a results file.
 pub fn is_recording(text: &str) -> bool {
     matches!(text.lines().next().map(Line::read), Some(Ok(Line::Recording { .. })))
 }
 
-/// The runs of tasks in a recording, in their order; what gevals itself said is left out.
+/// Returns the runs of tasks in a recording, in order; messages of gevals itself are left out.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// What is wrong with the recording, for people.
 pub fn runs(text: &str) -> Result<Vec<Recorded>, String> {
     match text.lines().next().map(Line::read) {
         Some(Ok(Line::Recording { version, .. })) if version <= VERSION => {}
@@ -48,13 +48,13 @@ pub fn runs(text: &str) -> Result<Vec<Recorded>, String> {
     }
     let mut runs: IndexMap<(String, u32), Recorded> = IndexMap::new();
     let mut open: IndexMap<(String, u64, String), ((String, u32), usize)> = IndexMap::new();
-    // A line of a type that is not known is passed over, and so is the last one of a run that died.
+    // Lines of unknown types are skipped, and so is an incomplete last line of a run that died.
     for line in text.lines().filter_map(|line| Line::read(line).ok()) {
         match line {
             Line::Prompt { task, text, .. } => {
                 let key = (task.name.clone(), task.run);
                 open.retain(|_, (of, _)| *of != key);
-                // Of a run that was made again, the last attempt counts.
+                // For a run that was retried, the last attempt counts.
                 runs.insert(key, Recorded { task: task.name, run: task.run, prompt: text, ..Recorded::default() });
             }
             Line::Output { task, text, .. } => of(&mut runs, task.name, task.run).output = text,
@@ -93,13 +93,13 @@ fn of(runs: &mut IndexMap<(String, u32), Recorded>, task: String, run: u32) -> &
 }
 
 impl Call {
-    /// The tool, the prompt or the URI.
+    /// The name of the tool or prompt, or the URI.
     pub fn name(&self) -> &str {
         let key = if self.method == "resources/read" { "uri" } else { "name" };
         self.params.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether it was answered, and not with an error.
+    /// Whether it was answered without an error.
     pub fn succeeded(&self) -> bool {
         matches!(&self.answer, Some(Ok(result)) if result.get("isError") != Some(&Value::Bool(true)))
     }
@@ -120,7 +120,7 @@ impl Call {
 }
 
 impl Recorded {
-    /// As a result of a run that was recorded and not verified.
+    /// Converts it to a result that was recorded but not verified.
     pub fn result(&self) -> RunResult {
         let of = |method: &str| -> Vec<Value> {
             self.calls.iter().filter(|call| call.method == method).map(Call::record).collect()

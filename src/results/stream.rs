@@ -1,4 +1,4 @@
-//! Results files as streams: one result at a time is in memory, however large the file is.
+//! Reads results files as streams: only one result is in memory at a time, however large the file is.
 
 use std::{fmt, io::Read};
 
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use super::{ResultsFile, RunResult, of_value};
 
-/// The summary of a file, wherever it stands in it; empty in the older form, which has none.
+/// Reads the summary of a file, wherever it is in the file; empty in the older format, which has none.
 ///
 /// # Errors
-/// It is no results file; for people.
+/// The file is not a results file; for people.
 pub fn summary(from: impl Read) -> Result<Map<String, Value>, String> {
     let mut summary = Map::new();
     walk(from, &mut summary, &mut |_| Ok(()))?;
@@ -21,10 +21,10 @@ pub fn summary(from: impl Read) -> Result<Map<String, Value>, String> {
     of_value(file).map(|ResultsFile { summary, .. }| summary)
 }
 
-/// Gives each result of a file.
+/// Passes each result of a file to `take`.
 ///
 /// # Errors
-/// It is no results file; for people. And those of `take`.
+/// The file is not a results file; for people. Also the errors of `take`.
 pub fn each(from: impl Read, take: &mut dyn FnMut(RunResult) -> Result<(), String>) -> Result<(), String> {
     walk(from, &mut Map::new(), take)
 }
@@ -95,7 +95,7 @@ impl<'de> Visitor<'de> for Results<'_> {
         f.write_str("a list of results")
     }
 
-    /// An empty list, as Go writes it.
+    /// An empty list, as Go serializes it.
     fn visit_unit<E: Error>(self) -> Result<(), E> {
         Ok(())
     }

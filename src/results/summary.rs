@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{ResultsFile, RunResult, Statistics, by_task, harmless, percent};
 use crate::{event::Limited, prices::money, statistics};
 
-/// A line a result, and the totals.
+/// One line per result, followed by the totals.
 pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
     let results = file.only(task);
     let mut out = String::from("=== Evaluation Summary ===\n\n");
@@ -82,7 +82,7 @@ pub fn text(file: &ResultsFile, task: Option<&str>) -> String {
     out
 }
 
-/// What the runs say of their tasks: how sure the rate of each is, which are flaky, and what several runs come to.
+/// What the runs show about their tasks: the confidence in each pass rate, which tasks are flaky, and pass@k and pass^k.
 fn worth(results: &[&RunResult]) -> String {
     let (mut out, tasks) = (String::new(), by_task(results.iter().copied()));
     let counts: Vec<_> = tasks.values().map(|runs| (runs.len(), runs.iter().filter(|r| r.passed()).count())).collect();
@@ -111,7 +111,7 @@ fn worth(results: &[&RunResult]) -> String {
     out
 }
 
-/// What k runs of a task come to, on the average of the tasks and without bias.
+/// The result of k runs of a task: an unbiased estimate, averaged over the tasks.
 pub(super) struct OfSeveral {
     pub k: usize,
     /// pass@k: at least one passes.
@@ -120,7 +120,7 @@ pub(super) struct OfSeveral {
     pub all: f64,
 }
 
-/// For some k up to the fewest runs that a task has; nothing where one has a single run.
+/// For several k up to the smallest number of runs of a task; empty if a task has only one run.
 pub(super) fn of_several<'a>(results: impl IntoIterator<Item = &'a RunResult>) -> Vec<OfSeveral> {
     let tasks = by_task(results);
     let few = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -141,7 +141,7 @@ pub(super) fn of_several<'a>(results: impl IntoIterator<Item = &'a RunResult>) -
     sizes.into_iter().filter_map(one).collect()
 }
 
-/// Errors of agents are shown as a fixed text: they hold whole transcripts.
+/// Returns the error of a result. Errors of agents become a fixed text, because they contain whole transcripts.
 fn error(result: &RunResult) -> Option<String> {
     match result.passed() || result.task_passed() && !result.assertions_passed() {
         true => None,
@@ -150,7 +150,7 @@ fn error(result: &RunResult) -> Option<String> {
     }
 }
 
-/// Upstream's document.
+/// The JSON document of upstream, with additional keys.
 pub fn json(file: &ResultsFile, path: &str, task: Option<&str>) -> Value {
     let results = file.only(task);
     let tasks = results.iter().map(|result| {
@@ -180,7 +180,7 @@ pub fn json(file: &ResultsFile, path: &str, task: Option<&str>) -> Value {
         set("agentOutputTokens", json!(tokens.agent_output.unwrap_or_default()));
         set("judgeInputTokens", json!(tokens.judge_input.unwrap_or_default()));
         set("judgeOutputTokens", json!(tokens.judge_output.unwrap_or_default()));
-        // Ours.
+        // Keys of gevals.
         if let Some(outcome) = result.outcome() {
             set("outcome", json!(outcome));
         }
@@ -214,12 +214,12 @@ pub fn json(file: &ResultsFile, path: &str, task: Option<&str>) -> Value {
     })
 }
 
-/// `KEY=VALUE` lines, for `$GITHUB_OUTPUT`.
+/// `KEY=VALUE` lines for `$GITHUB_OUTPUT`.
 pub fn github(file: &ResultsFile, path: &str, task: Option<&str>) -> String {
     let all = Statistics::of(file.only(task));
     let tokens = &all.tokens;
     let lines = [
-        // A name with a line break would write outputs of its own.
+        // A path with a line break could inject outputs.
         ("results-file", path.replace(['\n', '\r'], " ")),
         ("tasks-total", all.tasks.to_string()),
         ("tasks-passed", all.tasks_passed.to_string()),
@@ -237,7 +237,7 @@ pub fn github(file: &ResultsFile, path: &str, task: Option<&str>) -> String {
     lines.into_iter().fold(String::new(), |out, (key, value)| out + key + "=" + &value + "\n")
 }
 
-/// Whether the file is complete and its rates reach their thresholds, with the text that says so. Without a threshold every
+/// Whether the file is complete and its rates reach the thresholds, with a text that explains it. Without a threshold every
 /// task must have passed.
 pub fn verify(file: &ResultsFile, task: Option<f64>, assertion: Option<f64>) -> (bool, String) {
     let (missed, gaps) = (file.missed(), file.gaps());
@@ -264,7 +264,7 @@ pub fn verify(file: &ResultsFile, task: Option<f64>, assertion: Option<f64>) -> 
 fn rates(file: &ResultsFile, task: f64, assertion: f64) -> (bool, String) {
     let all = Statistics::of(&file.results);
     let tasks_met = all.task_rate() >= task;
-    // What nobody asserted cannot fall short.
+    // Without assertions, their rate cannot be too low.
     let assertions_met = all.assertions == 0 || all.assertion_rate() >= assertion;
     let word = |met: bool| if met { "✓" } else { "✗" };
     let mut out = format!(

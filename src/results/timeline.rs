@@ -1,8 +1,9 @@
-//! What an agent printed, as a list of what it did: JSON lines in two shapes, plain text under headings, or paragraphs.
+//! Converts an agent's output to a list of what it did. Supports JSON lines in two formats, plain text under headings,
+//! and paragraphs.
 
 use serde_json::Value;
 
-/// One thing an agent did or said.
+/// One action or statement of an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// `note`, `thinking`, `plan`, `command`, `tool` or `message`.
@@ -10,7 +11,7 @@ pub struct Entry {
     pub text: String,
 }
 
-/// Reads a task's output.
+/// Parses a task's output.
 pub fn timeline(output: &str) -> Vec<Entry> {
     let lines: Vec<&str> = output.lines().filter(|l| !l.trim().is_empty()).collect();
     let json: Vec<Value> = lines.iter().filter_map(|l| serde_json::from_str(l.trim()).ok()).collect();
@@ -30,7 +31,7 @@ pub fn timeline(output: &str) -> Vec<Entry> {
 fn entry(line: &Value) -> Option<Entry> {
     let kind = line.get("type")?.as_str()?;
     if let Some(item) = line.get("item").filter(|_| kind.starts_with("item.")) {
-        // What begins is reported again when it ends.
+        // An item that has started is reported again when it completes.
         if kind == "item.started" {
             return None;
         }
@@ -76,7 +77,7 @@ fn entry(line: &Value) -> Option<Entry> {
     }
 }
 
-/// The first of these that is there, as text: a string, or the texts of a list of blocks.
+/// The first of these keys that exists, as text: a string, or the texts of a list of blocks.
 fn text_of(value: &Value, keys: &[&str]) -> String {
     match keys.iter().find_map(|key| value.get(*key)) {
         None | Some(Value::Null) => String::new(),
@@ -92,7 +93,7 @@ fn text_of(value: &Value, keys: &[&str]) -> String {
     }
 }
 
-/// Plain text whose lines of one word say who speaks; empty where it has no such line.
+/// Plain text in which one-word lines name the speaker; empty if it has no such line.
 fn headed(output: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut skipping = false;

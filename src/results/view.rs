@@ -1,4 +1,4 @@
-//! `gevals result view` (§8.5 of the upstream behaviour): each result in full, cut to what a person reads.
+//! `gevals result view` (§8.5 of the upstream behaviour): each result in full, cut to a readable length.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use super::{RunResult, harmless, timeline::timeline};
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub timeline: bool,
-    /// Of the timeline; 0 for all.
+    /// The maximum number of timeline entries; 0 for all.
     pub events: usize,
-    /// Of one output.
+    /// The maximum number of lines of one output.
     pub lines: usize,
-    /// Of one line, in characters.
+    /// The maximum width of a line, in characters.
     pub width: usize,
 }
 
@@ -25,7 +25,7 @@ impl Default for Limits {
     }
 }
 
-/// One result; `prompt` is what the task asks, where its file can still be read.
+/// Formats one result; `prompt` is the task's prompt, if its file can still be read.
 pub fn view(result: &RunResult, prompt: Option<&str>, limits: Limits) -> String {
     let mut out = String::new();
     let line = |out: &mut String, name: &str, text: &str| {
@@ -84,7 +84,7 @@ pub fn view(result: &RunResult, prompt: Option<&str>, limits: Limits) -> String 
     out
 }
 
-/// `PASSED`, `FAILED`, and why.
+/// Returns `PASSED` or `FAILED`, with the reason.
 pub fn status(result: &RunResult) -> String {
     let word = match (result.passed(), result.task_passed() && !result.assertions_passed()) {
         (true, _) => "PASSED",
@@ -103,17 +103,17 @@ pub fn status(result: &RunResult) -> String {
     format!("{word}{cleanup}")
 }
 
-/// Characters of the message of a step that did not pass.
+/// The maximum length of the message of a step that did not pass, in characters.
 const MESSAGE: usize = 1_000;
 
-/// What did not pass: what was expected, what was found, what was answered, and where it stands.
+/// What did not pass: what was expected, what was found, the answer, and the location.
 fn steps(out: &mut String, result: &RunResult, limits: Limits) {
     let failed = result.failed();
     if !failed.is_empty() {
         writeln!(out, "Did not pass:").ok();
     }
     for step in failed {
-        // What went wrong is shown whole, however long a line may be elsewhere.
+        // Failures are shown in full, even if lines are cut to a shorter width elsewhere.
         let message = format!("{}: {}", step.id, step.message.replace('\n', " "));
         writeln!(out, "  - {}", cut(&message, limits.width.max(MESSAGE))).ok();
         let filled = step.filled();
@@ -183,7 +183,7 @@ fn calls(out: &mut String, result: &RunResult, limits: Limits) {
     };
     let good = |call: &Value| {
         let answered = call.get("success").and_then(Value::as_bool) == Some(true);
-        // Upstream counts an answer that is an error as a success; people do not.
+        // Upstream counts an answer that is an error as a success; for people it is a failure.
         answered && call.pointer("/result/isError").and_then(Value::as_bool) != Some(true)
     };
     let text = |call: &Value, key: &str| call.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -224,7 +224,7 @@ fn calls(out: &mut String, result: &RunResult, limits: Limits) {
     }
 }
 
-/// A value under its name: beside it where it is a line, below it where it is several.
+/// Prints a value with its name: on the same line if it is one line, below it otherwise.
 fn named(out: &mut String, name: &str, text: &str, limits: Limits) {
     match text.trim_end().lines().collect::<Vec<_>>().as_slice() {
         [] => writeln!(out, "        {name:<8}  (empty)").ok(),
@@ -237,7 +237,7 @@ fn named(out: &mut String, name: &str, text: &str, limits: Limits) {
     };
 }
 
-/// Indented, so many lines of such a width.
+/// Prints text indented and cut to the limits.
 fn block(out: &mut String, text: &str, limits: Limits) {
     let lines: Vec<_> = text.trim_end().lines().collect();
     let shown = limits.lines.min(lines.len());
@@ -257,7 +257,7 @@ fn cut(line: &str, width: usize) -> String {
     out
 }
 
-/// The prompt in a task's text; `file` is read from beside it.
+/// Returns the prompt in a task's text; `file` reads a file next to the task.
 pub fn prompt(task: &str, file: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let task: Value = serde_yaml::from_str(task).ok()?;
     let prompt = task.pointer("/spec/prompt").or_else(|| task.pointer("/steps/prompt"))?;

@@ -1,4 +1,4 @@
-//! The agent's turn: what it needs of the servers, and what it called.
+//! The agent's turn: the servers it is given, and the calls it makes.
 
 use std::sync::{Arc, PoisonError};
 
@@ -22,7 +22,7 @@ use crate::{
     ty::duration,
 };
 
-/// What a turn rests on.
+/// The inputs of a turn.
 pub(super) struct Turn<'t> {
     pub host: &'t dyn Host,
     pub kind: &'t AgentKind,
@@ -37,26 +37,26 @@ pub(super) struct Turn<'t> {
     pub timeout: std::time::Duration,
     pub cancel: &'t tokio_util::sync::CancellationToken,
     pub used: &'t (dyn Fn(Spent) + Send + Sync),
-    /// Receives what must stand in no result: who has it is taken for the agent.
+    /// Receives the capabilities that must not appear in any result: anyone who presents one is taken for the agent.
     pub secret: &'t (dyn Fn(&Capability) + Send + Sync),
     pub jail: Option<&'t Jail>,
-    /// Whether a divergence from a recording breaks it.
+    /// Whether a divergence from the recording makes the turn broken.
     pub strict_replay: bool,
 }
 
 /// How a turn ended.
 pub(super) struct Ended {
     pub report: ActionReport,
-    /// Why there was no turn: the agent could not be started.
+    /// Why there was no turn, if the agent could not be started.
     pub unstarted: Option<String>,
     pub output: String,
     pub exit_code: i32,
     pub usage: Option<Spent>,
     pub steps: Option<Vec<AgentStep>>,
     pub cut: Option<String>,
-    /// Why its turn ended, where that is a call that nobody can read.
+    /// Why the turn ended, if it ended because of an unreadable call.
     pub malformed: Option<String>,
-    /// What a replay found otherwise than recorded, in a line.
+    /// How a replay diverged from the recording, in one line.
     pub diverged: Option<String>,
     pub leftover: Option<Leftover>,
 }
@@ -80,7 +80,7 @@ impl Ended {
     }
 }
 
-/// Lets the agent work. All its sessions are over afterwards.
+/// Runs the agent's turn. All its sessions are closed afterwards.
 pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     let started = turn.host.elapsed();
     let (servers, _fronts) = tokio::select! {
@@ -119,7 +119,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     let AgentDone { result, output, transcript, exit_code, usage, steps, cut, differences, diverged, leftover } =
         agent::run(turn.kind, context).await;
     let result = match result {
-        // So ends a command line whose last program is missing, whatever ran before it.
+        // A shell command line whose last program is missing ends like this as well, whatever ran before it.
         Err(AgentFault::NotStarted(why)) if !turn.recorder.records().is_empty() => Err(AgentFault::Failed(why)),
         result => result,
     };
@@ -149,7 +149,7 @@ pub(super) async fn run(turn: &Turn<'_>) -> Ended {
     Ended { report, unstarted, output, exit_code, usage, steps, cut, malformed, diverged, leftover }
 }
 
-/// A recording HTTP server for each MCP server, where the agent is a client of its own.
+/// Starts a recording HTTP server for each MCP server if the agent connects by itself.
 async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), String> {
     let (mut servers, mut fronts) = (Vec::new(), Vec::new());
     if !turn.kind.is_process() && !matches!(turn.kind, AgentKind::Model(_)) {
@@ -175,11 +175,11 @@ async fn fronts(turn: &Turn<'_>) -> Result<(Vec<AgentServer>, Vec<HttpFront>), S
     Ok((servers, fronts))
 }
 
-/// Calls over sessions that are recorded like any agent's.
+/// Makes calls over sessions that are recorded like those of any agent.
 struct Recorded<'t> {
     turn: &'t Turn<'t>,
     clients: Mutex<IndexMap<String, Arc<Client>>>,
-    /// Notifications of their servers.
+    /// The notifications of the clients' servers.
     said: std::sync::Mutex<Vec<broadcast::Receiver<Notification>>>,
 }
 
@@ -222,7 +222,7 @@ impl AgentCalls for Recorded<'_> {
                 CallKind::Resource => client.read_resource(name).await,
                 CallKind::Prompt => client.get_prompt(name, args).await,
             };
-            // An agent is stopped between two calls: a refused call that was one too many is its last.
+            // An agent is stopped between two calls: the call that exceeds the limit and is refused is its last.
             tokio::task::yield_now().await;
             match result {
                 Ok(result) => Ok(result),
@@ -240,7 +240,7 @@ impl AgentCalls for Recorded<'_> {
             loop {
                 match said.try_recv() {
                     Ok(notification) => changed |= notification.method == "notifications/tools/list_changed",
-                    // It may have been among those that are lost.
+                    // The notification may be among the lost ones.
                     Err(TryRecvError::Lagged(_)) => changed = true,
                     Err(TryRecvError::Empty | TryRecvError::Closed) => break,
                 }

@@ -13,21 +13,21 @@ use crate::{
     ty::number::same_value,
 };
 
-/// A call as it is judged. What is said of it is what is reported: there secrets are masked.
+/// A call to be judged. Messages use the report, in which secrets are masked.
 pub struct Seen {
     pub report: CallReport,
     pub made: Made,
 }
 
-/// How a call was made.
+/// The call as it was actually made.
 pub enum Made {
     AsReported,
     Otherwise(Unmasked),
-    /// As it is reported, but for what is masked: more is not left of it.
+    /// As reported, except for what is masked; the unmasked call is no longer available.
     Masked,
 }
 
-/// Of what nobody can know any more.
+/// The fault of an assertion that depends on masked text.
 const MASKED: &str =
     "secrets are masked in what is left of the agent's calls: whether one of them is meant is not known";
 
@@ -47,13 +47,13 @@ impl Seen {
         params.get("arguments")
     }
 
-    /// The text, unless it is known with a mask only.
+    /// Returns the text, unless only its masked form is known.
     fn text<'t>(&self, text: &'t str) -> Option<&'t str> {
         let masked = matches!(self.made, Made::Masked) && text.contains(MASK);
         (!masked).then_some(text)
     }
 
-    /// The same of a value.
+    /// Returns the value, unless only its masked form is known.
     fn value<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         let is_known = match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => true,
@@ -65,8 +65,9 @@ impl Seen {
     }
 }
 
-/// Judges one assertion; `calls` are in the order of their starts, `skills` the inputs of the agent's tool that reads one,
-/// where the agent tells what it calls. `None`: there is nothing to judge (`noDuplicateCalls: false`, an empty list).
+/// Evaluates one assertion. `calls` are in the order in which they started; `skills` are the inputs of the agent's tool
+/// that reads skills, if the agent reports its tool calls. Returns `None` if there is nothing to evaluate
+/// (`noDuplicateCalls: false`, an empty list).
 pub fn evaluate(assertion: &Assertion, calls: &[Seen], skills: Option<&[Value]>) -> Option<ActionReport> {
     let key = assertion.key.value.as_str();
     let verdict = match &assertion.kind {
@@ -169,7 +170,7 @@ fn none_used(key: &str, kind: CallKind, items: &[CallMatcher], calls: &[Seen]) -
 }
 
 fn call_order(key: &str, order: &[OrderedCall], calls: &[Seen]) -> Judged {
-    // How many of them came in this order, at least or at most.
+    // How many of the calls came in this order: at least (`false`) or at most (`true`).
     let came = |unknown: bool| {
         let mut next = 0;
         for call in calls {
@@ -213,7 +214,7 @@ fn no_duplicates(key: &str, span: Span, calls: &[Seen]) -> Judged {
         if !calls[..i].iter().any(|other| same(&other)) {
             continue;
         }
-        // What looks the same under a mask may be different.
+        // Values that look the same when masked may be different.
         if call.text(call.name()).is_none() || call.value(arguments).is_none() {
             unknown = true;
             continue;
@@ -230,7 +231,8 @@ fn no_duplicates(key: &str, span: Span, calls: &[Seen]) -> Judged {
     }
 }
 
-/// A skill is meant by what stands in quotes in the input, or by a pattern (§5.5.2 of the upstream behaviour).
+/// A skill matches if its name appears in quotes in the input, or if its pattern matches (§5.5.2 of the upstream
+/// behaviour).
 fn skills_loaded(key: &str, items: &[SkillMatcher], skills: Option<&[Value]>, wanted: bool) -> Judged {
     let Some(skills) = skills else {
         return Err("the agent does not tell which skills it loads; agents over ACP and Claude Code do".to_owned());
@@ -269,7 +271,7 @@ fn skills_loaded(key: &str, items: &[SkillMatcher], skills: Option<&[Value]>, wa
     Ok(report)
 }
 
-/// `words`: the message, what was expected, what was found.
+/// `words` returns the message, what was expected, and what was found.
 fn demand(met: bool, key: &str, span: Span, words: impl FnOnce() -> (String, String, String)) -> Judged {
     if met {
         return Ok(ActionReport::new(Outcome::Passed, ""));
@@ -280,12 +282,12 @@ fn demand(met: bool, key: &str, span: Span, words: impl FnOnce() -> (String, Str
     Ok(report)
 }
 
-/// What a matcher means.
+/// The calls that a matcher matches.
 enum Found<'c> {
-    /// The first call that it means.
+    /// The first call that matches.
     Call(&'c Seen),
     Nothing,
-    /// Nothing for certain, but something that is masked.
+    /// None for certain, but a masked call might match.
     Unknown,
 }
 
@@ -294,7 +296,7 @@ fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [Seen]) -> Result<Fou
         Some(pattern) => Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is no pattern", pattern.value))?),
         None => None,
     };
-    // `None`: a mask is in the way.
+    // `None`: unknown because of a mask.
     let named = |call: &Seen| match (&item.name, &pattern) {
         (None, None) => Some(true),
         (name, pattern) => call.text(call.name()).map(|called| {
@@ -309,7 +311,7 @@ fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [Seen]) -> Result<Fou
         None => Some(true),
         Some(Value::Object(wanted)) => {
             let given = call.arguments();
-            // One that is not there may be there under a masked name.
+            // A missing argument may be present under a masked name.
             let unnamed =
                 given.and_then(Value::as_object).is_some_and(|g| g.keys().any(|key| call.text(key).is_none()));
             let one = |(key, value): (&String, &Value)| match given.and_then(|given| given.get(key)) {
@@ -339,7 +341,7 @@ fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [Seen]) -> Result<Fou
     Ok(found)
 }
 
-/// Whether all hold; `None` where that is not known.
+/// Whether all are true; `None` if unknown.
 fn all(each: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     let mut all = Some(true);
     for one in each {
@@ -372,7 +374,7 @@ fn shown(call: &CallReport) -> String {
     format!("`{}.{}`", call.server, call.name)
 }
 
-/// The calls of one kind, as far as a line holds them. A call that failed stands with its error.
+/// The calls of one kind, limited to what fits in a line. A failed call is listed with its error.
 fn made(kind: CallKind, calls: &[Seen]) -> String {
     let mut counts: IndexMap<String, usize> = IndexMap::new();
     for call in calls.iter().map(|call| &call.report).filter(|call| call.kind == kind) {
@@ -383,7 +385,7 @@ fn made(kind: CallKind, calls: &[Seen]) -> String {
     listed(&counted.collect::<Vec<_>>())
 }
 
-/// Why a call failed, in the first line of what the server answered.
+/// Why a call failed: the first line of the server's answer.
 fn failure(call: &CallReport) -> Option<String> {
     if call.status == CallStatus::Ok {
         return None;
@@ -472,7 +474,7 @@ mod tests {
         evaluate(&Assertion { key: word("key"), span: span(), kind }, &calls, skills)
     }
 
-    /// Calls with one argument, as it is reported, and as it was made where that is known.
+    /// The outcome for calls with one argument, given as reported, and as it was made if that is known.
     fn outcome(kind: &AssertionKind, calls: &[(&str, Made)]) -> Outcome {
         let seen = |(shown, made): &(&str, Made)| Seen {
             report: CallReport {
@@ -509,7 +511,7 @@ mod tests {
             (otherwise("hidden"), [Failed, Passed, Passed]),
             (otherwise("other"), [Passed, Failed, Failed]),
             (Made::Masked, [Broken, Broken, Broken]),
-            // The agent itself may write so.
+            // The agent itself may have written `***`.
             (Made::AsReported, [Passed, Failed, Failed]),
         ] {
             let calls = [("***", made)];
@@ -518,7 +520,7 @@ mod tests {
             assert_eq!(outcome(&one_of("hidden"), &calls), any_used);
             assert_eq!(outcome(&once, &calls), Passed);
         }
-        // What is certain is certain, whatever is masked beside it.
+        // Certain results stay certain even if other calls are masked.
         let calls = [("***", Made::Masked), ("plain", Made::Masked)];
         assert_eq!(outcome(&not("plain"), &calls), Failed);
         assert_eq!(outcome(&used("plain"), &calls), Passed);

@@ -1,8 +1,9 @@
-//! A process that runs units, or a recovery, for somebody who attends to it: who tells on its standard input how far its journal is kept
-//! elsewhere, and whose end is its end. One that serves gets further units there as well, and says there how each order ended.
+//! A process that runs units, or a recovery, on behalf of an attending process. The attending process reports on our standard input how
+//! much of the journal is kept elsewhere; when that input closes, this process ends. A serving process also receives further units there,
+//! and answers there with how each order ended.
 //!
-//! Property: *once the other end of standard input is closed, nothing with an effect begins, and what was started is ended.* No cleanup is
-//! run then: that is what the journal is kept elsewhere for.
+//! Property: *once the other end of standard input is closed, no action with an effect starts, and everything that was started is ended.*
+//! No cleanup is run then: the journal is kept elsewhere for that purpose.
 #![expect(
     clippy::disallowed_methods,
     reason = "standard input is how it is attended, and its end is the end of the process"
@@ -26,37 +27,37 @@ use crate::{
     journal::{Past, gate},
 };
 
-/// The first argument of such a process, and of one that serves: its standard input is a socket.
+/// The first argument of such a process, and of a serving one: its standard input is a socket.
 pub const ARGUMENT: &str = "__attended";
 pub const SERVING: &str = "__serving";
-/// The exit status, which nobody is there to read.
+/// The exit status of an abandoned process; there is nobody left to read it.
 const ABANDONED: i32 = 3;
 
-/// Of a process that serves: what it is asked for.
+/// The orders of a serving process.
 static ORDERS: OnceLock<Mutex<Receiver<Order>>> = OnceLock::new();
 
-/// Units that are run next, and where.
+/// Units to run next, and where.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
     pub out: PathBuf,
-    /// Their ids.
+    /// The ids of the units.
     pub units: Vec<String>,
-    /// None but the first one is begun after so many seconds.
+    /// After this many seconds, no further unit is started; the first one always is.
     pub seconds: f64,
 }
 
-/// What such a process says there.
+/// What such a process writes back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Answer {
     /// The exit status of an order.
     Ended(u8),
-    /// How many cleanups a recovery has done, and what is left, for people.
+    /// How many cleanups a recovery completed, and which are left, for people.
     Recovered { done: u32, left: Vec<String> },
 }
 
-/// Attends from now on.
+/// Starts attending.
 pub fn begin(serving: bool) {
     gate::attend();
     let (sender, receiver) = channel();
@@ -76,19 +77,19 @@ pub fn begin(serving: bool) {
     });
 }
 
-/// Whether more may be asked for.
+/// Whether this process accepts further orders.
 pub fn is_serving() -> bool {
     ORDERS.get().is_some()
 }
 
-/// Waits for the next order; none where nobody asks for more.
+/// Waits for the next order; returns `None` if there will be no more.
 pub fn next() -> Option<Order> {
     let order = ORDERS.get()?.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()?;
     gate::renew();
     Some(order)
 }
 
-/// Says something to who attends; none where nobody does.
+/// Sends an answer to the attending process; returns `None` if there is none.
 pub fn answer(answer: &Answer) -> Option<()> {
     if !gate::is_attended() {
         return None;
@@ -97,7 +98,7 @@ pub fn answer(answer: &Answer) -> Option<()> {
     socket.write_all(format!("{}\n", serde_json::to_string(answer).ok()?).as_bytes()).ok()
 }
 
-/// Ends what was started, and this process.
+/// Ends everything that was started, then this process.
 fn end() -> ! {
     let runs = gate::abandoned();
     if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -106,8 +107,8 @@ fn end() -> ! {
     std::process::exit(ABANDONED)
 }
 
-/// Ends what runs with these folders have started. Their processes may still have been about to start something, so it is done until there is
-/// nothing to end.
+/// Ends what the runs in these directories have started. Their processes may have been about to start something, so this repeats until
+/// nothing is left to end.
 pub async fn end_all(runs: &[PathBuf]) {
     const ROUNDS: usize = 10;
     let host = RealHost::new();

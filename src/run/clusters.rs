@@ -1,5 +1,5 @@
-//! The Kubernetes control planes that an eval asks for by `world: kube`. They stand in the folder of the run, and end with it; after a
-//! run that was killed, its recovery starts them again for the pending cleanups, and ends them.
+//! The Kubernetes control planes that an eval requests with `world: kube`. Their files are in the run's directory, and they end with
+//! the run. After a run that was killed, its recovery starts them again for the pending cleanups, and then ends them.
 #![expect(clippy::disallowed_methods, reason = "the folders of control planes are made, listed and removed here")]
 
 use std::{
@@ -25,10 +25,10 @@ use crate::{
     plan::EvalPlan,
 };
 
-/// In the folder of a run.
+/// The subdirectory of the run's directory.
 const FOLDER: &str = "kube";
 
-/// A build without Kubernetes.
+/// Stands in for builds without Kubernetes.
 #[cfg(not(feature = "kubernetes"))]
 mod plane {
     use std::path::{Path, PathBuf};
@@ -65,17 +65,17 @@ pub(super) struct Clusters<'a> {
     plan: &'a EvalPlan,
     share: KubeWorld,
     executable: Option<&'a PathBuf>,
-    /// Where they stand; a folder each.
+    /// Contains one directory per control plane.
     folder: PathBuf,
-    /// Whether the first one is a task's: it is started before any task, for what is asked of servers then.
+    /// Whether a task has taken the first control plane, which is started before any task so that servers can be queried.
     taken: AtomicBool,
-    /// Those of worlds that are left standing.
+    /// The directories of control planes whose worlds are kept.
     kept: Mutex<Vec<PathBuf>>,
 }
 
-/// What one run of a task has of them.
+/// The share of one run of a task.
 pub(super) struct Share {
-    /// Of its control plane.
+    /// The directory of its control plane.
     folder: PathBuf,
     namespace: Option<String>,
     env: Vec<(String, String)>,
@@ -87,7 +87,7 @@ fn variables(kubeconfig: &Path, namespace: &str) -> Vec<(String, String)> {
 }
 
 impl<'a> Clusters<'a> {
-    /// Those that the eval asks for, if any; nothing is started.
+    /// The control planes that the eval requests, if any; starts nothing.
     pub fn of(plan: &'a EvalPlan, options: &'a RunOptions) -> Option<Self> {
         let share = plan.world?;
         let run = options.journal.as_ref().map(|journal| journal.dir().join(FOLDER));
@@ -101,25 +101,25 @@ impl<'a> Clusters<'a> {
         self.folder.join("first")
     }
 
-    /// The host of what happens before any task.
+    /// The host for what happens before any task.
     pub fn host<'h>(&self, host: &'h dyn Host) -> WithEnv<'h> {
         WithEnv::new(host, variables(&self.first().join("kubeconfig"), "default"))
     }
 
-    /// The servers of the eval, as they are seen from a host.
+    /// The eval's servers, resolved with the environment of a host.
     pub fn servers(&self, host: &dyn Host) -> Result<Specs, String> {
         let found = servers::specs(&self.plan.servers, &self.plan.dir, host, self.executable);
         found.map(|(specs, _)| specs).map_err(|unset| unset.join("; "))
     }
 
-    /// Starts the first one.
+    /// Starts the first control plane.
     pub async fn begin(&self) -> Result<(), String> {
-        // What an interrupted run has left there was cleaned up before it was resumed.
+        // An interrupted run is cleaned up before it is resumed, so leftovers can be removed.
         dispose_in(&self.folder);
         up(self.first()).await
     }
 
-    /// A share for a run of a task.
+    /// Creates the share for a run of a task.
     pub async fn enter(&self, task: &TaskRun) -> Result<Share, String> {
         let name = name(task);
         let share = match self.share {
@@ -140,16 +140,16 @@ impl<'a> Clusters<'a> {
         Ok(share)
     }
 
-    /// The share of a run of a task, from its journal.
+    /// Restores the share of a run of a task from its journal.
     pub fn restored(&self, past: &TaskPast) -> Option<Share> {
         Share::restored(self.plan, past)
     }
 
-    /// Gives a share back. One that is kept stays until the recovery of the run.
+    /// Releases a share. A kept share stays until the run is recovered.
     pub async fn leave(&self, share: Share, keep: bool) {
         match (&share.namespace, keep) {
             (_, true) => self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(share.folder),
-            // The control plane ends soon anyway.
+            // Errors are ignored because the control plane ends soon.
             (Some(namespace), false) => drop(plane::drop_namespace(&share.folder, namespace).await),
             (None, false) => {
                 let _ = tokio::task::spawn_blocking(move || dispose_of(&share.folder)).await;
@@ -157,13 +157,13 @@ impl<'a> Clusters<'a> {
         }
     }
 
-    /// Ends all that are not kept.
+    /// Ends all control planes that are not kept.
     pub async fn end(&self) {
         let kept = std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
         let folder = self.folder.clone();
         let end = move || {
             folders(&folder).iter().filter(|folder| !kept.contains(folder)).for_each(|folder| dispose_of(folder));
-            // Where none is left.
+            // Succeeds only if no control plane is left.
             let _ = fs::remove_dir(&folder);
         };
         let _ = tokio::task::spawn_blocking(end).await;
@@ -171,7 +171,7 @@ impl<'a> Clusters<'a> {
 }
 
 impl Share {
-    /// Restores it from a journal, if the eval still asks for one.
+    /// Restores a share from a journal, if the eval still requests one.
     pub fn restored(plan: &EvalPlan, past: &TaskPast) -> Option<Self> {
         plan.world?;
         let process = &past.values.as_ref()?.process;
@@ -181,13 +181,13 @@ impl Share {
         (!env.is_empty()).then(|| Self { folder: PathBuf::new(), namespace: None, env })
     }
 
-    /// The host of the run of the task.
+    /// The host for the run of the task.
     pub fn host<'h>(&self, host: &'h dyn Host) -> WithEnv<'h> {
         WithEnv::new(host, self.env.clone())
     }
 }
 
-/// For people, and what no other run of a task has.
+/// A readable name that no other run of a task has.
 fn name(task: &TaskRun) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let word: String = task.name.chars().take(40).map(plain).collect();
@@ -206,7 +206,7 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn dispose_of(folder: &Path) {
-    // One that does not end keeps its folder, so that it can be found.
+    // If the control plane does not end, its directory stays so that it can be found.
     if plane::down(folder).is_ok() {
         let _ = fs::remove_dir_all(folder);
     }
@@ -225,10 +225,10 @@ pub fn startable() -> Result<(), String> {
     plane::startable()
 }
 
-/// Starts the control planes of a dead run that do not run any more.
+/// Starts those control planes of a dead run that are no longer running.
 ///
 /// # Errors
-/// Those that did not start.
+/// The control planes that did not start.
 pub fn revive(run: &Path) -> Result<(), String> {
     let stopped = folders(&run.join(FOLDER)).into_iter().filter(|folder| !plane::is_up(folder));
     let started = stopped.map(|folder| plane::down(&folder).and_then(|_| plane::up(&folder)));
@@ -236,14 +236,14 @@ pub fn revive(run: &Path) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-/// Stops the control planes of a run; what they hold stays for another recovery.
+/// Stops the control planes of a run; their data stays for another recovery.
 pub fn stop(run: &Path) {
     for folder in folders(&run.join(FOLDER)) {
         let _ = plane::down(&folder);
     }
 }
 
-/// Ends the control planes of a run.
+/// Ends the control planes of a run and removes their data.
 pub fn dispose(run: &Path) {
     dispose_in(&run.join(FOLDER));
 }

@@ -1,4 +1,4 @@
-//! Numbers events, masks what is secret in them, and sends them off.
+//! Numbers events, masks secrets in them, and sends them.
 
 use std::{
     collections::HashSet,
@@ -19,7 +19,7 @@ use crate::{
     secrets::{MASK, is_secret_name},
 };
 
-/// The one place where events get their numbers.
+/// The only place where events get their numbers.
 pub(super) struct Emitter<'a> {
     host: &'a dyn Host,
     sink: UnboundedSender<Event>,
@@ -27,7 +27,7 @@ pub(super) struct Emitter<'a> {
     noticed: Mutex<HashSet<(String, String)>>,
     pub vault: Vault,
     journal: Option<Arc<Journal>>,
-    /// Fires when the journal cannot be written: nothing more may be done that belongs in it.
+    /// Cancelled when the journal cannot be written: nothing that belongs in it may be done any more.
     unwritable: CancellationToken,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Emitter<'a> {
         Self { host, sink, next, noticed, vault, journal: None, unwritable: CancellationToken::new() }
     }
 
-    /// With a journal that every event is written to; the first one has this number.
+    /// Adds a journal that every event is written to; `next` is the number of the first event.
     pub fn with_journal(self, journal: Option<Arc<Journal>>, next: u64, unwritable: CancellationToken) -> Self {
         Self { journal, next: Mutex::new(next), unwritable, ..self }
     }
@@ -55,7 +55,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// What was emitted so far survives whatever happens now.
+    /// Waits until everything emitted so far is on disk.
     pub async fn durable(&self) {
         if let Some(journal) = &self.journal {
             journal.sync().await;
@@ -79,11 +79,11 @@ impl<'a> Emitter<'a> {
             journal.event(&event);
             self.look_at(journal);
         }
-        // Nobody listening is no reason to stop a run.
+        // A missing listener must not stop a run.
         let _ = self.sink.send(event);
     }
 
-    /// A remark on a server, once.
+    /// Emits a notice about a server, once.
     pub fn notice(&self, task: Option<&TaskRun>, server: &str, message: &str) {
         let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
         if noticed.insert((server.to_owned(), message.to_owned())) {
@@ -96,14 +96,14 @@ impl<'a> Emitter<'a> {
 pub(super) struct TaskEvents<'a> {
     pub emitter: &'a Emitter<'a>,
     pub run: TaskRun,
-    /// The planned actions that have ended, in whatever round or attempt.
+    /// The planned actions that have ended, in any round or attempt.
     ended: Mutex<HashSet<String>>,
-    /// What was given to agents and judges of this run, and stands in none of its events.
+    /// The capabilities given to agents and judges of this run; they must not appear in its events.
     capabilities: Mutex<Vec<String>>,
 }
 
 impl Drop for TaskEvents<'_> {
-    /// What they stood for is gone.
+    /// The capabilities are no longer valid.
     fn drop(&mut self) {
         let capabilities = self.capabilities.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.emitter.vault.forget(capabilities);
@@ -115,7 +115,7 @@ impl<'a> TaskEvents<'a> {
         Self { emitter, run, ended: Mutex::default(), capabilities: Mutex::default() }
     }
 
-    /// From now on it is masked in whatever is written.
+    /// Masks the capability in everything that is written from now on.
     pub fn keep_secret(&self, capability: &Capability) {
         let secret = capability.as_str().to_owned();
         self.capabilities.lock().unwrap_or_else(PoisonError::into_inner).push(secret.clone());
@@ -129,7 +129,7 @@ impl<'a> TaskEvents<'a> {
         self.emitter.emit(Some(&self.run), kind);
     }
 
-    /// Ends what has not begun of an action and of all that it holds: every planned action ends, executed or skipped.
+    /// Skips what has not started of an action and of everything in it: every planned action ends, executed or skipped.
     pub fn skip(&self, plan: &Plan, ix: ActionIx, why: &str) {
         let action = plan.action(ix);
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(&action.id);
@@ -140,17 +140,17 @@ impl<'a> TaskEvents<'a> {
         }
     }
 
-    /// The same of what an action holds.
+    /// Skips everything inside an action.
     pub fn skip_inside(&self, plan: &Plan, ix: ActionIx, why: &str) {
         plan.nested(ix).for_each(|ix| self.skip(plan, ix, why));
     }
 
-    /// The same of whole phases.
+    /// Skips everything in whole phases.
     pub fn skip_phases(&self, plan: &Plan, phases: &[PlanPhase], why: &str) {
         phases.iter().flat_map(|phase| plan.members(*phase)).for_each(|ix| self.skip(plan, ix, why));
     }
 
-    /// The variables of the loops around a group.
+    /// Records the variables of the loops around a group in the journal.
     pub fn note_vars(&self, action: &str, vars: &IndexMap<String, Value>) {
         if self.emitter.journal.is_none() {
             return;
@@ -163,7 +163,8 @@ impl<'a> TaskEvents<'a> {
         }
     }
 
-    /// Secrets among the arguments of a step: variables with telling names, headers that authorize.
+    /// Learns the secrets among the arguments of a step: variables whose names indicate a secret, and headers that
+    /// authorize.
     pub fn learn_secrets(&self, args: &Value) {
         let of = |key: &str| args.get(key).and_then(Value::as_object).into_iter().flatten();
         let values = of("env").filter(|(name, _)| is_secret_name(name));
@@ -173,13 +174,13 @@ impl<'a> TaskEvents<'a> {
     }
 }
 
-/// A header's value, and what follows the scheme in `Bearer …`.
+/// Returns a header's value, and the part after the scheme in `Bearer …`.
 pub(super) fn header_secrets(value: &str) -> impl Iterator<Item = String> {
     let parts = [Some(value), value.split_once(' ').map(|(_, credentials)| credentials)];
     parts.into_iter().flatten().map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
-/// The secret values known so far. It only grows; copies share it.
+/// The secret values known so far. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Vault(Arc<Mutex<(IndexSet<String>, Arc<Secrets>)>>);
 
@@ -206,20 +207,20 @@ impl Vault {
     }
 }
 
-/// Characters of a prompt and of an answer that events have.
+/// How many characters of a prompt and of an answer events contain.
 pub const PROMPT: usize = 100_000;
 pub const ANSWER: usize = 4_000;
-/// Of the value of a hole or a variable.
+/// How many characters of the value of a hole or a variable.
 pub const FILLED: usize = 200;
-/// Of what is cut, so much more is looked at: no part of a secret that stands where it is cut is left.
+/// How many characters beyond a cut are masked as well, so that no part of a secret remains at the cut.
 const BEYOND: usize = 4_096;
 
-/// As much of a text as must be masked before it is cut.
+/// The part of a text that must be masked before it is cut.
 pub fn head(text: &str, most: usize) -> &str {
     text.char_indices().nth(most + BEYOND).map_or(text, |(end, _)| &text[..end])
 }
 
-/// A masked text, cut.
+/// Cuts a masked text.
 fn cut(text: &mut String, most: usize) {
     if let Some((end, _)) = text.char_indices().nth(most) {
         text.truncate(end);

@@ -1,7 +1,7 @@
-//! An expectation whose holes are filled: every part of it that was written must still compare something.
+//! Fills the holes of an expectation and ensures that every part of it still compares something.
 //!
-//! A hole that became null, empty or blank takes its comparison away: `contains: "{steps.pod.outputs.ip}"` holds of any text
-//! where the API had no address. Such a step is *broken*, never *passed* (`decisions.md` §13).
+//! A hole that becomes null, empty or blank removes its comparison: `contains: "{steps.pod.outputs.ip}"` is true of any text
+//! if the API returned no address. Such a step is *broken*, never *passed* (`decisions.md` §13).
 
 use serde_json::Value;
 
@@ -11,10 +11,10 @@ use crate::{
     template,
 };
 
-/// The value of an `expect`.
+/// Fills an `expect`.
 ///
 /// # Errors
-/// A hole without a value, or a part that would compare nothing.
+/// A hole has no value, or a part would compare nothing.
 pub(super) fn fill(filler: &Filler<'_>, expect: &Arg<Def>, dialect: Dialect) -> Result<Value, Fault> {
     Walk { filler, dialect }.arg(expect, &Place { path: "expect".to_owned(), key: "expect", of_json: false })?;
     filler.fill(expect)
@@ -25,13 +25,13 @@ struct Walk<'f> {
     dialect: Dialect,
 }
 
-/// Where a part of an expectation stands.
+/// The position of a part of an expectation.
 struct Place<'k> {
-    /// From `expect` on, for people.
+    /// The path from `expect` on, for people.
     path: String,
-    /// The last key of it.
+    /// The last key of the path.
     key: &'k str,
-    /// Beside a `path`, or below what stands beside one: what is compared is a value of a JSON document.
+    /// Whether the part is beside a `path`, or below such a part: it is then compared with a value of a JSON document.
     of_json: bool,
 }
 
@@ -47,7 +47,7 @@ impl Walk<'_> {
                 self.arg(item, &Place { path: place.path.clone(), key: place.key, of_json: place.of_json })
             }),
             ArgKind::Text(template) => self.template(template, place),
-            // In the dialects that upstream knows `check` does not keep it from being run.
+            // In upstream's dialects, `check` does not prevent this from being run.
             ArgKind::Null if !self.is_value(place) => {
                 Err(Fault::Broken(format!("`{}` compares nothing: it is null", place.path)))
             }
@@ -57,7 +57,7 @@ impl Walk<'_> {
 
     fn template(&self, template: &Template<Def>, place: &Place<'_>) -> Result<(), Fault> {
         let Some(first) = template.holes().next() else { return Ok(()) };
-        // A part of a text that is gone leaves the rest, which may be in every answer.
+        // If part of a text is missing, the rest may be in every answer.
         if matches!(place.key, "contains" | "matches") {
             for hole in template.holes().filter(|hole| !hole.has_default()) {
                 let value = self.filler.hole(hole)?;
@@ -73,13 +73,13 @@ impl Walk<'_> {
         }
     }
 
-    /// The first part of a filled value that compares nothing.
+    /// Returns the first part of a filled value that compares nothing.
     fn hollow_at<'v>(&self, value: &'v Value, place: &Place<'_>) -> Option<(String, &'v Value)> {
         if self.is_value(place) {
             return None;
         }
         match value {
-            // The whole text is compared, and may be demanded to be empty.
+            // The whole text is compared, so an empty one is a valid demand.
             Value::String(_) if matches!(place.key, "equals" | "stdout" | "stderr") => None,
             _ if is_blank(value) => Some((place.path.clone(), value)),
             Value::Object(fields) => {
@@ -93,8 +93,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether what stands there is compared as it is, be it null or empty: a value of JSON (`decisions.md` §4). In the steps
-    /// dialect `equals: null` demands nothing (§6.1 of the upstream behaviour).
+    /// Whether the value here is compared as it is, even if null or empty, because it is a JSON value (`decisions.md` §4). In
+    /// the steps dialect `equals: null` demands nothing (§6.1 of the upstream behaviour).
     fn is_value(&self, place: &Place<'_>) -> bool {
         let whole = matches!(place.path.as_str(), "expect.content.equals" | "expect.structuredContent");
         (whole || place.of_json && matches!(place.key, "equals" | "oneOf")) && self.dialect == Dialect::Portable
@@ -102,7 +102,7 @@ impl Walk<'_> {
 }
 
 impl Place<'_> {
-    /// Below a demand on a value of JSON: on its elements, or what it must not be.
+    /// Whether this is a key that refines a demand on a JSON value: on its elements, or what it must not be.
     fn refines_json(&self) -> bool {
         self.of_json && matches!(self.key, "not" | "all" | "any")
     }

@@ -1,4 +1,4 @@
-//! What holes hold while a task runs, and how templates and arguments become values.
+//! The values of holes while a task runs, and how templates and arguments become values.
 
 use std::{
     borrow::Cow,
@@ -23,9 +23,9 @@ use crate::{
 /// Why a template has no value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It uses an output of a step that did not pass: a step that uses it is skipped.
+    /// It uses an output of a step that did not pass: the step that uses it is skipped.
     NotPassed { step: String, outcome: Outcome },
-    /// Anything else: a step that uses it is broken.
+    /// Anything else: the step that uses it is broken.
     Broken(String),
 }
 
@@ -49,48 +49,48 @@ pub(super) fn how(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What became of a step that holes may refer to.
+/// The result of a step that holes may refer to.
 #[derive(Clone, Debug)]
 pub enum Entry {
     Passed(Arc<Map<String, Value>>),
     NotPassed(Outcome),
 }
 
-/// What the holes of one place mean. A copy is a frame of its own: what a round of a loop or a branch binds stays in its
-/// copy until the interpreter takes it over.
+/// What the holes of one place refer to. A clone is a separate frame: what a loop round or a branch binds stays in its clone until
+/// the interpreter adopts it.
 #[derive(Clone)]
 pub struct Scope<'a> {
     task: &'a TaskValues<'a>,
-    /// By id – in the steps dialect by type.
+    /// By step id; by step type in the steps dialect.
     outputs: IndexMap<String, Entry>,
     vars: IndexMap<String, Value>,
     agent_output: Option<Arc<str>>,
     prompt: Option<Arc<str>>,
 }
 
-/// What is the same throughout one run of a task.
+/// Values that stay the same throughout one run of a task.
 pub struct TaskValues<'a> {
     host: &'a dyn Host,
     name: &'a str,
-    /// `spec.env`, as far as it is evaluated.
+    /// The part of `spec.env` that is evaluated so far.
     env: Mutex<IndexMap<String, String>>,
     id: OnceLock<String>,
     port: Mutex<Option<u16>>,
     run_id: String,
-    /// What a journal has kept of them: it counts more than what is found now.
+    /// The values restored from a journal; they take precedence over current ones.
     kept: Values,
 }
 
 impl<'a> TaskValues<'a> {
-    /// The values of a task with this name, before its set-up.
+    /// The values of a task with this name, before its setup.
     pub fn new(host: &'a dyn Host, name: &'a str) -> Self {
         let (env, port, kept) = (Mutex::default(), Mutex::default(), Values::default());
-        // No hole shows it, so that it need not be the same where calls are replayed: another run may replay them at the same time.
+        // No hole shows it, so it need not be the same when calls are replayed: another run may replay them at the same time.
         let run_id = format!("{:016x}", crate::random::number());
         Self { host, name, env, id: OnceLock::new(), port, run_id, kept }
     }
 
-    /// As a journal has them.
+    /// Restores the values from a journal.
     pub fn restored(host: &'a dyn Host, name: &'a str, kept: Values) -> Self {
         let mut values = Self { port: Mutex::new(kept.port), ..Self::new(host, name) };
         if !kept.run_id.is_empty() {
@@ -102,17 +102,17 @@ impl<'a> TaskValues<'a> {
         Self { kept, ..values }
     }
 
-    /// What is random in this run of the task.
+    /// The random values of this run of the task.
     pub fn drawn(&self) -> (String, Option<u16>) {
         (self.id.get_or_init(|| self.host.random_id()).clone(), self.port().ok())
     }
 
-    /// The id of this run of the task, which no other has. It is the same in a later recovery.
+    /// The id of this run of the task, which is unique. A later recovery uses the same id.
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// For the journal: without what is secret, which is asked for again.
+    /// The values for the journal, without secrets, which are looked up again on recovery.
     pub fn values(&self, plan: &Plan, secrets: &Secrets) -> Values {
         let open = |name: &str, value: &str| {
             value.is_empty() || !is_secret_name(name) && matches!(secrets.mask(value), Cow::Borrowed(_))
@@ -141,11 +141,12 @@ impl<'a> TaskValues<'a> {
         }
     }
 
-    /// The environment of the task's processes: what it has inherited, where a journal has kept that, and `spec.env`. `elsewhere`: on
-    /// another machine than the one it began on, where programs have a configuration of their own.
+    /// Returns the environment of the task's processes: the inherited variables, as far as a journal has kept them, and `spec.env`.
+    /// `elsewhere`: whether this is a different machine from the one the task started on, where programs have their own
+    /// configuration.
     ///
     /// # Errors
-    /// A template without a value, and a variable that was set when the task began, is not kept, and is not set now.
+    /// A template has no value, or a variable that was set when the task started was not kept and is not set now.
     pub fn environment(&self, plan: &Plan, elsewhere: bool) -> Result<Vec<(String, String)>, String> {
         let counts = |name: &String| !(elsewhere && plan.programs_env.contains(name));
         let missing = self.kept.withheld.iter().filter(|name| counts(name)).find(|name| self.host.env(name).is_none());
@@ -161,7 +162,7 @@ impl<'a> TaskValues<'a> {
         Ok([inherited, self.set_env(&plan.env)?].concat())
     }
 
-    /// Evaluates `spec.env`, which is in dependency order.
+    /// Evaluates `spec.env`, whose entries are in dependency order.
     fn set_env(&self, entries: &[(String, Template<Def>)]) -> Result<Vec<(String, String)>, String> {
         let scope = Scope::new(self);
         for (name, value) in entries {
@@ -191,7 +192,7 @@ impl<'a> Scope<'a> {
         Self { task, outputs: IndexMap::new(), vars: IndexMap::new(), agent_output: None, prompt: None }
     }
 
-    /// Sets what holes of `agent` see; an output of `None` is a missing value.
+    /// Sets what `agent` holes see; an output of `None` is a missing value.
     pub fn set_agent(&mut self, prompt: &str, output: Option<&str>) {
         self.prompt = Some(prompt.into());
         self.agent_output = output.map(Into::into);
@@ -207,29 +208,29 @@ impl<'a> Scope<'a> {
         self.vars.insert(name.to_owned(), value);
     }
 
-    /// Makes the outputs of a step visible to those behind it.
+    /// Makes the outputs of a step visible to later steps.
     pub fn set_passed(&mut self, id: &str, outputs: Map<String, Value>) {
         self.outputs.insert(id.to_owned(), Entry::Passed(Arc::new(outputs)));
     }
 
-    /// Whether anything became of the step at all.
+    /// Whether the step has a result.
     pub fn knows(&self, id: &str) -> bool {
         self.outputs.contains_key(id)
     }
 
-    /// Where a step of that name passed before, its outputs stay.
+    /// Sets a result other than passed. If a step with this id passed before, its outputs stay.
     pub fn set_not_passed(&mut self, id: &str, outcome: Outcome) {
         if !matches!(self.outputs.get(id), Some(Entry::Passed(_))) {
             self.outputs.insert(id.to_owned(), Entry::NotPassed(outcome));
         }
     }
 
-    /// Takes over what a nested sequence has bound; loop variables stay behind.
+    /// Adopts the outputs that a nested sequence has bound, without its loop variables.
     pub fn adopt(&mut self, inner: Scope<'a>) {
         self.outputs = inner.outputs;
     }
 
-    /// Takes over what became of steps that this scope knows nothing of.
+    /// Adopts the results of steps that have none in this scope.
     pub fn adopt_new(&mut self, other: &Scope<'a>) {
         for (id, entry) in &other.outputs {
             if !self.outputs.contains_key(id) {
@@ -238,12 +239,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Forgets all outputs of steps (steps dialect: verification sees none of the set-up's).
+    /// Forgets all outputs of steps (steps dialect: verification does not see those of the setup).
     pub fn forget_outputs(&mut self) {
         self.outputs.clear();
     }
 
-    /// `{ID: {NAME: value}}` of the steps that passed and that `other` does not have.
+    /// Returns `{ID: {NAME: value}}` of the steps that passed here and not in `other`.
     pub fn outputs_beyond(&self, other: &Scope<'_>) -> Map<String, Value> {
         let new = self.outputs.iter().filter(|(id, _)| !matches!(other.outputs.get(*id), Some(Entry::Passed(_))));
         let passed = new.filter_map(|(id, entry)| match entry {
@@ -253,7 +254,7 @@ impl<'a> Scope<'a> {
         passed.collect()
     }
 
-    /// `{ID: {outputs: {NAME: value}}}` of every step that passed.
+    /// Returns `{ID: {outputs: {NAME: value}}}` of every step that passed.
     pub fn steps(&self) -> Value {
         let passed = self.outputs.iter().filter_map(|(id, entry)| match entry {
             Entry::Passed(outputs) => Some((id.clone(), serde_json::json!({ "outputs": **outputs }))),
@@ -262,7 +263,7 @@ impl<'a> Scope<'a> {
         Value::Object(passed.collect())
     }
 
-    /// The first step whose outputs are used without `default` and that did not pass.
+    /// Returns a fault for the first step that did not pass and whose outputs are used without `default`.
     pub fn missing_step(&self, step: &StepAction) -> Option<Fault> {
         let mut missing = None;
         let mut visit = |template: &Template<Def>| {
@@ -281,17 +282,17 @@ impl<'a> Scope<'a> {
         missing
     }
 
-    /// A template as text.
+    /// Fills a template, as text.
     pub fn text(&self, template: &Template<Def>) -> Result<String, Fault> {
         self.with_locals(&Map::new()).text(template)
     }
 
-    /// An argument with its types; what a step takes as text it makes text itself.
+    /// Fills an argument and keeps its types; a step converts to text what it needs as text.
     pub fn fill(&self, arg: &Arg<Def>) -> Result<Value, Fault> {
         self.with_locals(&Map::new()).fill(arg)
     }
 
-    /// What the holes of a step hold, and the variables that its scripts name, for people: of those that have a value.
+    /// The values of the holes of a step and of the variables that its scripts name, for people; those without a value are left out.
     pub fn filled(
         &self,
         step: &StepAction,
@@ -324,7 +325,7 @@ impl<'a> Scope<'a> {
         let filler = self.with_locals(locals);
         let mut holes = |template: &Template<Def>| {
             for hole in template.holes() {
-                // What the step itself has found stands beside this.
+                // The step's own results are shown separately.
                 if matches!(hole.reference.target, Target::Local(_) | Target::Calls) {
                     continue;
                 }
@@ -335,7 +336,7 @@ impl<'a> Scope<'a> {
         };
         for (name, arg) in &step.args {
             match &arg.kind {
-                // Shown as the variables that they are.
+                // These are shown as variables.
                 ArgKind::Record(fields) if name.value == "env" => {
                     let unseen = fields.iter().filter(|(name, _)| !names_variable(&texts, &name.value));
                     unseen.for_each(|(_, arg)| arg.templates(&mut holes));
@@ -347,13 +348,13 @@ impl<'a> Scope<'a> {
         found
     }
 
-    /// The scope of a step's own `expect` and `outputs`, or of a scripted agent's next call.
+    /// The scope of a step's own `expect` and `outputs`, or of the next call of a scripted agent.
     pub fn with_locals<'s>(&'s self, locals: &'s Map<String, Value>) -> Filler<'s> {
         Filler { scope: self, locals }
     }
 }
 
-/// A scope, and the values of one step in it.
+/// A scope together with the local values of one step.
 pub struct Filler<'s> {
     scope: &'s Scope<'s>,
     locals: &'s Map<String, Value>,
@@ -381,7 +382,7 @@ impl Filler<'_> {
         })
     }
 
-    /// One hole alone keeps its value's type; all else is text.
+    /// A single hole keeps its value's type; everything else is text.
     pub(super) fn template(&self, template: &Template<Def>) -> Result<Value, Fault> {
         if let Some(hole) = template.single_hole() {
             return self.hole(hole);
@@ -411,7 +412,7 @@ impl Filler<'_> {
         template::apply_filters(base, &hole.filters).map_err(|e| Fault::Broken(format!("`{}`: {e}", hole.text)))
     }
 
-    /// What is there in the place of what a hole names, for people.
+    /// Describes for people what exists in place of what a hole names.
     fn there(&self, def: &Def) -> String {
         let names = |names: &mut dyn Iterator<Item = &String>| {
             let mut shown: Vec<_> = names.take(NAMES + 1).map(|name| format!("`{name}`")).collect();
@@ -448,7 +449,7 @@ impl Filler<'_> {
         }
     }
 
-    /// The value before its segments are walked; `None` is a missing one.
+    /// The value before its segments are walked; `None` if it is missing.
     fn base(&self, target: &Target) -> Result<Option<Value>, Fault> {
         let Scope { task, outputs, vars, agent_output, prompt } = self.scope;
         let text = |text: Option<&Arc<str>>| text.map(|t| Value::from(&**t));
@@ -480,12 +481,12 @@ impl Filler<'_> {
     }
 }
 
-/// Names that are shown of what is there.
+/// How many of the existing names a message lists.
 const NAMES: usize = 8;
-/// Values that are shown of what a step was given.
+/// How many of the values given to a step are shown.
 const SHOWN: usize = 20;
 
-/// Whether a script has `$NAME` or `${NAME`.
+/// Whether a script contains `$NAME` or `${NAME`.
 fn names_variable(script: &str, name: &str) -> bool {
     let mut rest = script;
     while let Some(at) = rest.find('$') {
@@ -499,7 +500,7 @@ fn names_variable(script: &str, name: &str) -> bool {
     false
 }
 
-/// Names of HTTP headers know no case.
+/// Walks the segments of a hole. Names of HTTP headers are case-insensitive.
 fn walk(def: &Def, base: &Value) -> Option<Value> {
     let is_response = match &def.target {
         Target::Local(name) => name == "response",

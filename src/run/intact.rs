@@ -1,8 +1,8 @@
-//! Whether the files that a plan refers to are still what was planned, and copies of them to run.
+//! Checks that the files a plan refers to are still as planned, and makes copies of them to run.
 //!
-//! The agent under test may be able to write where its task lies: without this it could pass by overwriting the script that judges
-//! it. Scripts are run from copies that were made before it began. A task whose files changed is *broken* (`decisions.md` §13,
-//! *Snapshot*), and so is one whose files were changed and put back while an agent could do that.
+//! The agent under test may be able to write to the directory of its task: without this check it could pass by overwriting the
+//! script that verifies it. Scripts run from copies made before the agent started. A task whose files changed is *broken*
+//! (`decisions.md` §13, *Snapshot*), and so is one whose files were changed and restored while an agent could do that.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use crate::{
     plan::{ActionKind, Plan},
 };
 
-/// The first file whose bytes are not those that the plan was made of, in words.
+/// Describes the first file whose content differs from what the plan was made from.
 pub(super) fn changed(host: &dyn Host, plan: &Plan) -> Option<String> {
     plan.files.keys().find_map(|path| planned(host, plan, path).err())
 }
 
-/// The bytes of a file, which are those that the plan was made of.
+/// Reads a file and ensures that its content is what the plan was made from.
 fn planned(host: &dyn Host, plan: &Plan, path: &PathBuf) -> Result<Vec<u8>, String> {
     let fault = match host.files().read(path) {
         Ok(bytes) if plan.files.get(path).is_some_and(|digest| hex::encode(Sha256::digest(&bytes)) == *digest) => {
@@ -31,10 +31,10 @@ fn planned(host: &dyn Host, plan: &Plan, path: &PathBuf) -> Result<Vec<u8>, Stri
     Err(format!("`{}` {fault} since the task was planned: what it decides is not what was asked for", path.display()))
 }
 
-/// Copies of the planned files, where a step runs one of them.
+/// Copies the planned files if a step runs one of them.
 ///
 /// # Errors
-/// A file is not what was planned, or cannot be copied.
+/// A file is not as planned, or cannot be copied.
 pub(super) fn snapshot(host: &dyn Host, plan: &Plan) -> Result<Option<Snapshot>, String> {
     if !runs_files(plan) {
         return Ok(None);
@@ -48,7 +48,7 @@ pub(super) fn snapshot(host: &dyn Host, plan: &Plan) -> Result<Option<Snapshot>,
     host.snapshot(&originals).map_err(|e| format!("its scripts cannot be copied to where they are run: {e}"))
 }
 
-/// Whether a step is a script in a file.
+/// Whether any step runs a script file.
 fn runs_files(plan: &Plan) -> bool {
     let mut found = false;
     plan.walk(&mut |_, _, action| {
@@ -60,7 +60,7 @@ fn runs_files(plan: &Plan) -> bool {
     found
 }
 
-/// The files of a plan as they were when the agent began.
+/// The state of a plan's files when the agent started.
 pub(super) struct Stamps(Vec<(PathBuf, Option<Stamp>)>);
 
 impl Stamps {
@@ -68,7 +68,7 @@ impl Stamps {
         Self(plan.files.keys().map(|path| (path.clone(), host.stamp(path))).collect())
     }
 
-    /// The first file that was written or replaced meanwhile, in words.
+    /// Describes the first file that has been written or replaced since.
     pub fn changed(&self, host: &dyn Host) -> Option<String> {
         let (path, _) = self.0.iter().find(|(path, stamp)| host.stamp(path) != *stamp)?;
         Some(format!(

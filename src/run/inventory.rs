@@ -1,6 +1,6 @@
-//! What there is in the world of an eval, as far as it can be asked for: what servers list, and what their tools say that only read; the
-//! files of folders that the eval names; objects of Kubernetes. `gevals prove` compares it from trial to trial: what a trial has left
-//! behind has a name.
+//! An inventory of an eval's world, as far as it can be queried: what servers list, and what their read-only tools return; the files in
+//! directories that the eval names; Kubernetes objects. `gevals prove` compares it from trial to trial, to name what a trial has left
+//! behind.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,59 +19,59 @@ use crate::{
     source::Stat,
 };
 
-/// For one answer.
+/// How long to wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Tools of a server that are asked.
+/// How many tools of a server are called.
 const MOST_TOOLS: usize = 20;
-/// Things that one list may have.
+/// How many items of a list are read.
 const MOST_THINGS: usize = 10_000;
-/// Folders below a folder.
+/// How many levels of a directory are read.
 const DEPTH: usize = 4;
-/// Characters of a name.
+/// The maximum length of a name, in characters.
 const LONGEST: usize = 120;
-/// What tells things of a list apart, best first.
+/// The fields that name an item of a list, best first.
 const NAMES: [&str; 7] = ["name", "title", "id", "uri", "path", "key", "url"];
 
-/// Something that was not there before a trial and is there after it, or the other way round.
+/// Something that exists after a trial but did not before it, or the other way round.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Left {
-    /// As the server, the folder or the cluster names it.
+    /// The name that the server, the directory or the cluster uses.
     pub name: String,
     /// Where it was found.
     pub by: Vec<String>,
-    /// It was there before the first trial, and is not any more.
+    /// Whether it existed before the first trial and is now missing.
     pub gone: bool,
-    /// It is still so after the last trial.
+    /// Whether this is still the case after the last trial.
     pub stays: bool,
 }
 
 impl Left {
-    /// For people.
+    /// The finding, for people.
     pub fn shown(&self) -> String {
         let gone = if self.gone { " is gone" } else { "" };
         format!("`{}`{gone} ({})", self.name, self.by.join(", "))
     }
 }
 
-/// The names of things, by where they are found.
+/// The names of items, by where they were found.
 type Stock = BTreeMap<String, BTreeSet<String>>;
 
 pub(super) struct Inventory<'a> {
     host: &'a dyn Host,
     servers: &'a Servers<'a>,
     folders: Vec<PathBuf>,
-    /// The cluster that the eval uses: how it is reached, and the kinds of objects that its tasks make.
+    /// The cluster that the eval uses: how to connect to it, and the kinds of objects that its tasks create.
     cluster: Option<(Value, BTreeSet<String>)>,
     first: Option<Stock>,
     last: Stock,
-    /// Names that change by themselves, digits aside.
+    /// Names that change by themselves, with digits replaced.
     loose: BTreeSet<(String, String)>,
-    /// What could not be looked at, and why.
+    /// What could not be inspected, and why.
     pub unseen: BTreeMap<String, String>,
 }
 
 impl<'a> Inventory<'a> {
-    /// Of the world of some tasks; nothing is looked at.
+    /// Creates the inventory of some tasks; inspects nothing yet.
     pub fn new(
         host: &'a dyn Host,
         plan: &EvalPlan,
@@ -96,7 +96,7 @@ impl<'a> Inventory<'a> {
         }
     }
 
-    /// Takes it for the first time, and once more: what differs changes by itself.
+    /// Takes the first inventory, twice: what differs between the two changes by itself.
     pub async fn begin(&mut self) {
         if self.first.is_none() {
             let first = self.take().await;
@@ -105,12 +105,12 @@ impl<'a> Inventory<'a> {
         }
     }
 
-    /// What is there now and was not the last time, and what was there the first time and is gone.
+    /// Returns what exists now but did not the last time, and what existed the first time and has disappeared since the last time.
     pub async fn left(&mut self) -> Vec<Left> {
         let mut now = self.take().await;
         let mut found = self.differences(&now);
         if !found.is_empty() {
-            // What goes away by itself is not left behind.
+            // What disappears by itself is not left behind.
             now = self.settled(now).await;
             found = self.differences(&now);
         }
@@ -118,13 +118,13 @@ impl<'a> Inventory<'a> {
         found
     }
 
-    /// Once more; what is not as it was a moment ago counts no more.
+    /// Takes the inventory again; names that are new compared with `before` are ignored from now on.
     async fn settled(&mut self, before: Stock) -> Stock {
         let after = self.take().await;
         let none = BTreeSet::new();
         for by in before.keys().chain(after.keys()) {
             let (old, new) = (before.get(by).unwrap_or(&none), after.get(by).unwrap_or(&none));
-            // What has gone may be a thing that is just being deleted.
+            // A name that disappeared may belong to an object whose deletion is in progress, so only new names count.
             for name in new.difference(old) {
                 self.loose.insert((by.clone(), without_digits(name)));
             }
@@ -153,7 +153,7 @@ impl<'a> Inventory<'a> {
             .collect()
     }
 
-    /// Whether it is so as the last one has told it.
+    /// Whether a finding is still true according to the last inventory.
     pub fn has(&self, left: &Left) -> bool {
         let is_there = |by: &String| self.last.get(by).is_some_and(|names| names.contains(&left.name));
         left.by.iter().any(is_there) != left.gone
@@ -174,14 +174,14 @@ impl<'a> Inventory<'a> {
             let names = stock.entry(by).or_default();
             files(self.host, folder, Path::new(""), DEPTH, names);
         }
-        // What did not answer once would cost its patience after each trial.
+        // A cluster that did not answer once would otherwise cost a full timeout after every trial.
         if let Some((config, kinds)) = self.cluster.as_ref().filter(|_| !self.unseen.contains_key("Kubernetes")) {
             match objects(config, kinds).await {
                 Ok(names) => drop(stock.insert("Kubernetes".to_owned(), names)),
                 Err(why) => self.cannot("Kubernetes".to_owned(), why),
             }
         }
-        // Of what does not answer this time nothing is known to have changed.
+        // If a source did not answer this time, assume that nothing has changed there.
         for (by, names) in &self.last {
             if !stock.contains_key(by) {
                 stock.insert(by.clone(), names.clone());
@@ -246,7 +246,7 @@ impl<'a> Inventory<'a> {
     }
 }
 
-/// A tool that only reads, by its own word, and needs nothing to be told.
+/// Whether a tool declares itself read-only and requires no arguments.
 fn is_inventory(tool: &Value) -> bool {
     let reads = tool.pointer("/annotations/readOnlyHint").and_then(Value::as_bool) == Some(true);
     let required = tool.pointer("/inputSchema/required").and_then(Value::as_array);
@@ -263,7 +263,7 @@ async fn within<T, E: std::fmt::Display>(
     }
 }
 
-/// The folders that the commands of servers name.
+/// The directories named in the commands of servers.
 pub(super) fn folders(specs: &Specs, host: &dyn Host) -> Vec<PathBuf> {
     let home = host.env("HOME").unwrap_or_default();
     let mut found = Vec::new();
@@ -272,7 +272,7 @@ pub(super) fn folders(specs: &Specs, host: &dyn Host) -> Vec<PathBuf> {
         let values = args.iter().map(|arg| arg.split_once('=').map_or(arg.as_str(), |(_, value)| value));
         for value in values.chain(env.values().map(String::as_str)) {
             let path = Path::new(value);
-            // Of a home or a folder that everybody writes into not all that changes is the task's.
+            // In a home directory or a directory that everybody writes to, not every change belongs to the task.
             let own = path.components().count() > 2 && value != home && path.is_absolute();
             if own && host.files().stat(path).is_none_or(|stat| stat == Stat::Dir) {
                 found.push(path.to_owned());
@@ -282,7 +282,7 @@ pub(super) fn folders(specs: &Specs, host: &dyn Host) -> Vec<PathBuf> {
     found
 }
 
-/// A path that a task is known to make, where no part of it is open.
+/// The path of a file that a task is known to create, if it is fully determined.
 fn path_of(thing: &str) -> Option<PathBuf> {
     let path = thing.strip_prefix("file ").filter(|path| path.starts_with('/'))?;
     (!path.contains(['…', '*', '{', '$'])).then(|| PathBuf::from(path))
@@ -307,7 +307,7 @@ fn files(host: &dyn Host, root: &Path, below: &Path, depth: usize, names: &mut B
     }
 }
 
-/// How the cluster of an eval is reached, and the kinds that its tasks make; `None` where it uses none.
+/// How to connect to the cluster of an eval, and the kinds of objects that its tasks create; `None` if it uses no cluster.
 fn cluster(plan: &EvalPlan, tasks: &[&Plan]) -> Option<(Value, BTreeSet<String>)> {
     let extensions = &plan.extensions;
     let is_kubernetes = |text: &str| matches!(package(text, extensions.substitute), Ok(Package::Bundled(_)));
@@ -334,7 +334,7 @@ async fn objects(_: &Value, _: &BTreeSet<String>) -> Result<BTreeSet<String>, St
     Err("this build has no `builtin:kubernetes`".to_owned())
 }
 
-/// The things of an answer: the items of its lists and the keys of its maps. What they are worth does not count.
+/// The names of the items in an answer: list items, and keys of nested maps. Values are not compared.
 fn things(value: &Value) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     collect(value, &mut names);
@@ -378,7 +378,7 @@ fn name_of(item: &Value) -> String {
     cut(&name.unwrap_or_else(|| item.to_string()))
 }
 
-/// Of what is no JSON each line is a thing.
+/// In text that is not JSON, every line is an item.
 fn of_text(text: &str) -> BTreeSet<String> {
     match serde_json::from_str::<Value>(text) {
         Ok(value @ (Value::Array(_) | Value::Object(_))) => things(&value),

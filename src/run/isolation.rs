@@ -1,4 +1,4 @@
-//! What keeps the agent apart from the machine in a run, as far as the machine can do it.
+//! Isolates the agent from the machine during a run, as far as the machine supports it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::{
     source::Files,
 };
 
-/// The jail of a run's agent, and what the run says of it; nothing where the agent is no process.
+/// Returns the jail of a run's agent and the event that reports it; nothing if the agent is not a process.
 ///
 /// # Errors
-/// The machine cannot do what was asked for.
+/// The machine cannot provide the requested isolation.
 pub(super) fn isolation(
     plan: &EvalPlan,
     options: &RunOptions,
@@ -41,7 +41,7 @@ pub(super) fn isolation(
         return Ok((None, Some(told(level, None, None))));
     }
     let jail = || Jail::new(level, surroundings(plan, options, host));
-    // What checks have printed may lie where nothing can be hidden.
+    // The cached output of checks may be in a place that cannot be hidden: drop it and try again.
     let jail = jail().or_else(|_| {
         cache::forget_checks();
         jail()
@@ -58,10 +58,10 @@ pub(super) fn isolation(
     }
 }
 
-/// What the agent would be isolated by, for a look before a run; nothing where the agent is no process.
+/// Describes how the agent would be isolated, for display before a run; returns `None` if the agent is not a process.
 ///
 /// # Errors
-/// The machine cannot do what is asked for.
+/// The machine cannot provide the requested isolation.
 pub fn foreseen(
     plan: &EvalPlan,
     options: &RunOptions,
@@ -85,9 +85,9 @@ fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surro
         |path: &Path| path.parent().map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir }.to_owned());
     let mut folders: Vec<PathBuf> = plan.tasks.iter().map(|task| task.task.folder().to_owned()).collect();
     folders.extend(above(&plan.path));
-    // Programs of extensions are run outside.
+    // Extensions' programs run outside of the jail.
     folders.extend(Cache::new(plan.extensions.cache.as_deref()).ok().map(|cache| cache.programs()));
-    // It quotes the files of projects.
+    // The cache of checks quotes project files.
     folders.extend(cache::checks());
     folders.push(options.output_dir.join(".gevals"));
     folders.extend(options.journal.iter().map(|journal| journal.dir().to_owned()));
@@ -105,13 +105,13 @@ fn surroundings(plan: &EvalPlan, options: &RunOptions, host: &dyn Host) -> Surro
     }
 }
 
-/// The results files of a folder: an agent could read in them what is expected of it.
+/// The results files in a directory: an agent could read in them what is expected of it.
 pub fn results_in(dir: &Path, files: &dyn Files) -> impl Iterator<Item = PathBuf> {
     let is_result = |name: &String| name.starts_with("gevals-") && name.ends_with("-out.json");
     files.list(dir).into_iter().filter(is_result).map(|name| dir.join(name))
 }
 
-/// The machine around any jail: where programs and scratch folders are. Nothing is out of sight yet, and nothing granted.
+/// The surroundings common to all jails: where programs and temporary directories are. Nothing is hidden or granted yet.
 pub fn machine(host: &dyn Host, gevals: Option<PathBuf>) -> Surroundings {
     let variable = |name: &str| host.env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let path = host.env("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a run needs of this machine and of this build, looked at before anything is set up (`decisions.md` §13).
+//! What a run needs of this machine and of this build, checked before anything is set up (`decisions.md` §13).
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
     step::no_such_tool,
 };
 
-/// What tasks lack, by the task's place in the plan; each is a predicate: `needs the command `x`, which is not on the PATH`.
+/// What tasks lack, by the task's index in the plan; each item is a predicate: `needs the command `x`, which is not on the PATH`.
 #[derive(Default)]
 pub(super) struct Lacks(IndexMap<usize, Vec<String>>);
 
@@ -34,12 +34,12 @@ impl Lacks {
         self.0.get(&task).map(|whys| format!("it {}", whys.join("; it ")))
     }
 
-    /// Whether no task of these is left.
+    /// Whether every one of these tasks lacks something.
     pub fn are_of_all(&self, tasks: &[usize]) -> bool {
         tasks.iter().all(|task| self.0.contains_key(task))
     }
 
-    /// A line for each thing that is lacking.
+    /// Returns one line per thing that is lacking.
     pub fn lines(&self, plan: &EvalPlan) -> Vec<String> {
         let mut tasks: IndexMap<&str, Vec<usize>> = IndexMap::new();
         for (task, whys) in &self.0 {
@@ -57,7 +57,7 @@ impl Lacks {
     }
 }
 
-/// What of a task is not there, as far as this machine can tell without starting anything.
+/// What a task lacks, as far as that can be determined on this machine without starting anything.
 pub(super) fn of_task(
     plan: &Plan,
     host: &dyn Host,
@@ -90,7 +90,7 @@ pub(super) fn of_task(
     whys
 }
 
-/// The extensions that a task names, each with an operation of it.
+/// The extensions that a task uses, each with one of its operations.
 pub fn extensions(plan: &Plan) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     plan.walk(&mut |_, _, action| {
@@ -109,7 +109,7 @@ pub fn extensions(plan: &Plan) -> BTreeMap<String, String> {
     names
 }
 
-/// The judge as it is asked; an error is the predicate of a task that asks it.
+/// The judge, or the predicate of a task that needs it.
 pub(super) type Asked = Result<Judge, String>;
 
 pub(super) fn judge(plan: &EvalPlan, host: &dyn Host) -> Asked {
@@ -122,7 +122,7 @@ pub(super) fn judge(plan: &EvalPlan, host: &dyn Host) -> Asked {
     Ok(judge)
 }
 
-/// What a judge needs, if it is there.
+/// Describes what a judge runs on, if it is available.
 ///
 /// # Errors
 /// What is missing.
@@ -135,7 +135,7 @@ pub fn judges(judge: &Judge, host: &dyn Host) -> Result<String, String> {
     }
 }
 
-/// What an agent needs, if it is there.
+/// Describes what an agent runs on, if it is available.
 ///
 /// # Errors
 /// What is missing.
@@ -157,8 +157,9 @@ pub fn agent(kind: &AgentKind, host: &dyn Host) -> Result<String, String> {
     }
 }
 
-/// The tools of a server that a task names and that the server does not list, as predicates: those that steps call, and those of assertions
-/// that are nearly one that it lists. Others of assertions may be listed to the agent alone: servers list by what a client can do.
+/// Returns, as predicates, the tools of a server that a task names and that the server does not list: those that steps call, and those in
+/// assertions whose name is close to a listed one. Other tools in assertions may be listed to the agent only, because a server's list may
+/// depend on the client's capabilities.
 pub fn unlisted(plan: &Plan, server: &str, listed: &[String]) -> Vec<String> {
     let mut called = IndexSet::new();
     plan.walk(&mut |_, _, action| {

@@ -1,4 +1,4 @@
-//! Recovers a run that died: what it left running is ended, its pending cleanups are run, and every task gets a result.
+//! Recovers a run that died: ends what it left running, runs its pending cleanups, and gives every task a result.
 
 use std::{
     path::PathBuf,
@@ -34,39 +34,39 @@ use crate::{
     step::TaskState,
 };
 
-/// How long processes of a dead run get after SIGTERM.
+/// How long the processes of a dead run have to exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What a recovery may need.
+/// The options of a recovery.
 pub struct RecoverOptions {
-    /// What models cost.
+    /// The prices of models.
     pub prices: Option<Arc<Prices>>,
     pub executable: Option<PathBuf>,
     pub secrets: Vec<String>,
     pub server_timeout: Duration,
-    /// The tasks whose cleanups are run; all of them where there is none.
+    /// The tasks whose cleanups are run; all if `None`.
     pub only: Option<Vec<String>>,
-    /// Whether worlds that are kept on purpose are cleaned up as well.
+    /// Whether worlds that were kept on purpose are cleaned up as well.
     pub kept: bool,
 }
 
-/// What a recovery came to.
+/// The outcome of a recovery.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Recovered {
-    /// Processes that were ended.
+    /// The number of processes that were ended.
     pub ended: usize,
     /// Cleanups that are done.
     pub done: Vec<(TaskRun, String)>,
     /// Cleanups that are still pending, with the reason.
     pub left: Vec<(TaskRun, String, String)>,
-    /// Cleanups that are done here, and act on the machine they are run on, where the journal was carried here from another one.
+    /// Cleanups that were done here and act on the machine they run on, although the journal came from another machine.
     pub away: Vec<(TaskRun, String)>,
-    /// Tasks that get the result `cancelled`.
+    /// The number of tasks that got the result `cancelled`.
     pub cancelled: usize,
     pub interrupted: Option<Interrupt>,
 }
 
-/// Ends what a dead run left running. Returns how many processes that were.
+/// Ends what a dead run left running. Returns the number of processes ended.
 pub async fn end_processes(past: &Past, host: &dyn Host) -> usize {
     let mut ended = 0;
     let here = crate::host::place();
@@ -77,7 +77,7 @@ pub async fn end_processes(past: &Past, host: &dyn Host) -> usize {
         if let Some(group) = writer.group.as_ref().filter(|_| writer.place == here) {
             ended += host.reap_gathered(group, &writer.mark, GRACE).await;
         }
-        // A process that is just becoming another program shows no mark for a moment, so one look is not enough.
+        // A process that is in the middle of an `exec` shows no mark for a moment, so one check is not enough.
         for _ in 0..20 {
             let found = host.reap_marked(&writer.mark, GRACE).await;
             ended += found;
@@ -90,7 +90,7 @@ pub async fn end_processes(past: &Past, host: &dyn Host) -> usize {
     ended
 }
 
-/// Runs the pending cleanups. Events are numbered on from those of the journal; the caller has killed what was left.
+/// Runs the pending cleanups. Event numbers continue those of the journal. The caller has already ended the processes that were left.
 pub async fn clean_up(
     plan: &EvalPlan,
     past: &Past,
@@ -102,7 +102,7 @@ pub async fn clean_up(
 ) -> Recovered {
     let started = host.elapsed();
     let mut recovered = Recovered::default();
-    // A disk that others see, or a machine that was started again, is no other machine.
+    // A different place alone is not enough: a shared disk or a rebooted machine does not count as another machine.
     let elsewhere =
         gate::is_attended() && past.writers.first().is_some_and(|writer| writer.place != crate::host::place());
     let kept = past.header.settings.servers.iter().filter(|_| !elsewhere);
@@ -186,8 +186,8 @@ pub async fn clean_up(
     recovered
 }
 
-/// Whether a cleanup acts on the machine it is run on, as far as anybody can tell: what has a URL, and what is in a cluster, is the same
-/// from anywhere.
+/// Whether a cleanup acts on the machine it runs on, as far as can be determined: what has a URL or is in a cluster is the same from
+/// anywhere.
 fn acts_here(plan: &Plan, eval: &EvalPlan, cleanup: &str) -> bool {
     let step_acts = |step: &StepAction| match &step.op.kind {
         OperationKind::Builtin(name) => matches!(*name, "command" | "script" | "file"),
@@ -215,7 +215,7 @@ fn acts_here(plan: &Plan, eval: &EvalPlan, cleanup: &str) -> bool {
     acts
 }
 
-/// A result for every run of a task that has none.
+/// Emits a result for every run of a task that has none; returns how many there were.
 fn give_results(past: &Past, emitter: &Emitter<'_>) -> usize {
     let mut cancelled = 0;
     for (_, task) in past.wanted() {
@@ -294,7 +294,7 @@ async fn clean_up_task(
         recovered.left.extend(all_left(why));
         return;
     }
-    // A cleanup with nothing in the place of its random id would remove something else.
+    // Without its random id, a cleanup would remove something else.
     let Some(values) = past.values.clone() else {
         recovered.left.extend(all_left("the journal is damaged: the values that it needs are not known".to_owned()));
         return;
@@ -334,7 +334,7 @@ async fn clean_up_task(
         ended: Mutex::default(),
     };
     let is_top = |id: &String| plan.members(PlanPhase::Cleanup).any(|ix| plan.action(ix).id == *id);
-    // Groups first, innermost first: the newest cleanup is run first.
+    // Groups first, innermost first: the newest cleanup runs first.
     let mut groups: Vec<&String> = Vec::new();
     for (cleanup, owner) in past.pending.iter().rev() {
         if !is_top(cleanup) && !groups.contains(&owner) {

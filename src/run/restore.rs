@@ -1,4 +1,4 @@
-//! The scope of a run of a task, made again from what its journal tells.
+//! Restores the scope of a run of a task from its journal.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::{
     secrets::MASK,
 };
 
-/// What holes hold in the cleanup of this action – a group –, or in that of the task where it is empty.
+/// The scope for the cleanup of the group with the action id `at`, or for the cleanup of the task if `at` is empty.
 pub(super) fn scope<'a>(values: &'a TaskValues<'a>, plan: &Plan, past: &TaskPast, at: &str) -> Scope<'a> {
     let mut actions = std::collections::HashMap::new();
     plan.walk(&mut |_, _, action: &Action| {
@@ -23,7 +23,7 @@ pub(super) fn scope<'a>(values: &'a TaskValues<'a>, plan: &Plan, past: &TaskPast
     let mut scope = Scope::new(values);
     for (executed, report) in &past.ended {
         let Some(id) = actions.get(&planned_id(executed)) else { continue };
-        // Upstream's cleanup knows nothing of what verification found.
+        // In upstream's dialects, cleanup does not see the outputs of verification.
         let known = portable || executed.starts_with("setup/");
         if !known || executed.starts_with("cleanup/") || !is_visible(executed, at) {
             continue;
@@ -48,7 +48,7 @@ pub(super) fn scope<'a>(values: &'a TaskValues<'a>, plan: &Plan, past: &TaskPast
     scope
 }
 
-/// Without those that held a secret: what stands in their place must not be taken for a value.
+/// The outputs of an action, without those that contained a secret: the mask must not be taken for a value.
 pub(super) fn outputs(report: &ActionReport) -> Map<String, Value> {
     report.outputs.iter().filter(|(_, v)| !is_masked(v)).map(|(k, v)| (k.clone(), v.clone())).collect()
 }
@@ -62,7 +62,8 @@ fn is_masked(value: &Value) -> bool {
     }
 }
 
-/// A round of a loop is seen from inside it only. An attempt's outputs outlive it.
+/// Whether an executed action is visible from `at`: the results of a loop round are visible only inside that round,
+/// those of an attempt outlive it.
 fn is_visible(executed: &str, at: &str) -> bool {
     match executed.rfind(']') {
         None => true,

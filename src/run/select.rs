@@ -1,4 +1,4 @@
-//! Which of an eval's tasks are run, and in which order.
+//! Which tasks of an eval are run, and in which order.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -10,27 +10,27 @@ use crate::{
     statistics::{self, Rate, Sequential},
 };
 
-/// What a command line asks for; the default is all tasks, in the order of the plan.
+/// What the command line selects; the default is all tasks, in the order of the plan.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Of task names, unanchored.
+    /// Matched against task names, unanchored.
     pub name: Option<Regex>,
     pub labels: Labels,
     pub shard: Option<Shard>,
     /// The seed of a random order.
     pub shuffle: Option<u64>,
-    /// Runs of tasks, of a pack: these alone, where there are any.
+    /// Runs of tasks of a pack; if there are any, only these are run.
     pub units: Vec<Chosen>,
-    /// When no other unit is begun.
+    /// When to stop starting further units.
     pub enough: Option<Enough>,
 }
 
-/// What units may come to before no other one is begun; the first one always is.
+/// The limits after which no further unit is started; the first one always is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Enough {
-    /// How long they took together.
+    /// The total time of the units.
     pub time: Duration,
-    /// How many bytes the journal has of them.
+    /// The total size of the units in the journal, in bytes.
     pub bytes: u64,
 }
 
@@ -38,29 +38,29 @@ pub struct Enough {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chosen {
     pub id: String,
-    /// The digest of its pack.
+    /// The digest of the pack.
     pub pack: String,
-    /// The task's place in the plan.
+    /// The index of the task in the plan.
     pub index: usize,
-    /// From 0.
+    /// Counted from 0.
     pub run: u32,
 }
 
 impl Selection {
-    /// Whether a task is meant, whichever shard it belongs to.
+    /// Whether a task matches, in any shard.
     fn means(&self, plan: &EvalPlan, index: usize) -> bool {
         let task = &plan.tasks[index].task;
         self.name.as_ref().is_none_or(|name| name.is_match(&task.name.value)) && self.labels.of(task)
     }
 
-    /// Places in the plan of the tasks that are meant, of all shards, in the plan's order.
+    /// The plan indexes of all tasks that match, in all shards, in the order of the plan.
     pub fn all(&self, plan: &EvalPlan) -> Vec<usize> {
         (0..plan.tasks.len()).filter(|&index| self.means(plan, index)).collect()
     }
 
-    /// Places in the plan of the tasks that are to be run, in their order.
+    /// The plan indexes of the tasks to run, in the order in which they run.
     ///
-    /// Property: *every task that is meant is in exactly one shard of a division.*
+    /// Property: *every task that matches is in exactly one shard of a division.*
     pub fn of(&self, plan: &EvalPlan) -> Vec<usize> {
         if !self.units.is_empty() {
             let tasks: IndexSet<_> = self.units.iter().map(|unit| unit.index).collect();
@@ -77,18 +77,18 @@ impl Selection {
         chosen
     }
 
-    /// Whether this run of a task, from 0, is among those to be run.
+    /// Whether a run of a task, counted from 0, is to be run.
     pub fn has(&self, index: usize, run: u32) -> bool {
         self.units.is_empty() || self.units.iter().any(|unit| (unit.index, unit.run) == (index, run))
     }
 
-    /// How many runs of a task are units; none where no units were chosen.
+    /// How many runs of a task are selected units; `None` if no units are selected.
     pub fn units_of(&self, index: usize) -> Option<u32> {
         let of = || self.units.iter().filter(|unit| unit.index == index).count() as u32;
         (!self.units.is_empty()).then(of)
     }
 
-    /// Why nothing was chosen.
+    /// Explains why no task was selected.
     pub fn nothing(&self, plan: &EvalPlan) -> String {
         let among = |labels: &Labels| plan.tasks.iter().any(|t| labels.of(&t.task));
         match (&self.name, self.labels.is_empty()) {
@@ -101,21 +101,21 @@ impl Selection {
     }
 }
 
-/// `key=value,key=value`: of one key any value, of several keys all (§2.7 of the upstream behaviour). The key `tag` is
-/// also found among `metadata.tags`.
+/// `key=value,key=value`: any of the values of one key, and all of the keys (§2.7 of the upstream behaviour). The key
+/// `tag` also matches `metadata.tags`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Labels(IndexMap<String, Vec<String>>);
 
-/// The key of labels that stands for tags.
+/// The label key that also matches tags.
 const TAG: &str = "tag";
 
 impl Labels {
-    /// Whether it selects all tasks.
+    /// Whether it matches all tasks.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Tasks with any of these tags.
+    /// Matches tasks with any of these tags.
     pub fn tagged(tags: &[String]) -> Self {
         let tags = (TAG.to_owned(), tags.to_vec());
         Self(Some(tags).filter(|(_, tags)| !tags.is_empty()).into_iter().collect())
@@ -132,7 +132,7 @@ impl Labels {
         })
     }
 
-    /// These as well: another value of a key widens, another key narrows.
+    /// Adds further labels: another value of the same key widens the selection, another key narrows it.
     pub fn and(mut self, other: Self) -> Self {
         for (key, values) in other.0 {
             let known = self.0.entry(key).or_default();
@@ -168,7 +168,7 @@ impl fmt::Display for Labels {
     }
 }
 
-/// `i/n`: the i-th of n parts, from 1.
+/// `i/n`: the i-th of n parts, counted from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shard {
     pub index: u32,
@@ -216,7 +216,7 @@ impl FromStr for Gate {
     }
 }
 
-/// What `--gate` asks of each task: so many passes of so many runs, or a rate that its runs show.
+/// What `--gate` demands of each task: a number of passes out of a number of runs, or a rate that its runs show.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Demand {
     Passes(Gate),
@@ -240,10 +240,10 @@ impl FromStr for Demand {
 }
 
 impl Demand {
-    /// How many of how many runs must pass; `runs` is how often each task is run, where that is said.
+    /// Returns how many runs must pass out of how many; `runs` is how often each task is run, if set.
     ///
     /// # Errors
-    /// So many runs cannot meet it.
+    /// That many runs cannot meet the demand, or `runs` contradicts the gate.
     pub fn gate(self, runs: Option<u32>) -> Result<Gate, String> {
         match (self, runs) {
             (Self::Passes(gate), Some(runs)) if runs != gate.of => Err(format!(
@@ -258,10 +258,10 @@ impl Demand {
         }
     }
 
-    /// The same of runs that end as soon as it is decided.
+    /// The same demand for runs that stop as soon as it is decided.
     ///
     /// # Errors
-    /// At most so many runs cannot meet it.
+    /// The demand cannot be met with at most `most` runs.
     pub fn until_decided(self, most: Option<u32>) -> Result<Sequential, String> {
         match self {
             Self::Passes(_) => self.gate(most).map(|gate| Sequential::passes(gate.passes, gate.of)),

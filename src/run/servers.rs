@@ -1,4 +1,5 @@
-//! The MCP servers of an eval: one hub a server, shared by all tasks, started anew for the next task when it died.
+//! The MCP servers of an eval: one hub per server, shared by all tasks; a server that died is restarted for the next
+//! task.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,19 +28,19 @@ use crate::{
 /// A server that answered `initialize`.
 pub(super) struct Running {
     pub hub: Hub,
-    /// For the steps' own calls, which nobody records.
+    /// The session for the steps' own calls, which are not recorded.
     own: OnceCell<Client>,
-    /// The tools, where gevals asked before any agent spoke.
+    /// The tools, if gevals listed them before any agent connected.
     asked: Option<Result<Vec<Value>, CallError>>,
-    /// What its tools take and give, where a step has asked.
+    /// The schemas of its tools, once a step has needed them.
     contracts: std::sync::Mutex<Option<IndexMap<String, Contract>>>,
-    /// Tokens of its description to agents.
+    /// How many tokens its description costs agents.
     described: OnceCell<u64>,
     config: Server,
 }
 
 impl Running {
-    /// Why it cannot be used any more, in a line.
+    /// Why it can no longer be used, in one line.
     pub fn lost(&self) -> Option<String> {
         let failure = self.hub.failure()?.to_string();
         let line = failure.lines().next().unwrap_or_default().trim_end_matches(':');
@@ -57,7 +58,7 @@ impl Running {
         Ok(self.tools().await?.into_iter().filter(allows).collect())
     }
 
-    /// Tokens of its instructions, and of the tools that agents may call (§3.7 of the upstream behaviour).
+    /// Counts the tokens of its instructions and of the tools that agents may call (§3.7 of the upstream behaviour).
     pub async fn schema_tokens(&self) -> u64 {
         let count_all = || async {
             let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -105,24 +106,24 @@ pub(super) struct Servers<'a> {
     specs: Specs,
     running: IndexMap<String, Mutex<Option<Arc<Running>>>>,
     emitter: &'a Emitter<'a>,
-    /// For `initialize`.
+    /// The timeout of `initialize`.
     timeout: Duration,
-    /// The longest message that passes, in bytes.
+    /// The longest message that is let through, in bytes.
     longest: usize,
     recording: Option<Arc<Recording>>,
-    /// Some agent is a client of its own, with capabilities that only it knows.
+    /// Whether an agent connects by itself, with capabilities that only it knows.
     clients: bool,
-    /// Why none of them can be started.
+    /// Why no server can be started.
     unset: Option<String>,
 }
 
-/// How to reach each server, and what its agents may do.
+/// How to reach each server, and what agents may do with it.
 pub type Specs = IndexMap<String, (ServerSpec, Server)>;
 
-/// The servers' specifications with every `${VAR}` expanded, and the secrets in them.
+/// Returns the servers' specifications with every `${VAR}` expanded, and the secrets in them.
 ///
 /// # Errors
-/// All variables that are not set, as messages.
+/// A message for each variable that is not set.
 pub fn specs(
     servers: &[Server],
     dir: &Path,
@@ -175,7 +176,7 @@ pub fn specs(
     if faults.is_empty() { Ok((specs, secrets)) } else { Err(faults) }
 }
 
-/// What tells a server's process from others: a gevals inside another one adds to what is there.
+/// The mark that identifies a server's process. A gevals that runs inside another one appends to the outer mark.
 fn marks(host: &dyn Host) -> String {
     match host.env(MARK) {
         Some(outer) if !outer.is_empty() => format!("{outer},{}.server", host.mark()),
@@ -192,7 +193,7 @@ fn transport(
     match &server.transport {
         Transport::Stdio { command, args, env } => {
             let mut command = fill(command, false);
-            // Exactly `gevals` is this executable (`decisions.md` §2).
+            // A command that is exactly `gevals` means this executable (`decisions.md` §2).
             if let (true, Some(executable)) = (command == "gevals", executable) {
                 command = executable.to_string_lossy().into_owned();
             }
@@ -203,7 +204,7 @@ fn transport(
                     .iter()
                     .map(|(n, v)| (n.value.clone(), fill(v, v.has_variables() || is_secret_name(&n.value))))
                     .collect(),
-                // No path at all is no folder to the operating system.
+                // The operating system does not accept an empty path as a directory.
                 cwd: Some(dir.to_owned()).filter(|dir| !dir.as_os_str().is_empty()),
             }
         }
@@ -221,12 +222,12 @@ impl<'a> Servers<'a> {
         Self { specs, running, emitter, timeout, longest, recording: None, clients, unset: None }
     }
 
-    /// The same servers once more, to be started for one task alone.
+    /// The same servers again, to be started for a single task.
     pub fn another(&self) -> Self {
         self.of(self.specs.clone())
     }
 
-    /// Others, by the same rules.
+    /// Other servers, with the same settings.
     pub fn of(&self, specs: Specs) -> Self {
         Self {
             recording: self.recording.clone(),
@@ -241,17 +242,17 @@ impl<'a> Servers<'a> {
         Self { recording, ..self }
     }
 
-    /// None can be started, where there is a reason.
+    /// Sets the reason why no server can be started, if there is one.
     pub fn lacking(self, unset: Option<String>) -> Self {
         Self { unset, ..self }
     }
 
-    /// The longest message that passes, in bytes.
+    /// Limits the length of messages, in bytes.
     pub fn up_to(self, longest: usize) -> Self {
         Self { longest, ..self }
     }
 
-    /// All servers, started if need be.
+    /// Returns all servers, and starts those that are not running.
     pub async fn all(&self) -> Result<Vec<Arc<Running>>, String> {
         if let Some(why) = &self.unset {
             return Err(why.clone());
@@ -263,7 +264,7 @@ impl<'a> Servers<'a> {
         Ok(all)
     }
 
-    /// A server that works; one that died is started anew.
+    /// Returns a working server; one that died is restarted.
     async fn get(&self, name: &str) -> Result<Arc<Running>, String> {
         let (Some((spec, config)), Some(slot)) = (self.specs.get(name), self.running.get(name)) else {
             return Err(self.unset.clone().unwrap_or_else(|| format!("the eval has no server `{name}`")));
@@ -301,8 +302,8 @@ impl<'a> Servers<'a> {
             described: OnceCell::new(),
             config: config.clone(),
         };
-        // A process hears one `initialize`. It should be the agent's, whose capabilities nobody knows before it speaks;
-        // so what gevals wants to know before is asked of a process that then ends.
+        // A process receives a single `initialize`. It should come from the agent, whose capabilities are unknown
+        // before it connects, so gevals lists the tools in a process that it then ends.
         if self.clients && matches!(spec.transport, mcp::Transport::Stdio { .. }) {
             let own = running.own.take();
             running.asked = match &own {
@@ -315,7 +316,7 @@ impl<'a> Servers<'a> {
         }
         let running = Arc::new(running);
         *slot = Some(Arc::clone(&running));
-        // For the record alone: what it is needed for asks again.
+        // Only for the record; code that needs the tools lists them again.
         let tools = tokio::time::timeout(RECORDED, running.allowed()).await;
         let tools = tools.unwrap_or(Ok(Vec::new())).unwrap_or_else(|error| {
             // A lost server is reported by the step that needs it.
@@ -329,7 +330,7 @@ impl<'a> Servers<'a> {
         Ok(running)
     }
 
-    /// A server that a step calls; it was started before the task.
+    /// Returns a server that a step calls; it was started before the task.
     async fn there(&self, server: &str) -> Result<Arc<Running>, ToolFault> {
         let Some(slot) = self.running.get(server) else {
             return Err(ToolFault::Lost(format!("the eval has no server `{server}`")));
@@ -337,7 +338,7 @@ impl<'a> Servers<'a> {
         slot.lock().await.clone().ok_or_else(|| ToolFault::Lost(format!("`{server}` does not run")))
     }
 
-    /// Ends them all, kindly; what they had to remark is reported.
+    /// Shuts all servers down gracefully and reports their notices.
     pub async fn close(&self) {
         for (name, slot) in &self.running {
             let Some(running) = slot.lock().await.take() else { continue };
@@ -352,14 +353,14 @@ impl<'a> Servers<'a> {
 /// How long a server has to list its tools for the results file.
 const RECORDED: Duration = Duration::from_secs(5);
 
-/// A tool as the results file has it.
+/// Converts a tool to the form in the results file.
 fn server_tool(tool: &Value) -> Option<ServerTool> {
     let name = tool.get("name")?.as_str()?.to_owned();
     let description = tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(ServerTool { name, description, input_schema: tool.get("inputSchema").cloned() })
 }
 
-/// A tool's name and schemas, from its line in `tools/list`.
+/// Returns a tool's name and schemas from its entry in `tools/list`.
 fn contract(tool: &Value) -> Option<(String, Contract)> {
     let schema = |key: &str| tool.get(key).filter(|schema| schema.is_object()).cloned().map(Schema::new);
     let contract = Contract { input: schema("inputSchema").unwrap_or_default(), output: schema("outputSchema") };

@@ -1,18 +1,18 @@
-//! Signals that ask for an end, and which of them asks for it once more.
+//! Signals that ask gevals to stop, and how repeated signals are understood.
 //!
-//! One stop is one stop. A program that stops another may send a signal to it and to its group, as `timeout` does, or one kind of
-//! signal after another, as CI does before it kills: neither asks for more than the first signal did. What stops cleanup too is
-//! the same signal again, a second later.
+//! A program that stops another one may signal both the process and its group, as `timeout` does, or send different signals in
+//! turn, as CI does before it kills: neither asks for more than the first signal did. Only the same signal again, a second later,
+//! stops the cleanup as well.
 #![cfg_attr(target_os = "linux", expect(clippy::disallowed_methods, reason = "/proc tells which signals are ignored"))]
 
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Signals of one kind within this time are one.
+/// Signals of the same kind within this time count as one.
 pub const ECHO: Duration = Duration::from_secs(1);
 
-/// A signal that asks for an end.
+/// A signal that asks gevals to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interrupt {
     Hup,
@@ -21,7 +21,7 @@ pub enum Interrupt {
 }
 
 impl Interrupt {
-    /// As `kill -l` has it.
+    /// The name, as listed by `kill -l`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hup => "SIGHUP",
@@ -30,7 +30,7 @@ impl Interrupt {
         }
     }
 
-    /// The exit status of what was stopped by it.
+    /// The exit status of a run stopped by this signal.
     pub fn exit(self) -> u8 {
         match self {
             Self::Hup => 129,
@@ -40,10 +40,10 @@ impl Interrupt {
     }
 }
 
-/// SIGINT, SIGTERM and SIGHUP of this process, from now on. A SIGHUP that is ignored, as under `nohup`, stays so.
+/// Listens to SIGINT, SIGTERM and SIGHUP from now on. If SIGHUP is ignored, as under `nohup`, it stays ignored.
 ///
 /// # Errors
-/// Where signals cannot be listened to.
+/// Signals cannot be listened to.
 pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut int = signal(SignalKind::interrupt())?;
@@ -72,7 +72,7 @@ pub fn interrupts() -> std::io::Result<UnboundedReceiver<Interrupt>> {
     Ok(receiver)
 }
 
-/// Whether the parent made this process ignore SIGHUP; known on Linux only.
+/// Whether the parent made this process ignore SIGHUP; can only be determined on Linux.
 fn hup_is_ignored() -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -84,27 +84,27 @@ fn hup_is_ignored() -> bool {
     false
 }
 
-/// What was heard so far.
+/// The signals received so far.
 #[derive(Clone, Default, Debug)]
 pub struct Heard {
     first: Option<Interrupt>,
-    /// When the first of each kind came.
+    /// When the first signal of each kind arrived.
     kinds: Vec<(Interrupt, Duration)>,
 }
 
 /// What a signal asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asks {
-    /// An end: what runs is stopped, and cleaned up.
+    /// Stop what runs, and clean up.
     Stop,
-    /// An end of cleanup as well.
+    /// Stop the cleanup as well.
     Again,
-    /// Nothing that was not asked for already.
+    /// Nothing new.
     Nothing,
 }
 
 impl Heard {
-    /// A signal came; `now` is the time on any clock that does not go back.
+    /// Records a signal; `now` is the time on any monotonic clock.
     pub fn hear(&mut self, signal: Interrupt, now: Duration) -> Asks {
         let earlier = self.kinds.iter().find(|(kind, _)| *kind == signal).map(|(_, at)| *at);
         match (self.first, earlier) {
@@ -122,7 +122,7 @@ impl Heard {
         }
     }
 
-    /// The signal that ended it all.
+    /// The signal that stopped the run.
     pub fn first(&self) -> Option<Interrupt> {
         self.first
     }
@@ -143,11 +143,11 @@ mod tests {
         use Interrupt::{Hup, Int, Term};
         // `timeout` signals the process and its group.
         assert_eq!(asked(&[(0, Term), (1, Term)]), [Stop, Nothing]);
-        // GitHub Actions: SIGKILL follows.
+        // GitHub Actions; SIGKILL follows.
         assert_eq!(asked(&[(0, Int), (7500, Term)]), [Stop, Nothing]);
-        // A terminal that is closed, and a shell that ends its jobs.
+        // A closed terminal, and a shell that ends its jobs.
         assert_eq!(asked(&[(0, Hup), (3, Term), (4, Hup)]), [Stop, Nothing, Nothing]);
-        // A user who means it.
+        // A user who insists.
         assert_eq!(asked(&[(0, Int), (400, Int), (1000, Int)]), [Stop, Nothing, Again]);
         assert_eq!(asked(&[(0, Int), (7500, Term), (9000, Term)]), [Stop, Nothing, Again]);
     }

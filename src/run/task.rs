@@ -1,4 +1,4 @@
-//! One run of one task, from its set-up to its verdict (`decisions.md` §5).
+//! One run of one task, from its setup to its verdict (`decisions.md` §5).
 
 use std::{
     collections::BTreeMap,
@@ -53,63 +53,63 @@ pub(super) struct World<'a> {
     pub host: &'a dyn Host,
     pub emitter: &'a Emitter<'a>,
     pub servers: &'a Servers<'a>,
-    /// As the eval configures them.
+    /// As configured in the eval.
     pub extensions: &'a plan::Extensions,
-    /// The control planes that the eval asks for.
+    /// The control planes that the eval requests.
     pub clusters: Option<&'a Clusters<'a>>,
-    /// Fires at the first signal: whatever runs is stopped and cleaned up.
+    /// Cancelled by the first signal: whatever runs is stopped and cleaned up.
     pub cancel: CancellationToken,
-    /// Fires when it comes again: cleanup is stopped too.
+    /// Cancelled when the signal is repeated: cleanup is stopped as well.
     pub force: CancellationToken,
-    /// Why no task can run: a server that does not start.
+    /// Why no task can run, such as a server that does not start.
     pub unstarted: OnceLock<String>,
     /// What tasks lack that are not run while others are.
     pub lacks: OnceLock<Lacks>,
-    /// Why the first agent that could not be started was not.
+    /// Why the first agent that could not be started was not started.
     pub agent_unstarted: OnceLock<String>,
-    /// Why no further task is started: `--fail-fast`.
+    /// Why no further task is started (`--fail-fast`).
     pub stopped: OnceLock<String>,
     pub options: &'a RunOptions,
-    /// What keeps agents apart from the machine.
+    /// Isolates agents from the machine.
     pub jail: Option<Jail>,
-    /// Worlds that are left standing.
+    /// The worlds that were kept.
     pub kept: Mutex<Vec<KeptWorld>>,
     pub recording: Option<&'a Recording>,
     pub judge: Option<&'a Judge>,
     pub ledger: &'a Ledger,
-    /// Of the model under test, and of the judge's.
+    /// The prices of the model under test and of the judge's model.
     pub price: Option<Price>,
     pub judge_price: Option<Price>,
-    /// The limit of the whole run that was reached.
+    /// The limit of the whole run that was exceeded.
     pub over: OnceLock<String>,
 }
 
-/// A world that is left standing, and how to enter it.
+/// A world that was kept, and how to enter it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeptWorld {
     pub task: TaskRun,
     pub dir: PathBuf,
-    /// `spec.env`, secrets masked.
+    /// `spec.env`, and the variables of its control plane, with secrets masked.
     pub env: Vec<(String, String)>,
-    /// Its cleanup steps.
+    /// The number of its cleanup steps.
     pub cleanups: usize,
 }
 
-/// What a run of a task came to.
+/// The outcome of a run of a task.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TaskEnd {
     pub task: TaskRun,
     pub verdict: Verdict,
-    /// Why, in a line; empty where it passed.
+    /// The reason for the verdict, in one line; empty if the run passed.
     pub reason: String,
     pub cleanup_failed: bool,
     pub duration: Duration,
-    /// What is there now and was not before, where that was looked at.
+    /// What the run left behind in the world, if that was inspected.
     pub left: Vec<Left>,
 }
 
 impl TaskEnd {
-    /// Of a run of the task that a journal tells.
+    /// The outcome of an earlier run, from a journal.
     pub(super) fn earlier(task: TaskRun, end: &End) -> Self {
         let End { verdict, reason, duration, cleanup_failed } = end.clone();
         Self { task, verdict, reason, cleanup_failed, duration, left: Vec::new() }
@@ -151,12 +151,12 @@ pub(super) async fn run(world: &World<'_>, plan: &Plan, digest: &str, task: Task
     }
     let duration = world.host.elapsed().saturating_sub(started);
     events.emit(EventKind::TaskFinished { verdict, reason: reason.clone(), duration, cleanup_failed });
-    // Why it fails is reported at the end of the run.
+    // A failure to flush is reported at the end of the run.
     let _ = world.recording.map(Recording::flush);
     TaskEnd { task, verdict, reason, cleanup_failed, duration, left: Vec::new() }
 }
 
-/// What the run of the task has of a control plane, where the eval asks for one.
+/// The share of a control plane for the run of the task, if the eval requests one.
 async fn share(world: &World<'_>, plan: &Plan, task: &TaskRun) -> Result<Option<Share>, String> {
     let Some(clusters) = world.clusters.filter(|_| world.unstarted.get().is_none()) else { return Ok(None) };
     match world.options.worlds.get(&plan.task.name.value) {
@@ -165,7 +165,7 @@ async fn share(world: &World<'_>, plan: &Plan, task: &TaskRun) -> Result<Option<
     }
 }
 
-/// The phases of a task, with servers of its own where they must see what is its own. Says whether a cleanup step failed.
+/// Runs the phases of a task, with its own servers if it must not share them. Returns whether a cleanup step failed.
 async fn placed(
     world: &World<'_>,
     plan: &Plan,
@@ -203,7 +203,7 @@ async fn placed(
     cleanup_failed
 }
 
-/// What a pass is worth.
+/// Remarks that qualify the verdict.
 fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> Vec<Remark> {
     let mut remarks = Vec::new();
     let spoilt = facts.checks.iter().any(|check| check.outcome != Outcome::Passed);
@@ -231,24 +231,24 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
     remarks
 }
 
-/// A divergence from a recording, in a line.
+/// Describes a divergence from a recording, in one line.
 fn told(difference: &Difference) -> String {
     let Difference { subject, expected, actual, .. } = difference;
     format!("{subject} is otherwise than recorded: {actual} instead of {expected}")
 }
 
-/// What was random when the calls that are replayed were recorded.
+/// The random values that were used when the replayed calls were recorded.
 fn replayed(host: &dyn Host, plan: &Plan, run: u32) -> Option<Values> {
     let Drawn { id, port } = crate::agent::drawn(host, plan.recording()?, &plan.task.name.value, run)?;
     Some(Values { id, port, ..Values::default() })
 }
 
-/// Of what nothing led to.
+/// The reason for actions that were not reached.
 const NOT_REACHED: &str = "not reached";
-/// Of the phases that `--phase` leaves out.
+/// The reason for phases that `--phase` leaves out.
 const NOT_ASKED: &str = "another phase was asked for";
 
-/// What must be there before anything runs.
+/// Returns the running servers, or the reason why the task cannot run.
 async fn ready(world: &World<'_>, servers: &Servers<'_>, index: usize) -> Result<Vec<Arc<Running>>, String> {
     match world.unstarted.get().cloned().or_else(|| world.lacks.get()?.of(index)) {
         Some(why) => Err(why),
@@ -259,7 +259,7 @@ async fn ready(world: &World<'_>, servers: &Servers<'_>, index: usize) -> Result
     }
 }
 
-/// Set-up, agent, verification, assertions and cleanup. Says whether a cleanup step failed.
+/// Runs setup, agent, verification, assertions and cleanup. Returns whether a cleanup step failed.
 async fn phases(
     world: &World<'_>,
     plan: &Plan,
@@ -280,7 +280,7 @@ async fn phases(
     };
     let past = options.worlds.get(&plan.task.name.value);
     let values = match past.and_then(|past| past.values.clone()).or_else(|| {
-        // What is tried is the first run of the recording.
+        // Trials replay the first run of the recording.
         replayed(host, plan, if options.trials.is_some() { 0 } else { events.run.run })
     }) {
         Some(kept) => TaskValues::restored(host, &plan.task.name.value, kept),
@@ -328,7 +328,7 @@ async fn phases(
         force: &world.force,
         leftovers: Mutex::default(),
         agent_leftover: tokio::sync::Mutex::default(),
-        // The cleanup of a kept world stays with the run that set it up.
+        // The cleanup of a kept world belongs to the run that set it up.
         pending: AtomicBool::new(options.only == Some(Only::Verify)),
         cleanup_failed: AtomicBool::new(false),
         past: None,
@@ -350,7 +350,7 @@ async fn phases(
     facts.setup = setup(&unit, &mut scope, &limits(PlanPhase::Setup)).await;
     let after_setup = scope.clone();
     if facts.setup.is_none() && options.only.is_none() {
-        // One in a jail cannot reach them.
+        // An agent in a jail cannot change the files.
         let stamps = (is_process(plan) && world.jail.is_none()).then(|| intact::Stamps::new(host, plan));
         let changed = || intact::changed(host, plan).or_else(|| stamps.as_ref()?.changed(host));
         let turned = agent_turn(&unit, &mut scope, &limits(PlanPhase::Agent), servers, world, facts).await;
@@ -358,20 +358,20 @@ async fn phases(
         let answered = calls.iter().any(|call| call.report.status == CallStatus::Ok);
         facts.unused = !servers.is_empty() && !answered && !plan.forbids_calls();
         facts.must_use = options.require_server_use;
-        // One over HTTP is reached anew with each call, and lost with the call that it does not answer.
+        // An HTTP server is contacted again for each call, so it is lost only for the call that it does not answer.
         facts.lost = servers.iter().find_map(|server| server.lost()).or(lost);
         if plan.task.dialect != Dialect::Portable {
             scope.forget_outputs();
         }
-        // What nobody did is not judged, and nothing judges that is not what was planned.
+        // Nothing is verified if the agent could not run, or if the files differ from the plan.
         facts.hindered = facts.hindered.take().or_else(changed);
         if facts.hindered.is_none() {
             verify(&unit, &mut scope, &limits(PlanPhase::Verify), facts).await;
-            // What an interrupted agent did not do tells nothing.
+            // The calls that an interrupted agent did not make prove nothing.
             if !world.cancel.is_cancelled() {
                 assertions(&unit, &calls, skills.as_deref(), facts);
             }
-            // Something that the agent left in the background may have changed it meanwhile.
+            // A background process of the agent may have changed the files in the meantime.
             facts.hindered = changed();
         }
     }
@@ -389,7 +389,7 @@ async fn phases(
         Keep::Never => options.only == Some(Only::Setup),
     };
     facts.kept = keep;
-    // Before the cleanup, which reports for itself.
+    // Reported before the cleanup, which reports its own steps.
     let why = match &facts.setup {
         _ if options.only == Some(Only::Setup) => NOT_ASKED.to_owned(),
         Some(setup) => format!("{NOT_REACHED}: `{}` did not pass", setup.id),
@@ -401,7 +401,7 @@ async fn phases(
         return unit.cleanup_failed.load(Ordering::Relaxed);
     }
 
-    // Upstream's cleanup knows neither the agent nor what verification found.
+    // In upstream's dialects, cleanup sees neither the agent nor the outputs of verification.
     let mut scope = if plan.task.dialect == Dialect::Portable { scope } else { after_setup };
     unit.bind_work(&mut scope);
     if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
@@ -416,7 +416,7 @@ async fn phases(
     unit.cleanup_failed.load(Ordering::Relaxed)
 }
 
-/// Verification and assertions on what another run has set up, and on what its agent did if there was one.
+/// Runs verification and assertions on what another run has set up, and on what its agent did, if it had one.
 async fn judge_kept<'a>(
     unit: &Unit<'a>,
     values: &'a TaskValues<'a>,
@@ -446,7 +446,7 @@ async fn judge_kept<'a>(
 }
 
 impl World<'_> {
-    /// The whole run has used what it may: what runs is stopped and cleaned up, and nothing more is started.
+    /// Called when the whole run has used up a limit: what runs is stopped and cleaned up, and nothing more is started.
     pub fn exhaust(&self, why: String) {
         if self.over.set(why.clone()).is_ok() {
             self.emitter.emit(None, EventKind::Cancelled { reason: why });
@@ -454,13 +454,13 @@ impl World<'_> {
         }
     }
 
-    /// Whether anybody wants to know what an agent uses. One without a model uses nothing, unless it is limited.
+    /// Whether to count what an agent uses. An agent without a model uses nothing, so it is counted only if there are limits.
     fn counts(&self, plan: &Plan, kind: &AgentKind) -> bool {
         is_client(kind) || !plan.bounds.is_empty() || !self.ledger.is_unlimited()
     }
 
-    /// Whether a broken run may be made again. Its pending cleanups and kept worlds would be forgotten, and what kept every task from running
-    /// keeps this one.
+    /// Whether a broken run may be retried. A retry would lose track of its pending cleanups and kept worlds, and what prevents every task
+    /// from running also prevents this one.
     pub fn may_retry(&self, end: &TaskEnd) -> bool {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|kept| kept.task == end.task);
         let over = self.cancel.is_cancelled() || self.stopped.get().is_some() || self.unstarted.get().is_some();
@@ -473,7 +473,7 @@ impl World<'_> {
         self.over.get().cloned().unwrap_or_else(|| otherwise.to_owned())
     }
 
-    /// Leaves the world of a task as it is: what is pending stays pending.
+    /// Keeps the world of a task: its pending cleanups stay pending.
     async fn keep(&self, unit: &Unit<'_>) {
         let plan = unit.plan;
         if let Some(first) = plan.members(PlanPhase::Cleanup).next() {
@@ -498,7 +498,7 @@ impl World<'_> {
     }
 }
 
-/// The step that keeps the agent from running, if any does.
+/// Runs the setup. Returns the step that prevents the agent from running, if any.
 async fn setup<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits) -> Option<Judged> {
     let mut stopped = None;
     let mut agenda = begin(unit, PlanPhase::Setup);
@@ -520,7 +520,7 @@ async fn setup<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits) -> O
     stopped
 }
 
-/// What an agent's turn has used, and the limits that it went beyond.
+/// What an agent's turn has used, and the limits that it exceeded.
 #[derive(Default)]
 struct Counted<'m> {
     meter: Option<Meter<'m>>,
@@ -530,15 +530,15 @@ struct Counted<'m> {
 /// What an agent did in its turn.
 #[derive(Default)]
 struct Turned {
-    /// By their starts.
+    /// In the order in which they started.
     calls: Vec<Seen>,
-    /// The server that one of them was not answered by.
+    /// The server that did not answer one of the calls, in a message.
     lost: Option<String>,
-    /// What it gave its tool that reads skills, if it tells.
+    /// The inputs of the agent's tool that reads skills, if the agent reports its tool calls.
     skills: Option<Vec<Value>>,
 }
 
-/// Lets the agent work.
+/// Runs the agent's turn.
 async fn agent_turn<'a>(
     unit: &Unit<'a>,
     scope: &mut Scope<'a>,
@@ -558,7 +558,7 @@ async fn agent_turn<'a>(
     unit.events.emit(EventKind::ActionStarted { action: action.id.clone() });
     let started = unit.host.elapsed();
     unit.events.emitter.durable().await;
-    // Stops the agent alone.
+    // Stops only the agent.
     let stop = limits.cancel.child_token();
     let own = Arc::new(Allowance::new(unit.plan.bounds.tool_calls, 0));
     let recorder = Recorder::new(unit.events.emitter.vault.secrets())
@@ -567,7 +567,7 @@ async fn agent_turn<'a>(
         .within(vec![Arc::clone(&own), world.ledger.calls()], stop.clone());
     let mut live = recorder.subscribe();
     let filled = match scope.text(prompt) {
-        // As upstream: a prompt with a hole that nothing fills is sent as written (`check` has reported it).
+        // As upstream: a prompt with a hole that cannot be filled is sent as written (`check` has reported it).
         Err(_) if unit.plan.task.dialect != Dialect::Portable => Ok(as_written(prompt)),
         filled => filled,
     };
@@ -637,7 +637,7 @@ async fn agent_turn<'a>(
         let (at, task) = (unit.host.now(), unit.events.run.clone());
         recording.say(&recording::Line::Output { at, task, text: done.output.clone(), exit_code: done.exit_code });
     }
-    // The agent's sessions are over, so what it still waited for has ended as well.
+    // The agent's sessions are closed, so the calls that it was still waiting for have ended as well.
     tokio::task::yield_now().await;
     while let Ok(call) = live.try_recv() {
         recorded(call);
@@ -646,7 +646,7 @@ async fn agent_turn<'a>(
         world.agent_unstarted.get_or_init(|| why.clone());
         facts.hindered = Some(why);
     }
-    // To an agent that was not started nothing was sent.
+    // Nothing was sent to an agent that was not started.
     if facts.hindered.is_none() {
         count(&|meter| meter.end(&done.output, done.usage));
     }
@@ -709,17 +709,17 @@ async fn agent_turn<'a>(
     Some(Turned { calls, lost, skills: steps.map(|steps| reads(steps).collect()) })
 }
 
-/// Whether the agent is a process of its own, which may do what it was not asked to.
+/// Whether the agent is a separate process, which may do things it was not asked to do.
 fn is_process(plan: &Plan) -> bool {
     matches!(&plan.action(plan.agent).kind, ActionKind::Agent(agent) if agent.kind.is_process())
 }
 
-/// Whether a model is behind it, as far as anybody can tell.
+/// Whether there may be a model behind the agent.
 fn is_client(kind: &AgentKind) -> bool {
     !matches!(kind, AgentKind::Noop | AgentKind::Script { .. } | AgentKind::Replay { .. } | AgentKind::Unspecified)
 }
 
-/// What the servers' tools cost an agent; nothing where a server does not name them in time.
+/// Counts the tokens that the servers' tool descriptions cost an agent; 0 if a server does not list them in time.
 async fn schema_tokens(unit: &Unit<'_>, servers: &[Arc<Running>], limits: &Limits) -> u64 {
     let count = async {
         let mut all = 0;
@@ -762,8 +762,8 @@ async fn verify<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, fac
     }
 }
 
-/// The same, where the graph has several steps ready at a time. A step sees the values of those it runs after, however fast
-/// the others are; one that breaks stops those that run after it.
+/// Like `verify`, but runs steps at the same time if the graph has several ready. A step sees the values of only those steps that it runs
+/// after, however fast the others are; a step that breaks stops those that run after it.
 async fn side_by_side<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limits, facts: &mut Facts) {
     let before = scope.clone();
     let mut agenda = begin(unit, PlanPhase::Verify);
@@ -790,7 +790,7 @@ async fn side_by_side<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limit
         agenda.done(ix);
         over.insert(ix, done);
     }
-    // As written.
+    // In the order in which they are written.
     for (ix, done) in over {
         scope.adopt_new(&done.scope);
         facts.checks.push(judged(&unit.plan.action(ix).id, done.end));
@@ -801,7 +801,7 @@ async fn side_by_side<'a>(unit: &Unit<'a>, scope: &mut Scope<'a>, limits: &Limit
 struct Beside<'a> {
     scope: Scope<'a>,
     end: Ended,
-    /// Whether what runs after it is not reached.
+    /// Whether the steps after it are not reached.
     stops: bool,
 }
 
@@ -813,7 +813,7 @@ fn stops_verify(unit: &Unit<'_>, ix: ActionIx, end: &Ended) -> bool {
     }
 }
 
-/// What of a phase is to be run; says that it begins, where there is anything.
+/// Returns the agenda of a phase, and emits its start unless the phase is empty.
 fn begin<'p>(unit: &Unit<'p>, phase: PlanPhase) -> Agenda<'p> {
     if unit.plan.members(phase).next().is_some() {
         unit.events.emit(EventKind::PhaseStarted { phase: phase.name().to_owned() });
@@ -821,7 +821,7 @@ fn begin<'p>(unit: &Unit<'p>, phase: PlanPhase) -> Agenda<'p> {
     unit.plan.agenda(phase)
 }
 
-/// Assertions take no time, so they are judged even when the task's is over.
+/// Assertions take no time, so they are evaluated even after the task's timeout.
 fn assertions(unit: &Unit<'_>, calls: &[Seen], skills: Option<&[Value]>, facts: &mut Facts) {
     for (i, ix) in unit.plan.members(PlanPhase::Assert).enumerate() {
         let action = unit.plan.action(ix);
@@ -839,7 +839,7 @@ fn assertions(unit: &Unit<'_>, calls: &[Seen], skills: Option<&[Value]>, facts: 
     }
 }
 
-/// A step that is not reached.
+/// Skips a step that is not reached.
 fn skip<'a>(unit: &Unit<'a>, ix: ActionIx, scope: &mut Scope<'a>) -> Ended {
     unit.bind_unreached(ix, scope);
     unit.events.skip_inside(unit.plan, ix, NOT_REACHED);
@@ -851,7 +851,7 @@ fn judged(id: &str, end: Ended) -> Judged {
     Judged { id: id.to_owned(), outcome: end.outcome, why: end.message, comparisons: end.comparisons }
 }
 
-/// As it is judged.
+/// Converts a record to the form that assertions judge.
 fn seen(mut record: CallRecord) -> Seen {
     let made = record.unmasked.take().map_or(Made::AsReported, Made::Otherwise);
     Seen { report: reported(record), made }
@@ -885,7 +885,7 @@ fn reported(record: CallRecord) -> CallReport {
     }
 }
 
-/// As scripts are given it (`portable-format.md`, "Script protocol").
+/// The call history, in the form that scripts receive (`portable-format.md`, "Script protocol").
 fn history<'c>(calls: impl Iterator<Item = &'c CallReport> + Clone) -> Value {
     let of = |kind: CallKind| -> Vec<Value> {
         let calls = calls.clone().filter(|c| c.kind == kind);

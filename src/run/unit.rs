@@ -1,4 +1,4 @@
-//! One action at a time: whether it may run, its values, its limit, its nested steps, and what is reported of it.
+//! Executes single actions: whether an action may run, its values, its timeout, its nested steps, and what is reported of it.
 
 use std::{
     collections::HashMap,
@@ -36,9 +36,9 @@ use crate::{
     ty::duration,
 };
 
-/// A step that does not mind its own limit is dropped so long after it.
+/// How long after its timeout or its cancellation a step that does not stop is abandoned.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Of a step for which neither author nor signature sets a limit.
+/// The timeout of a step for which neither the author nor the signature sets one.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What the actions of one run of a task share.
@@ -49,14 +49,14 @@ pub(super) struct Unit<'a> {
     pub tools: &'a dyn Tools,
     pub extensions: Extensions<'a>,
     pub judge: Option<&'a Judge>,
-    /// Receives what a judge has used so far, and what it received last.
+    /// Receives what a judge has used so far, and the value it received before.
     pub judged: &'a (dyn Fn(TokenUsage, TokenUsage) + Send + Sync),
     pub env: Vec<(String, String)>,
-    /// What scripts are run from.
+    /// The copies that scripts are run from.
     pub snapshot: Option<Snapshot>,
-    /// What scripts are given.
+    /// The state that scripts receive.
     pub state: Mutex<TaskState>,
-    /// Fires when a signal comes again; the first one does not stop cleanup.
+    /// Cancelled when a signal is repeated; the first signal does not stop cleanup.
     pub force: &'a CancellationToken,
     pub leftovers: Mutex<Vec<Leftover>>,
     /// What the agent left in the background.
@@ -64,21 +64,21 @@ pub(super) struct Unit<'a> {
     /// Whether the task's cleanup is pending.
     pub pending: AtomicBool,
     pub cleanup_failed: AtomicBool,
-    /// What a journal holds of this run of the task, in a recovery.
+    /// In a recovery: what the journal contains about this run of the task.
     pub past: Option<&'a TaskPast>,
-    /// Cleanup steps that ended; with the reason, where they are still pending.
+    /// Cleanup steps that ended, with the reason if they are still pending.
     pub ended: Mutex<HashMap<String, Option<String>>>,
 }
 
-/// What an agent left in the background. It stands still while judges are asked: else it could answer in their place.
+/// What an agent left in the background. It is suspended while judges are queried: otherwise it could answer in their place.
 #[derive(Default)]
 pub(super) struct AgentLeftover {
     pub left: Option<Leftover>,
-    /// How many judges are being asked.
+    /// How many judges are being queried.
     asked: usize,
 }
 
-/// How long, and on whose account.
+/// The limits and the phase of an action.
 #[derive(Clone)]
 pub(super) struct Limits {
     /// On the host's clock.
@@ -87,7 +87,7 @@ pub(super) struct Limits {
     pub phase: PlanPhase,
 }
 
-/// How a step or a sequence of them ended.
+/// How a step or a sequence of steps ended.
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     pub outcome: Outcome,
@@ -108,7 +108,7 @@ impl Ended {
         Self { outcome: report.outcome, message: report.message.clone(), comparisons: report.comparisons }
     }
 
-    /// The graver of two, with the comparisons of both; the first of two alike.
+    /// The worse of two outcomes, with the comparisons of both; the first if they are equal.
     fn and(self, other: Self) -> Self {
         let comparisons = self.comparisons.saturating_add(other.comparisons);
         let graver = if gravity(other.outcome) > gravity(self.outcome) { other } else { self };
@@ -127,7 +127,7 @@ fn gravity(outcome: Outcome) -> u8 {
 }
 
 impl<'a> Unit<'a> {
-    /// Runs one step and whatever it holds. `id` is its id with rounds and attempts.
+    /// Runs one step and everything inside it. `id` is its id with rounds and attempts.
     pub fn step<'f>(
         &'f self,
         ix: ActionIx,
@@ -193,15 +193,15 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Ends the steps inside one that ends, where none of its rounds or branches has led to them. What a round of an outer
-    /// loop did not reach, another one may.
+    /// Skips the steps inside a step that ended, unless one of its rounds or branches has reached them. A step that one round of an
+    /// outer loop did not reach may be reached in another round.
     fn skip_inside(&self, ix: ActionIx, id: &str) {
         if !id.contains(['[', '#']) && self.past.is_none() {
             self.events.skip_inside(self.plan, ix, "not reached");
         }
     }
 
-    /// Runs steps one after another, as inside a group, a round or a branch: what fails or breaks ends it.
+    /// Runs steps one after another, as inside a group, a round or a branch; a step that fails or breaks ends the sequence.
     async fn sequence(&self, inside: &Inside<'_>, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
         let mut end = Ended::passed();
         let mut agenda = self.plan.agenda(inside.block.holder);
@@ -215,7 +215,7 @@ impl<'a> Unit<'a> {
                 Outcome::Cancelled => true,
             };
             let in_setup = limits.phase == PlanPhase::Setup || inside.block.role == BlockRole::Setup;
-            // A run that is cancelled ends, whatever may go wrong in a step.
+            // Cancellation counts even for a step that is allowed to fail.
             let forgiven = goes_on && !stops && in_setup;
             if !forgiven {
                 end = end.and(step);
@@ -238,18 +238,19 @@ impl<'a> Unit<'a> {
         self.left(limits).is_zero().then(|| Ended::new(Outcome::Skipped, "no time was left"))
     }
 
-    /// The world is about to change: from now on the task's cleanup is pending.
+    /// Marks the task's cleanup as pending, because the world is about to change.
     pub fn plan_cleanup(&self, id: &str) {
         let mut cleanups = self.plan.members(PlanPhase::Cleanup).peekable();
         if cleanups.peek().is_some() && !self.pending.swap(true, Ordering::Relaxed) {
-            // What a mutant undoes is no part of the task, and a recovery reads the task anew.
+            // What undoes a mutant is not part of the task, and a recovery reads the task again.
             let ids = cleanups.map(|ix| self.plan.action(ix).id.clone());
             let cleanups = ids.filter(|id| !id.starts_with(mutant::UNDO)).collect();
             self.events.emit(EventKind::CleanupPending { action: id.to_owned(), cleanups });
         }
     }
 
-    /// A trial is over: what its cleanup could not do was never made, or `gevals prove` reports it. Nothing of it stays pending.
+    /// Ends a trial: whatever its cleanup could not clean up was never created, or is reported by `gevals prove`. Nothing stays
+    /// pending.
     pub fn settle(&self) {
         let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         let missed = ended.into_iter().filter(|(id, why)| why.is_some() && !id.starts_with(mutant::UNDO));
@@ -350,12 +351,13 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// What runs on in the background lives until the task's cleanup is over.
+    /// Keeps a background process until the task's cleanup is over.
     pub fn keep(&self, leftover: Option<Leftover>) {
         self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(leftover);
     }
 
-    /// A judge is to be asked. The lock is held until the agent stands still, so that no other one is asked before.
+    /// Suspends the agent before a judge is queried. The lock is held until the agent is suspended, so that no other judge is
+    /// queried earlier.
     async fn hold_agent(&self) {
         let mut agent = self.agent_leftover.lock().await;
         agent.asked += 1;
@@ -364,7 +366,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// A judge has answered.
+    /// Resumes the agent once no judge is being queried.
     async fn let_agent_go(&self) {
         let mut agent = self.agent_leftover.lock().await;
         agent.asked -= 1;
@@ -373,7 +375,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// All that runs on in the background; the caller ends it, or lets it live.
+    /// Takes everything that runs in the background; the caller ends it or lets it live.
     pub async fn leftovers(&self) -> Vec<Leftover> {
         let agent = self.agent_leftover.lock().await.left.take();
         let mut all = std::mem::take(&mut *self.leftovers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -404,7 +406,7 @@ impl<'a> Unit<'a> {
         limits: &Limits,
     ) -> (Ended, Option<Map<String, Value>>) {
         let action = self.plan.action(ix);
-        // `in` is filled by itself: text that is a JSON list will do.
+        // `in` is filled separately: text that is a JSON list is accepted.
         let args = match fill_args(step, scope, &["in"]) {
             Ok(args) => args,
             Err(fault) => return (Ended::new(Outcome::Broken, fault.message()), None),
@@ -476,7 +478,7 @@ impl<'a> Unit<'a> {
         end
     }
 
-    /// Every step, whatever becomes of the one before, within a time of its own.
+    /// Runs every cleanup step, whatever the outcome of the one before, within the cleanup's own timeout.
     pub async fn cleanup(&self, inside: &Inside<'_>, scope: &mut Scope<'a>) {
         let deadline = self.host.elapsed().saturating_add(self.plan.cleanup_timeout);
         let limits = Limits { deadline, cancel: self.force.clone(), phase: PlanPhase::Cleanup };
@@ -487,13 +489,13 @@ impl<'a> Unit<'a> {
             agenda.done(ix);
             let in_time = !self.left(&limits).is_zero();
             let (passed, skipped) = (end.outcome == Outcome::Passed, end.outcome == Outcome::Skipped);
-            // Skipped for want of an output: nothing was made, and nothing is to be cleaned up.
+            // Skipped because an output is missing: nothing was created, so there is nothing to clean up.
             if !(passed || skipped && in_time) {
                 self.cleanup_failed.store(true, Ordering::Relaxed);
             }
-            // What did not pass stays pending, so that a recovery tries again.
+            // A step that did not pass stays pending, so that a recovery tries again.
             let was_done = self.past.is_some_and(|past| past.done.contains(&id));
-            // Where a damaged journal does not tell of an output, it may have been made all the same.
+            // A damaged journal may lack an output of something that was created nevertheless.
             let in_doubt = skipped && self.past.is_some_and(|past| past.damaged);
             let done = passed || skipped && in_time && !in_doubt;
             let why = (!done && !was_done).then(|| match in_doubt {
@@ -595,7 +597,7 @@ impl<'a> Unit<'a> {
                 Outcome::Failed => failed = true,
                 Outcome::Broken | Outcome::Skipped => {}
             }
-            // A round that the limit cut off says less than the one before.
+            // A round that the timeout cut off says less than the one before.
             if last.is_none() || !over {
                 last = Some((attempt, end));
             }
@@ -662,7 +664,7 @@ impl<'a> Unit<'a> {
         limits.deadline.saturating_sub(self.host.elapsed())
     }
 
-    /// What scripts are given, with the outputs so far.
+    /// The state that scripts receive, with the outputs so far.
     fn task_state(&self, scope: &Scope<'a>) -> TaskState {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner).clone();
         state.steps = scope.steps();
@@ -675,7 +677,7 @@ impl<'a> Unit<'a> {
         end
     }
 
-    /// Holes that refer to this step, or to one inside it that did not pass, have no value.
+    /// Marks a step, and the steps inside it that have no result, as not passed: holes that refer to them have no value.
     fn bind_failure(&self, ix: ActionIx, scope: &mut Scope<'a>, outcome: Outcome) {
         let action = self.plan.action(ix);
         if let ActionKind::Step(StepAction { id: Some(id), .. }) = &action.kind {
@@ -684,7 +686,7 @@ impl<'a> Unit<'a> {
         self.plan.nested(ix).for_each(|ix| self.bind_unreached(ix, scope));
     }
 
-    /// The same for a step that may not have been reached at all.
+    /// Marks a step, and the steps inside it, as skipped if they have no result.
     pub fn bind_unreached(&self, ix: ActionIx, scope: &mut Scope<'a>) {
         let action = self.plan.action(ix);
         if let ActionKind::Step(StepAction { id: Some(id), .. }) = &action.kind
@@ -695,12 +697,12 @@ impl<'a> Unit<'a> {
         self.plan.nested(ix).for_each(|ix| self.bind_unreached(ix, scope));
     }
 
-    /// The same for every step of a phase.
+    /// Applies `bind_unreached` to every step of a phase.
     pub fn bind_phase(&self, phase: PlanPhase, scope: &mut Scope<'a>) {
         self.plan.members(phase).for_each(|ix| self.bind_unreached(ix, scope));
     }
 
-    /// The same for every step that a cleanup may look back at.
+    /// Applies `bind_unreached` to every step that a cleanup may refer to.
     pub fn bind_work(&self, scope: &mut Scope<'a>) {
         self.bind_phase(PlanPhase::Setup, scope);
         self.bind_phase(PlanPhase::Verify, scope);
@@ -708,7 +710,7 @@ impl<'a> Unit<'a> {
 }
 
 impl Ended {
-    /// One line.
+    /// The outcome and its message in one line.
     pub fn brief(&self) -> String {
         match self.message.lines().next() {
             None | Some("") => how(self.outcome).to_owned(),
@@ -717,14 +719,14 @@ impl Ended {
     }
 }
 
-/// A step with nested steps, under way.
+/// A step with nested steps that is running.
 struct Nested<'n> {
     ix: ActionIx,
     action: &'n Action,
     id: &'n str,
 }
 
-/// Nested steps, and what their executed ids begin with instead of their parent's planned id.
+/// Nested steps, and the prefix of their executed ids that replaces their parent's planned id.
 pub(super) struct Inside<'n> {
     pub block: Block,
     pub planned: &'n str,
@@ -738,7 +740,7 @@ impl<'n> Nested<'n> {
 }
 
 impl Inside<'_> {
-    /// The last phase is like a block of the task.
+    /// The cleanup phase, treated as a block of the task.
     pub fn cleanup_of_task() -> Self {
         let block = Block { role: BlockRole::Cleanup, holder: PlanPhase::Cleanup.into() };
         Self { block, planned: "", executed: String::new() }
@@ -758,7 +760,7 @@ fn fill_args(step: &StepAction, scope: &Scope<'_>, except: &[&str]) -> Result<Va
     args.map(Value::Object)
 }
 
-/// Where in `expect` a subject such as `stdout` or `body.json $.status` is written.
+/// Returns where a subject such as `stdout` or `body.json $.status` is written in `expect`.
 fn place(expect: &Arg<Def>, subject: &str) -> Span {
     let (keys, path) = subject.split_once(' ').unwrap_or((subject, ""));
     let (mut at, mut span) = (expect, expect.span);
@@ -774,7 +776,7 @@ fn place(expect: &Arg<Def>, subject: &str) -> Span {
     item.map_or(span, |item| item.span)
 }
 
-/// What a step that passed offers to later ones.
+/// The outputs that a step that passed offers to later steps.
 fn outputs(step: &StepAction, scope: &Scope<'_>, locals: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     if let Some(listed) = &step.outputs {
         let filler = scope.with_locals(locals);
@@ -796,8 +798,8 @@ fn outputs(step: &StepAction, scope: &Scope<'_>, locals: &Map<String, Value>) ->
     Ok(outputs)
 }
 
-/// What was answered, for people: the body of a response, the texts of a tool's content, else the values themselves. What a program
-/// printed is kept by itself.
+/// The answer that a step received, for people: the body of a response, the texts of a tool's content, or otherwise the values
+/// themselves. What a program printed is kept separately.
 fn answer(locals: &Map<String, Value>) -> String {
     let text = match (locals.get("response"), locals.get("content")) {
         (Some(response), _) => {

@@ -1,4 +1,4 @@
-//! What agents and judges use, and the limits that stop them. Counts are those of §3.7 of the upstream behaviour.
+//! What agents and judges use, and the limits that stop them. Counts follow §3.7 of the upstream behaviour.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,17 +15,17 @@ use crate::{
     tokens::count,
 };
 
-/// Counts one turn of an agent while it goes on.
+/// Counts what an agent uses during one turn.
 pub(super) struct Meter<'a> {
     estimate: TokenEstimate,
-    /// The agent says that it was this much at least.
+    /// The minimum that the agent has reported.
     least: u64,
     /// The tool calls of the turn.
     calls: Arc<Allowance>,
     price: Option<Price>,
     bounds: &'a Bounds,
     budget: &'a Ledger,
-    /// What was reported to the budget so far.
+    /// What was added to the budget so far.
     reported: Used,
 }
 
@@ -39,35 +39,35 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// `before` is what was used of these bounds by others.
+    /// `before` is the part of these bounds that was used earlier.
     pub fn new(bounds: Bounds, before: Used) -> Self {
         let calls = Arc::new(Allowance::new(bounds.tool_calls, before.tool_calls));
         Self { bounds, used: Mutex::new(before), calls }
     }
 
-    /// What is over already.
+    /// The limit that is already exceeded, in a message.
     pub fn over(&self) -> Option<String> {
         self.beyond(self.total())
     }
 
-    /// What was used so far, by others before too.
+    /// What was used so far, including what was used earlier.
     pub fn total(&self) -> Used {
         Used { tool_calls: self.calls.made(), ..*self.used() }
     }
 
-    /// The tool calls that may still be made.
+    /// The allowance of tool calls.
     pub fn calls(&self) -> Arc<Allowance> {
         Arc::clone(&self.calls)
     }
 
-    /// It beside the limits, if there are any.
+    /// The usage together with the limits, if there are any.
     pub fn limited(&self) -> Option<Limited> {
         let Bounds { tokens: max_tokens, cost: max_cost, tool_calls: max_tool_calls } = self.bounds;
         let Used { tokens, cost, tool_calls } = self.total();
         (!self.is_unlimited()).then_some(Limited { max_tokens, max_cost, max_tool_calls, tokens, cost, tool_calls })
     }
 
-    /// Whether everything may be used.
+    /// Whether there are no limits.
     pub fn is_unlimited(&self) -> bool {
         self.bounds.is_empty()
     }
@@ -76,7 +76,7 @@ impl Ledger {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts what a judge has used by now in the place of what it had before; says what is over now.
+    /// Replaces what a judge had used before with what it has used now; returns the limit that is now exceeded.
     pub fn judged(&self, now: &TokenUsage, before: &TokenUsage, price: Option<Price>) -> Option<String> {
         let used = |usage: &TokenUsage| Used {
             tokens: usage.total_tokens,
@@ -87,7 +87,7 @@ impl Ledger {
         self.beyond(Used { tool_calls: 0, ..self.total() })
     }
 
-    /// Puts one amount of tokens and money in the place of another.
+    /// Replaces one amount of tokens and cost with another.
     fn settle(&self, before: Used, now: Used) {
         let mut used = self.used();
         used.tokens = used.tokens.saturating_sub(before.tokens).saturating_add(now.tokens);
@@ -114,12 +114,12 @@ pub(super) fn cost(price: Option<Price>, used: &TokenUsage) -> Option<f64> {
     Some(price?.cost(used.input_tokens, used.output_tokens, used.cached_read_tokens))
 }
 
-/// The limits that a turn went beyond.
+/// The limits that a turn exceeded.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Over {
-    /// The agent's own.
+    /// A limit of the agent.
     pub task: Option<String>,
-    /// Those of the whole run.
+    /// A limit of the whole run.
     pub run: Option<String>,
 }
 
@@ -128,14 +128,14 @@ impl Over {
         self.task.is_some() || self.run.is_some()
     }
 
-    /// Both; what was gone beyond first, of each kind.
+    /// Combines both; of each kind, the limit that was exceeded first.
     pub fn and(self, later: Self) -> Self {
         Self { task: self.task.or(later.task), run: self.run.or(later.run) }
     }
 }
 
 impl<'a> Meter<'a> {
-    /// `schema` is the tokens of the tools' descriptions; `calls` are counted where they are made.
+    /// `schema` is the number of tokens in the tools' descriptions; `calls` is incremented where calls are made.
     pub fn new(
         prompt: &str,
         schema: u64,
@@ -152,7 +152,7 @@ impl<'a> Meter<'a> {
         Self { estimate, least: 0, calls, price, bounds, budget, reported: Used::default() }
     }
 
-    /// A call that the agent has made.
+    /// Counts a call that the agent has made.
     pub fn call(&mut self, call: &CallReport) -> Over {
         let of = |value: Option<&Value>| value.map_or(0, |value| count(&value.to_string()));
         let arguments = || of(call.params.get("arguments"));
@@ -175,7 +175,7 @@ impl<'a> Meter<'a> {
         self.look(false)
     }
 
-    /// What the agent, or its model, says it has used so far.
+    /// Takes over what the agent or its model reports as used so far.
     pub fn reported(&mut self, spent: Spent) -> Over {
         self.take(spent);
         self.look(false)
@@ -188,7 +188,7 @@ impl<'a> Meter<'a> {
                 self.estimate.actual = Some(token_usage(usage));
             }
             Spent::AtLeast(tokens) => {
-                // What was reported before is no more than a part.
+                // An earlier report covers only a part.
                 self.estimate.source = "estimated".to_owned();
                 self.estimate.actual = None;
                 self.least = self.least.max(tokens);
@@ -196,7 +196,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// The turn is over.
+    /// Counts the end of the turn.
     pub fn end(&mut self, message: &str, spent: Option<Spent>) -> Over {
         self.estimate.message_tokens = count(message);
         if let Some(spent) = spent {
@@ -205,7 +205,7 @@ impl<'a> Meter<'a> {
         self.look(true)
     }
 
-    /// How many calls were made is known when no more can be.
+    /// Updates the estimate and checks the limits. Tool calls are counted only when no more can be made.
     fn look(&mut self, is_over: bool) -> Over {
         let estimate = &mut self.estimate;
         let used = estimate.actual.unwrap_or_else(|| {
@@ -243,13 +243,13 @@ impl<'a> Meter<'a> {
         Over { task, run }
     }
 
-    /// What the turn came to.
+    /// The estimate for the turn.
     pub fn into_estimate(self) -> TokenEstimate {
         self.estimate
     }
 }
 
-/// The price of a model, by its own name or by that of its agent.
+/// The price of a model, by its own name or by the name of its agent.
 pub(super) fn price(prices: Option<&Arc<crate::prices::Prices>>, model: Option<&str>, agent: &str) -> Option<Price> {
     prices?.of(model.into_iter().chain([agent]))
 }
@@ -294,7 +294,7 @@ mod tests {
         assert!(!meter.call(&call("ok")).is_any());
         let over = meter.call(&call(&"word ".repeat(300)));
         assert!(over.task.is_some() && over.run.is_none(), "{over:?}");
-        // What was reported counts instead.
+        // The reported usage takes precedence.
         let actual = Usage { input_tokens: 90, output_tokens: 10, total_tokens: 100, ..Usage::default() };
         assert!(!meter.end("done", Some(Spent::Reported(actual))).is_any());
         let estimate = meter.into_estimate();
@@ -302,11 +302,11 @@ mod tests {
         assert!(estimate.tool_output_tokens > 300 && estimate.mcp_schema_tokens == 50);
         let used = ledger.total();
         assert_eq!((used.tokens, used.tool_calls), (100, 2));
-        // The next turn is over the run's limit of calls.
+        // The next turn exceeds the run's limit of calls.
         let own = bounds(None, Some(1));
         let calls = Arc::new(Allowance::new(Some(1), 0));
         let mut next = Meter::new("x", 0, None, (&own, Arc::clone(&calls)), &ledger);
-        // One call may be too much for both; how many there were is told at the end.
+        // One call may exceed both limits; the number of calls is reported at the end.
         assert!(make(&calls) && !make(&calls));
         assert!(!next.call(&call("ok")).is_any());
         let Over { task, run } = next.end("done", None);
@@ -325,7 +325,7 @@ mod tests {
         };
         let (small, large) = (counted(10), counted(4000));
         assert_eq!((small.input_tokens, small.output_tokens, small.total_tokens), (54, 4, 58));
-        // More was read; what was written stays.
+        // The input grows; the output stays.
         assert_eq!((large.input_tokens, large.output_tokens, large.total_tokens), (3996, 4, 4000));
         assert_eq!((large.source.as_str(), large.actual), ("estimated", None));
     }

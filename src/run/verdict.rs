@@ -1,52 +1,52 @@
-//! What a run of a task comes to (`decisions.md` §5).
+//! The verdict of a run of a task (`decisions.md` §5).
 
 use super::Only;
 use crate::event::{Outcome, Verdict};
 
-/// What a verdict rests on.
+/// The facts that decide a verdict.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Why nothing could start: an unmet requirement, a server, the agent.
+    /// Why the task could not be carried out as planned: an unmet requirement, a server, the agent, a changed file.
     pub hindered: Option<String>,
-    /// Why the run was cut short by a signal or a limit of the whole eval.
+    /// Why the run was cut short: by a signal or a limit of the whole eval.
     pub cancelled: Option<String>,
     /// The server that was lost while the agent worked.
     pub lost: Option<String>,
-    /// The one phase that was asked for: what the others would have found is not missed.
+    /// The single phase that was requested: results of the other phases are not expected.
     pub only: Option<Only>,
-    /// The set-up step that kept the agent from running.
+    /// The setup step that prevented the agent from running.
     pub setup: Option<Judged>,
     pub agent: Option<Judged>,
     /// Top-level verify steps, then assertions.
     pub checks: Vec<Judged>,
-    /// Why the agent stopped, where it says that it was not done.
+    /// Why the agent stopped, if it reports that it was not done.
     pub cut: Option<String>,
-    /// What the agent itself did that fails the task, whatever was checked: it went beyond a limit of its own, or made a call
-    /// that cannot be read.
+    /// What the agent itself did that fails the task whatever was checked: it exceeded one of its limits, or made a call that
+    /// cannot be read.
     pub fault: Option<String>,
-    /// What a replay found otherwise than recorded, where that breaks nothing.
+    /// How a replay diverged from the recording, if that does not make the run broken.
     pub diverged: Vec<String>,
-    /// The agent worked, and no call to a server under test succeeded, though none was forbidden.
+    /// The agent worked, and no call to a server under test succeeded, although calls were not forbidden.
     pub unused: bool,
-    /// Whether a pass is none then.
+    /// Whether such a run cannot pass.
     pub must_use: bool,
-    /// Its world is left standing.
+    /// Whether the world of the run is kept.
     pub kept: bool,
-    /// The task's time was over before everything was done.
+    /// Why, if the task timed out before everything was done.
     pub timed_out: Option<String>,
 }
 
-/// An action's outcome and why.
+/// The outcome of an action and the reason.
 #[derive(Clone, Debug)]
 pub struct Judged {
     pub id: String,
     pub outcome: Outcome,
     pub why: String,
-    /// What it compared, if it passed.
+    /// How many comparisons it made.
     pub comparisons: u32,
 }
 
-/// The verdict and its reason, in a line.
+/// The verdict and its reason, in one line.
 pub fn verdict(facts: &Facts) -> (Verdict, String) {
     let (verdict, reason) = timeless(facts);
     match &facts.timed_out {
@@ -79,7 +79,7 @@ fn timeless(facts: &Facts) -> (Verdict, String) {
         Some(agent) if agent.outcome != Outcome::Passed => return (Verdict::Broken, agent.line()),
         Some(_) => {}
     }
-    // A step is skipped for want of another's output; that one says why.
+    // A step is skipped because another step's output is missing; that other step gives the reason.
     let spoilt = [Outcome::Failed, Outcome::Broken, Outcome::Cancelled, Outcome::Skipped].into_iter().find_map(first);
     match spoilt {
         Some(failed) if failed.outcome == Outcome::Failed => (Verdict::Failed, failed.line()),
@@ -150,7 +150,7 @@ mod tests {
             (Facts { unused: true, must_use: true, ..facts(Some(Passed), &[Broken]) }, Verdict::Broken),
             (Facts { unused: false, must_use: true, ..facts(Some(Passed), &[Passed]) }, Verdict::Passed),
             (Facts { timed_out: Some("late".into()), ..facts(Some(Passed), &[Skipped]) }, Verdict::Broken),
-            // A phase by itself: nothing but the set-up, nothing but what verifies.
+            // A single phase: only the setup, or only the verification.
             (Facts { only: Some(Only::Setup), ..facts(None, &[]) }, Verdict::Passed),
             (Facts { only: Some(Only::Setup), setup: Some(judged(Failed)), ..facts(None, &[]) }, Verdict::Broken),
             (Facts { only: Some(Only::Verify), ..facts(None, &[Passed]) }, Verdict::Passed),

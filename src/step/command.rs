@@ -1,4 +1,4 @@
-//! `command`: a line of shell.
+//! `command`: a shell command.
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -33,7 +33,7 @@ async fn command(cx: &Context<'_>) -> Result<Done, Stop> {
         Err(message) => return Ok(done.judged(Err(message))),
     };
     let status = match done.exit {
-        // A death by signal that was asked for, as a shell would report it.
+        // An expected death by signal, with the exit status that a shell would report.
         Some(ExitReport::Signalled { signal }) if expect.exit_code.admits(128 + signal) => 128 + signal,
         Some(ExitReport::Exited { code }) => code,
         _ => return Ok(done),

@@ -1,4 +1,4 @@
-//! Compares what was found with what is expected: texts, JSON values, and the steps dialect's fields.
+//! Compares values with expectations: texts, JSON values, and the fields of the steps dialect.
 
 use std::{borrow::Cow, cmp::Ordering, fmt::Write};
 
@@ -16,41 +16,41 @@ use crate::{
     ty::number::{self, same_value},
 };
 
-/// Characters shown of either side of a difference.
+/// How many characters of each side of a difference are shown.
 const SHOWN: usize = 400;
-/// Characters shown before the first place where two texts differ.
+/// How many characters are shown before the first position at which two texts differ.
 const BEFORE: usize = 60;
 
-/// Of an expectation of which no part demands anything.
+/// The error for an expectation in which no part demands anything.
 pub const NOTHING: &str = "`expect` compares nothing: no part of it demands anything";
 
-/// What was compared.
+/// The result of comparisons.
 #[derive(Default, Debug)]
 pub struct Compared {
-    /// How many comparisons were made: a part of an expectation that demands nothing makes none.
+    /// How many comparisons were made; a part of an expectation that demands nothing does not count.
     pub made: u32,
-    /// Those that did not come out as expected.
+    /// The comparisons that did not match.
     pub differences: Vec<Difference>,
 }
 
 impl Compared {
-    /// Adds one comparison, and what differed.
+    /// Adds one comparison, and its difference if there is one.
     pub fn add(&mut self, difference: Option<Difference>) {
         self.made += 1;
         self.differences.extend(difference);
     }
 
-    /// Adds all of another.
+    /// Adds all comparisons of `other`.
     pub fn extend(&mut self, other: Self) {
         self.made += other.made;
         self.differences.extend(other.differences);
     }
 }
 
-/// Compares a text. Newlines at the end of `equals` do not count, as those of a process' output do not.
+/// Compares a text. Newlines at the end of `equals` are ignored, like those at the end of a process' output.
 ///
 /// # Errors
-/// A pattern that is none: holes can make one.
+/// A pattern is invalid, which is possible if it contains holes.
 pub fn text(subject: &str, expect: &TextExpect, actual: &str) -> Result<Compared, String> {
     let mut found = Compared::default();
     if let Some(expected) = &expect.0.equals {
@@ -64,10 +64,10 @@ fn same_text(a: &str, b: &str) -> bool {
     a.trim_end_matches('\n') == b.trim_end_matches('\n')
 }
 
-/// All that is demanded of a text but that it be another one.
+/// Evaluates all demands on a text except that it equals another one.
 ///
 /// # Errors
-/// A pattern that is none.
+/// A pattern is invalid.
 pub fn part(subject: &str, demands: &TextDemands<'_>, actual: &str) -> Result<Compared, String> {
     let mut found = Compared::default();
     let differs = |expected: &str| difference(subject, expected, actual);
@@ -111,7 +111,7 @@ fn one_of(shown: impl Iterator<Item = String>) -> String {
     format!("one of {}", shown.join(", "))
 }
 
-/// Between what a number must be; `number`: as it is written, where there is one.
+/// Evaluates the bounds of a number; `number` is the number as written, or `None` if there is none.
 fn bounds(subject: &str, bounds: &Bounds<'_>, number: Option<&str>, actual: &str, found: &mut Compared) {
     let demands: [(_, _, fn(Ordering) -> bool); 4] = [
         (bounds.at_least, "at least", Ordering::is_ge),
@@ -126,10 +126,10 @@ fn bounds(subject: &str, bounds: &Bounds<'_>, number: Option<&str>, actual: &str
     }
 }
 
-/// Compares values of a JSON document: no match is a failure, several matches compare as a list.
+/// Compares values in a JSON document: no match is a failure, several matches are compared as a list.
 ///
 /// # Errors
-/// A path or a pattern that is none.
+/// A path or a pattern is invalid.
 pub fn json(subject: &str, expects: &[JsonExpect], document: &Value) -> Result<Compared, String> {
     let mut found = Compared::default();
     for expect in expects {
@@ -157,7 +157,8 @@ fn json_value(subject: &str, expect: &JsonExpect, document: &Value) -> Result<Co
     Ok(found)
 }
 
-/// The value at a path, and whether it may stand for a list of one; `None` where there is nothing more to compare.
+/// Returns the subject, the value at a path, and whether the value may be compared as a list of one; `None` if there is
+/// nothing more to compare.
 fn at_path<'v>(
     subject: &str,
     path: &str,
@@ -166,7 +167,7 @@ fn at_path<'v>(
     document: &'v Value,
     found: &mut Compared,
 ) -> Result<Option<(String, Cow<'v, Value>, bool)>, String> {
-    // Whether there is a value.
+    // The check that there is a value.
     found.made += 1;
     let parsed = JsonPath::parse(path).map_err(|e| format!("`{path}` is not a JSON path: {e}"))?;
     let subject = format!("{subject} {path}");
@@ -187,7 +188,7 @@ fn at_path<'v>(
     Ok(Some((subject, value, may_match_often(path) && matches.len() == 1)))
 }
 
-/// Each element by itself; what differs is that of the first that is not as it must be.
+/// Evaluates each element separately; reports the differences of the first element that fails.
 fn elements(subject: &str, expect: &ElementExpect, all: bool, items: &[Value]) -> Result<Compared, String> {
     if items.is_empty() {
         let differs = difference(subject, "at least one element", "an empty list");
@@ -220,7 +221,7 @@ fn elements(subject: &str, expect: &ElementExpect, all: bool, items: &[Value]) -
     })
 }
 
-/// `listed`: a path that can match often gives a list; that it matched but once does not make it another thing.
+/// `listed`: a path that may match several values returns a list, so a single match is also compared as a list of one.
 fn value_demands(subject: &str, demands: &JsonDemands<'_>, value: &Value, listed: bool) -> Result<Compared, String> {
     let mut found = Compared::default();
     let differs = |expected: &str| difference(subject, expected, &compact(value));
@@ -310,7 +311,7 @@ fn is_sorted(value: &Value, order: Sorted) -> bool {
     })
 }
 
-/// What is expected where there is nothing, in words.
+/// Describes the expected value when there is nothing at the path.
 fn demand(demands: &JsonDemands<'_>) -> String {
     match demands {
         JsonDemands { equals: Some(value), .. } => compact(value),
@@ -326,11 +327,11 @@ fn may_match_often(path: &str) -> bool {
     path.contains(['*', '?', ':', ',']) || path.contains("..")
 }
 
-/// Compares fields as the steps dialect does (§6.1 of the upstream behaviour): dotted paths, and text unless both sides
-/// are numbers, which are compared exactly. A field that is missing passes where nothing is demanded of it.
+/// Compares fields as in the steps dialect (§6.1 of the upstream behaviour): paths are dotted, and values are compared
+/// as text unless both are numbers, which are compared exactly. A missing field passes if nothing is demanded of it.
 ///
 /// # Errors
-/// A pattern that is none.
+/// A pattern is invalid.
 pub fn fields(subject: &str, expects: &[FieldExpect], document: &Value) -> Result<Compared, String> {
     let mut found = Compared::default();
     for expect in expects {
@@ -368,8 +369,8 @@ pub fn fields(subject: &str, expects: &[FieldExpect], document: &Value) -> Resul
     Ok(found)
 }
 
-/// The value at a dotted path: `a.b[0].c`. A number between dots is a key, an index in brackets is read up to the first
-/// character that is no digit.
+/// Returns the value at a dotted path such as `a.b[0].c`. A number between dots is a key; an index in brackets is read
+/// up to the first character that is not a digit.
 fn field<'v>(document: &'v Value, path: &str) -> Option<&'v Value> {
     if path.is_empty() {
         return Some(document);
@@ -387,7 +388,7 @@ fn field<'v>(document: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
-/// A value as Go's `fmt` writes it by default.
+/// Formats a value like the default format of Go's `fmt`.
 fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -404,7 +405,7 @@ fn go_text(value: &Value) -> String {
     }
 }
 
-/// `%v` of a float64: the shortest digits, with an exponent below 1e-4 and from 1e6 on.
+/// Formats a float64 like `%v`: the shortest digits, with an exponent below 1e-4 and from 1e6 on.
 fn go_float(x: f64) -> String {
     let scientific = format!("{x:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
@@ -417,10 +418,10 @@ fn go_float(x: f64) -> String {
     }
 }
 
-/// A pattern, compiled as it is when it is checked.
+/// Compiles a pattern in the same way as `check`.
 ///
 /// # Errors
-/// Why it is none.
+/// Why the pattern is invalid.
 pub fn pattern(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|e| {
         let reason = e.to_string();
@@ -447,7 +448,7 @@ fn compact(value: &Value) -> String {
     value.to_string()
 }
 
-/// What was expected, in words, and what was found; both cut to a bound.
+/// A difference between what was expected, in words, and what was found; both are cut.
 pub fn difference(subject: &str, expected: &str, actual: &str) -> Difference {
     Difference {
         subject: subject.to_owned(),
@@ -458,7 +459,7 @@ pub fn difference(subject: &str, expected: &str, actual: &str) -> Difference {
     }
 }
 
-/// Two texts side by side: where they are long, the part around the first place where they differ.
+/// A difference between two texts: if they are long, only the part around the first difference is shown.
 pub fn unequal(subject: &str, expected: &str, actual: &str) -> Difference {
     let common = expected.chars().zip(actual.chars()).take_while(|(a, b)| a == b).count();
     let long = |text: &str| text.chars().nth(SHOWN).is_some();
@@ -489,7 +490,7 @@ fn cut(text: &str, from: usize) -> String {
     out
 }
 
-/// Names what is not as expected.
+/// Names the subjects that are not as expected.
 pub fn summary(differences: &[Difference]) -> String {
     let mut out = String::new();
     for (i, difference) in differences.iter().take(3).enumerate() {
@@ -503,7 +504,7 @@ pub fn summary(differences: &[Difference]) -> String {
     format!("{out} {verb} not as expected")
 }
 
-/// The head of a text, for a message.
+/// The start of a text, for a message.
 pub fn excerpt(text: &str) -> String {
     cut(text, 0)
 }

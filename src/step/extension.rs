@@ -21,7 +21,7 @@ pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
 }
 
 async fn extension(cx: &Context<'_>) -> Result<Done, Stop> {
-    // `check` binds both forms to the same.
+    // `check` resolves both forms to the same kind.
     let OperationKind::Extension { package, operation } = &cx.step.op.kind else {
         return Err(format!("`{}` is no operation of an extension", cx.step.op.name).into());
     };
@@ -57,7 +57,7 @@ async fn extension(cx: &Context<'_>) -> Result<Done, Stop> {
     }
     let judged = judge(&expect, &answer);
     let mut done = done.judged(judged);
-    // A check is a comparison by itself.
+    // The operation's own success counts as a comparison.
     done.comparisons += 1;
     Ok(done)
 }
@@ -103,7 +103,7 @@ fn judge(expect: &Expect, answer: &Answer) -> Result<Compared, String> {
 }
 
 fn unequal(name: &str, expected: &Value, value: &Value) -> Option<crate::event::Difference> {
-    // Newlines at the end do not count, as those of a process do not.
+    // Trailing newlines are ignored, as in the output of processes.
     let same = match (expected, value) {
         (Value::String(a), Value::String(b)) => a.trim_end_matches('\n') == b.trim_end_matches('\n'),
         (a, b) => same_value(a, b),

@@ -1,4 +1,4 @@
-//! `file`: makes, removes or looks at a file.
+//! `file`: creates, removes or inspects a file.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn file(cx: &Context<'_>) -> Result<Done, Stop> {
     if let Some(content) = content {
         make(cx, &path, &content, octal(&mode)?).map_err(|e| format!("`{name}` could not be written: {e}"))?;
     } else if absent {
-        // Never a whole folder by a slip of the path.
+        // Never remove a whole directory because of a mistake in the path.
         if cx.host.files().stat(&path) == Some(Stat::Dir) {
             return Err(format!("`{name}` is a folder; `absent` removes files only").into());
         }

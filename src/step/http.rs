@@ -1,4 +1,4 @@
-//! `http`: a request and what the answer must be.
+//! `http`: sends a request and checks the response.
 
 use futures_util::future::BoxFuture;
 use indexmap::IndexMap;
@@ -14,7 +14,7 @@ use crate::{
     host::{HttpRequest, HttpResponse},
 };
 
-/// Bytes read of a body.
+/// How many bytes of a body are read.
 const MAX_BODY: usize = 8 << 20;
 
 pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
@@ -42,7 +42,7 @@ async fn http(cx: &Context<'_>) -> Result<Done, Stop> {
     Ok(done)
 }
 
-/// Sends a request and reads the answer.
+/// Sends a request and reads the response.
 pub(super) async fn send(
     cx: &Context<'_>,
     method: String,
@@ -63,8 +63,8 @@ pub(super) async fn send(
     })
 }
 
-/// `response`: header names are in lower case, since HTTP knows no case there; repeats are joined. `json` is there where
-/// the body is JSON, and the body where it was read to its end.
+/// The value of `response`: header names are in lower case because HTTP header names are case-insensitive; repeated
+/// headers are joined. `body` is set only if the body was read completely, and `json` only if it is also valid JSON.
 fn response(answer: &HttpResponse) -> Map<String, Value> {
     let mut headers: Map<String, Value> = Map::new();
     for (name, value) in &answer.headers {
@@ -88,7 +88,7 @@ fn response(answer: &HttpResponse) -> Map<String, Value> {
 
 fn judge(expect: &Expect, answer: &HttpResponse) -> Result<Compared, String> {
     let mut found = Compared::default();
-    // That there is an answer is one, where any will do.
+    // If any status is accepted, the response itself counts as a comparison.
     let differs = !expect.status.admits(answer.status);
     found.add(differs.then(|| compare::difference("status", &expect.status.describe(), &answer.status.to_string())));
     if let Some(expected @ BodyExpect { json, .. }) = &expect.body {
@@ -104,7 +104,7 @@ fn judge(expect: &Expect, answer: &HttpResponse) -> Result<Compared, String> {
     Ok(found)
 }
 
-/// The body, if all of it was read.
+/// Returns the body if it was read completely.
 pub(super) fn whole_body(answer: &HttpResponse) -> Result<String, String> {
     match answer.truncated {
         true => Err(format!("the body is longer than {MAX_BODY} bytes, too long to be compared")),

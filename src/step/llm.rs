@@ -87,7 +87,8 @@ async fn llm(cx: &Context<'_>) -> Result<Done, Stop> {
     Ok(done)
 }
 
-/// What the agent did and said, one JSON value a line: a text of its own cannot pass for what a tool answered.
+/// The agent's calls and answer, one JSON value per line, so that text of the agent cannot be taken for a tool's
+/// answer.
 fn transcript(calls: &Value, answer: &str) -> String {
     let kinds = ["toolCalls", "resourceReads", "promptGets"];
     let all = kinds.iter().filter_map(|kind| calls.get(kind)?.as_array()).flatten();

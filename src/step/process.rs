@@ -1,4 +1,4 @@
-//! What the steps that run a process share: its environment, its end, a private folder.
+//! What the steps that run a process share: its environment, its result, a private directory.
 
 use std::{
     ffi::OsString,
@@ -15,7 +15,7 @@ use crate::{
     source::Stat,
 };
 
-/// Bytes of a stream that a report keeps, half of its head and half of its tail.
+/// How many bytes of a stream a report keeps: half from the start and half from the end.
 const REPORTED: usize = 64 << 10;
 
 /// A process with the task's variables and the step's own.
@@ -26,10 +26,11 @@ pub fn exec(cx: &Context<'_>, program: impl Into<OsString>, cwd: &Path, env: &In
     exec
 }
 
-/// A script in a file, of which a copy is run where there is one. One without the executable bit is run by its first line, as the system would run it.
+/// A script file; its copy is run if there is one. A file without the executable bit, or whose copy cannot be executed directly, is run by
+/// the interpreter in its first line, as the system would do.
 ///
 /// # Errors
-/// There is no such file, or nothing says what runs it.
+/// The file does not exist, or does not name an interpreter.
 pub fn script_file(
     cx: &Context<'_>,
     file: &str,
@@ -54,8 +55,7 @@ pub fn script_file(
     }
 }
 
-/// What the first line says to run a script with, as Linux reads it (execve(2)): one program, and all else is one
-/// argument.
+/// Parses the interpreter in the first line as Linux does (execve(2)): one program, and the rest of the line as a single argument.
 fn shebang(bytes: &[u8]) -> Option<(String, Option<String>)> {
     const BLANK: [char; 2] = [' ', '\t'];
     let line = bytes.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
@@ -66,18 +66,18 @@ fn shebang(bytes: &[u8]) -> Option<(String, Option<String>)> {
     (!program.trim().is_empty()).then(|| (program.to_owned(), (!argument.is_empty()).then(|| argument.to_owned())))
 }
 
-/// The folder to run in.
+/// The working directory.
 pub fn workdir(cx: &Context<'_>, workdir: Option<&str>) -> PathBuf {
     workdir.map_or_else(|| cx.dir.to_path_buf(), |dir| cx.dir.join(dir))
 }
 
-/// A path that means the same wherever a process runs.
+/// An absolute path, which is valid in any working directory.
 #[expect(clippy::disallowed_methods, reason = "it asks for the current folder, and the disk for nothing")]
 pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// What a process left: passed and with its exit status where it ended by itself, else broken or cancelled.
+/// The result of a process: passed, with its exit status, if it exited by itself; otherwise broken or cancelled.
 pub fn ended(cx: &Context<'_>, finished: Finished) -> (Done, Option<i32>) {
     let mut done = Done::new(Outcome::Broken, "");
     let mut status = None;
@@ -89,7 +89,7 @@ pub fn ended(cx: &Context<'_>, finished: Finished) -> (Done, Option<i32>) {
             ExitReport::Exited { code }
         }
         Exit::Signalled(signal) => {
-            // As a shell would have it.
+            // The exit status that a shell would report.
             done.locals.insert("exitCode".to_owned(), (128 + signal).into());
             done.message = format!("it was killed by signal {signal}{}", signal_name(signal));
             ExitReport::Signalled { signal }
@@ -148,7 +148,7 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// `it exited with status N`, with what shells mean by it.
+/// Returns `it exited with status N`, with the meaning of the status in shells.
 pub fn exited(status: i32) -> String {
     let meaning = match status {
         126 => " (not executable)",
@@ -158,7 +158,7 @@ pub fn exited(status: i32) -> String {
     format!("it exited with status {status}{meaning}")
 }
 
-/// A stream as the report shows it.
+/// A stream as shown in the report.
 pub fn reported(captured: &Captured) -> String {
     let bytes = &captured.bytes;
     if bytes.len() <= REPORTED && captured.dropped == 0 {
@@ -171,7 +171,7 @@ pub fn reported(captured: &Captured) -> String {
     format!("{head}\n… {left_out} bytes left out …\n{}{end}", tail.trim_end_matches('\n'))
 }
 
-/// A folder only this user can enter, removed when this is dropped.
+/// A directory that only this user can access; removed when this is dropped.
 pub struct Private<'a> {
     host: &'a dyn Host,
     pub path: PathBuf,

@@ -1,4 +1,4 @@
-//! `script`: a program or a text of the author's, judged by its exit status or by what it says in the json protocol.
+//! `script`: a program or an inline script, judged by its exit status or by its answer in the JSON protocol.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
 
 async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
     let script: Script = cx.decode()?;
-    // It holds what an inline text is executed from, until the end.
+    // Keeps the file of an inline script until the end.
     let private;
     let cwd = process::workdir(cx, script.workdir.as_deref());
     let exec = |program: &Path| process::exec(cx, program, &cwd, &script.env);
@@ -34,7 +34,7 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
         (None, Some(text)) if script.args.is_empty() && script.protocol == Protocol::None => {
             exec(Path::new(&script.shell)).stdin(text.as_str())
         }
-        // Standard input is not free, or there are arguments to hand on.
+        // Standard input is already used, or there are arguments to pass.
         (None, Some(text)) => {
             private = process::Private::new(cx.host)?;
             exec(Path::new(&script.shell)).args([private.file("script", text, 0o600)?])
@@ -68,7 +68,7 @@ async fn judge(cx: &Context<'_>, protocol: Protocol, exec: Exec) -> Done {
     }
 }
 
-/// What the json protocol tells a script.
+/// The data that a script receives in the JSON protocol.
 fn story(cx: &Context<'_>) -> Value {
     let agent = cx.task.agent.as_ref();
     let history = match &cx.task.call_history {
@@ -85,7 +85,7 @@ fn story(cx: &Context<'_>) -> Value {
     })
 }
 
-/// What the json protocol lets a script say.
+/// The answer of a script in the JSON protocol.
 #[derive(Deserialize)]
 struct Answer {
     passed: bool,
@@ -118,7 +118,7 @@ fn verdict(stdout: Option<&str>) -> Result<Answer, String> {
 
 fn decide(mut done: Done, answer: Answer) -> Done {
     let checks = answer.checks.unwrap_or_default();
-    // Its verdict, and what it rests on.
+    // The verdict and the checks that it is based on.
     done.comparisons = 1 + u32::try_from(checks.len()).unwrap_or(u32::MAX - 1);
     let bad: Vec<&Check> = checks.iter().filter(|c| !c.passed).collect();
     done.message = answer.reason.unwrap_or_default();

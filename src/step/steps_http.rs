@@ -1,4 +1,4 @@
-//! `http` of the steps dialect (§6.1 of the upstream behaviour): any answer passes unless a status is expected.
+//! `http` in the steps dialect (§6.1 of the upstream behaviour): any response passes unless a status is expected.
 
 use futures_util::future::BoxFuture;
 
@@ -29,7 +29,7 @@ async fn http(cx: &Context<'_>) -> Result<Done, Stop> {
     let answer = send(cx, method, url, &headers, body, json).await?;
     let done = Done::new(Outcome::Passed, "");
     let judged = cx.expected::<StepsExpect>(&done.locals).and_then(|expect| match expect {
-        // There was an answer.
+        // The existence of a response counts as a comparison.
         None => Ok(Compared { made: 1, ..Compared::default() }),
         Some(expect) => judge(&expect, &answer),
     });

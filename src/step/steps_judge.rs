@@ -1,3 +1,3 @@
-//! `llmJudge` of the steps dialect: [`llm`](super::llm) under its name there.
+//! `llmJudge` in the steps dialect: [`llm`](super::llm) under a different name.
 
 pub use super::llm::run;

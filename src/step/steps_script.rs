@@ -1,6 +1,6 @@
-//! `script` of the steps and legacy dialects (§1.10 of the upstream behaviour), with two faults of upstream's left out:
-//! no file of the author's is ever made executable (its first line names what reads it), and blank lines before `#!` in
-//! an inline text do not count.
+//! `script` in the steps and legacy dialects (§1.10 of the upstream behaviour), without two faults of upstream: a file
+//! of the author is never made executable (its first line names its interpreter), and blank lines before `#!` in an
+//! inline script are ignored.
 
 use std::path::Path;
 
@@ -15,13 +15,13 @@ pub fn run(cx: Context<'_>) -> BoxFuture<'_, Done> {
 
 async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
     let script: StepsScript = cx.decode()?;
-    // Upstream knows an empty text as none.
+    // Upstream treats an empty text as missing.
     let given = |text: &Option<String>| text.clone().filter(|t| !t.is_empty());
     let private;
     let exec = match (given(&script.file), given(&script.inline)) {
         (Some(file), None) => {
             let path = process::absolute(&cx.dir.join(&file));
-            // A file runs in its own folder.
+            // A file runs in its own directory.
             process::script_file(cx, &file, &path, path.parent().unwrap_or(cx.dir), &script.env)?
         }
         (None, Some(text)) if text.trim_start().starts_with("#!") => {
@@ -34,7 +34,7 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
     };
     let exec = Exec { merge_stderr: true, ..exec };
     let (mut done, status) = process::ended(cx, cx.host.exec(exec, cx.cancel.clone()).await);
-    // Its output is its message; there are no values for later steps.
+    // The output is the message; there are no values for later steps.
     done.locals.clear();
     done.comparisons = u32::from(status.is_some());
     match status {
@@ -45,7 +45,7 @@ async fn script(cx: &Context<'_>) -> Result<Done, Stop> {
     Ok(done)
 }
 
-/// `$SHELL`, else bash.
+/// Returns `$SHELL`, or bash if it is not set.
 fn shell(cx: &Context<'_>) -> String {
     let own = cx.host.env("SHELL").filter(|shell| !shell.is_empty());
     own.unwrap_or_else(|| {

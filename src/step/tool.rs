@@ -35,9 +35,10 @@ async fn tool(cx: &Context<'_>) -> Result<Done, Stop> {
             format!("not called: {}", no_such_tool(server, tool, listed))
         }
     };
-    // What is no tool answers with an error, which tells nothing of what was meant.
+    // The contract is requested first: a server answers a call of an unknown tool with an error, which would not show
+    // what went wrong.
     let contract = cx.within(cx.tools.contract(server, tool)).await?.map_err(|fault| broken(&fault))?;
-    // Where an error is expected, the server is asked whether the arguments are one.
+    // If an error is expected, the server itself decides whether the arguments are invalid.
     if !expects_error(cx)
         && let Some(faults) = cx
             .within(faults(cx.tools, (server, tool), &contract, &args, |c| Some(&c.input)))
@@ -50,7 +51,7 @@ async fn tool(cx: &Context<'_>) -> Result<Done, Stop> {
     let (answer, refusal) = match called {
         Ok(answer) => (answer, None),
         Err(fault @ (ToolFault::Lost(_) | ToolFault::Unlisted(_))) => return Err(broken(&fault).into()),
-        // A refusal is an error too, where errors are expected.
+        // A refusal also counts as an error if an error is expected.
         Err(ToolFault::Protocol { code, message }) => {
             let refusal = format!("the server `{server}` refused the call: {message} ({code})");
             let content = json!([{ "type": "text", "text": message }]);
@@ -74,7 +75,7 @@ async fn tool(cx: &Context<'_>) -> Result<Done, Stop> {
     })
 }
 
-/// A tool that its server does not list, with those that may be meant.
+/// Describes a tool that its server does not list, with similar ones.
 pub fn no_such_tool(server: &str, tool: &str, listed: &[String]) -> String {
     let listed = || listed.iter().map(String::as_str);
     let others = match nearest(tool, listed()) {
@@ -89,17 +90,17 @@ pub fn no_such_tool(server: &str, tool: &str, listed: &[String]) -> String {
     format!("the tool `{tool}`, which the server `{server}` does not list: {others}")
 }
 
-/// `isError: true` needs no values to be read.
+/// Whether `isError: true` is expected; this needs no filled values.
 fn expects_error(cx: &Context<'_>) -> bool {
     let Some(ArgKind::Record(expect)) = cx.step.expect.as_ref().map(|expect| &expect.kind) else { return false };
     expect.iter().any(|(key, value)| key.value == "isError" && matches!(value.kind, ArgKind::Bool(true)))
 }
 
-/// How many faults are named.
+/// How many faults are listed.
 const SHOWN: usize = 3;
 
-/// What is wrong with a value by a schema of the tool, in a line. A server may have changed its tools since it listed
-/// them: it is asked again first.
+/// Describes in one line how a value violates a schema of the tool. The server may have changed its tools since it
+/// listed them, so it is asked again first.
 async fn faults(
     tools: &dyn Tools,
     (server, tool): (&str, &str),
@@ -162,15 +163,15 @@ fn judge(expect: &Expect, answer: &ToolAnswer) -> Result<Compared, String> {
     Ok(found)
 }
 
-/// One comparison of whole values, and where they differ.
+/// A single comparison of whole values, with the differences.
 fn equal(mismatches: Vec<Mismatch>) -> Compared {
     let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
     let differs = |m: &Mismatch| compare::unequal(&m.at, &shown(m.expected.as_ref()), &shown(m.found.as_ref()));
     Compared { made: 1, differences: mismatches.iter().map(differs).collect() }
 }
 
-/// §6.6 of the upstream behaviour: `isError: true` lets an error pass and demands none, and what is looked at is the
-/// JSON text of the content as Go writes it.
+/// §6.6 of the upstream behaviour: `isError: true` accepts an error but does not require one, and the expectation is
+/// evaluated on the JSON text of the content as Go writes it.
 fn steps(cx: &Context<'_>, answer: &ToolAnswer, refusal: Option<String>) -> Done {
     let mut done = Done::new(Outcome::Passed, "");
     let text = go_json(&answer.content);
@@ -205,7 +206,7 @@ fn is_error(expected: bool, actual: bool) -> Option<Difference> {
     differs.then(|| compare::difference("isError", &expected.to_string(), &actual.to_string()))
 }
 
-/// What the tool said of its error is the reason.
+/// Uses the tool's error text as the reason.
 fn with_error_text(mut done: Done, answer: &ToolAnswer) -> Done {
     if done.differences.first().is_some_and(|d| d.subject == "isError") {
         done.message = match answer.is_error {
@@ -216,13 +217,13 @@ fn with_error_text(mut done: Done, answer: &ToolAnswer) -> Done {
     done
 }
 
-/// The text blocks of a result, one behind the other.
+/// The text blocks of a result, joined by newlines.
 fn text_of(content: &Value) -> String {
     let blocks = content.as_array().into_iter().flatten();
     blocks.filter_map(|block| block.get("text")?.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// JSON as Go's encoder writes it: safe within HTML.
+/// JSON as written by Go's encoder, with HTML characters escaped.
 fn go_json(value: &Value) -> String {
     let mut out = String::new();
     for c in value.to_string().chars() {

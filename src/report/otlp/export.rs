@@ -1,4 +1,5 @@
-//! Where traces go: into a file, a line of JSON each (OTLP File Exporter), or to a collector, as protobuf over HTTP (OTLP/HTTP).
+//! Exports traces: to a file, as one line of JSON each (OTLP File Exporter), or to a collector, as protobuf over HTTP
+//! (OTLP/HTTP).
 
 use std::{
     io::{self, Write},
@@ -25,27 +26,28 @@ use crate::{
     secrets,
 };
 
-/// How long a collector has for one batch.
+/// How long a collector has to accept one batch.
 const REQUEST: Duration = Duration::from_secs(10);
-/// How long the end of a run waits for what is not sent yet.
+/// How long the end of a run waits for batches that have not been sent yet.
 const LAST: Duration = Duration::from_secs(15);
-/// Before each further attempt at a batch that a collector could not take now.
+/// The pauses before each retry of a batch that the collector could not accept.
 const PAUSES: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(3)];
 
-/// Where traces go.
+/// The destination of traces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Destination {
-    /// Lines are added to it.
+    /// A file to which lines are appended.
     File(PathBuf),
     /// The URL that traces are posted to.
     Url(String),
 }
 
 impl Destination {
-    /// `http://…` and `https://…` are collectors; one without a path has the usual one, `/v1/traces`.
+    /// Parses a destination. `http://…` and `https://…` are collectors; a URL without a path gets the default path,
+    /// `/v1/traces`. Anything without a scheme is a file.
     ///
     /// # Errors
-    /// What is neither.
+    /// The text is not a valid destination.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return match text {
@@ -65,7 +67,7 @@ impl Destination {
     }
 }
 
-/// Makes traces of events, and hands them on.
+/// Converts events to traces and exports them.
 pub struct Exporter {
     traces: Traces,
     sink: Sink,
@@ -76,12 +78,12 @@ enum Sink {
     Collector { batches: UnboundedSender<TracesData>, work: JoinHandle<Lost> },
 }
 
-/// What a collector did not get.
+/// The batches that a collector did not accept.
 #[derive(Default)]
 struct Lost {
     batches: usize,
     of: usize,
-    /// The last reason.
+    /// The most recent reason.
     why: String,
 }
 
@@ -89,7 +91,7 @@ impl Exporter {
     /// Opens the destination.
     ///
     /// # Errors
-    /// The file cannot be written, or a variable of the environment cannot be read.
+    /// The file cannot be written, or an environment variable cannot be parsed.
     pub fn open(destination: &Destination, plan: Arc<EvalPlan>, host: &Arc<dyn Host>) -> Result<Self, String> {
         let env = |name: &str| host.env(name);
         let traces = Traces::new(plan, Surroundings::read(&env)?);
@@ -120,7 +122,7 @@ impl Exporter {
         match &mut self.sink {
             Sink::File { file, fault, .. } if fault.is_none() => {
                 let line = serde_json::to_string(&data).map_err(io::Error::other);
-                // In one piece: what another process adds stands before or behind it.
+                // Written in one call, so that lines of another process come before or after it.
                 *fault = line.and_then(|line| file.write_all((line + "\n").as_bytes())).err();
             }
             Sink::File { .. } => {}
@@ -128,7 +130,7 @@ impl Exporter {
         }
     }
 
-    /// Waits until everything is handed on. Gives back what was not, for people.
+    /// Waits until everything is exported. Returns a message about what was not, if anything.
     pub async fn close(self) -> Option<String> {
         match self.sink {
             Sink::File { path, fault, .. } => {
@@ -175,7 +177,7 @@ async fn send(
     lost
 }
 
-/// Sends one batch, again where the collector asks for that.
+/// Sends one batch, and retries if the collector asks for it or cannot be reached.
 async fn post(host: &dyn Host, request: &HttpRequest) -> Result<(), String> {
     let mut pauses = PAUSES.iter();
     loop {
@@ -187,7 +189,7 @@ async fn post(host: &dyn Host, request: &HttpRequest) -> Result<(), String> {
                     Err(format!("the collector rejected {} spans: {}", partly.rejected_spans, partly.error_message))
                 });
             }
-            // The statuses that OTLP/HTTP calls retryable.
+            // The status codes that OTLP/HTTP defines as retryable.
             Ok(answer) => {
                 let again = matches!(answer.status, 429 | 502..=504);
                 (format!("`{}` answered with the status {}", request.url, answer.status), again)
