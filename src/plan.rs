@@ -239,7 +239,7 @@ pub struct AgentAction {
     pub skills: Option<SkillMount>,
     /// In a mutant of the task: what is wrong with an answer that the agent gets.
     pub wrong: Option<WrongAnswer>,
-    /// The recording that its script was read from. Values that were random in the recording are random again.
+    /// The recording that its script was read from. Random values are the same as in the recording.
     pub recorded: Option<PathBuf>,
 }
 
@@ -380,7 +380,7 @@ impl Judge {
         self.agent.model.as_ref().map(|model| model.value.as_str())
     }
 
-    /// Name and model, for people.
+    /// Returns the name and the model, for display.
     pub fn title(&self) -> String {
         match self.model() {
             Some(model) => format!("{} ({model})", self.name),
@@ -531,7 +531,7 @@ pub struct Isolated {
     pub level: Isolation,
     /// Whether the level was set explicitly: then a lower level is not accepted.
     pub meant: bool,
-    /// What the agent file asks for: a level, and the permissions it needs nevertheless.
+    /// What the agent file asks for: a level, and the permissions that it needs despite the isolation.
     pub asks: Option<(Option<Isolation>, Permissions)>,
     /// What the eval grants.
     pub granted: Granted,

@@ -263,7 +263,7 @@ fn facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     all.into_iter().filter(|(_, values)| !values.is_empty()).collect()
 }
 
-/// How many resources of each kind that a task touches are shown.
+/// How many resources of each kind are shown for a task.
 const REACH_SHOWN: usize = 12;
 
 /// Returns the last part of a nested action's id, without the id of the action that contains it.

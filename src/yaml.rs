@@ -409,7 +409,7 @@ impl<'t> Node<'t> {
         (is_map && syntax::hole(text).is_some_and(|h| h.len == text.len()) && holds_nulls()).then_some(span)
     }
 
-    /// Returns the error for a node that is an [`Node::unquoted_hole`] where a string was expected.
+    /// Returns the error for a node that is an unquoted hole (see [`Node::unquoted_hole`]) where a string was expected.
     pub fn unquoted_hole_error(self) -> Option<Diagnostic> {
         let span = self.unquoted_hole()?;
         Some(syntax::unquoted_hole(span, &self.tree.text[span.range()]))
@@ -428,7 +428,7 @@ impl<'t> Node<'t> {
     }
 }
 
-/// Warns about plain words, values and keys, that YAML 1.1 tools (Go's yaml.v2) read as something else.
+/// Warns about plain words, in values and keys, that YAML 1.1 tools (Go's yaml.v2) read as something else.
 pub fn yaml11_words(tree: &Tree, out: &mut Diagnostics) {
     for raw in &tree.nodes {
         let Kind::Scalar(Scalar { style: Style::Plain, tagged: false, len: 1.., .. }) = raw.kind else { continue };

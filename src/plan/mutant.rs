@@ -263,7 +263,7 @@ fn leaves(path: &str, arg: &Arg<Def>) -> Vec<(String, Option<Template<Def>>, Arg
             });
             each.collect()
         }
-        // A record without fields may have none.
+        // An empty record stays empty: it may not allow any fields.
         ArgKind::Record(fields) => {
             let each = fields.iter().enumerate().flat_map(|(at, (key, field))| {
                 leaves(&format!("{path}.{}", key.value), field).into_iter().map(move |(path, old, changed)| {

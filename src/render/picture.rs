@@ -375,7 +375,7 @@ const MANY: usize = 30;
 /// How long such a run is, and how many of its steps are named.
 const RUN: usize = 10;
 const NAMED: usize = 8;
-/// The length of a step's text that is one line of many.
+/// The maximum length of a step's text when it is one of many lines.
 const LINE: usize = 60;
 
 impl Picture {

@@ -950,8 +950,7 @@ impl<'a> Lifter<'a> {
         }
         match self.seq(after, st.clone(), end)? {
             Flow::Fails(said) => Some(Next::End(Flow::Passes(condition.told(&messages(&said)), ending))),
-            // After a list that is not the last one, the script continues, although with the condition true it would have ended with
-            // success.
+            // If the list is not the last one, the script continues after it, although it would have ended with success.
             Flow::Falls(_) if !st.tail => None,
             Flow::Falls(rest) if end == End::Falls && rest.steps.is_empty() => {
                 Some(Next::End(Flow::Falls(self.ignored(condition))))
@@ -1061,7 +1060,7 @@ impl<'a> Lifter<'a> {
         })
     }
 
-    /// Whether a condition runs no command to ask: it compares values that are already known.
+    /// Whether a condition only compares values that are already known, without running a command.
     pub(super) fn only_compares(&self, condition: &Stmt) -> bool {
         match &condition.kind {
             Kind::Test(inner, _) => !inner.contains(['`', '(', '<', '>']),
