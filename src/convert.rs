@@ -1,8 +1,8 @@
-//! From one dialect to another: tasks of bash become tasks that a person would be glad to own. Text goes in and text comes
-//! out; nothing here touches a disk.
+//! Converts tasks from one dialect to another: bash tasks become tasks that are pleasant to maintain. Input and output are
+//! text; nothing here touches a disk.
 //!
 //! What a script does is kept statement by statement (`lift`), and what is not understood stays a script. Property: *what
-//! is lifted means the same, or is labelled as what it is; what is not understood is never guessed.*
+//! is lifted means the same or is labeled accordingly; what is not understood is never guessed.*
 
 pub mod classify;
 pub mod emit;
@@ -34,12 +34,12 @@ pub enum Target {
     Kubernetes,
 }
 
-/// How well a statement's meaning was kept; the graver one is the greater.
+/// How well a statement's meaning was preserved. The worse label is the greater one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Label {
     /// The step passes if and only if the statement did.
     Exact,
-    /// The step fails in some cases in which the script went on.
+    /// The step fails in some cases in which the script continued.
     Stronger,
     /// The step passes in some cases in which the script failed.
     Weaker,
@@ -48,7 +48,7 @@ pub enum Label {
 }
 
 impl Label {
-    /// As reports write it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -59,7 +59,7 @@ impl Label {
     }
 }
 
-/// How many statements have which label.
+/// How many statements have each label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Commands that do something: no comments, no progress messages, no assignments of literals.
@@ -91,25 +91,25 @@ impl Tally {
         self.residual += other.residual;
     }
 
-    /// How many statements became steps.
+    /// Returns how many statements became steps.
     pub fn lifted(&self) -> usize {
         self.exact + self.stronger + self.weaker
     }
 }
 
-/// What became of a run of statements.
+/// The result of converting consecutive statements.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
     pub phase: PhaseKind,
-    /// The file it stands in, where that is not the task.
+    /// The file that contains it, if that is not the task.
     pub file: Option<PathBuf>,
-    /// From 1, in the script.
+    /// In the script, counted from 1.
     pub line: usize,
     /// Its first line.
     pub text: String,
     pub label: Label,
     pub statements: usize,
-    /// Why, where that is not plain.
+    /// The reason, where it is not obvious.
     pub why: Option<String>,
 }
 
@@ -119,7 +119,7 @@ impl Piece {
     }
 }
 
-/// A statement that is to stay in its script: the first of a [`Piece`].
+/// A statement that must stay in its script: the first of a [`Piece`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kept {
     pub phase: PhaseKind,
@@ -132,12 +132,12 @@ pub struct Kept {
 pub struct Context<'a> {
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
-    /// For what tasks do not say themselves: the packages of extensions.
+    /// For what tasks do not specify themselves: the packages of extensions.
     pub project: &'a Project,
     pub to: Dialect,
     pub target: Target,
     pub allow_weaker: bool,
-    /// What stays in its script though it could be lifted: its proof failed.
+    /// Statements that stay in their script although they could be lifted, because their proof failed.
     pub kept: &'a [Kept],
 }
 
@@ -147,40 +147,41 @@ pub struct Converted {
     pub text: String,
     pub tally: Tally,
     pub pieces: Vec<Piece>,
-    /// The steps that stand for them: ids of actions, and places in `pieces`.
+    /// The steps that replace them: ids of actions, and indexes in `pieces`.
     pub origins: Vec<(String, usize)>,
-    /// What a person should look at.
+    /// What a person should review.
     pub notes: Vec<String>,
     pub steps_before: usize,
     pub steps_after: usize,
     pub lines_before: usize,
     pub lines_after: usize,
-    /// Files the new text refers to, or the old one did.
+    /// Files that the new or the old text refers to.
     pub files: Vec<PathBuf>,
-    /// The packages of extensions, by the name that the task's eval gives them.
+    /// The packages of extensions, by the name that the task's eval uses for them.
     pub packages: BTreeMap<String, String>,
-    /// Commands of kubectl in steps: how many became operations, and how many did not.
+    /// kubectl commands in steps: how many became operations, and how many did not.
     pub kubectl: (usize, usize),
     /// The scripts of the original.
     pub scripts: Vec<String>,
-    /// Mistakes made on purpose, for tests of the proof: how many places there were to make one.
+    /// For tests of the proof, which make a mistake on purpose: in how many places one could be made.
     pub places: usize,
 }
 
 impl Converted {
-    /// The lifted statements, each as what it takes to keep it in its script.
+    /// Returns the lifted statements, as the entries that would keep them in their script.
     pub fn lifted(&self) -> impl Iterator<Item = Kept> {
         let lifted = self.pieces.iter().filter(|piece| piece.label != Label::Residual && piece.line > 0);
         lifted.map(Piece::kept)
     }
 
-    /// The same for the statement that an action stands for.
+    /// Returns the same for the statement that an action replaces.
     pub fn origin(&self, action: &str) -> Option<Kept> {
         let (_, piece) = self.origins.iter().find(|(id, _)| id == action)?;
         self.pieces.get(*piece).filter(|piece| piece.label != Label::Residual).map(Piece::kept)
     }
 
-    /// Labels as worlds have shown them: by which actions the conversion fails where the original passes.
+    /// Adjusts labels to what worlds have shown: `stronger` lists the actions by which the conversion fails where the
+    /// original passes, with the world.
     pub fn relabel(&mut self, stronger: &[(String, String)]) {
         let mut shown = BTreeMap::new();
         for (action, world) in stronger {
@@ -203,22 +204,22 @@ impl Converted {
     }
 }
 
-/// Why a task is left as it is.
+/// Why a task is not converted.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub span: Span,
     pub message: String,
 }
 
-/// Writes a task anew. A task that is in the dialect already is given back as it is.
+/// Rewrites a task. A task that is already in the dialect is returned unchanged.
 ///
 /// # Errors
-/// Where the other dialect has no words for something in it.
+/// Fails if the target dialect cannot express something in the task.
 pub fn task(unit: &TaskUnit, cx: Context<'_>) -> Result<Converted, Refusal> {
     wrap::task(unit, cx, None)
 }
 
-/// The same with a mistake on purpose at the `n`th place where one can be made: what the proof must find.
+/// Converts a task with a mistake on purpose at the `n`th place where one can be made. The proof must find it.
 ///
 /// # Errors
 /// As [`task`].

@@ -1,11 +1,11 @@
-//! What a run would do: an inert, directed acyclic graph, made from a checked task by a lowering that cannot fail, executed
-//! by `run` and by nothing else.
+//! What a run would do: an inert, directed acyclic graph. A lowering that cannot fail makes it from a checked task, and only `run`
+//! executes it.
 //!
-//! The graph is all there is: phases, actions and blocks are its nodes; what holds what, what runs after what, and which
-//! values flow are its edges. Everything else about a plan is a question to it.
+//! The graph is the whole plan: phases, actions and blocks are its nodes; its edges say what contains what, what runs after what,
+//! and which values flow. Everything else about a plan is derived from it.
 //!
-//! Property: *the set of executed actions is a subset of the planned ones.* A plan serialises to a documented, versioned
-//! form ([`wire`]), has a digest, renders and diffs.
+//! Property: *the set of executed actions is a subset of the planned ones.* A plan serializes to a documented, versioned form
+//! ([`wire`]), has a digest, and can be rendered and compared with another plan.
 
 mod bound;
 pub mod diff;
@@ -48,10 +48,10 @@ use crate::{
 
 /// The node of an action.
 pub type ActionIx = NodeIndex<u32>;
-/// Phases, actions and blocks, and the edges between them; acyclic.
+/// Phases, actions and blocks, and the edges between them. Acyclic.
 pub type Graph = DiGraph<Node, Edge>;
 
-/// What a plan is made of.
+/// A node of a plan's graph.
 #[derive(Clone, Debug)]
 pub enum Node {
     Phase(PlanPhase),
@@ -65,7 +65,7 @@ pub enum Node {
 pub struct Holder(NodeIndex<u32>);
 
 impl From<PlanPhase> for Holder {
-    /// The phases are the first nodes of every plan, in this order.
+    /// The phases are the first nodes of every plan, in the order of [`PlanPhase`].
     fn from(phase: PlanPhase) -> Self {
         Self(NodeIndex::new(phase as usize))
     }
@@ -78,85 +78,86 @@ pub struct Block {
     pub holder: Holder,
 }
 
-/// The plan of one task under one eval (or under none).
+/// The plan of one task under one eval, or under none.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub task: PlannedTask,
     pub graph: Graph,
-    /// The one action of the agent's phase.
+    /// The only action of the agent phase.
     pub agent: ActionIx,
     /// `spec.env` in dependency order.
     pub env: Vec<(String, Template<Def>)>,
-    /// Variables of gevals' own environment that holes and scripts read: a missing one fails before the run starts, unless every
-    /// hole that reads it has a default. To a script it is an empty text.
+    /// Variables of gevals' own environment that holes and scripts read. If one is missing, the run fails before it starts, unless
+    /// every hole that reads it has a default. Scripts see a missing variable as an empty string.
     pub process_env: IndexMap<String, ProcessVariable>,
-    /// Those that programs in its scripts look for: `KUBECONFIG`.
+    /// Variables that the programs in its scripts read: `KUBECONFIG`.
     pub programs_env: BTreeSet<String>,
     /// Programs that must be on PATH (`requires: [{command}]`).
     pub commands: Vec<Name>,
-    /// Servers the task's steps call.
+    /// Servers that the task's steps call.
     pub step_servers: Vec<String>,
-    /// SHA-256 of every file the task refers to, by path.
+    /// SHA-256 of every file that the task refers to, by path.
     pub files: IndexMap<PathBuf, String>,
     pub timeout: Duration,
     pub cleanup_timeout: Duration,
     /// What the agent may use.
     pub bounds: Bounds,
-    /// What its scripts and steps change in the world, as far as that is known.
+    /// What its scripts and steps change in the environment, as far as gevals knows.
     pub changes: Changes,
 }
 
-/// A variable of the environment that a hole or a script reads.
+/// An environment variable that a hole or a script reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessVariable {
     pub required: bool,
     pub span: Span,
 }
 
-/// What a plan says of its task besides the graph.
+/// The properties of a planned task other than its graph.
 #[derive(Clone, Debug)]
 pub struct PlannedTask {
     pub name: Name,
     pub path: PathBuf,
-    /// The folder commands run in.
+    /// The directory commands run in.
     pub dir: PathBuf,
     pub dialect: Dialect,
     pub difficulty: Option<String>,
     pub labels: IndexMap<String, String>,
-    /// What a command line selects by, besides labels; no part of the digest.
+    /// What the command line can select by, besides labels. Not part of the digest.
     pub tags: Vec<String>,
     pub parallel: bool,
-    /// Whether verify steps of which none uses a value of another run side by side.
+    /// Whether verify steps that do not use each other's values run in parallel.
     pub parallel_verify: bool,
     pub runs: u32,
-    /// How many of how many runs must pass, where not all.
+    /// How many of how many runs must pass, if not all.
     pub gate: Option<(u32, u32)>,
-    /// Neither a verify step nor an assertion: it cannot pass (`decisions.md` §5).
+    /// The task has neither a verify step nor an assertion, so it cannot pass (`decisions.md` §5).
     pub unchecked: bool,
 }
 
 impl PlannedTask {
-    /// The task's folder as a path that processes can be given: to the operating system, no path at all is no folder.
+    /// The task's directory as a path that processes accept: `.` for an empty path, which the operating system does not accept as
+    /// a directory.
     pub fn folder(&self) -> &Path {
         if self.dir.as_os_str().is_empty() { Path::new(".") } else { &self.dir }
     }
 }
 
-/// One thing that may happen.
+/// A step, the agent's turn or an assertion that may run.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// `PHASE/ID` or `PHASE/INDEX`, nested by `/` (`decisions.md` §10); unique in a plan.
+    /// `PHASE/ID` or `PHASE/INDEX`, nested by `/` (`decisions.md` §10). Unique in a plan.
     pub id: String,
     pub phase: PlanPhase,
     pub kind: ActionKind,
-    /// One line for people: what it does.
+    /// One line that describes what it does.
     pub meaning: String,
     pub timeout: Option<Duration>,
     pub continue_on_error: bool,
     pub span: Span,
 }
 
-/// The id of the planned action behind an executed one: without `[round]` and `#attempt`.
+/// Returns the id of the planned action behind an executed one: without `[round]` and `#attempt`.
 pub fn planned_id(executed: &str) -> String {
     let mut out = String::new();
     let mut skip = false;
@@ -175,7 +176,7 @@ pub fn planned_id(executed: &str) -> String {
     out
 }
 
-/// The phases of a plan, in the order in which they run.
+/// The phases of a plan, in execution order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PlanPhase {
     Setup,
@@ -189,7 +190,7 @@ impl PlanPhase {
     /// In execution order.
     pub const ALL: [Self; 5] = [Self::Setup, Self::Agent, Self::Verify, Self::Assert, Self::Cleanup];
 
-    /// As plans and events write it.
+    /// The name in plans and events.
     pub fn name(self) -> &'static str {
         match self {
             Self::Setup => "setup",
@@ -202,7 +203,7 @@ impl PlanPhase {
 }
 
 impl Action {
-    /// Whether it can hold other actions.
+    /// Whether the action cannot contain other actions.
     pub fn is_leaf(&self) -> bool {
         !matches!(&self.kind, ActionKind::Step(step) if step.op.signature.control != Control::Leaf)
     }
@@ -219,12 +220,12 @@ pub enum ActionKind {
 /// A checked step, with the defaults of its operation made explicit.
 #[derive(Clone, Debug)]
 pub struct StepAction {
-    /// The author's id; what holes refer to (in the steps dialect the step's type).
+    /// The author's id, which holes refer to. In the steps dialect, the step's type.
     pub id: Option<String>,
     pub op: Operation,
     pub args: Vec<(Name, Arg<Def>)>,
     pub expect: Option<Arg<Def>>,
-    /// `None`: the operation's own values are offered.
+    /// `None`: the step offers the operation's own values.
     pub outputs: Option<Vec<(Name, Arg<Def>)>>,
     /// The loop variable of a `foreach`.
     pub var: Option<String>,
@@ -236,47 +237,48 @@ pub struct AgentAction {
     pub prompt: Template<Def>,
     pub kind: AgentKind,
     pub skills: Option<SkillMount>,
-    /// In a mutant of the task, what is wrong with an answer that the agent is given.
+    /// In a mutant of the task: what is wrong with an answer that the agent gets.
     pub wrong: Option<WrongAnswer>,
-    /// The recording that its script was read from: what was random then is so again.
+    /// The recording that its script was read from. Random values are the same as in the recording.
     pub recorded: Option<PathBuf>,
 }
 
-/// What an agent is given to read before it works.
+/// Skills that the agent can read before it works.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SkillMount {
-    /// Folders; of two files with one name the later one's counts.
+    /// Directories. If two files have the same name, the one from the later directory is used.
     pub sources: Vec<PathBuf>,
-    /// Within the agent's folder.
+    /// Within the agent's directory.
     pub path: String,
-    /// The agent's own tool that reads one.
+    /// The agent's own tool that reads a skill.
     pub tool: String,
 }
 
-/// Which agent, as far as the plan knows it.
+/// The agent, as far as the plan knows it.
 #[derive(Clone, Debug)]
 pub enum AgentKind {
     /// `builtin.noop`.
     Noop,
-    /// `builtin.script`, with what it does in this task; `None` where the oracle has no entry: the task is broken.
+    /// `builtin.script`, with what it does in this task. `entry` is false if the oracle has no entry for the task: the task is
+    /// then broken.
     Script { calls: Vec<OracleCall<Def>>, output: Option<Template<Def>>, entry: bool },
     /// `type: file` with `commands`.
     Shell(ShellAgent),
-    /// `builtin.replay`, from a recording that an earlier run has made.
+    /// `builtin.replay`, from the recording of an earlier run.
     Replay { path: PathBuf },
     /// `builtin.llm-agent`.
     Model(ModelAgent),
-    /// A program that speaks the Agent Client Protocol.
+    /// A program that supports the Agent Client Protocol.
     Acp(AcpAgent),
-    /// `builtin.claude-code`, with the model that was asked for.
+    /// `builtin.claude-code`, with the model that was requested.
     ClaudeCode { model: Option<String> },
-    /// No eval: the plan shows an agent that nobody named.
+    /// There is no eval, so the plan shows an unspecified agent.
     Unspecified,
 }
 
 impl AgentKind {
-    /// What a reference means, to the agent of an eval or to its judge; `file` is the agent file that it names. `None` where
-    /// an error was found, and for what only an eval's agent can be: a script, a replay.
+    /// Resolves a reference to the agent or the judge of an eval. `file` is the agent file that it names. Returns `None` if an
+    /// error was found, and for kinds that only the agent of an eval can be: a script or a replay.
     pub fn of(reference: &AgentRef, file: Option<&Agent>) -> Option<Self> {
         let (kind, model) = (reference.kind.value.as_str(), reference.model.as_ref());
         match (kind, file) {
@@ -287,7 +289,7 @@ impl AgentKind {
                     kind @ ("llm-agent" | "openai-agent" | "openai-acp") => {
                         let own = builtin.model.as_ref().and_then(|own| model_agent(kind, own));
                         let model = model_agent(kind, model.or(builtin.model.as_ref())?)?;
-                        // The endpoint of one provider, and its key, are nothing for a model of another.
+                        // The endpoint and the key of one provider do not apply to a model of another.
                         if own.is_some_and(|own| own.provider != model.provider) {
                             return Some(Self::Model(model));
                         }
@@ -313,13 +315,13 @@ impl AgentKind {
         Self::ClaudeCode { model: model.map(|m| m.value.clone()) }
     }
 
-    /// Whether the other one is asked the same way, as far as anybody can tell: the same model, or the same command line.
+    /// Whether both are asked the same way, as far as gevals can tell: the same model or the same command line.
     pub fn is_same(&self, other: &Self) -> bool {
         let text = |name: &Option<Name>| name.as_ref().map(|n| n.value.clone()).unwrap_or_default();
         let word = |names: &[Name]| names.iter().map(|n| n.value.clone()).collect::<Vec<_>>();
         match (self, other) {
             (Self::Model(one), Self::Model(other)) => {
-                // Without an endpoint of its own it is that of the environment, which may be any.
+                // Without its own endpoint, a model uses the one from the environment, which may be any.
                 let elsewhere = one.base_url.is_some() && other.base_url.is_some();
                 (one.provider, &one.model) == (other.provider, &other.model)
                     && (!elsewhere || text(&one.base_url) == text(&other.base_url))
@@ -335,20 +337,21 @@ impl AgentKind {
                 let bare = |model: &Option<String>| {
                     model.as_ref().map(|m| m.strip_prefix("anthropic:").unwrap_or(m).to_owned())
                 };
-                // Without a name it is the one that is configured, which may be any.
+                // Without a name it is the configured model, which may be any.
                 one.is_none() || other.is_none() || bare(one) == bare(other)
             }
             _ => false,
         }
     }
 
-    /// Whether it is a process, with a client of MCP of its own.
+    /// Whether the agent is a process with its own MCP client.
     pub fn is_process(&self) -> bool {
         matches!(self, Self::Shell(_) | Self::Acp(_) | Self::ClaudeCode { .. })
     }
 }
 
-/// A model without a provider is OpenAI's where the agent has an old name.
+/// Parses a model name. If the name has no provider, the provider is OpenAI for agent kinds with an old name (`openai-agent`,
+/// `openai-acp`).
 fn model_agent(kind: &str, model: &Name) -> Option<ModelAgent> {
     let (provider, model) = match model.value.split_once(':') {
         Some((provider, model)) => (Provider::of(provider)?, model),
@@ -359,25 +362,25 @@ fn model_agent(kind: &str, model: &Name) -> Option<ModelAgent> {
     (!model.is_empty()).then_some(ModelAgent { provider, model, base_url: None, api_key: None, meant: false })
 }
 
-/// Who judges answers.
+/// The agent that judges answers.
 #[derive(Clone, Debug)]
 pub struct Judge {
-    /// Of the agent file, else its type.
+    /// The name in the agent file, otherwise the agent's type.
     pub name: String,
-    /// As the eval refers to it, with the model that its file names; of the deprecated form, what it means.
+    /// The eval's reference, with the model that the agent file names. For the deprecated form, the equivalent reference.
     pub agent: AgentRef,
     pub kind: AgentKind,
-    /// The variables of the deprecated form, which decide when the run starts.
+    /// The variables of the deprecated form, which are read when the run starts.
     pub env: Option<JudgeEnv>,
 }
 
 impl Judge {
-    /// Its model, from the reference or from its file.
+    /// Returns the judge's model, from the reference or from the agent file.
     pub fn model(&self) -> Option<&str> {
         self.agent.model.as_ref().map(|model| model.value.as_str())
     }
 
-    /// Name and model, for people.
+    /// Returns the name and the model, for display.
     pub fn title(&self) -> String {
         match self.model() {
             Some(model) => format!("{} ({model})", self.name),
@@ -385,10 +388,10 @@ impl Judge {
         }
     }
 
-    /// With what the variables of the deprecated form hold (§2.2 of the upstream behaviour).
+    /// Resolves the variables of the deprecated form (§2.2 of the upstream behavior).
     ///
     /// # Errors
-    /// The variables that are not set, or a model that nobody speaks to.
+    /// Returns the variables that are not set, or a model whose provider gevals does not support.
     pub fn resolved(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, Vec<String>> {
         let Some(JudgeEnv { base_url: Some(base_url), api_key: Some(api_key), model_name: Some(model_name) }) =
             &self.env
@@ -414,18 +417,18 @@ impl Judge {
     }
 }
 
-/// How one node hangs on another.
+/// The relation between two nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Edge {
-    /// Is in this phase or block, or is a block of this action. All others lead from action to action.
+    /// The target is in this phase or block, or is a block of this action. All other edges connect actions.
     Holds,
-    /// Runs after it.
+    /// The target runs after the source.
     Order,
-    /// Uses its output of this name.
+    /// The target uses the source's output of this name.
     Data(Box<str>),
-    /// A cleanup that is pending once it has started.
+    /// The target is a cleanup that is pending once the source has started.
     Finally,
-    /// Is a branch of it.
+    /// The target is a branch of the source.
     Branch,
 }
 
@@ -436,39 +439,40 @@ pub struct EvalPlan {
     pub path: PathBuf,
     pub agent: Option<AgentRef>,
     pub agent_name: String,
-    /// What keeps the agent apart from the machine.
+    /// What isolates the agent from the machine.
     pub isolation: Isolated,
     /// Enabled servers, by name.
     pub servers: Vec<Server>,
-    /// The folder server commands run in.
+    /// The directory server commands run in.
     pub dir: PathBuf,
     pub judge: Option<Judge>,
     pub extensions: Extensions,
-    /// What each run of a task has of a disposable control plane.
+    /// What each run of a task gets of a disposable control plane.
     pub world: Option<KubeWorld>,
-    /// What all tasks may use together.
+    /// What all tasks together may use.
     pub budget: Budget,
-    /// The model of the agent, as far as it is known.
+    /// The model of the agent, if known.
     pub model: Option<String>,
     /// Names of environment variables whose values are secret.
     pub secrets: Vec<String>,
-    /// What the eval says of itself, for readers of its results.
+    /// What the eval specifies, for readers of its results.
     pub written: Written,
-    /// In the order of collection; those not `parallel` run first, one by one.
+    /// In the order of collection. Tasks that are not `parallel` run first, one at a time.
     pub tasks: Vec<Plan>,
 }
 
-/// What an eval and the command line say, as results name it (§8.2 of the upstream behaviour). Nothing is run by it.
+/// What the eval and the command line specify, in the terms of results files (§8.2 of the upstream behavior). It has no effect on
+/// the run.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     pub task_sets: Vec<WrittenSet>,
     /// The paths of the sources of skills.
     pub skills: Vec<String>,
-    /// `defaultTask`, `task`, `defaultCleanup` and `cleanup`, where they are given.
+    /// `defaultTask`, `task`, `defaultCleanup` and `cleanup`, if they are set.
     pub timeouts: [Option<Duration>; 4],
 }
 
-/// A task set as the eval has it.
+/// A task set as written in the eval.
 #[derive(Clone, Debug)]
 pub struct WrittenSet {
     pub path: Option<String>,
@@ -476,29 +480,29 @@ pub struct WrittenSet {
     pub labels: IndexMap<String, String>,
 }
 
-/// The extensions of an eval, how they are found, and what keeps them apart from the machine.
+/// The extensions of an eval, how they are found, and what isolates them from the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Extensions {
     /// As the eval configures them.
     pub declared: Vec<Extension>,
     /// The releases that the lock pins, by reference.
     pub releases: IndexMap<String, LockedRelease>,
-    /// What their manifests ask for, by the name that tasks have for them.
+    /// The permissions that their manifests ask for, by the name that tasks use for the extension.
     pub asked: IndexMap<String, Permissions>,
     pub substitute: Substitute,
     pub sandbox: Sandbox,
-    /// Where downloads are kept, if the eval says it.
+    /// Where downloads are kept, if the eval specifies it.
     pub cache: Option<PathBuf>,
 }
 
 impl Extensions {
-    /// The entry that a name means: its alias, or its package.
+    /// Returns the extension with this alias or, if there is none, with this package.
     pub fn get(&self, name: &str) -> Option<&Extension> {
         let by_alias = self.declared.iter().find(|extension| extension.alias == name);
         by_alias.or_else(|| self.declared.iter().find(|extension| extension.package == name))
     }
 
-    /// The reference that a name means.
+    /// Returns the package reference for a name, which is the name itself if no extension is declared for it.
     pub fn reference<'a>(&'a self, name: &'a str) -> &'a str {
         self.get(name).map_or(name, |declared| &declared.package)
     }
@@ -507,53 +511,53 @@ impl Extensions {
 /// An extension as an eval configures it.
 #[derive(Clone, Debug)]
 pub struct Extension {
-    /// What tasks of the steps dialect require it by.
+    /// The name by which tasks of the steps dialect require it.
     pub alias: String,
-    /// The reference.
+    /// The package reference.
     pub package: String,
-    /// The folder that a path is relative to.
+    /// The directory that relative paths are resolved against.
     pub dir: PathBuf,
-    /// Added to its environment; with `${NAME}` and `{env.NAME}` to fill when it starts.
+    /// Added to its environment. `${NAME}` and `{env.NAME}` are filled when it starts.
     pub env: Vec<(String, String)>,
-    /// What it is initialized with, to fill likewise.
+    /// The configuration that it is initialized with, filled in the same way.
     pub config: serde_json::Value,
-    /// What it is granted in a sandbox.
+    /// The permissions that it gets in a sandbox.
     pub granted: Granted,
 }
 
-/// What keeps an agent apart from the machine. What of it a machine can do is known when the run starts.
+/// What isolates an agent from the machine. How much of it a machine supports is known when the run starts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Isolated {
     pub level: Isolation,
-    /// Whether somebody wrote the level down: then nothing less will do.
+    /// Whether the level was set explicitly: then a lower level is not accepted.
     pub meant: bool,
-    /// What the agent file asks for: a level, and what it is to have all the same.
+    /// What the agent file asks for: a level, and the permissions that it needs despite the isolation.
     pub asks: Option<(Option<Isolation>, Permissions)>,
     /// What the eval grants.
     pub granted: Granted,
 }
 
-/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read; or an agent beyond its own
-/// folder.
+/// What an extension may do in a sandbox besides reading its own directory and that of the task, or what an agent may do outside
+/// its own directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Granted {
     pub network: bool,
-    /// Absolute, or relative to the folder of the eval.
+    /// Absolute, or relative to the directory of the eval.
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
-    /// Variables of gevals that it gets besides its own.
+    /// Variables of gevals' environment that it gets in addition to its own.
     pub env: Vec<String>,
 }
 
-/// Default bound of setup, agent and verify together (`portable-format.md`).
+/// Default limit for setup, agent and verify together (`portable-format.md`).
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
-/// Default bound of cleanup.
+/// Default limit for cleanup.
 pub const DEFAULT_CLEANUP_TIMEOUT: Duration = Duration::from_secs(300);
-/// Bound of both in the dialects that have no default, where neither task nor eval sets one: nothing runs for ever.
+/// Limit for both in the dialects that have no default, if neither the task nor the eval sets one: nothing runs forever.
 pub const UNSET_TIMEOUT: Duration = Duration::from_secs(3600);
 
 impl Plan {
-    /// The action of a node that is one.
+    /// Returns the action of a node.
     pub fn action(&self, ix: ActionIx) -> &Action {
         match &self.graph[ix] {
             Node::Action(action) => action,
@@ -561,7 +565,7 @@ impl Plan {
         }
     }
 
-    /// The action of a node, which must be one.
+    /// Returns the action of a node, mutably.
     pub fn action_mut(&mut self, ix: ActionIx) -> &mut Action {
         match &mut self.graph[ix] {
             Node::Action(action) => action,
@@ -569,12 +573,12 @@ impl Plan {
         }
     }
 
-    /// Those of a phase or block, in execution order. Cleanup's order is the dialect's.
+    /// Returns the actions of a phase or block, in execution order. The dialect defines the order of cleanup.
     pub fn members(&self, holder: impl Into<Holder>) -> impl Iterator<Item = ActionIx> + Clone {
         self.held(holder.into().0)
     }
 
-    /// What is nested in an action, in execution order.
+    /// Returns the blocks nested in an action, in execution order.
     pub fn blocks(&self, ix: ActionIx) -> impl Iterator<Item = Block> + Clone {
         self.held(ix).filter_map(|held| match self.graph[held] {
             Node::Block(role) => Some(Block { role, holder: Holder(held) }),
@@ -582,17 +586,17 @@ impl Plan {
         })
     }
 
-    /// The actions of all blocks of an action.
+    /// Returns the actions of all blocks of an action.
     pub fn nested(&self, ix: ActionIx) -> impl Iterator<Item = ActionIx> + Clone {
         self.blocks(ix).flat_map(|block| self.members(block.holder))
     }
 
-    /// Lowering adds the last one first, and petgraph gives the last edge first.
+    /// Lowering adds the last node first, and petgraph returns the last edge first.
     fn held(&self, of: NodeIndex<u32>) -> impl Iterator<Item = NodeIndex<u32>> + Clone {
         self.graph.edges(of).filter(|edge| *edge.weight() == Edge::Holds).map(|edge| edge.target())
     }
 
-    /// Every action, in the order of their nodes.
+    /// Returns every action, in node order.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
         self.graph.node_weights().filter_map(|node| match node {
             Node::Action(action) => Some(&**action),
@@ -600,13 +604,13 @@ impl Plan {
         })
     }
 
-    /// What leads from action to action.
+    /// Returns the edges that connect actions.
     pub fn links(&self) -> impl Iterator<Item = (ActionIx, ActionIx, &Edge)> {
         let links = self.graph.raw_edges().iter().filter(|edge| edge.weight != Edge::Holds);
         links.map(|edge| (edge.source(), edge.target(), &edge.weight))
     }
 
-    /// The links from an action, or to it.
+    /// Returns the links from an action, or to it.
     pub fn links_of(&self, ix: ActionIx, direction: Direction) -> impl Iterator<Item = (ActionIx, &Edge)> {
         let edges = self.graph.edges_directed(ix, direction).filter(|edge| *edge.weight() != Edge::Holds);
         edges.map(move |edge| match direction {
@@ -615,8 +619,8 @@ impl Plan {
         })
     }
 
-    /// Puts what is reported of actions, by their executed ids, into the order in which verify is written: steps that run side
-    /// by side end in any.
+    /// Sorts reports of actions, given by their executed ids, into the order in which verify is written: steps that run in
+    /// parallel end in any order.
     pub fn in_written_order<T>(&self, reports: &mut [(String, T)]) {
         if !self.task.parallel_verify {
             return;
@@ -631,13 +635,13 @@ impl Plan {
         });
     }
 
-    /// How many of its steps ask the judge.
+    /// Returns how many of its steps ask the judge.
     pub fn judgements(&self) -> usize {
         let judges = |action: &&Action| matches!(&action.kind, ActionKind::Step(step) if step.op.signature.judges);
         self.actions().filter(judges).count()
     }
 
-    /// Whether a judge decides it, and nothing else.
+    /// Whether only a judge decides the result.
     pub fn rests_on_judge(&self) -> bool {
         let mut leaves: Vec<ActionIx> = self.members(PlanPhase::Verify).collect();
         let mut judged = false;
@@ -653,7 +657,7 @@ impl Plan {
         judged && self.members(PlanPhase::Assert).next().is_none()
     }
 
-    /// The recording that its agent replays, or follows as a script.
+    /// Returns the recording that its agent replays or follows as a script.
     pub fn recording(&self) -> Option<&Path> {
         match &self.action(self.agent).kind {
             ActionKind::Agent(AgentAction { kind: AgentKind::Replay { path }, .. }) => Some(path),
@@ -662,7 +666,7 @@ impl Plan {
         }
     }
 
-    /// Whether an assertion demands that the agent calls nothing.
+    /// Whether an assertion requires that the agent calls nothing.
     pub fn forbids_calls(&self) -> bool {
         self.members(PlanPhase::Assert).any(|ix| match &self.action(ix).kind {
             ActionKind::Assertion(assertion) => matches!(assertion.kind, AssertionKind::MaxToolCalls(0)),
@@ -670,7 +674,7 @@ impl Plan {
         })
     }
 
-    /// The tools that steps call and assertions name, with their servers; each once.
+    /// Returns the tools that steps call and assertions name, with their servers, each once.
     pub fn tools(&self) -> IndexSet<(&str, &str)> {
         let mut tools = IndexSet::new();
         self.walk(&mut |_, _, action| match &action.kind {
@@ -683,7 +687,7 @@ impl Plan {
                 AssertionKind::AllUsed(CallKind::Tool, matchers)
                 | AssertionKind::AnyUsed(CallKind::Tool, matchers)
                 | AssertionKind::NoneUsed(CallKind::Tool, matchers) => {
-                    // A call that gets no result may be of what is no tool.
+                    // A call that returns no result may name a tool that does not exist.
                     let fails = |m: &CallMatcher| m.status.as_ref().is_some_and(|s| s.value != CallStatus::Ok);
                     for CallMatcher { server, name, .. } in matchers.iter().filter(|m| !fails(m)) {
                         tools.extend(name.as_ref().map(|name| (server.value.as_str(), name.value.as_str())));
@@ -700,14 +704,14 @@ impl Plan {
         tools
     }
 
-    /// Every action, in execution order, nested ones behind the action that holds them.
+    /// Visits every action, in execution order. Nested actions follow the action that contains them.
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(usize, ActionIx, &'a Action)) {
         for ix in PlanPhase::ALL.into_iter().flat_map(|phase| self.members(phase)) {
             self.walk_from(0, ix, visit);
         }
     }
 
-    /// The action that is planned with this id.
+    /// Returns the action that is planned with this id.
     pub fn find(&self, id: &str) -> Option<&Action> {
         let mut found = None;
         self.walk(&mut |_, _, action| found = found.or((action.id == id).then_some(action)));

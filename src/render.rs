@@ -1,4 +1,5 @@
-//! Plans as people and tools see them: text, JSON, pictures. Nothing here acts; outcomes of a run are an argument.
+//! Renders plans for people and tools: text, JSON, pictures. Nothing here has side effects; the outcomes of a run
+//! are an argument.
 
 pub mod diff;
 mod dot;
@@ -38,28 +39,29 @@ pub use crate::plan::worst_case;
 /// One way to show plans.
 #[derive(Debug)]
 pub struct PlanFormat {
-    /// As after `--format`.
+    /// The value of `--format`.
     pub name: &'static str,
     pub summary: &'static str,
-    /// One document, however many views.
+    /// Renders one document, whatever the number of views.
     pub render: fn(&[View<'_>]) -> String,
 }
 
-/// All of them; the first is the default.
+/// All formats; the first is the default.
 pub const FORMATS: &[PlanFormat] =
     &[tree::FORMAT, json::FORMAT, dot::FORMAT, mermaid::FORMAT, svg::FORMAT, html::FORMAT, markdown::FORMAT];
 
-/// How something went in a run.
+/// The result of an action or a task in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
     pub outcome: Outcome,
     pub duration: Option<Duration>,
 }
 
-/// How an action of a task, by their names, went in a run; with an empty name of an action, how the task went.
+/// The result of an action in a run, by the names of task and action. An empty action name stands for the whole
+/// task.
 pub type Outcomes<'a> = &'a (dyn Fn(&str, &str) -> Option<Done> + Sync);
 
-/// What a report of a run says of an action of a task.
+/// What the report of a run says about an action of a task.
 pub type Reasons<'a> = &'a (dyn Fn(&str, &str) -> Option<results::Why> + Sync);
 
 /// What a check of a task noticed in a proof.
@@ -71,20 +73,20 @@ pub struct View<'a> {
     pub eval: Option<&'a EvalPlan>,
     pub plans: &'a [Plan],
     pub colour: bool,
-    /// Draw with characters beyond ASCII.
+    /// Whether to draw with characters beyond ASCII.
     pub unicode: bool,
-    /// Show every task whole, however many there are, and every round of a loop over a literal list.
+    /// Whether to show every task in full, however many there are, and every round of a loop over a literal list.
     pub expand: bool,
     pub outcomes: Option<Outcomes<'a>>,
-    /// Why an action of a task went as it did.
+    /// Why an action of a task had its outcome.
     pub reasons: Option<Reasons<'a>>,
-    /// What `gevals prove` says of a check, or, with an empty name, of a task.
+    /// What `gevals prove` says about a check or, with an empty name, about a task.
     pub proof: Option<Noticed<'a>>,
     /// What an earlier run of the eval took.
     pub earlier: Option<&'a results::Earlier>,
-    /// Where the texts of spans are found, for excerpts.
+    /// The texts of spans, for excerpts.
     pub sources: Option<&'a Sources>,
-    /// Where the scripts that tasks refer to are found, for what they touch.
+    /// The scripts that tasks refer to, for what they touch.
     pub files: Option<&'a dyn Files>,
 }
 
@@ -118,7 +120,7 @@ impl<'a> View<'a> {
         self.outcomes.and_then(|done| done(&plan.task.name.value, ""))
     }
 
-    /// The worst outcome of some actions, and their time together.
+    /// Returns the worst outcome of several actions, and their total time.
     fn phase_done(&self, plan: &Plan, actions: &[ActionIx]) -> Option<Done> {
         let done = actions.iter().filter_map(|&ix| self.done(plan, plan.action(ix)));
         done.reduce(|a, b| Done {
@@ -134,7 +136,7 @@ impl fmt::Debug for View<'_> {
     }
 }
 
-/// One view of everything, for pictures.
+/// Combines all views into one, for pictures.
 fn together<'a>(views: &[View<'a>], plans: &'a mut Vec<Plan>) -> View<'a> {
     match views {
         [one] => *one,
@@ -145,7 +147,7 @@ fn together<'a>(views: &[View<'a>], plans: &'a mut Vec<Plan>) -> View<'a> {
     }
 }
 
-/// A picture of everything, as a language for graphs writes it: as much as their programs lay out in a few seconds.
+/// Draws all plans in a graph language, limited to what its programs lay out in a few seconds.
 fn drawn(views: &[View<'_>], write: fn(&picture::Picture, &mut String) -> std::fmt::Result) -> String {
     let mut plans = Vec::new();
     let view = &together(views, &mut plans);
@@ -156,14 +158,15 @@ fn drawn(views: &[View<'_>], write: fn(&picture::Picture, &mut String) -> std::f
     out
 }
 
-/// The values of other actions that an action uses: `create.name`, `agent.output`; in the order written.
+/// Returns the values of other actions that an action uses, for example `create.name` and `agent.output`, in the
+/// order written.
 fn uses(plan: &Plan, ix: ActionIx) -> Vec<String> {
     let uses = plan.links_of(ix, Direction::Incoming).filter_map(|(from, edge)| match edge {
         Edge::Data(name) => Some(value_name(plan.action(from), name)),
         _ => None,
     });
     let mut names: Vec<_> = uses.collect();
-    // What was added last comes first.
+    // The graph returns the last edge first.
     names.reverse();
     names.dedup();
     names
@@ -176,7 +179,7 @@ fn value_name(from: &Action, name: &str) -> String {
     }
 }
 
-/// The bundled extension that a step runs in the place of another one.
+/// Returns the bundled extension that a step runs in place of another one.
 fn stand_in(view: &View<'_>, action: &Action) -> Option<String> {
     let ActionKind::Step(step) = &action.kind else { return None };
     let OperationKind::Extension { package: name, .. } = &step.op.kind else { return None };
@@ -188,7 +191,7 @@ fn stand_in(view: &View<'_>, action: &Action) -> Option<String> {
     }
 }
 
-/// What a step expects, where it says so.
+/// Describes what a step expects, if it specifies that.
 fn expected(action: &Action) -> Option<String> {
     let ActionKind::Step(step) = &action.kind else { return None };
     let expect =
@@ -196,7 +199,7 @@ fn expected(action: &Action) -> Option<String> {
     Some(format!("expects {}", builtin::expected(expect?)))
 }
 
-/// Packages that mean a bundled extension, a sentence each.
+/// Describes packages that mean a bundled extension, one sentence each.
 fn stand_ins(eval: &EvalPlan) -> BTreeSet<String> {
     let used = wire::used_extensions(eval).into_iter();
     let stands = used.filter_map(|used| {
@@ -206,7 +209,7 @@ fn stand_ins(eval: &EvalPlan) -> BTreeSet<String> {
     stands.collect()
 }
 
-/// What a task reads, needs, touches, and how long it can take.
+/// Describes what a task reads, needs and touches, and how long it can take.
 fn facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     let reach = reach::of_task(plan, view.files);
     let variable = |(name, v): (&String, &ProcessVariable)| match v.required {
@@ -260,15 +263,15 @@ fn facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     all.into_iter().filter(|(_, values)| !values.is_empty()).collect()
 }
 
-/// Of each kind of thing a task touches.
+/// How many resources of each kind are shown for a task.
 const REACH_SHOWN: usize = 12;
 
-/// The last part of a nested action's id, behind that of the action which holds it.
+/// Returns the last part of a nested action's id, without the id of the action that contains it.
 fn label<'a>(action: &'a Action, above: &str) -> &'a str {
     action.id.strip_prefix(above).and_then(|rest| rest.strip_prefix('/')).unwrap_or(&action.id)
 }
 
-/// The keyword of a block that has one.
+/// Returns the keyword of a block.
 fn role_name(role: BlockRole) -> &'static str {
     match role {
         BlockRole::Setup => "setup",
@@ -278,7 +281,8 @@ fn role_name(role: BlockRole) -> &'static str {
     }
 }
 
-/// One line, harmless to terminals and readers: no control characters, none that turn the direction of text.
+/// Makes a text one line that is safe for terminals and readers: no control characters, and none that change the
+/// text direction.
 fn line(text: &str, unicode: bool) -> String {
     let breaks = |byte: u8| matches!(byte, b'\n' | b'\t' | b'\r');
     let text: Cow<'_, str> = match text.bytes().any(breaks) {
@@ -293,17 +297,18 @@ fn line(text: &str, unicode: bool) -> String {
     }
 }
 
-/// As [`line`], and no longer than `most` characters.
+/// Like [`line`], limited to `most` characters.
 fn cut(text: &str, most: usize) -> String {
     let head: String = text.chars().take(most).collect();
     let more = head.len() < text.len();
     line(&head, true) + if more { "…" } else { "" }
 }
 
-/// Rounds of one loop that are shown; more make no better picture.
+/// How many rounds of one loop are shown; more would not improve the picture.
 const ROUNDS: usize = 100;
 
-/// The loop variable and its values, where a loop goes over a literal list and is to be shown round by round.
+/// Returns the loop variable and its values if a loop iterates over a literal list and is to be shown round by
+/// round.
 fn rounds(view: &View<'_>, action: &Action) -> Option<(String, Vec<String>)> {
     let ActionKind::Step(step) = &action.kind else { return None };
     let ArgKind::List(items) = &step.args.iter().find(|(name, _)| name.value == "in")?.1.kind else { return None };
@@ -314,7 +319,7 @@ fn rounds(view: &View<'_>, action: &Action) -> Option<(String, Vec<String>)> {
     Some((step.var.clone()?, items.iter().map(value).collect::<Option<_>>()?))
 }
 
-/// A meaning with the values of loop variables in the place of their holes.
+/// Replaces the holes of loop variables in a meaning with their values.
 fn substituted(meaning: &str, values: &[(String, String)]) -> String {
     values.iter().rev().fold(meaning.to_owned(), |text, (var, value)| text.replace(&format!("{{{var}}}"), value))
 }

@@ -1,7 +1,8 @@
-//! The hole language of the portable dialect: `{root.path | filter}` in text. `grammar/README.md` is its page,
-//! `grammar/template.pest` its executable grammar, `grammar/vectors/` its test vectors.
+//! The hole language of the portable dialect: `{root.path | filter}` in text. `grammar/README.md` documents it,
+//! `grammar/template.pest` is its executable grammar, and `grammar/vectors/` contains its test vectors.
 //!
-//! This module knows the language and nothing of scopes: [`scan`] says what stands in a text, the checker what it means.
+//! This module knows the language but not scopes: [`scan`] finds what a text contains, and the checker determines what it
+//! means.
 
 use std::{fmt, ops::Range};
 
@@ -17,12 +18,12 @@ pub use filter::{
 pub use scan::{escape, scan};
 pub use value::{fill, meant_field, render, walk_type, walk_value};
 
-/// What stands in a text. The pieces are in order, no two texts are neighbours and none is empty; what lies between the
-/// ranges of two holes is the text between them, as written.
+/// The parts of a text. The pieces are in order, no two texts are adjacent and none is empty. The part of the source
+/// between the ranges of two holes is the text between them, as written.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Scan {
     pub pieces: Vec<Piece>,
-    /// In the order of their starts.
+    /// Ordered by start.
     pub suspects: Vec<Suspect>,
 }
 
@@ -34,38 +35,38 @@ pub enum Piece {
     Hole(Hole),
 }
 
-/// `{path | filter …}`. Every range in it counts bytes of the scanned text.
+/// `{path | filter …}`. All its ranges count bytes of the scanned text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hole {
-    /// Braces inclusive, the backslashes before them not.
+    /// Includes the braces, but not the backslashes before them.
     pub range: Range<usize>,
     pub path: Path,
     pub filters: Vec<Filter>,
 }
 
-/// `root.name[0]`; written so by `Display`.
+/// `root.name[0]`, as `Display` writes it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Path {
     pub root: Ident,
     pub segments: Vec<Segment>,
 }
 
-/// A name, and where it stands in the text.
+/// A name and its place in the text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ident {
     pub text: String,
     pub range: Range<usize>,
 }
 
-/// What follows the root of a path: `.name` or `[0]`.
+/// A part of a path after the root: `.name` or `[0]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Segment {
     pub kind: SegmentKind,
-    /// Of the name without its dot, or of the index with its brackets.
+    /// The range of the name without its dot, or of the index with its brackets.
     pub range: Range<usize>,
 }
 
-/// A key of a record, or a place in a list, counted from 0.
+/// A key of a record, or an index in a list, counted from 0.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SegmentKind {
     Name(String),
@@ -86,37 +87,37 @@ pub struct Filter {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Literal {
     pub value: Value,
-    /// Quotes inclusive.
+    /// Includes the quotes.
     pub range: Range<usize>,
 }
 
-/// A place that looks like a hole and is none. All are text; whether one deserves a finding depends on the scope.
+/// A place that looks like a hole but is not one. All of them are text; the scope determines whether one gets a finding.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Suspect {
     pub kind: SuspectKind,
-    /// The root that the place seems to name; empty where it names none (only `DollarBrace`).
+    /// The root that the place seems to name. Empty if it names none (only `DollarBrace`).
     pub root: String,
     pub range: Range<usize>,
-    /// What is wrong, for `Malformed`; else empty.
+    /// What is wrong, for `Malformed`; otherwise empty.
     pub detail: String,
 }
 
-/// What a suspect place looks like.
+/// The kind of a suspect place.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SuspectKind {
-    /// `{` and a root, then something that is no hole: `{env.X + 1}`. An error where the root is in scope. The range ends
-    /// behind the first character that does not fit.
+    /// `{` and a root, followed by something that is not a hole: `{env.X + 1}`. An error if the root is in scope. The
+    /// range ends after the first character that does not fit.
     Malformed,
-    /// `{{ env.X }}`, or `{env.X}` between double braces: passes through untouched.
+    /// `{{ env.X }}`, or `{env.X}` between double braces. Kept unchanged.
     DoubleBrace(Path),
-    /// `${{ … }}`, as in GitHub Actions: passes through untouched.
+    /// `${{ … }}`, as in GitHub Actions. Kept unchanged.
     DollarBrace,
-    /// `${NAME}`: the shell's, not ours. `${env.X}`: nobody's.
+    /// `${NAME}` belongs to the shell; `${env.X}` means nothing to either.
     ShellVariable(Path),
 }
 
 impl Scan {
-    /// The hole, where the text is exactly one: such a template keeps its value's type.
+    /// Returns the hole if the text is exactly one hole. Such a template keeps the type of its value.
     pub fn single_hole(&self) -> Option<&Hole> {
         match self.pieces.as_slice() {
             [Piece::Hole(hole)] => Some(hole),
@@ -124,7 +125,7 @@ impl Scan {
         }
     }
 
-    /// The holes, in order.
+    /// Returns the holes, in order.
     pub fn holes(&self) -> impl Iterator<Item = &Hole> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Hole(hole) => Some(hole),
@@ -136,7 +137,7 @@ impl Scan {
 impl Hole {}
 
 impl Path {
-    /// Where the path is written, from its root to its last segment, in bytes of the scanned text.
+    /// Returns the range of the path, from its root to its last segment, in bytes of the scanned text.
     pub fn range(&self) -> Range<usize> {
         self.root.range.start..self.segments.last().map_or(self.root.range.end, |s| s.range.end)
     }
@@ -155,7 +156,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// With its dot or brackets.
+/// Includes the dot or the brackets.
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {

@@ -1,7 +1,7 @@
-//! Tokens of a text, as the encoding `cl100k_base` has them, with its table built in: nothing is fetched.
+//! Counts the tokens of a text in the encoding `cl100k_base`. The table is built in, so nothing is downloaded.
 //!
-//! It is an estimate for every model but those of its time, and the same one that upstream makes (§3.7 of the upstream
-//! behaviour).
+//! The count is an estimate for every model except those of that encoding's time. Upstream makes the same estimate
+//! (§3.7 of the upstream behavior).
 
 use std::{
     cmp::Reverse,
@@ -11,9 +11,9 @@ use std::{
 
 use regex::Regex;
 
-/// Tokens by their rank: each a byte that tells its length, and its bytes.
+/// Tokens by rank: for each, one byte for its length, then its bytes.
 ///
-/// From `cl100k_base.tiktoken` of OpenAI's tiktoken (MIT licence).
+/// From `cl100k_base.tiktoken` of OpenAI's tiktoken (MIT license).
 static TABLE: &[u8] = include_bytes!("tokens/cl100k_base.bin");
 
 static RANKS: LazyLock<HashMap<&'static [u8], u32>> = LazyLock::new(|| {
@@ -27,23 +27,24 @@ static RANKS: LazyLock<HashMap<&'static [u8], u32>> = LazyLock::new(|| {
     ranks
 });
 
-/// Tokens do not reach across these pieces. The original has `\s+(?!\S)` before the last alternative: see [`count`].
+/// Tokens do not cross the boundaries of these pieces. The original pattern has `\s+(?!\S)` before the last
+/// alternative: see [`exactly`].
 static PIECES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let pattern =
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+";
     Regex::new(pattern).ok()
 });
 
-/// Bytes that are counted. Of a longer text the rest is taken to be like its beginning.
+/// How many bytes are counted. The rest of a longer text is assumed to be like its beginning.
 const MOST: usize = 128 << 10;
 
-/// How many tokens a text has. Words that look like special tokens are text.
+/// Returns the number of tokens of a text. Words that look like special tokens count as text.
 pub fn count(text: &str) -> u64 {
     let head = &text[..text.floor_char_boundary(MOST)];
     let tokens = exactly(head);
     match head.len() {
         all if all == text.len() => tokens,
-        // The division cannot be by zero: there is more text than that.
+        // No division by zero: the text is longer than `head`, so `head` is not empty.
         part => tokens.saturating_mul(text.len() as u64) / part as u64,
     }
 }
@@ -54,7 +55,7 @@ fn exactly(text: &str) -> u64 {
     while let Some(found) = pieces.find_at(text, at).filter(|found| !found.is_empty()) {
         let mut end = found.end();
         let piece = found.as_str();
-        // White space leaves its last character to the word behind it.
+        // White space leaves its last character to the following word.
         if end < text.len()
             && !piece.ends_with(['\r', '\n'])
             && let Some((last, _)) = piece.char_indices().next_back().filter(|(last, _)| *last > 0)
@@ -68,14 +69,14 @@ fn exactly(text: &str) -> u64 {
     tokens
 }
 
-/// Byte-pair encoding: the neighbours that make the earliest token are joined, again and again.
+/// Byte-pair encoding: repeatedly joins the neighbors that make the token with the lowest rank.
 fn piece_tokens(piece: &[u8]) -> u64 {
     if RANKS.contains_key(piece) {
         return 1;
     }
-    // Where the part that begins here ends; 0 for a byte inside a part.
+    // The end of the part that starts here; 0 for a byte inside a part.
     let mut end: Vec<usize> = (1..=piece.len()).collect();
-    // Where the part before the one that begins here begins.
+    // The start of the part before the one that starts here.
     let mut before: Vec<usize> = (0..=piece.len()).map(|i| i.saturating_sub(1)).collect();
     let mut parts = piece.len() as u64;
     let rank = |from: usize, to: usize| RANKS.get(&piece[from..to]).copied();
@@ -84,7 +85,7 @@ fn piece_tokens(piece: &[u8]) -> u64 {
         heap.extend(rank(i - 1, i + 1).map(|rank| Reverse((rank, i - 1, i, i + 1))));
     }
     while let Some(Reverse((_, from, middle, to))) = heap.pop() {
-        // One of the two may have been joined with another since.
+        // One of the two may have been joined with another part since.
         if end[from] != middle || middle >= piece.len() || end[middle] != to {
             continue;
         }
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!((RANKS[&b"!"[..]], RANKS[&b" Conveyor"[..]]), (0, 100_255));
     }
 
-    /// As tiktoken counts them; 20,000 random texts were compared with another implementation.
+    /// As tiktoken counts them. 20,000 random texts were compared with another implementation.
     #[test]
     fn texts_have_as_many_tokens_as_elsewhere() {
         for (text, tokens) in [

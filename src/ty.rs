@@ -1,4 +1,4 @@
-//! Types of values, few on purpose: what a template may hold, what an operation gives.
+//! Types of values, deliberately few: what a template may contain and what an operation returns.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ pub mod duration;
 pub mod endpoint;
 pub mod number;
 
-/// The names that a hole may begin with anywhere.
+/// The names that a hole may start with anywhere.
 pub const ROOTS: [&str; 5] = ["env", "random", "task", "steps", "agent"];
 
-/// The names of a step's own values, some of which its own templates may use.
+/// The names of a step's own values. Its own templates may use some of them.
 pub const LOCALS: [&str; 9] =
     ["stdout", "stderr", "exitCode", "response", "content", "structuredContent", "isError", "result", "rounds"];
 
@@ -26,7 +26,7 @@ pub enum Type {
     Number,
     String,
     List(Box<Type>),
-    /// Known fields; an open record may have others, of type any.
+    /// Known fields. An open record may have others, of type any.
     Record {
         fields: IndexMap<String, Type>,
         open: bool,
@@ -50,8 +50,8 @@ impl Type {
         Self::Record { fields, open: false }
     }
 
-    /// Whether a value of this type may stand where `wanted` is asked for. `any` fits everything both ways: what is not
-    /// known is not an error.
+    /// Whether a value of this type can be used where `wanted` is expected. `any` fits everything in both directions:
+    /// what is not known is not an error.
     pub fn fits(&self, wanted: &Type) -> bool {
         match (self, wanted) {
             (Self::Any, _) | (_, Self::Any) => true,
@@ -63,7 +63,7 @@ impl Type {
         }
     }
 
-    /// The most exact type of which both are.
+    /// Returns the most specific type that includes both.
     pub fn join(&self, other: &Type) -> Type {
         match (self, other) {
             (a, b) if a == b => a.clone(),
@@ -78,7 +78,7 @@ impl Type {
         }
     }
 
-    /// The type of a value that is at hand.
+    /// Returns the type of a given value.
     pub fn of(value: &serde_json::Value) -> Type {
         use serde_json::Value;
         match value {

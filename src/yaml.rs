@@ -1,7 +1,7 @@
-//! YAML with positions: text to a [`Tree`] of nodes, each of which knows the bytes it was written with.
+//! Parses YAML with positions: text becomes a [`Tree`] of nodes, each of which knows its bytes in the source.
 //!
-//! The schema is YAML 1.2's core schema. Aliases and merge keys are followed here, within a budget, so nobody above this
-//! module sees them. `granit-parser` scans; the arena, the types, the merging and the messages are ours.
+//! The schema is YAML 1.2's core schema. Aliases and merge keys are resolved here, within a budget, so that modules
+//! above this one do not see them. `granit-parser` scans; the arena, the types, the merging and the messages are ours.
 
 mod cooked;
 mod parse;
@@ -37,15 +37,15 @@ crate::rule! {
     pub static YAML_1_1_WORD = "yaml-1-1-word", Warning;
 }
 
-/// One parsed document. It shares its text with the source, and borrows nothing.
+/// A parsed document. It shares its text with the source, and borrows nothing.
 #[derive(Clone, Debug)]
 pub struct Tree {
     file: FileId,
     text: Arc<str>,
-    /// The texts of scalars that are not written the way they read (escapes, folding, indentation), one after another.
+    /// The texts of scalars whose value differs from their source (escapes, folding, indentation), concatenated.
     cooked: String,
     nodes: Vec<Raw>,
-    /// The items of lists and the keys and values, in turns, of mappings.
+    /// The items of lists, and the alternating keys and values of mappings.
     children: Vec<u32>,
     comments: Vec<Comment>,
     root: u32,
@@ -55,7 +55,7 @@ pub struct Tree {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Comment {
     pub span: Span,
-    /// What stands behind the `#`.
+    /// The text after the `#`.
     pub text: String,
 }
 
@@ -74,7 +74,7 @@ enum Kind {
         len: u32,
         flow: bool,
     },
-    /// `len` counts entries, each of which takes two children.
+    /// `len` counts entries, each of which has two children.
     Map {
         first: u32,
         len: u32,
@@ -82,13 +82,13 @@ enum Kind {
     },
     /// Points at a node that is neither an alias nor an ancestor of this one.
     Alias(u32),
-    /// An alias that was reported: such a tree never leaves this module.
+    /// An alias that was reported as an error. Such a tree never leaves this module.
     Bad,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Scalar {
-    /// Where the text begins: in the source if `verbatim`, else in `Tree::cooked`.
+    /// Where the text starts: in the source if `verbatim`, otherwise in `Tree::cooked`.
     offset: u32,
     len: u32,
     verbatim: bool,
@@ -103,30 +103,31 @@ pub enum Style {
     Plain,
     SingleQuoted,
     DoubleQuoted,
-    /// A block behind `|`.
+    /// A block after `|`.
     Literal,
-    /// A block behind `>`.
+    /// A block after `>`.
     Folded,
     /// A collection in brackets.
     Flow,
-    /// A collection by indentation.
+    /// An indented collection.
     Block,
 }
 
-/// What a node is, by YAML 1.2's core schema.
+/// What a node is, according to YAML 1.2's core schema.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Data<'t> {
     Null,
     Bool(bool),
     Int(i64),
-    /// Also integers beyond `i64`.
+    /// Includes integers beyond `i64`.
     Float(f64),
     Str(&'t str),
     Seq,
     Map,
 }
 
-/// A handle on a node of a [`Tree`]. An alias behaves like the node it repeats; only [`Node::span`] tells them apart.
+/// A handle to a node of a [`Tree`]. An alias behaves like the node it repeats; only [`Node::span`], [`Node::written`],
+/// [`Node::column`] and [`Node::is_alias`] distinguish them.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'t> {
     tree: &'t Tree,
@@ -143,36 +144,36 @@ pub struct Entry<'t> {
 }
 
 impl Tree {
-    /// The node of the whole document.
+    /// Returns the node of the whole document.
     pub fn root(&self) -> Node<'_> {
         Node { tree: self, id: self.root }
     }
 
-    /// The file that was parsed.
+    /// Returns the file that was parsed.
     pub fn file(&self) -> FileId {
         self.file
     }
 
-    /// The node written at `span`.
+    /// Returns the node written at `span`.
     pub fn node_at(&self, span: Span) -> Option<Node<'_>> {
         if self.file != span.file {
             return None;
         }
-        // Nodes stand in the order in which they begin.
+        // Nodes are ordered by start.
         let first = self.nodes.partition_point(|raw| raw.start < span.start);
         let here = self.nodes[first..].iter().take_while(|raw| raw.start == span.start);
         let id = first + here.into_iter().position(|raw| raw.end == span.end)?;
         Some(Node { tree: self, id: u32::try_from(id).ok()? })
     }
 
-    /// The mapping that has the key written at `span`.
+    /// Returns the mapping that has the key written at `span`.
     pub fn mapping_of(&self, key: Span) -> Option<Node<'_>> {
         let holds = |node: &Node<'_>| node.entries().any(|e| e.key.span() == key);
         let mut nodes = (0..self.nodes.len() as u32).map(|id| Node { tree: self, id });
         (self.file == key.file).then(|| nodes.find(holds))?
     }
 
-    /// The comments of the document in the order of the text.
+    /// Returns the comments of the document, in the order of the text.
     pub fn comments(&self) -> &[Comment] {
         &self.comments
     }
@@ -184,7 +185,7 @@ impl Tree {
 }
 
 impl<'t> Node<'t> {
-    /// What the node is; aliases are followed.
+    /// Returns what the node is; aliases are followed.
     pub fn data(self) -> Data<'t> {
         match self.kind() {
             Kind::Scalar(s) => scalar::data(s.core, self.tree.text_of(s)),
@@ -194,31 +195,31 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// The value as written, without its tag and anchor.
+    /// Returns the span of the value as written, without its tag and anchor.
     ///
     /// * Quoted scalars include their quotes.
-    /// * Block scalars run from `|` or `>` to the end of their last line that is not blank, without its line break.
-    /// * Flow collections include their brackets; block collections run from their first key or dash to the end of their
-    ///   last child.
-    /// * An implicit null is the empty span right behind its key's colon (its dash, in a list).
-    /// * An alias is the `*name`; what hangs below it, and [`Node::cooked`], lie where the anchor is.
+    /// * Block scalars extend from `|` or `>` to the end of their last line that is not blank, without its line break.
+    /// * Flow collections include their brackets; block collections extend from their first key or dash to the end of
+    ///   their last child.
+    /// * An implicit null is the empty span directly after its key's colon (in a list, after its dash).
+    /// * An alias is the `*name`; its children, and the result of [`Node::cooked`], are located at the anchor.
     pub fn span(self) -> Span {
         let raw = &self.tree.nodes[self.id as usize];
         Span::new(self.tree.file, raw.start as usize..raw.end as usize)
     }
 
-    /// The text of [`Node::span`].
+    /// Returns the text of [`Node::span`].
     pub fn written(self) -> &'t str {
         &self.tree.text[self.span().range()]
     }
 
-    /// How many characters stand before the node on its line.
+    /// Returns the number of characters before the node on its line.
     pub fn column(self) -> usize {
         let before = &self.tree.text[..self.span().start as usize];
         before.rsplit('\n').next().unwrap_or(before).trim_start_matches('\u{feff}').chars().count()
     }
 
-    /// The text of a string; numbers, booleans and null are none.
+    /// Returns the text of a string; `None` for numbers, booleans and null.
     pub fn as_str(self) -> Option<&'t str> {
         match self.kind() {
             Kind::Scalar(s) if s.core == Core::Str => Some(self.tree.text_of(s)),
@@ -226,7 +227,8 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// The text of a scalar of any type: escapes resolved, lines folded. An implicit null has the empty text.
+    /// Returns the text of a scalar of any type, with escapes resolved and lines folded. The text of an implicit null is
+    /// empty.
     pub fn text(self) -> Option<&'t str> {
         match self.kind() {
             Kind::Scalar(s) => Some(self.tree.text_of(s)),
@@ -239,7 +241,7 @@ impl<'t> Node<'t> {
         self.style() == Style::Plain
     }
 
-    /// How a scalar is written; of another node, [`Style::Plain`].
+    /// Returns how the node is written. An alias has the style of the node it repeats.
     pub fn style(self) -> Style {
         match self.kind() {
             Kind::Scalar(s) => s.style,
@@ -254,12 +256,12 @@ impl<'t> Node<'t> {
         matches!(self.tree.nodes[self.id as usize].kind, Kind::Alias(_))
     }
 
-    /// Whether this is a null for which nothing is written.
+    /// Whether this is a null that is not written.
     pub fn is_implicit_null(self) -> bool {
         matches!(self.kind(), Kind::Scalar(s) if s.core == Core::Null && s.len == 0)
     }
 
-    /// The kind of value, for messages: `a mapping`, `a string`, …
+    /// Returns the kind of value, for messages: `a mapping`, `a string`, …
     pub fn describe(self) -> &'static str {
         match self.data() {
             Data::Null => "null",
@@ -271,7 +273,7 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// The items of a list; nothing for any other node.
+    /// Returns the items of a list; nothing for any other node.
     pub fn items(self) -> impl ExactSizeIterator<Item = Node<'t>> + DoubleEndedIterator + use<'t> {
         let tree = self.tree;
         let ids: &'t [u32] = match self.kind() {
@@ -281,8 +283,8 @@ impl<'t> Node<'t> {
         ids.iter().map(move |&id| Node { tree, id })
     }
 
-    /// The entries of a mapping in order, those of merge keys last; nothing for any other node. Keys are unique, and
-    /// strings: others were reported.
+    /// Returns the entries of a mapping in order, those of merge keys last; nothing for any other node. Keys are unique
+    /// strings: any others were reported.
     pub fn entries(self) -> impl ExactSizeIterator<Item = Entry<'t>> + DoubleEndedIterator + use<'t> {
         let tree = self.tree;
         let ids: &'t [u32] = match self.kind() {
@@ -295,17 +297,18 @@ impl<'t> Node<'t> {
         })
     }
 
-    /// The entry of a mapping with this key; keys are compared as written.
+    /// Returns the entry of a mapping with this key; keys are compared as written.
     pub fn entry(self, name: &str) -> Option<Entry<'t>> {
         self.entries().find(|e| e.name == name)
     }
 
-    /// The value of a mapping's entry.
+    /// Returns the value of a mapping's entry.
     pub fn get(self, name: &str) -> Option<Node<'t>> {
         self.entry(name).map(|e| e.value)
     }
 
-    /// What to delete to take away one of several entries of a mapping, with its line where it has one for itself.
+    /// Returns what to delete to remove one of several entries of a mapping, including its line if no other entry shares
+    /// it.
     pub fn without(self, entry: Entry<'t>) -> Option<Span> {
         let at = self.entries().position(|e| e.key.span() == entry.key.span())?;
         let (start, end) = (entry.key.span(), entry.value.span());
@@ -326,7 +329,8 @@ impl<'t> Node<'t> {
                     text[line..start.start as usize].trim_start_matches('\u{feff}').trim_matches(' ').is_empty();
                 match (alone, next) {
                     (true, _) => line..stop,
-                    // Behind the dash of an item: what follows takes its place, unless something else stands between.
+                    // After the dash of a list item: the next entry takes its place, unless there is something else
+                    // between them.
                     (false, Some(next)) if text[end.end as usize..next as usize].trim().is_empty() => {
                         start.start as usize..next as usize
                     }
@@ -338,7 +342,7 @@ impl<'t> Node<'t> {
         Some(Span::new(file, range))
     }
 
-    /// How many items or entries a collection has; 0 for scalars.
+    /// Returns how many items or entries a collection has; 0 for scalars.
     pub fn len(self) -> usize {
         match self.kind() {
             Kind::Seq { len, .. } | Kind::Map { len, .. } => *len as usize,
@@ -351,13 +355,13 @@ impl<'t> Node<'t> {
         self.len() == 0
     }
 
-    /// The smallest range of the source that holds a byte range of [`Node::text`]; an empty range gives an empty span.
-    /// Callers that ask often about one long scalar take its [`Node::source_map`] once.
+    /// Returns the smallest range of the source that contains a byte range of [`Node::text`]. An empty range gives an
+    /// empty span. Callers that need many ranges of one long scalar should get its [`Node::source_map`] once.
     pub fn cooked(self, range: Range<usize>) -> Span {
         self.source_map().span(range)
     }
 
-    /// From the bytes of [`Node::text`] to those of the source.
+    /// Returns the map from the bytes of [`Node::text`] to those of the source.
     pub fn source_map(self) -> SourceMap {
         let target = self.target();
         let Raw { start, end, kind } = self.tree.nodes[target as usize];
@@ -369,7 +373,8 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// A number as JSON has it, exactly as written; none for `.inf` and `.nan`, and for what is no number.
+    /// Returns a number as JSON has it, exactly as written; `None` for `.inf` and `.nan`, and for anything that is not a
+    /// number.
     pub fn number(self) -> Option<serde_json::Number> {
         match self.data() {
             Data::Int(_) | Data::Float(_) => scalar::exact(self.text()?),
@@ -377,7 +382,7 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// The value as JSON, aliases expanded. Numbers that JSON lacks (`.inf`, `.nan`) become their text.
+    /// Returns the value as JSON, with aliases expanded. Numbers that JSON lacks (`.inf`, `.nan`) become their text.
     pub fn to_json(self) -> serde_json::Value {
         match self.data() {
             Data::Null => serde_json::Value::Null,
@@ -393,9 +398,9 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// The span of a flow mapping that can be read as a template without quotes: `{NAME}`, `{NAME.segment}`,
+    /// Returns the span of a flow mapping that can be read as a template without quotes: `{NAME}`, `{NAME.segment}`,
     /// `{NAME.segment | filter}`. [`parse`] reports those with a dotted path from a root of the language and makes them
-    /// strings; a bare `{name}` is also YAML for a mapping with one key, so only who expected a string can tell.
+    /// strings. A bare `{name}` is also a YAML mapping with one key, so only a caller that expected a string can decide.
     pub fn unquoted_hole(self) -> Option<Span> {
         let span = self.span();
         let holds_nulls = || self.entries().all(|e| e.value.is_implicit_null());
@@ -404,13 +409,13 @@ impl<'t> Node<'t> {
         (is_map && syntax::hole(text).is_some_and(|h| h.len == text.len()) && holds_nulls()).then_some(span)
     }
 
-    /// What to say where a string was expected and [`Node::unquoted_hole`] stands.
+    /// Returns the error for a node that is an unquoted hole (see [`Node::unquoted_hole`]) where a string was expected.
     pub fn unquoted_hole_error(self) -> Option<Diagnostic> {
         let span = self.unquoted_hole()?;
         Some(syntax::unquoted_hole(span, &self.tree.text[span.range()]))
     }
 
-    /// An identity within the tree: an alias is what it repeats.
+    /// Returns an identity within the tree: that of the repeated node for an alias.
     fn target(self) -> u32 {
         match self.tree.nodes[self.id as usize].kind {
             Kind::Alias(target) => target,
@@ -423,7 +428,7 @@ impl<'t> Node<'t> {
     }
 }
 
-/// Warns of plain words, values and keys, that YAML 1.1 tools (Go's yaml.v2) read as something else.
+/// Warns about plain words, in values and keys, that YAML 1.1 tools (Go's yaml.v2) read as something else.
 pub fn yaml11_words(tree: &Tree, out: &mut Diagnostics) {
     for raw in &tree.nodes {
         let Kind::Scalar(Scalar { style: Style::Plain, tagged: false, len: 1.., .. }) = raw.kind else { continue };

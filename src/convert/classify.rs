@@ -1,5 +1,5 @@
-//! Counting, on its own view of a script: what is effective, and what of it is still a shell's after conversion. The lifter
-//! keeps its own books; a test compares both.
+//! Counts statements with its own view of a script: which are effective, and which still need a shell after conversion. The
+//! lifter keeps its own counts; a test compares both.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,14 @@ use crate::{
     template,
 };
 
-/// Commands that change nothing outside the script and tell nothing about the world.
+/// Commands that change nothing outside the script and report nothing about the environment.
 const IDLE: [&str; 19] = [
     "exit", "return", "set", "true", ":", "break", "continue", "shift", "source", ".", "cd", "trap", "local", "export",
     "declare", "readonly", "wait", "unset", "shopt",
 ];
 
-/// Functions that are called once, as a statement of their own: their bodies count in the place of the call.
+/// Returns the functions that are called exactly once, as a statement of their own. Their bodies count in place of the
+/// call.
 pub fn called_once(program: &Program) -> HashSet<String> {
     let mut names = HashSet::new();
     program.walk(&mut |s| {
@@ -32,7 +33,7 @@ pub fn called_once(program: &Program) -> HashSet<String> {
         if let Some(first) = s.words().first() {
             calls.push(&first.text);
         }
-        // `trap f EXIT` calls as well.
+        // `trap f EXIT` is a call as well.
         if s.name() == "trap" {
             calls.extend(s.words().iter().skip(1).map(|w| w.text.as_str()));
         }
@@ -47,7 +48,7 @@ pub fn called_once(program: &Program) -> HashSet<String> {
     names
 }
 
-/// The effective statements of a script.
+/// Returns the number of effective statements of a script.
 pub fn effective(text: &str) -> usize {
     if is_foreign(text) {
         return 1;
@@ -58,7 +59,8 @@ pub fn effective(text: &str) -> usize {
     }
 }
 
-/// The effective statements of a part of a script, in which these functions count where they are called.
+/// Returns the number of effective statements of a part of a script, in which the functions `once` count where they are
+/// called.
 pub fn effective_in(text: &str, once: &HashSet<String>) -> usize {
     if is_foreign(text) {
         return 1;
@@ -66,7 +68,7 @@ pub fn effective_in(text: &str, once: &HashSet<String>) -> usize {
     bash::program(text).map_or(0, |program| count(&program.body, once))
 }
 
-/// A script of another language is one statement.
+/// A script in another language is one statement.
 fn is_foreign(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     first.starts_with("#!") && !first.split([' ', '/']).any(|w| matches!(w, "bash" | "sh" | "dash" | "zsh" | "ksh"))
@@ -98,12 +100,12 @@ fn one(s: &Statement, once: &HashSet<String>) -> usize {
             branches.iter().map(|b| count(&b.condition, once) + count(&b.body, once)).sum::<usize>()
                 + otherwise.as_ref().map_or(0, |o| count(o, once))
         }
-        // What waits between two rounds belongs to the loop.
+        // Pauses between two rounds are part of the loop.
         Kind::Loop { condition, body, .. } => {
             let pauses = body.iter().filter(|s| s.name() == "sleep").count();
             count(condition, once) + count(body, once) - pauses
         }
-        // It asks what its word is, as a test does.
+        // It tests its word, as a test does.
         Kind::Case(arms) => 1 + arms.iter().map(|a| count(a, once)).sum::<usize>(),
         Kind::Group(list) | Kind::Subshell(list) => count(list, once),
         Kind::Function { name, body } => {
@@ -117,8 +119,8 @@ fn one(s: &Statement, once: &HashSet<String>) -> usize {
     }
 }
 
-/// What is still a shell's in a converted task, counted in its text and in the scripts it names. `once` as in the scripts
-/// it came from.
+/// Returns how many statements of a converted task still need a shell, counted in its text and in the scripts it names.
+/// `once` is that of the original scripts.
 pub fn residual(task: &Task<template::Path>, once: &HashSet<String>, file: &dyn Fn(&str) -> Option<String>) -> usize {
     let mut found = 0;
     task.walk(&mut |_, step| {
@@ -141,12 +143,12 @@ pub fn residual(task: &Task<template::Path>, once: &HashSet<String>, file: &dyn 
     found
 }
 
-/// The line of a script that takes a value from the file whose path stands in `NAME_FILE`.
+/// Returns the line of a script that reads a value from the file whose path is in `NAME_FILE`.
 pub fn from_file(name: &str) -> String {
     format!("{name}=$(cat \"${name}_FILE\")\n")
 }
 
-/// A script without what a conversion has put in front of it.
+/// Returns a script without the lines that a conversion has added at the top.
 fn own(script: &str) -> String {
     let is_own = |line: &&str| line.split_once('=').is_none_or(|(name, _)| *line != from_file(name));
     script.split_inclusive('\n').filter(is_own).collect()
@@ -156,7 +158,7 @@ fn residual_run(run: &str) -> usize {
     if is_simple(run) { 0 } else { effective(run) }
 }
 
-/// With a word in the place of every variable that the task or the step itself sets.
+/// Replaces every variable that the task or the step itself sets with a word.
 fn with_variables(run: &str, all: &[(Name, Template<template::Path>)], own: Option<&Arg<template::Path>>) -> String {
     let mut names: Vec<&str> = all.iter().map(|(name, _)| name.value.as_str()).collect();
     if let Some(ArgKind::Record(fields)) = own.map(|env| &env.kind) {
@@ -166,7 +168,7 @@ fn with_variables(run: &str, all: &[(Name, Template<template::Path>)], own: Opti
     names.iter().fold(run.to_owned(), |run, name| run.replace(&format!("${name}"), "HOLE"))
 }
 
-/// As the shell gets it, with a word in the place of every hole.
+/// Returns the text as the shell gets it, with a word in place of every hole.
 fn shell_text(template: &Template<template::Path>) -> String {
     let parts = template.parts.iter().map(|p| match p {
         Part::Text(text) => text.as_str(),
@@ -194,7 +196,7 @@ pub fn is_simple(run: &str) -> bool {
             .all(|kind| script.of_kind(kind).is_empty())
 }
 
-/// The tally of a conversion, recomputed: what the scripts had, and what the result still leaves to a shell.
+/// Recomputes the tally of a conversion: what the scripts contained, and what still needs a shell in the result.
 pub fn recount(scripts: &[String], result: &Task<template::Path>, file: &dyn Fn(&str) -> Option<String>) -> Tally {
     let mut once = HashSet::new();
     let mut effective = 0;

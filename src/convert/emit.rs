@@ -1,29 +1,29 @@
-//! YAML as a careful author writes it: block style, block scalars for texts of several lines, quotes where they are needed.
+//! Writes YAML as a careful author would: block style, block scalars for multi-line texts, quotes where they are needed.
 
 use crate::yaml::{self, Data, Node, Style, quoted, yaml11};
 
 /// A value to be written.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// Unchanged, on one line.
+    /// Written unchanged, on one line.
     Raw(String),
     Text(String),
     Map(Vec<Entry>),
     List(Vec<Item>),
 }
 
-/// A key of a mapping that is written.
+/// A key of a mapping to be written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
-    /// Lines of comment above it, without `#`.
+    /// Comment lines above it, without `#`.
     pub comments: Vec<String>,
     pub key: String,
     pub value: Value,
-    /// A comment behind it.
+    /// A comment after it, on the same line.
     pub trailing: Option<String>,
 }
 
-/// An item of a list that is written.
+/// An item of a list to be written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
     pub comments: Vec<String>,
@@ -31,22 +31,22 @@ pub struct Item {
 }
 
 impl Value {
-    /// A mapping, in this order.
+    /// Creates a mapping in this order.
     pub fn map<const N: usize>(entries: [(&str, Self); N]) -> Self {
         Self::Map(entries.into_iter().map(|(k, v)| Entry::new(k, v)).collect())
     }
 
-    /// A string, quoted where YAML needs it.
+    /// Creates a string, which is quoted where YAML requires it.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
-    /// A boolean.
+    /// Creates a boolean.
     pub fn bool(value: bool) -> Self {
         Self::Raw(value.to_string())
     }
 
-    /// Changes all texts that are written as such.
+    /// Changes all values that are written as texts.
     pub fn each_text(&mut self, change: &impl Fn(&mut String)) {
         match self {
             Self::Raw(_) => {}
@@ -56,29 +56,29 @@ impl Value {
         }
     }
 
-    /// A list of strings.
+    /// Creates a list of strings.
     pub fn texts<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Self {
         Self::List(items.into_iter().map(|t| Item { comments: Vec::new(), value: Self::text(t.as_ref()) }).collect())
     }
 }
 
 impl Entry {
-    /// A key and its value, without comments.
+    /// Creates an entry without comments.
     pub fn new(key: &str, value: Value) -> Self {
         Self { comments: Vec::new(), key: key.to_owned(), value, trailing: None }
     }
 }
 
-/// The comments of a file, each of which is handed out once.
+/// The comments of a file. Each is returned only once.
 #[derive(Debug)]
 pub struct Comments<'t> {
     text: &'t str,
-    /// Offset, text without `#`, whether it is alone on its line.
+    /// Offset, text without `#`, and whether it is alone on its line.
     open: Vec<(usize, String, bool)>,
 }
 
 impl<'t> Comments<'t> {
-    /// The comments of a file, none of them taken yet.
+    /// Collects the comments of a file.
     pub fn new(text: &'t str, comments: &[yaml::Comment]) -> Self {
         let open = comments.iter().map(|c| {
             let start = c.span.start as usize;
@@ -89,7 +89,7 @@ impl<'t> Comments<'t> {
         Self { text, open: open.collect() }
     }
 
-    /// What stands before a place and was not handed out yet.
+    /// Returns the comments before an offset that were not returned yet.
     pub fn before(&mut self, offset: usize) -> Vec<String> {
         let (taken, open) = std::mem::take(&mut self.open).into_iter().partition(|(at, ..)| *at < offset);
         self.open = open;
@@ -97,25 +97,25 @@ impl<'t> Comments<'t> {
         taken.into_iter().map(|(_, text, _)| text).collect()
     }
 
-    /// What stands behind a value, on its last line.
+    /// Returns the comment after a value, on its last line.
     pub fn behind(&mut self, end: usize) -> Option<String> {
         let line_end = self.text[end..].find('\n').map_or(self.text.len(), |i| end + i);
         let at = self.open.iter().position(|(at, _, own)| !own && (end..line_end).contains(at))?;
         Some(self.open.remove(at).1)
     }
 
-    /// Drops those that say this.
+    /// Drops the comments that contain this text.
     pub fn forget(&mut self, text: &str) {
         self.open.retain(|(_, comment, _)| !comment.contains(text));
     }
 
-    /// The comments that nobody has taken.
+    /// Returns the remaining comments.
     pub fn rest(&mut self) -> Vec<String> {
         self.before(usize::MAX)
     }
 }
 
-/// A value as it is written in a file, with its comments.
+/// Returns a value as it is written in a file, with its comments.
 pub fn keep(node: Node<'_>, text: &str, comments: &mut Comments<'_>) -> Value {
     match node.data() {
         Data::Map if node.style() == Style::Block && !node.is_alias() => Value::Map(
@@ -158,14 +158,14 @@ pub fn keep(node: Node<'_>, text: &str, comments: &mut Comments<'_>) -> Value {
     }
 }
 
-/// What stands behind a value; a block's comments belong to what is in it.
+/// Returns the comment after a value. The comments of a block belong to its contents.
 pub fn trailing(node: Node<'_>, comments: &mut Comments<'_>) -> Option<String> {
     let block = node.style() == Style::Block && !node.is_alias();
     let lines = matches!(node.style(), Style::Literal | Style::Folded);
     (!block && !lines).then(|| comments.behind(node.span().end as usize)).flatten()
 }
 
-/// A value without its place: aliases followed.
+/// Returns a value without its formatting, with aliases resolved.
 pub fn plain(node: Node<'_>) -> Value {
     match node.data() {
         Data::Map => Value::Map(node.entries().map(|e| Entry::new(&key(e.name), plain(e.value))).collect()),
@@ -179,7 +179,7 @@ fn key(name: &str) -> String {
     if is_plain(name) { name.to_owned() } else { quoted(name) }
 }
 
-/// The whole document.
+/// Writes the whole document.
 pub fn document(entries: &[Entry], foot: &[String]) -> String {
     let mut out = String::new();
     map(&mut out, entries, 0);
@@ -222,7 +222,7 @@ fn list(out: &mut String, items: &[Item], indent: usize) {
         *out += &" ".repeat(indent);
         match &item.value {
             Value::Map(entries) if !entries.is_empty() => {
-                // A comment above the first key stands above its dash.
+                // A comment above the first key is written above its dash.
                 *out += "- ";
                 pair(out, &entries[0], indent + 2);
                 map(out, &entries[1..], indent + 2);
@@ -250,7 +250,7 @@ fn comment_lines(out: &mut String, comments: &[String], indent: usize) {
     }
 }
 
-/// Behind a key or a dash.
+/// Writes a scalar after a key or a dash.
 fn scalar(out: &mut String, text: &str, indent: usize, trailing: &str) {
     if !text.contains('\n') {
         let written = if is_plain(text) { text.to_owned() } else { quoted(text) };
@@ -262,7 +262,7 @@ fn scalar(out: &mut String, text: &str, indent: usize, trailing: &str) {
         c != '\n' && c != '\t' && c.is_control() || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
     };
     if body.is_empty() || body.contains(odd) || body.lines().next().is_some_and(|l| l.trim().is_empty()) {
-        // Line by line it would not be read as it is.
+        // As a block, it would not be read back unchanged.
         *out += &format!(" {}{trailing}\n", quoted(text));
         return;
     }
@@ -282,7 +282,7 @@ fn scalar(out: &mut String, text: &str, indent: usize, trailing: &str) {
     }
 }
 
-/// Whether the text can stand without quotes and is read as that text by everyone.
+/// Whether the text needs no quotes, and every reader reads it as that text.
 fn is_plain(text: &str) -> bool {
     let first = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '(' | '$') || !c.is_ascii();
     let Some(head) = text.chars().next() else { return false };

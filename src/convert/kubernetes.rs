@@ -1,7 +1,7 @@
-//! Commands of kubectl as operations of `builtin:kubernetes`: what `--target kubernetes` makes of the steps that were lifted.
+//! Converts commands of kubectl to operations of `builtin:kubernetes`: what `--target kubernetes` does with the lifted steps.
 //!
-//! Every function here answers `None` where it does not understand a command, or the operation would do something else: the step
-//! then stays what it is. `oc` stays too: its defaults differ.
+//! Every function here returns `None` if it does not understand a command, or if the operation would do something else: the step
+//! then stays unchanged. `oc` stays as well, because its defaults differ.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -22,18 +22,18 @@ use crate::{
     yaml::{Tree, parse},
 };
 
-/// What tasks call the extension where they do not import it yet.
+/// The alias for tasks that do not import the extension yet.
 pub const ALIAS: &str = "k8s";
-/// How long a command had that waits without a limit of its own: as long as a script.
+/// The limit for a command that waits without a limit of its own: as long as a script may take.
 const UNBOUNDED: &str = "5m";
 
-/// What the commands of a task became.
+/// The result of converting the commands of a task.
 #[derive(Debug, Default)]
 pub struct Lifted {
-    /// How many became operations, and how many did not.
+    /// How many commands became operations.
     pub operations: usize,
     pub commands: usize,
-    /// Whether one of them named no namespace.
+    /// Whether one of them has no namespace.
     pub unplaced: bool,
     /// Whether a cleanup reports a failure that the script ignored.
     pub reported: bool,
@@ -48,7 +48,7 @@ pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str, constant: Consta
         let mut cx = Cx { phase: *phase, alias, constant, all: &all, lifted: &mut lifted, outputs: &mut outputs };
         cx.list(steps);
     }
-    // What another step reads of one has another name now.
+    // Outputs that other steps read have a new name now.
     for (_, steps) in phases.iter_mut() {
         for step in steps {
             step.each(&mut |step| {
@@ -61,14 +61,14 @@ pub fn lift(phases: &mut [(PhaseKind, Vec<Step>)], alias: &str, constant: Consta
     lifted
 }
 
-/// Variables of `spec.env` whose value is known, and whether the environment may override it.
+/// Returns the value of a variable in `spec.env`, if it is known, and whether the environment may override it.
 type Constant<'a> = &'a dyn Fn(&str) -> Option<(String, bool)>;
 
 struct Cx<'a> {
     phase: PhaseKind,
     alias: &'a str,
     constant: Constant<'a>,
-    /// The task before the change, to see what is used where.
+    /// The task before the conversion, to see what is used where.
     all: &'a str,
     lifted: &'a mut Lifted,
     outputs: &'a mut Vec<(String, String)>,
@@ -102,7 +102,7 @@ impl Cx<'_> {
         }
     }
 
-    /// The text of a file that the step before writes for this one alone.
+    /// Returns the text of a file that the previous step writes only for this one.
     fn handed(&self, file: &Step, command: &Step) -> Option<String> {
         let Kind::File { path, content: Some(content), mode: None } = &file.kind else { return None };
         let Kind::Command { env, .. } = &command.kind else { return None };
@@ -110,7 +110,7 @@ impl Cx<'_> {
         (own && env.iter().any(|(_, value)| value == path)).then(|| content.clone())
     }
 
-    /// `kubectl apply -f FILE`, with what is in the file.
+    /// `kubectl apply -f FILE`, with the content of the file.
     fn of_manifest(&mut self, step: &Step, content: &str) -> Option<Step> {
         let Kind::Command { run, shell: None, workdir: None, env, expect } = &step.kind else { return None };
         let kubectl = Kubectl::read(run, env, self.constant)?;
@@ -146,7 +146,7 @@ impl Cx<'_> {
         let looks = matches!(kubectl.verb.as_str(), "get" | "wait" | "auth" | "exec" | "logs")
             || kubectl.verb == "rollout" && kubectl.words.first().is_some_and(|w| w == "status");
         (looks || self.phase != PhaseKind::Verify).then_some(())?;
-        // Only what is read has something to be read.
+        // Only `get` has an output that other steps can read.
         (!read || kubectl.verb == "get").then_some(())?;
         let quiet = *expect == Expect::default();
         let (name, body) = match kubectl.verb.as_str() {
@@ -177,14 +177,14 @@ impl Cx<'_> {
         self.placed(&kubectl, &body);
         let mut made = self.operation(step, name, body);
         if expect.exit_code == ExitCode::Any && kubectl.verb == "delete" {
-            // `|| true`: what cleans up goes on anyway.
+            // `|| true`: cleanup continues anyway.
             made.continue_on_error |= self.phase != PhaseKind::Cleanup;
             self.lifted.reported |= self.phase == PhaseKind::Cleanup;
         }
         Some(made)
     }
 
-    /// Takes note of a command that means the namespace of the context.
+    /// Records whether a command uses the namespace of the context.
     fn placed(&mut self, kubectl: &Kubectl, body: &[Entry]) {
         let about = |entry: &Entry| matches!(&entry.value, Value::Text(text) if is_of_cluster(text));
         let cluster = body.iter().any(|e| matches!(e.key.as_str(), "resource" | "kind") && about(e));
@@ -193,7 +193,7 @@ impl Cx<'_> {
     }
 
     fn operation(&self, step: &Step, name: &str, body: Vec<Entry>) -> Step {
-        // What has a limit as its argument has no other.
+        // An operation with a limit as its argument needs no other one.
         let own = ["wait", "delete", "delete-namespace", "rollout"].contains(&name);
         let timeout = step.timeout.clone().filter(|_| !own);
         Step { timeout, kind: Kind::Kept { operation: format!("{}.{name}", self.alias), body }, ..step.clone() }
@@ -220,16 +220,16 @@ impl Cx<'_> {
             ExitCode::Is(_) | ExitCode::Not(_) => return None,
         };
         let demands = expect.of_text() && expect.equals.as_deref() != Some("") && expect.not.is_none();
-        // Two texts may both be empty; an operation that is compared with an empty one is broken.
+        // Two texts may both be empty, but an operation that is compared with an empty text is broken.
         (!expect.equals.as_ref().is_some_and(|text| text.contains("{steps."))).then_some(())?;
-        // What fails prints nothing, and nothing is not what is expected; else the script would have gone on.
+        // A command that fails prints nothing, which does not meet a demand. Without a demand, the script would have continued.
         (demands || !any).then_some(())?;
         body.push(Entry::new("jsonpath", Value::text(escape(&one_path(path)?))));
         if !demands {
             body.push(Entry::new("optional", Value::bool(true)));
         }
         if let Some(id) = step.id.as_ref().filter(|_| read) {
-            // Only its text is read, not how it ended.
+            // Only its text is read, not its exit status.
             let uses = |what: &str| self.all.matches(&format!("{{steps.{id}.outputs.{what}")).count();
             (uses("") == uses("stdout")).then_some(())?;
             let output = |name: &str| format!("{{steps.{id}.outputs.{name}");
@@ -247,7 +247,7 @@ fn is_kubectl(step: &Step) -> bool {
     matches!(&step.kind, Kind::Command { run, .. } if run.starts_with("kubectl "))
 }
 
-/// Kinds of every cluster that have no namespace, as prefixes of `KIND/NAME`.
+/// Whether a resource is of a built-in kind without a namespace. `resource` starts with its kind, as in `KIND/NAME`.
 fn is_of_cluster(resource: &str) -> bool {
     const KINDS: [&str; 18] = [
         "namespace",
@@ -273,19 +273,19 @@ fn is_of_cluster(resource: &str) -> bool {
     KINDS.contains(&kind.split('.').next().unwrap_or_default())
 }
 
-/// A command line of kubectl. Texts are templates.
+/// A command line of kubectl. Its texts are templates.
 #[derive(Debug)]
 struct Kubectl {
     verb: String,
-    /// What is no option, behind the verb.
+    /// The words after the verb that are not options.
     words: Vec<String>,
     /// By long name.
     flags: BTreeMap<&'static str, String>,
-    /// What stands behind `--`.
+    /// The words after `--`.
     command: Vec<String>,
 }
 
-/// Options that have a value, and their short names.
+/// Options with a value, and their short names.
 const VALUED: [(&str, &str); 15] = [
     ("namespace", "n"),
     ("selector", "l"),
@@ -303,7 +303,7 @@ const VALUED: [(&str, &str); 15] = [
     ("grace-period", ""),
     ("field-selector", ""),
 ];
-/// Options that are there or not, or say which with `=`.
+/// Options without a value, or with a boolean after `=`.
 const SWITCHES: [(&str, &str); 9] = [
     ("ignore-not-found", ""),
     ("wait", ""),
@@ -351,7 +351,7 @@ impl Kubectl {
                 let (name, _) = SWITCHES.iter().find(named)?;
                 (*name, value.unwrap_or_else(|| "true".to_owned()))
             };
-            // Twice is once too often to be understood.
+            // An option that is given twice is not understood.
             found.flags.insert(name, value).is_none().then_some(())?;
         }
         (!found.verb.is_empty()).then_some(found)
@@ -370,7 +370,7 @@ impl Kubectl {
         }
     }
 
-    /// That it has no options but these.
+    /// Requires that it has no options except these.
     fn only(&self, names: &[&str]) -> Option<()> {
         (self.flags.keys().all(|name| names.contains(name)) && self.command.is_empty()).then_some(())
     }
@@ -381,12 +381,12 @@ impl Kubectl {
         }
     }
 
-    /// The one object that it names, as `KIND/NAME`.
+    /// Returns the only object that it names, as `KIND/NAME`.
     fn one(&self) -> Option<String> {
         one_of(&self.words)
     }
 
-    /// `resource`, or `kind` and `selector`, and the namespace.
+    /// Returns `resource`, or `kind` and `selector`, and the namespace.
     fn chosen(&self) -> Option<Vec<Entry>> {
         let mut body = match (self.one(), self.flag("selector"), self.words.as_slice()) {
             (Some(resource), None, _) => vec![Entry::new("resource", Value::text(resource))],
@@ -399,20 +399,20 @@ impl Kubectl {
         Some(body)
     }
 
-    /// A limit of time, as operations take it.
+    /// Returns the time limit in the form that operations accept.
     fn timeout(&self, default: &str) -> Option<Entry> {
         let text = self.flag("timeout").unwrap_or(default);
         let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };
         let text = if matches!(text.as_str(), "0s" | "-1s") { UNBOUNDED.to_owned() } else { text };
-        // kubectl takes `-1s` for a week.
+        // kubectl reads `-1s` as a week.
         crate::ty::duration::parse(&text).ok()?;
         Some(Entry::new("timeout", Value::text(text)))
     }
 }
 
-/// The words of a simple command, as templates.
+/// Returns the words of a simple command, as templates.
 fn words(run: &str, env: &[(String, String)], constant: Constant<'_>) -> Option<Vec<String>> {
-    // What the shell would make of an escape is not what a template makes of it.
+    // A shell and a template interpret escapes differently.
     (escape(run) == run).then_some(())?;
     let script = bash::parse(run)?;
     let list = ast::read(&script)?;
@@ -432,7 +432,7 @@ fn words(run: &str, env: &[(String, String)], constant: Constant<'_>) -> Option<
     simple.words.iter().map(|word| word.parts.iter().map(part).collect()).collect()
 }
 
-/// A template that is one text: that text.
+/// Returns the text of a template without holes.
 fn literal(text: &str) -> Option<String> {
     match template::scan(text).pieces.as_slice() {
         [] => Some(String::new()),
@@ -456,7 +456,7 @@ fn one_of(words: &[String]) -> Option<String> {
     }
 }
 
-/// The path of a JSONPath template that is nothing else, without its braces.
+/// Returns the path of a JSONPath template that consists of a single path, without its braces.
 fn one_path(template: &str) -> Option<String> {
     let text = literal(template)?;
     let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?.to_owned();
@@ -470,7 +470,7 @@ fn wait(kubectl: &Kubectl) -> Option<Vec<Entry>> {
     let mut body = kubectl.chosen()?;
     let mut add = |key: &str, value: Value| body.push(Entry::new(key, value));
     let wanted = kubectl.flag("for")?;
-    // kubectl does not wait for the object itself.
+    // kubectl does not wait for the object to be created.
     let mut existing = true;
     if let Some(condition) = wanted.strip_prefix("condition=") {
         let (name, status) = condition.split_once('=').unwrap_or((condition, "True"));
@@ -524,7 +524,7 @@ fn delete(kubectl: &Kubectl, any: bool) -> Option<(&'static str, Vec<Entry>)> {
         return Some(("delete-namespace", body));
     }
     let mut body = kubectl.chosen()?;
-    // Nothing that a selector chooses is no failure anyway.
+    // If a selector matches nothing, that is not a failure in any case.
     if ignore && kubectl.flag("selector").is_none() {
         body.push(Entry::new("ignoreNotFound", Value::bool(true)));
     }
@@ -550,7 +550,7 @@ fn yaml(text: &str) -> Option<Tree> {
     parse(file, text, &mut Default::default()).ok()
 }
 
-/// The one object of a manifest, with the namespace that the command names.
+/// Returns the only object of a manifest, with the namespace that the command names.
 fn manifest(content: &str, namespace: Option<&str>) -> Option<Vec<Entry>> {
     let text = literal(content)?;
     let tree = yaml(&text)?;
@@ -569,7 +569,7 @@ fn manifest(content: &str, namespace: Option<&str>) -> Option<Vec<Entry>> {
     Some(body)
 }
 
-/// The texts of a value as templates.
+/// Escapes the texts of a value as templates.
 fn escaped(value: Value) -> Value {
     match value {
         Value::Raw(text) => Value::Raw(text),
@@ -630,7 +630,7 @@ fn patch(kubectl: &Kubectl) -> Option<Vec<Entry>> {
     Some(body)
 }
 
-/// `annotate` and `label`: where a value may not be there already, kubectl fails, and the operation does not.
+/// `annotate` and `label`: without `--overwrite`, kubectl fails if there is a value already, and the operation does not.
 fn marks(kubectl: &Kubectl) -> Option<Named> {
     kubectl.only(&["namespace", "overwrite"])?;
     let slash = kubectl.words.first()?.contains('/');
@@ -670,7 +670,7 @@ fn can_i(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
     };
     let mut body = vec![Entry::new("verb", Value::text(verb))];
     match resource.split_once('/') {
-        // `pods/log` is a part of a resource, and `pods/web` an object: only the server knows.
+        // `pods/log` is a part of a resource, and `pods/web` is an object: only the server knows the difference.
         Some(_) => return None,
         None => body.push(Entry::new("resource", Value::text(resource))),
     }
@@ -735,7 +735,7 @@ fn logs(kubectl: &Kubectl, expect: &Expect) -> Option<Vec<Entry>> {
     Some(body)
 }
 
-/// What a text must hold, where the end of its last line does not count.
+/// Returns what a text must contain, if the end of its last line does not matter.
 fn part_of(expect: &Expect) -> Option<Value> {
     let anchored = |pattern: &String| pattern.contains(['$', '^']) && pattern != NOT_EMPTY;
     (expect.equals.is_none() && expect.not.is_none() && !expect.matches.as_ref().is_some_and(anchored)).then_some(())?;

@@ -1,7 +1,7 @@
-//! Scripts taken apart, statement by statement.
+//! Takes scripts apart, statement by statement.
 //!
-//! A list of statements becomes a sequence of steps such that running them one after another, and stopping at the first that
-//! does not pass, does what the shell would have done. Every function here answers `None` where it does not understand: its
+//! A list of statements becomes a sequence of steps. Running them one after another, and stopping at the first that does not
+//! pass, does what the shell would have done. Every function here returns `None` for what it does not understand; the
 //! statement then stays in a script.
 
 mod capture;
@@ -25,11 +25,11 @@ pub use statement::{is_special, split as test_words};
 /// What all scripts of a task share.
 pub struct Shared<'a> {
     pub files: &'a dyn Files,
-    /// The task's folder.
+    /// The task's directory.
     pub dir: PathBuf,
     pub allow_weaker: bool,
     pub kept: &'a [Kept],
-    /// Variables that may stand in `spec.env`, with their values as templates.
+    /// Variables that may appear in `spec.env`, with their values as templates.
     pub env: BTreeMap<String, (String, Option<String>)>,
     pub env_used: RefCell<HashSet<String>>,
     pub ids: RefCell<HashSet<String>>,
@@ -49,7 +49,7 @@ impl Shared<'_> {
         }
     }
 
-    /// An id like this one that no step has yet.
+    /// Returns an id based on `wish` that no step has yet.
     fn id(&self, wish: &str) -> String {
         let mut base: String = wish
             .to_ascii_lowercase()
@@ -71,7 +71,7 @@ impl Shared<'_> {
         id
     }
 
-    /// A file for one step to write and others to read.
+    /// Returns the path of a file for one step to write and others to read.
     fn file(&self, wish: &str, ending: &str) -> String {
         let mut temporary = self.temporary.borrow_mut();
         let mut path = format!("{TEMPORARY}{wish}.{ending}");
@@ -84,7 +84,7 @@ impl Shared<'_> {
         path
     }
 
-    /// Whether the mistake is to be made here.
+    /// Whether the mistake must be made here.
     fn err(&self) -> bool {
         let place = self.places.get();
         self.places.set(place + 1);
@@ -92,59 +92,59 @@ impl Shared<'_> {
     }
 }
 
-/// Why a cleanup is stronger; the proof knows it by these words.
+/// Why a cleanup is stronger. The proof recognizes this text.
 pub const REPORTED: &str = "a failure is reported as a failed cleanup";
 /// Why a step of a cleanup is stronger than its statement under `set -e`.
 const BEHIND: &str = "it is done behind a failed cleanup step, too";
 
-/// Why a statement stays that could be lifted.
+/// Why a statement that could be lifted stays.
 const NOT_PROVED: &str = "what it would become is not proved to do the same";
 
-/// Where the files of a run lie that only its own steps read.
+/// Where the files of a run are that only its own steps read.
 pub const TEMPORARY: &str = "/tmp/{random.id}/";
 
-/// Before a line in which each command of a pipeline must succeed.
+/// Prefix of a line in which each command of a pipeline must succeed.
 const PIPEFAIL: &str = "set -o pipefail; ";
 
-/// What is in force at one place of a script.
+/// The state in effect at one place of a script.
 #[derive(Clone)]
 struct State {
     scope: Scope,
     errexit: bool,
     pipefail: bool,
     nounset: bool,
-    /// Where commands run, relative to the task's folder.
+    /// Where commands run, relative to the task's directory.
     workdir: Option<String>,
-    /// Folders that the script itself has made.
+    /// Directories that the script itself has created.
     folders: Vec<String>,
     /// Exported to commands.
     exported: Vec<(String, String)>,
     /// Whether the status of the last statement is the status of the whole.
     tail: bool,
-    /// Inside a loop that is tried again, under `set -e`: what fails there would have ended the script.
+    /// Inside a loop that is retried, under `set -e`: a failure there would have ended the script.
     fragile: bool,
     /// Inside a function: `return` ends it.
     function: bool,
     /// Inside the body of a loop that waits.
     waiting: bool,
-    /// What a variable is made of by several commands is one line of shell, so that its value is an output.
+    /// If several commands make the value of a variable, they become one line of shell, so that the value is an output.
     as_line: bool,
     depth: usize,
 }
 
 impl State {
-    /// A path from the task's folder, or from the root.
+    /// Resolves a path against the working directory; the result is relative to the task's directory, or absolute.
     fn at(&self, path: &str) -> String {
         statement::join(self.workdir.as_deref().unwrap_or_default(), path)
     }
 
-    /// Whether the script has made a folder.
+    /// Whether the script has created a directory.
     fn has_made(&self, folder: &str) -> bool {
         self.folders.iter().any(|made| Path::new(made).starts_with(self.at(folder)))
     }
 }
 
-/// Steps, and how well they do what the statements did.
+/// Steps, and how well they preserve what the statements did.
 #[derive(Clone, Debug)]
 struct Out {
     steps: Vec<Step>,
@@ -153,7 +153,7 @@ struct Out {
 }
 
 impl Out {
-    /// The steps that write a file come before the one that counts.
+    /// Returns the step that counts, which is the last: the steps before it write files for it.
     fn last(&mut self) -> Option<&mut Step> {
         self.steps.last_mut()
     }
@@ -187,7 +187,7 @@ impl Out {
         self
     }
 
-    /// With comments above the first step.
+    /// Adds comments above the first step.
     fn told(mut self, comments: &[String]) -> Self {
         if let Some(first) = self.steps.first_mut() {
             let new: Vec<_> = comments.iter().filter(|c| !first.comments.contains(c)).cloned().collect();
@@ -214,7 +214,7 @@ enum Flow {
     Falls(Out),
     /// With `exit 0`, `return 0`, or `break`.
     Passes(Out, Ending),
-    /// With another status, whatever was done before; with what was printed.
+    /// With another status, whatever ran before. Contains what was printed.
     Fails(Vec<String>),
 }
 
@@ -224,25 +224,25 @@ enum Ending {
     Break,
 }
 
-/// What the end of a list means.
+/// What it means to reach the end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Falls,
-    /// Another round: this one did not do.
+    /// Another round: this one did not succeed.
     Fails,
 }
 
-/// What the first statements of a list are.
+/// The conversion of the first statements of a list.
 enum Next {
-    /// Steps, and how many statements they stand for.
+    /// Steps, and how many statements they replace.
     Steps(Out, usize),
-    /// Nothing, and what it printed.
+    /// No steps. Contains what the statement printed.
     Idle(Option<String>),
-    /// All that is left.
+    /// The conversion of the whole rest of the list.
     End(Flow),
 }
 
-/// What an author printed, as a comment.
+/// Turns what the author printed into comments.
 fn messages(texts: &[String]) -> Vec<String> {
     let clean = |text: &String| -> String {
         text.chars().filter(|c| !c.is_control() && !('\u{2190}'..='\u{2bff}').contains(c) && *c < '\u{1f000}').collect()
@@ -250,7 +250,7 @@ fn messages(texts: &[String]) -> Vec<String> {
     texts.iter().map(clean).map(|t| t.trim().to_owned()).filter(|t| t.len() > 2).collect()
 }
 
-/// Whether steps only look.
+/// Whether steps only read.
 pub fn read_only(steps: &[Step]) -> bool {
     let mut all = true;
     for step in steps {
@@ -268,7 +268,7 @@ pub fn read_only(steps: &[Step]) -> bool {
     all
 }
 
-/// Whether a command reads what is there already, and may fail when it has printed what is looked for.
+/// Whether a command reads existing data, and may fail after it has printed what is looked for.
 fn filters(run: &str) -> bool {
     const NAMES: [&str; 18] = [
         "awk", "base64", "cut", "du", "egrep", "fgrep", "find", "grep", "head", "jq", "ls", "sed", "sort", "stat",
@@ -277,14 +277,14 @@ fn filters(run: &str) -> bool {
     is_line(run) || run.split_whitespace().next().is_some_and(|name| NAMES.contains(&name)) || answers(run)
 }
 
-/// Whether a command says by its status, too, what it prints: `no` of `kubectl auth can-i` comes with 1.
+/// Whether a command also reports by its exit status what it prints: `kubectl auth can-i` prints `no` and exits with 1.
 fn answers(run: &str) -> bool {
     let words: Vec<&str> = run.split_whitespace().collect();
     let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
     match words.first().copied() {
         Some("kubectl" | "oc") => has(&["can-i", "diff"]),
         Some("systemctl") => has(&["is-active", "is-enabled", "is-failed", "is-system-running", "status"]),
-        // It prints the status of an answer that it did not get, too: 000.
+        // It prints a status even if it got no response: 000.
         Some("curl") => run.contains("http_code") || run.contains("response_code"),
         Some("diff" | "cmp" | "pgrep" | "pg_isready") => true,
         Some("git") => has(&["diff", "grep"]),
@@ -292,7 +292,7 @@ fn answers(run: &str) -> bool {
     }
 }
 
-/// Whether a text of a command is more than one command.
+/// Whether the text of a command contains more than one command.
 fn is_line(run: &str) -> bool {
     run.starts_with(PIPEFAIL) || run.contains(" | ") || run.contains(" || ")
 }
@@ -301,16 +301,16 @@ fn is_line(run: &str) -> bool {
 struct Lifter<'a> {
     shared: &'a Shared<'a>,
     phase: PhaseKind,
-    /// Variables that only count what is wrong, for the end of the script to look at.
+    /// Variables that only count failures, which the end of the script checks.
     tallies: HashSet<String>,
 }
 
-/// The label and the reasons of lifted statements, for the report.
+/// Whether the label of lifted statements is allowed.
 fn allowed(shared: &Shared<'_>, out: &Out) -> bool {
     out.label < Label::Weaker || shared.allow_weaker && out.label == Label::Weaker
 }
 
-/// Books of one script.
+/// The counts and pieces of one script.
 #[derive(Clone, Debug, Default)]
 pub struct Books {
     pub tally: Tally,

@@ -1,6 +1,7 @@
-//! Patterns of `grep` and of `[[ … ]]` in RE2 syntax, and numbers as patterns. What cannot be told for certain is `None`.
+//! Translates patterns of `grep` and of `[[ … ]]` to RE2 syntax, and numbers to patterns. If the result is not certain,
+//! it is `None`.
 
-/// What a text must have for `grep PATTERN` to find a line in it.
+/// What a text must contain or match so that `grep PATTERN` finds a line in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
     Contains(String),
@@ -13,13 +14,13 @@ pub struct Grep {
     pub fixed: bool,
     pub extended: bool,
     pub ignore_case: bool,
-    /// The whole line.
+    /// The pattern must match the whole line.
     pub line: bool,
-    /// Whole words.
+    /// The pattern must match whole words.
     pub word: bool,
 }
 
-/// A pattern of grep, which looks at lines.
+/// Translates a pattern of `grep`, which matches within lines.
 pub fn grep(pattern: &str, how: Grep) -> Option<Wanted> {
     if pattern.is_empty() || pattern.contains('\n') {
         return None;
@@ -47,7 +48,7 @@ pub fn grep(pattern: &str, how: Grep) -> Option<Wanted> {
     Some(Wanted::Matches(if how.line { format!("{flags}^(?:{text})$") } else { format!("{flags}{text}") }))
 }
 
-/// The right side of `=~`, which looks at the whole text.
+/// Translates the right side of `=~`, which matches within the whole text.
 pub fn whole(pattern: &str) -> Option<String> {
     let (text, _) = translate(pattern, true)?;
     Some(format!("(?s){text}"))
@@ -62,7 +63,7 @@ fn unescape(pattern: &str) -> String {
     out
 }
 
-/// In RE2 syntax, and whether it is a plain text.
+/// Translates to RE2 syntax, and returns whether the pattern is a plain text.
 fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
     let mut out = String::new();
     let mut literal = true;
@@ -77,7 +78,7 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
                 c @ ('|' | '+' | '?' | '(' | ')' | '{' | '}') if extended => {
                     out.push_str(&regex::escape(&c.to_string()));
                 }
-                // In basic patterns these have a meaning with a backslash, and none without.
+                // In basic patterns these are special with a backslash, and literal without one.
                 c @ ('|' | '+' | '?' | '(' | ')') => {
                     literal = false;
                     out.push(c);
@@ -105,7 +106,7 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
             '[' => {
                 literal = false;
                 out.push('[');
-                // A class that leaves characters out would match the end of a line.
+                // A negated class would match the end of a line.
                 if chars.peek() == Some(&'^') {
                     return None;
                 }
@@ -148,18 +149,18 @@ fn translate(pattern: &str, extended: bool) -> Option<(String, bool)> {
     Some((out, literal))
 }
 
-/// How a number may be written, other than as a decimal without a sign.
+/// How a number may be written, besides as a decimal without a sign.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Numeral {
     /// With blanks around it.
     pub padded: bool,
-    /// With zeros before it, or negative.
+    /// With leading zeros, or negative.
     pub odd: bool,
-    /// With zeros before it, and octal then.
+    /// With leading zeros, and octal then.
     pub octal: bool,
 }
 
-/// Whole numbers by a comparison with one.
+/// Returns a pattern for the whole numbers that compare with a limit as `operator` says.
 pub fn number(operator: &str, limit: u64, how: Numeral) -> Option<String> {
     let (number, negative) = match operator {
         "-eq" => (limit.to_string(), false),
@@ -171,7 +172,7 @@ pub fn number(operator: &str, limit: u64, how: Numeral) -> Option<String> {
         _ => return None,
     };
     let number = match (operator, limit) {
-        // Octal digits are the same numbers up to there.
+        // Up to this limit, octal and decimal digits are the same numbers.
         ("-eq" | "-ge", ..8) | ("-gt", ..7) if how.octal => {
             format!("({}|0+{})", number.trim_matches(['(', ')']), octal(operator, limit))
         }
@@ -241,10 +242,10 @@ fn at_most(n: u64) -> String {
     }
 }
 
-/// How many digits a number may have: a shell takes those of 64 bits, and other ones are none to it.
+/// How many digits a number may have: a shell reads numbers of 64 bits, and does not accept larger ones.
 const DIGITS: usize = 18;
 
-/// So many digits, or more.
+/// A pattern for `n` to `most` digits.
 fn many(n: usize, most: usize) -> String {
     format!("[0-9]{{{n},{most}}}")
 }

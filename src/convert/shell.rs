@@ -1,4 +1,5 @@
-//! What is known of a shell's variables while a script is read, and words with their variables filled in.
+//! What is known about a shell's variables while a script is read, and words with their variables filled
+//! in.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -10,7 +11,7 @@ use crate::{
     template,
 };
 
-/// A text of which some parts are filled in when the task runs.
+/// A text with parts that are filled in when the task runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Text(pub Vec<Piece>);
 
@@ -19,11 +20,11 @@ pub enum Piece {
     Literal(String),
     Hole {
         text: String,
-        /// What it will hold, where that is known.
+        /// Its value, if that is known.
         constant: Option<String>,
-        /// Whether it is one word for a shell also without quotes, whatever the environment says.
+        /// Whether it is one word for a shell even without quotes, whatever the environment contains.
         safe: bool,
-        /// Whether it stood in quotes.
+        /// Whether it was quoted.
         quoted: bool,
     },
 }
@@ -33,13 +34,13 @@ impl Text {
         Self(vec![Piece::Literal(text.into())])
     }
 
-    /// `open`: the value may be another one when the task runs.
+    /// `open`: the value may be different when the task runs.
     pub fn hole(text: impl Into<String>, constant: Option<String>, open: bool) -> Self {
         let safe = !open && constant.as_deref().is_some_and(is_safe);
         Self(vec![Piece::Hole { text: text.into(), constant, safe, quoted: false }])
     }
 
-    /// The value, where it is known, as long as nothing of the environment overrides it.
+    /// Returns the value, if it is known, assuming that the environment does not override it.
     pub fn constant(&self) -> Option<String> {
         self.0
             .iter()
@@ -50,7 +51,7 @@ impl Text {
             .collect()
     }
 
-    /// As a template of the portable dialect.
+    /// Returns the text as a template of the portable dialect.
     pub fn template(&self) -> String {
         self.0
             .iter()
@@ -78,15 +79,15 @@ impl Text {
 pub struct Scope {
     vars: HashMap<String, Option<Text>>,
     pub functions: HashMap<String, List>,
-    /// Files that hold the values of variables.
+    /// Files that contain the values of variables.
     pub files: HashMap<String, String>,
     /// Arrays of known words.
     pub arrays: HashMap<String, Vec<String>>,
-    /// The folder scripts stand in, as a path from where their commands run.
+    /// The directory of the scripts, as a path from the directory in which their commands run.
     pub dir: PathBuf,
-    /// Variables that the script only begins with a number and counts up.
+    /// Variables that the script only initializes with a number and increments.
     pub counters: std::collections::HashSet<String>,
-    /// Variables that some statement of the script sets in a way that cannot be followed.
+    /// Variables that some statement of the script sets in a way that cannot be tracked.
     pub wild: std::collections::HashSet<String>,
 }
 
@@ -100,7 +101,7 @@ impl Scope {
         self.vars.get(name)?.as_ref()
     }
 
-    /// The variables that are outputs of steps, as holes.
+    /// Returns the variables that are outputs of steps, as holes.
     pub fn outputs(&self) -> HashMap<String, String> {
         let outputs = self.vars.iter().filter_map(|(name, value)| match value.as_ref()?.0.as_slice() {
             [Piece::Hole { text, .. }] if text.starts_with("{steps.") => Some((name.clone(), text.clone())),
@@ -113,12 +114,14 @@ impl Scope {
         self.vars.contains_key(name)
     }
 
-    /// A word as the shell would make it; `None` where that cannot be told, or it would be several.
+    /// Expands a word as the shell would; `None` if that is not known, or if the result would be several
+    /// words.
     pub fn word(&self, word: &Word) -> Option<Text> {
         self.parts(&word.parts, false)
     }
 
-    /// Parts of a word; `whole`: nothing is split, as in an assignment or a here-document.
+    /// Expands the parts of a word. `whole`: the result is not split, as in an assignment or a
+    /// here-document.
     pub fn parts(&self, parts: &[Part], whole: bool) -> Option<Text> {
         let mut out = Text::default();
         for part in parts {
@@ -155,7 +158,7 @@ impl Scope {
                 None => None,
             },
             (None, None) => None,
-            // Of the environment, as far as it has it.
+            // The value in the environment, if it is set there.
             (None, Some(default)) => {
                 let text = self.parts(default, true)?.constant()?;
                 let plain = |c: char| !c.is_control() && c != '\'' && c != '\\';

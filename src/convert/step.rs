@@ -1,19 +1,20 @@
-//! A step as the converter makes it, and how it is written.
+//! Steps as the converter makes them, and how they are written.
 
 use std::time::Duration;
 
 use super::emit::{Entry, Item, Value};
 use crate::{builtin::command::ExitCode, template, ty::duration};
 
-/// One step of the portable dialect. Texts are templates: what looks like a hole is one; only what a shell runs is no template.
+/// One step of the portable dialect. Texts are templates, so what looks like a hole is one; only the text that a shell runs is
+/// not a template.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
-    /// The piece of a script that it stands for, by its place in the report.
+    /// The piece of a script that it replaces, by its index in the report.
     pub origin: Option<usize>,
     pub comments: Vec<String>,
     pub id: Option<String>,
     pub timeout: Option<String>,
-    /// Its command says itself how long it may take.
+    /// Whether its command itself specifies how long it may take.
     pub asked: bool,
     pub continue_on_error: bool,
     pub kind: Kind,
@@ -22,9 +23,9 @@ pub struct Step {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
     Command {
-        /// For the shell, as it reads it: what looks like a hole is text. Values come by `env`.
+        /// As the shell reads it: what looks like a hole is text. Values are passed in `env`.
         run: String,
-        /// Where it is not `sh`.
+        /// If it is not `sh`.
         shell: Option<String>,
         workdir: Option<String>,
         env: Vec<(String, String)>,
@@ -63,14 +64,14 @@ pub enum Kind {
         workdir: Option<String>,
         env: Vec<(String, String)>,
     },
-    /// Anything that was there before.
+    /// Any operation that existed before the conversion.
     Kept {
         operation: String,
         body: Vec<Entry>,
     },
 }
 
-/// What a command must answer.
+/// The expected result of a command.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Expect {
     pub exit_code: ExitCode,
@@ -81,7 +82,7 @@ pub struct Expect {
     pub not: Option<Not>,
 }
 
-/// What a text must not be, hold, or match.
+/// What a text must not equal, contain or match.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Not {
     Equals(String),
@@ -90,7 +91,7 @@ pub enum Not {
 }
 
 impl Not {
-    /// The contrary of one demand on a text.
+    /// Returns the opposite of a single demand on a text.
     pub fn of(expect: &Expect) -> Option<Self> {
         match expect {
             Expect { exit_code: ExitCode::Is(0), equals, contains, matches, not: None } => {
@@ -111,7 +112,7 @@ impl Not {
         }
     }
 
-    /// Whether a text is as it must be.
+    /// Whether a text is allowed.
     pub fn admits(&self, actual: &str) -> bool {
         match self {
             Self::Equals(text) => text != actual,
@@ -134,7 +135,7 @@ impl Expect {
         self.equals.is_some() || self.contains.is_some() || self.matches.is_some() || self.not.is_some()
     }
 
-    /// What is demanded of the text, as a person writes it.
+    /// Returns the demands on the text, as a person would write them.
     pub fn demands(&self) -> Vec<Entry> {
         let text = |key: &str, text: &Option<String>| Some(Entry::new(key, Value::text(text.as_ref()?)));
         let matches = self.matches.as_ref().map(|pattern| worded(pattern));
@@ -143,7 +144,7 @@ impl Expect {
         all.into_iter().flatten().collect()
     }
 
-    /// Both, where there is room for both.
+    /// Combines both, if one expectation can express both.
     pub fn and(self, other: Self) -> Option<Self> {
         fn one<T: PartialEq>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
             match (a, b) {
@@ -162,14 +163,14 @@ impl Expect {
         let fills = |e: &Self| {
             e.equals.as_deref().is_some_and(|text| !text.is_empty()) || e.contains.is_some() || e.matches.is_some()
         };
-        // That a text is not empty follows from most other demands on it.
+        // Most other demands on a text imply that it is not empty.
         if anything(&self) && fills(&other) {
             return Some(Self { exit_code, ..other });
         }
         if anything(&other) && fills(&self) {
             return Some(Self { exit_code, ..self });
         }
-        // Two parts in either order, where they cannot overlap.
+        // Two parts in either order, or overlapping.
         if let (Some(a), Some(b)) = (&self.contains, &other.contains)
             && !a.contains(['{', '\\'])
             && !b.contains(['{', '\\'])
@@ -197,7 +198,7 @@ impl Expect {
     }
 }
 
-/// The texts in which one text goes over into another, or holds it.
+/// Returns the texts in which the start of `b` overlaps the end of `a`, or in which `a` contains `b`.
 fn overlapping(a: &str, b: &str) -> Vec<String> {
     let from = |at: usize| {
         let tail = &a[at..];
@@ -209,7 +210,7 @@ fn overlapping(a: &str, b: &str) -> Vec<String> {
 /// The pattern of a text that is not empty.
 pub const NOT_EMPTY: &str = "(?s).";
 
-/// The pattern of a text of so many lines, none of which is empty.
+/// Returns the pattern of a text with this many lines, none of which is empty.
 pub fn lines(at_least: u64, exactly: bool) -> String {
     match (at_least, exactly) {
         (1, false) => NOT_EMPTY.to_owned(),
@@ -218,9 +219,9 @@ pub fn lines(at_least: u64, exactly: bool) -> String {
     }
 }
 
-/// A pattern as a person writes what it means.
+/// Writes a pattern the way a person would express its meaning.
 fn worded(pattern: &str) -> Entry {
-    // Newlines at its end do not count, so that what is not empty has a character on some line.
+    // Newlines at its end do not count, so a text that is not empty has a character on some line.
     if pattern == NOT_EMPTY || pattern == "." {
         return Entry::new("empty", Value::bool(false));
     }
@@ -241,7 +242,7 @@ fn worded(pattern: &str) -> Entry {
             return Entry::new("oneOf", Value::texts(texts));
         }
     }
-    // Around what has no alternatives no parentheses are needed.
+    // Without alternatives, no parentheses are needed.
     let line = pattern.strip_prefix("(?m)^(?:").and_then(|rest| rest.strip_suffix(")$"));
     match line.filter(|inner| !inner.contains(['|', '(', ')'])) {
         Some(inner) => Entry::new("matches", Value::text(format!("(?m)^{inner}$"))),
@@ -249,7 +250,7 @@ fn worded(pattern: &str) -> Entry {
     }
 }
 
-/// The text that is all that a pattern matches.
+/// Returns the text if a pattern matches only that text.
 fn literal(pattern: &str) -> Option<String> {
     let mut text = String::new();
     let mut chars = pattern.chars();
@@ -263,7 +264,7 @@ fn literal(pattern: &str) -> Option<String> {
     Some(text)
 }
 
-/// What an answer must be.
+/// The expected response of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HttpExpect {
     /// `any`, a class or a code; `None` for any 2xx.
@@ -290,21 +291,21 @@ impl Step {
         Self::new(Kind::Command { run, shell: None, workdir: None, env: Vec::new(), expect })
     }
 
-    /// Passes if another step has ended with a status that compares so with 0.
+    /// Returns a step that compares the exit status of another step with 0, and passes if the comparison is true.
     pub fn of_status(id: &str, operator: &str) -> Self {
         let mut step = Self::command(format!("test \"$STATUS\" {operator} 0"));
         step.given("STATUS", format!("{{steps.{id}.outputs.exitCode}}"));
         step
     }
 
-    /// Hands a value to a command, under this name.
+    /// Passes a value to a command under this name.
     pub fn given(&mut self, name: &str, value: String) {
         if let Kind::Command { env, .. } = &mut self.kind {
             env.push((name.to_owned(), value));
         }
     }
 
-    /// Takes whatever status the command ends with, or the answer has.
+    /// Accepts any exit status of the command, or any status of the response.
     pub fn any_status(&mut self) {
         match &mut self.kind {
             Kind::Command { expect, .. } => expect.exit_code = ExitCode::Any,
@@ -313,12 +314,12 @@ impl Step {
         }
     }
 
-    /// What always passes.
+    /// Returns a step that always passes.
     pub fn pass() -> Self {
         Self::command("true")
     }
 
-    /// One step, or several as one.
+    /// Returns a single step, or a group of several.
     pub fn group(mut steps: Vec<Self>) -> Self {
         match steps.len() {
             1 => steps.remove(0),
@@ -326,7 +327,7 @@ impl Step {
         }
     }
 
-    /// This step and all inside.
+    /// Visits this step and all steps inside it.
     pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Self)) {
         visit(self);
         let lists: &[&[Self]] = match &self.kind {
@@ -337,10 +338,10 @@ impl Step {
         lists.iter().flat_map(|l| l.iter()).for_each(|s| s.walk(visit));
     }
 
-    /// How long it says that it may wait, beyond the usual.
+    /// Returns how long it may wait by its own specification, beyond the default.
     pub fn waits(&self) -> Duration {
         let said = |text: &str| duration::parse(text).unwrap_or_default();
-        // What a step of a script was given at most is no wait that anyone asked for.
+        // The maximum for a step of a script is not a wait that anyone asked for.
         let own = self.timeout.as_deref().filter(|limit| self.asked || *limit != "5m").map(said);
         let inner = |steps: &[Self]| steps.iter().map(Self::waits).sum::<Duration>();
         match &self.kind {
@@ -352,7 +353,7 @@ impl Step {
         }
     }
 
-    /// The lists inside.
+    /// Returns the lists of steps inside it.
     pub fn lists(&mut self) -> Vec<&mut Vec<Self>> {
         match &mut self.kind {
             Kind::Foreach { steps, .. } | Kind::AnyOf(steps) | Kind::Eventually { steps, .. } => vec![steps],
@@ -361,13 +362,13 @@ impl Step {
         }
     }
 
-    /// This step and all inside, to be changed.
+    /// Changes this step and all steps inside it.
     pub fn each(&mut self, change: &mut dyn FnMut(&mut Self)) {
         change(self);
         self.lists().into_iter().flatten().for_each(|s| s.each(change));
     }
 
-    /// Puts one text in the place of another, wherever this step itself has texts.
+    /// Replaces a text with another one in all texts of this step itself.
     pub fn replace(&mut self, old: &str, new: &str) {
         let change = |text: &mut String| {
             if text.contains(old) {
@@ -408,7 +409,7 @@ impl Step {
         }
         let operation = self.body(&mut body);
         let value = match body.as_slice() {
-            // `sleep: 5s`, `anyOf: [...]` where there is nothing else to say.
+            // Short form for a body with only one entry: `sleep: 5s`, `anyOf: [...]`.
             [Entry { key, value, .. }] if operation == "anyOf" && key == "steps" || key == "duration" => value.clone(),
             _ => Value::Map(body),
         };
@@ -427,7 +428,7 @@ impl Step {
         };
         match &self.kind {
             Kind::Command { run, shell, workdir, env, expect } => {
-                // No value gets into the text of a shell: not even a hole that someone has put there.
+                // No value becomes part of a shell's text, not even a hole that someone has put there.
                 add("run", Value::text(template::escape(run)));
                 shell.iter().for_each(|shell| add("shell", Value::text(shell)));
                 workdir.iter().for_each(|dir| add("workdir", Value::text(dir)));
@@ -538,7 +539,7 @@ impl Step {
     }
 }
 
-/// The ids that plans give to steps, with the pieces of scripts that they stand for.
+/// Collects the ids that plans give to steps, with the pieces of scripts that the steps replace.
 pub fn origins(steps: &[Step], prefix: &str, found: &mut Vec<(String, usize)>) {
     let mut taken = std::collections::HashSet::new();
     for (index, step) in steps.iter().enumerate() {
@@ -551,7 +552,7 @@ pub fn origins(steps: &[Step], prefix: &str, found: &mut Vec<(String, usize)>) {
         match &step.kind {
             Kind::Foreach { steps, .. } | Kind::Eventually { steps, .. } => origins(steps, &id, found),
             Kind::Group { steps, .. } => origins(steps, &format!("{id}/steps"), found),
-            // Of a branch its place is always a part.
+            // The id of a branch always contains its index.
             Kind::AnyOf(steps) => {
                 for (branch, step) in steps.iter().enumerate() {
                     origins(std::slice::from_ref(step), &format!("{id}/{branch}"), found);
@@ -570,7 +571,7 @@ fn texts(pairs: &[(String, String)]) -> Value {
     Value::Map(pairs.iter().map(|(k, v)| Entry::new(k, Value::text(v))).collect())
 }
 
-/// A bare text means `equals`.
+/// A plain text means `equals`.
 pub fn text_expect(demands: Vec<Entry>) -> Option<Value> {
     match demands.as_slice() {
         [] => None,

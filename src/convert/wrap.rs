@@ -1,4 +1,4 @@
-//! A task as a whole: its envelope, its prompt, its phases.
+//! Converts a whole task: its envelope, its prompt, its phases.
 
 mod operation;
 mod portable;
@@ -88,7 +88,7 @@ fn refusal(span: Span, message: impl Into<String>) -> Refusal {
     Refusal { span, message: message.into() }
 }
 
-/// The packages of extensions, by the name the eval gives them.
+/// Returns the packages of extensions, by the name that the eval uses for them.
 fn packages(unit: &TaskUnit, cx: Context<'_>) -> BTreeMap<String, String> {
     let index = cx.project.tasks.iter().position(|t| t.file == unit.file);
     let evals = cx.project.evals.iter().filter(|e| e.selected.iter().any(|s| Some(s.task) == index));
@@ -101,7 +101,7 @@ fn packages(unit: &TaskUnit, cx: Context<'_>) -> BTreeMap<String, String> {
     found
 }
 
-/// Files that a task names, relative to its folder.
+/// Returns the files that a task names, relative to its directory.
 fn referenced(task: &Written) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     task.walk(&mut |_, step| {
@@ -124,12 +124,12 @@ struct Converter<'a> {
     pieces: Vec<Piece>,
     origins: Vec<(String, usize)>,
     tally: Tally,
-    /// The id that stands for a type of step, where the steps dialect refers to types.
+    /// The id for a type of step, because the steps dialect refers to types.
     ids: HashMap<String, String>,
     packages: BTreeMap<String, String>,
-    /// The last script goes on behind whatever is wrong.
+    /// The last script continues after failures.
     apart: bool,
-    /// Commands that became operations, and those that did not.
+    /// How many commands became operations, and how many did not.
     kubectl: (usize, usize),
 }
 
@@ -160,7 +160,7 @@ impl Converter<'_> {
         }
     }
 
-    /// `kind` and `apiVersion`, with the comments at the head of the file.
+    /// Returns `kind` and `apiVersion`, with the comments at the start of the file.
     fn head(&mut self, root: Node<'_>, version: &str) -> Vec<Entry> {
         let first = root.entries().next().map_or(0, |e| e.key.span().start as usize);
         let mut kind = Entry::new("kind", Value::Raw("Task".to_owned()));
@@ -188,14 +188,14 @@ impl Converter<'_> {
                 if e.key == "parallel" {
                     e.value = Value::bool(self.task.meta.parallel);
                 }
-                // Empty values of the older dialects.
+                // Empty values of the older dialects are dropped.
             }
             entries.retain(|e| e.value != Value::Raw(String::new()));
         }
         Some(kept)
     }
 
-    /// Scripts of the task, as far as they can be read.
+    /// Returns the scripts of the task, as far as they can be read.
     fn scripts(&self) -> Vec<Source> {
         let of = |kind: PhaseKind| self.task.phase(kind).steps.iter().filter_map(move |s| self.script(kind, s));
         PhaseKind::ALL.into_iter().flat_map(of).collect()
@@ -206,7 +206,7 @@ impl Converter<'_> {
             return None;
         }
         if let Some(text) = step.arg("inline").and_then(Arg::as_literal) {
-            // Blank lines before `#!` do not count.
+            // Blank lines before `#!` are ignored.
             let text = if text.trim_start().starts_with("#!") { text.trim_start() } else { text };
             return Some(Source { phase, text: text.to_owned(), file: None, workdir: None, path: None });
         }
@@ -254,7 +254,7 @@ impl Converter<'_> {
         Ok(Value::text(text))
     }
 
-    /// A template of the older dialects in the portable one's words.
+    /// Translates a template of the older dialects to the portable dialect.
     fn template(&self, template: &Template<template::Path>) -> Result<String, Refusal> {
         let mut out = String::new();
         for part in &template.parts {
@@ -309,12 +309,12 @@ impl Converter<'_> {
     }
 }
 
-/// The value of a key, however it is written.
+/// Returns the entry of a key, ignoring case.
 fn find<'t>(node: Node<'t>, name: &str) -> Option<crate::yaml::Entry<'t>> {
     node.entries().find(|e| e.name.eq_ignore_ascii_case(name))
 }
 
-/// Braces that the steps dialect leaves as they are, and rules would take for a hole.
+/// Marks braces that the steps dialect leaves unchanged, but that rules would report as holes.
 fn allowed_braces(value: &mut Value) {
     let Value::Map(fields) = value else { return };
     for field in fields.iter_mut().filter(|f| f.key.eq_ignore_ascii_case("inline")) {

@@ -1,4 +1,4 @@
-//! How long a plan can take at the most: every part of it is bounded.
+//! Computes how long a plan can take at most: every part of it has a limit.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     ty::duration,
 };
 
-/// The longest one run of the task can take; every part of it is bounded.
+/// Returns the longest time that one run of the task can take; every part of it has a limit.
 pub fn worst_case(plan: &Plan) -> Duration {
     let phases = [PlanPhase::Setup, PlanPhase::Agent, PlanPhase::Verify];
     let work = sum(phases.into_iter().map(|phase| longest(plan, phase.into())));
@@ -18,9 +18,10 @@ pub fn worst_case(plan: &Plan) -> Duration {
     limit(work, plan.timeout).saturating_add(limit(cleanup, plan.cleanup_timeout))
 }
 
-/// The longest path through a phase or block; `None` where something on it has no bound. What runs side by side counts once.
+/// Returns the duration of the longest path through a phase or block; `None` if something on it has no limit. Actions that
+/// run in parallel count once.
 fn longest(plan: &Plan, holder: Holder) -> Option<Duration> {
-    // Members come in the order of their nodes.
+    // Members are in node order.
     let mut ends: Vec<(ActionIx, Duration)> = Vec::new();
     let end_of = |ends: &[(ActionIx, Duration)], ix| Some(ends[ends.binary_search_by_key(&ix, |(ix, _)| *ix).ok()?].1);
     for ix in plan.members(holder) {
@@ -30,7 +31,7 @@ fn longest(plan: &Plan, holder: Holder) -> Option<Duration> {
     Some(ends.into_iter().map(|(_, end)| end).max().unwrap_or_default())
 }
 
-/// The longest an action can take by itself; `None` where nothing bounds it.
+/// Returns the longest time that an action can take by itself; `None` if nothing limits it.
 fn bound(plan: &Plan, ix: ActionIx) -> Option<Duration> {
     let action = plan.action(ix);
     let step = match &action.kind {
@@ -60,7 +61,7 @@ fn bound(plan: &Plan, ix: ActionIx) -> Option<Duration> {
     }
 }
 
-/// The duration that a step is asked to last.
+/// Returns the duration that a step specifies.
 fn lasting(step: &StepAction) -> Option<Duration> {
     let duration = step.op.signature.params.fields()?.get("duration")?;
     let Shape::String { format: Some(Format::Duration), .. } = duration.shape else { return None };

@@ -1,7 +1,7 @@
-//! What changed between two plans: steps, data flow, reach, duration. Pure.
+//! Computes what changed between two plans: steps, data flow, reach, duration. Pure.
 //!
-//! A step is recognised by its id; one without an id by what it does, so that a step put before others changes nothing
-//! about those.
+//! A step is recognized by its id, or, if it has none, by what it does. Inserting a step before others therefore does
+//! not change those.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,13 +19,13 @@ use crate::source::Files;
 /// The version of [`Diff`] as JSON.
 pub const VERSION: u32 = 1;
 
-/// One of the two.
+/// One of the two sides that are compared.
 #[derive(Clone, Copy)]
 pub struct Side<'a> {
     pub evals: &'a [EvalPlan],
-    /// The tasks of the evals, and those alone.
+    /// The tasks of the evals, and tasks that are planned without one.
     pub plans: &'a [Plan],
-    /// Where the scripts that tasks refer to are found.
+    /// The scripts that tasks refer to.
     pub files: Option<&'a dyn Files>,
 }
 
@@ -127,15 +127,15 @@ impl Diff {
         self.eval.is_empty() && self.tasks.is_empty() && self.reach.is_empty()
     }
 
-    /// Whether the new plan can touch what the old one cannot.
+    /// Whether the new plan can touch something that the old one cannot.
     pub fn grows(&self) -> bool {
         self.reach.iter().any(|change| !change.added.is_empty())
     }
 }
 
-/// What leads from the old plan to the new one.
+/// Computes the changes from the old plan to the new one.
 pub fn diff(old: Side<'_>, new: Side<'_>) -> Diff {
-    // One task beside one task is meant, whatever they are called.
+    // A single task on each side is compared, whatever the names.
     let alone = old.plans.len() == 1 && new.plans.len() == 1;
     let name = |plan: &Plan| if alone { String::new() } else { plan.task.name.value.clone() };
     let by_name = |side: Side<'_>| -> HashMap<String, usize> {
@@ -181,7 +181,7 @@ fn whole(evals: &[EvalPlan]) -> Reach {
     reach
 }
 
-/// A task that one side alone has.
+/// Returns the difference for a task that only one side has.
 fn only(plan: &Plan, change: Change, reach: &Reach) -> TaskDiff {
     let (before, after) = match change {
         Change::Removed => (reach, &Reach::default()),
@@ -220,18 +220,18 @@ fn task(old: &Plan, new: &Plan, old_reach: &Reach, new_reach: &Reach) -> Option<
     (!same).then_some(diff)
 }
 
-/// In the plan's JSON only the edges show it.
+/// The plan's JSON shows this only by its edges.
 fn parallel_verify(old: &Plan, new: &Plan) -> Vec<FactChange> {
     let [before, after] = [old, new].map(|plan| Some(plan.task.parallel_verify.into()));
     let change = FactChange { name: "parallelVerify".to_owned(), before, after };
     (change.before != change.after).then_some(change).into_iter().collect()
 }
 
-/// Which action of the old plan is which of the new one.
+/// Pairs the actions of the old plan with those of the new one.
 struct Pairing<'a> {
     old: &'a Plan,
     new: &'a Plan,
-    /// The new one's id by the old one's.
+    /// Ids in the new plan, by ids in the old plan.
     pairs: BTreeMap<String, String>,
     changes: Vec<StepChange>,
 }
@@ -261,7 +261,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// For each of the new ones its old self.
+    /// Returns the old counterpart of each new action.
     fn partners(&self, old: &[ActionIx], new: &[ActionIx]) -> Vec<Option<usize>> {
         let mut partner = vec![None; new.len()];
         let mut left: BTreeSet<usize> = (0..old.len()).collect();
@@ -286,7 +286,7 @@ impl Pairing<'_> {
                 left.remove(&i);
             }
         }
-        // What is left between the same neighbours and does the same kind of thing was changed.
+        // A remaining action between the same neighbors that does the same kind of thing was changed.
         let mut next = vec![old.len(); new.len() + 1];
         for j in (0..new.len()).rev() {
             next[j] = partner[j].unwrap_or(next[j + 1]);
@@ -340,7 +340,7 @@ impl Pairing<'_> {
     }
 }
 
-/// Those of the new ones that keep their order: a longest rising run of old places.
+/// Returns the new actions that keep their order: a longest increasing subsequence of old indexes.
 fn in_order(partner: &[Option<usize>]) -> BTreeSet<usize> {
     let mut tails: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = vec![None; partner.len()];
@@ -362,7 +362,7 @@ fn in_order(partner: &[Option<usize>]) -> BTreeSet<usize> {
     kept
 }
 
-/// The last part of its id, where that is a name and no number.
+/// Returns the last part of an action's id, if that is a name and not a number.
 fn named(plan: &Plan, ix: ActionIx) -> Option<&str> {
     let name = plan.action(ix).id.rsplit('/').next()?;
     (!name.starts_with(|c: char| c.is_ascii_digit())).then_some(name)
@@ -376,7 +376,7 @@ fn kind(plan: &Plan, ix: ActionIx) -> &str {
     }
 }
 
-/// All that decides what an action does, with what is nested in it, and not where it stands.
+/// Returns everything that decides what an action and its nested actions do, but not where it is.
 fn content(plan: &Plan, ix: ActionIx) -> String {
     let action = plan.action(ix);
     let mut document = wire::own_document(action);
@@ -417,7 +417,7 @@ fn flow(old: &Plan, new: &Plan, pairs: &BTreeMap<String, String>) -> Vec<FlowCha
 fn reach_changes(old: &Reach, new: &Reach) -> Vec<ReachChange> {
     let mut changes = Vec::new();
     for ((of, before), (_, after)) in old.parts().into_iter().zip(new.parts()) {
-        // A single tool was permitted already where all were.
+        // A single tool was already permitted if all tools were.
         let covered = |set: &BTreeSet<String>, item: &String| {
             set.contains(item)
                 || (of == "permitted" && item.split_once('.').is_some_and(|(s, _)| set.contains(&format!("{s}.*"))))
@@ -436,7 +436,7 @@ fn reach_changes(old: &Reach, new: &Reach) -> Vec<ReachChange> {
     changes
 }
 
-/// The leaves in which two values differ.
+/// Returns the leaves in which two values differ.
 fn facts(old: &impl Serialize, new: &impl Serialize) -> Vec<FactChange> {
     let value = |v: Result<Value, _>| v.unwrap_or_default();
     let mut changes = Vec::new();
@@ -453,7 +453,7 @@ fn leaves(old: Option<&Value>, new: Option<&Value>, at: String, out: &mut Vec<Fa
     if old == new {
         return;
     }
-    // What a template is made of follows from its text.
+    // The structure of a template follows from its text.
     let (old, new) = (old.map(plain), new.map(plain));
     let below = |key: &str| match (at.as_str(), key) {
         (_, "step" | "agent" | "assertion") if at.is_empty() => String::new(),
@@ -476,7 +476,7 @@ fn leaves(old: Option<&Value>, new: Option<&Value>, at: String, out: &mut Vec<Fa
     }
 }
 
-/// A value as its author would write it: without the words that say what it is.
+/// Returns a value as its author would write it: without the tags that specify its kind.
 fn plain(value: &Value) -> Value {
     let Value::Object(map) = value else { return value.clone() };
     if let Some(text) = map.get("text").filter(|_| map.keys().all(|k| k == "text" || k == "holes")) {

@@ -1,7 +1,7 @@
-//! From a checked task to its plan. Total: whatever `check` lets through has a plan.
+//! Turns a checked task into its plan. Total: everything that `check` accepts has a plan.
 //!
-//! Actions are added in the order in which they would run, and every edge leads from an earlier node to a later one: so the
-//! graph is acyclic by construction, and its node order is a topological one.
+//! Actions are added in the order in which they would run, and every edge leads from an earlier node to a later one.
+//! Therefore the graph is acyclic by construction, and its node order is a topological order.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -27,20 +27,20 @@ use crate::{
     source::Spanned,
 };
 
-/// What a plan takes from the eval. Without one: an unspecified agent, and nothing else.
+/// What a plan takes from the eval. Without an eval: an unspecified agent and nothing else.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
-    /// With the oracle's entry for this task, where the agent is scripted.
+    /// With the oracle's entry for this task, if the agent is scripted.
     pub agent: AgentKind,
     pub skills: Option<SkillMount>,
     /// In the order of the task sets that select the task.
     pub assertions: Vec<&'a Assertions>,
     pub defaults: Limits,
-    /// Of operations of extensions whose step has none.
+    /// The timeout for operations of extensions whose step has none.
     pub extension_timeout: Option<Duration>,
-    /// SHA-256 of every file the task refers to.
+    /// SHA-256 of every file that the task refers to.
     pub files: IndexMap<PathBuf, String>,
-    /// What the task changes in the world.
+    /// What the task changes in the environment.
     pub changes: Changes,
     /// What its scripts read from the environment that gevals runs in.
     pub inherited: Inherited,
@@ -61,11 +61,11 @@ impl Default for Context<'_> {
     }
 }
 
-/// Plans a task; `path` is where it was found, for people.
+/// Plans a task. `path` is where it was found, for display.
 pub fn lower(task: &Task<Def>, path: &Path, context: &Context<'_>) -> Plan {
     let mut steps = 0;
     task.walk(&mut |_, _| steps += 1);
-    // Phases, an agent and some assertions beside the steps; an edge or three for each.
+    // Phases, an agent and a few assertions in addition to the steps, with one to three edges each.
     let mut graph = Graph::with_capacity(steps + 8, 3 * steps + 8);
     for phase in PlanPhase::ALL {
         graph.add_node(Node::Phase(phase));
@@ -149,14 +149,14 @@ struct Lowering {
     graph: Graph,
     scope: Scope,
     agent: Option<ActionIx>,
-    /// Of operations of extensions whose step has none.
+    /// The timeout for operations of extensions whose step has none.
     extension_timeout: Option<Duration>,
 }
 
-/// Where a sequence of steps stands.
+/// The place of a sequence of steps.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    /// The id above, without a slash at the end.
+    /// The id above, without a trailing slash.
     prefix: &'a str,
     phase: PlanPhase,
     /// A cleanup, whose steps all run.
@@ -164,7 +164,7 @@ struct Place<'a> {
 }
 
 impl Lowering {
-    /// The limit of a step that sets none.
+    /// Returns the timeout of a step that sets none.
     fn usual_time(&self, step: &Step<Def>) -> Option<Duration> {
         let of_eval = self.extension_timeout.filter(|_| matches!(step.op.kind, OperationKind::Extension { .. }));
         of_eval.or(step.op.signature.timeout)
@@ -179,7 +179,8 @@ impl Lowering {
         self.steps(steps, Place { prefix: kind.name(), phase, cleanup: kind == PhaseKind::Cleanup })
     }
 
-    /// What verify gives, cleanup does not see. In the two older dialects verify does not see what setup gives either.
+    /// Cleanup does not see the outputs of verify. In the two older dialects, verify does not see the outputs of setup
+    /// either.
     fn verify(&mut self, steps: &[Step<Def>]) -> Vec<ActionIx> {
         if self.dialect == Dialect::Portable {
             let mark = self.scope.mark();
@@ -193,7 +194,7 @@ impl Lowering {
         actions
     }
 
-    /// The actions of a sequence, in execution order.
+    /// Adds a sequence of steps and returns its actions in execution order.
     fn steps(&mut self, steps: &[Step<Def>], place: Place<'_>) -> Vec<ActionIx> {
         let segments = segments(steps).into_iter().zip(steps);
         match place.cleanup && self.dialect == Dialect::Portable {
@@ -276,7 +277,7 @@ impl Lowering {
                 self.scope.join(branches);
             }
             _ => {
-                // The inside of a `foreach` is seen by its own round only.
+                // The inside of a `foreach` is only visible in its own round.
                 if control == Control::Each {
                     self.scope.undo(mark);
                 }
@@ -346,17 +347,17 @@ impl Lowering {
         self.graph.add_node(Node::Action(Box::new(action)))
     }
 
-    /// The first one's edge is added last, so that it is found first.
+    /// Adds the edge of the first action last, so that it is found first.
     fn hold(&mut self, holder: NodeIndex, held: &[NodeIndex]) {
         for &ix in held.iter().rev() {
             self.graph.add_edge(holder, ix, Edge::Holds);
         }
     }
 
-    /// Each of these runs after those whose values it, or what is nested in it, uses; else only after `before`. `behind` runs
-    /// after all of them.
+    /// Orders actions that may run in parallel: each runs after those whose values it, or something nested in it, uses;
+    /// otherwise only after `before`. `behind` runs after all of them.
     fn side_by_side(&mut self, before: ActionIx, actions: &[ActionIx], behind: Option<ActionIx>) {
-        // What is nested in an action is added behind it, and before the next one.
+        // Nested actions are added after the action that contains them, and before the next one.
         let holds = |ix: ActionIx| actions.partition_point(|&top| top <= ix).checked_sub(1);
         let data = self.graph.edge_references().filter(|edge| matches!(edge.weight(), Edge::Data(_)));
         let uses: BTreeSet<_> = data
@@ -385,7 +386,7 @@ impl Lowering {
         }
     }
 
-    /// Edges to `ix` from everything its templates use.
+    /// Adds edges to `ix` from everything that its templates use.
     fn data<'a>(&mut self, ix: ActionIx, templates: impl FnOnce(&mut dyn FnMut(&'a Template<Def>))) {
         let Self { graph, scope, agent, .. } = self;
         let mut seen = HashSet::new();
@@ -409,11 +410,11 @@ impl Lowering {
     }
 }
 
-/// Which actions a step's id means at this point; several where the branches of an `anyOf` share it.
+/// The actions that a step's id refers to at this point; several if the branches of an `anyOf` share it.
 #[derive(Default)]
 struct Scope {
     bindings: HashMap<String, Vec<ActionIx>>,
-    /// What the bindings were before, to go back.
+    /// The previous bindings, to restore them.
     log: Vec<(String, Option<Vec<ActionIx>>)>,
 }
 
@@ -431,7 +432,7 @@ impl Scope {
         self.log.len()
     }
 
-    /// Forgets what was bound since `mark`, and hands it out.
+    /// Restores the bindings at `mark`, and returns those made since.
     fn undo(&mut self, mark: usize) -> Vec<(String, Vec<ActionIx>)> {
         let mut bound = Vec::new();
         for (id, before) in self.log.split_off(mark).into_iter().rev() {
@@ -456,8 +457,8 @@ impl Scope {
     }
 }
 
-/// The last part of each step's action id: its own id where that is one and unique, else its place in the sequence. An id
-/// begins with a letter, so the two never meet.
+/// Returns the last part of each step's action id: its own id if that is valid and unique, otherwise its index in the
+/// sequence. An id starts with a letter, so the two cannot collide.
 fn segments(steps: &[Step<Def>]) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut segment = |(index, step): (usize, &Step<Def>)| match &step.id {
@@ -472,7 +473,8 @@ fn is_id(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// What holes of the steps dialect call a step by (§1.6 of the upstream behaviour): the last one of a type is meant.
+/// Returns the name by which holes of the steps dialect refer to a step (§1.6 of the upstream behavior); it means the last
+/// step of a type.
 fn step_type(kind: &OperationKind) -> String {
     match kind {
         OperationKind::Builtin(name) => (*name).to_owned(),
@@ -481,7 +483,7 @@ fn step_type(kind: &OperationKind) -> String {
     }
 }
 
-/// `spec.env`, an entry behind those it reads; else as written.
+/// Returns `spec.env` with each entry after those that it reads, and otherwise in the order written.
 fn env_in_order(task: &Task<Def>) -> Vec<(String, Template<Def>)> {
     let index: HashMap<&str, usize> = task.env.iter().enumerate().map(|(i, (n, _))| (n.value.as_str(), i)).collect();
     let reads = |i: usize| {
@@ -519,7 +521,7 @@ fn process_env(task: &Task<Def>, context: &Context<'_>) -> IndexMap<String, Proc
             let required = !hole.has_default();
             match variables.get_mut(name) {
                 Some(known) if known.required || !required => {}
-                // The message points at a hole that needs it.
+                // The message points at a hole that needs the variable.
                 Some(known) => *known = ProcessVariable { required, span: hole.span },
                 None => drop(variables.insert(name.clone(), ProcessVariable { required, span: hole.span })),
             }
@@ -549,7 +551,8 @@ fn step_servers(task: &Task<Def>) -> Vec<String> {
     servers.into_keys().collect()
 }
 
-/// An operation that is given its limit may take a little longer to say that it was reached (`decisions.md` §4).
+/// An operation that receives its timeout as an argument may take a little longer, to report that it was reached
+/// (`decisions.md` §4).
 fn own_time(step: &Step<Def>) -> Duration {
     let given = matches!(step.op.kind, OperationKind::Extension { .. })
         && step.args.iter().any(|(name, _)| name.value == "timeout");
@@ -625,7 +628,7 @@ fn assertion_meaning(assertion: &Assertion) -> String {
     }
 }
 
-/// `a, b and c`; a long list is cut.
+/// Formats items as `a, b and c`; a long list is shortened.
 fn list<T>(items: &[T], word: fn(&T) -> String, last: &str) -> String {
     const SHOWN: usize = 3;
     let mut words: Vec<_> = items.iter().take(SHOWN).map(word).collect();

@@ -1,4 +1,4 @@
-//! Mutants of what a scripted agent does: in each one thing is wrong, and a task that is worth something must notice.
+//! Mutants of what a scripted agent does: each has one thing wrong, which a useful task must notice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,11 +10,11 @@ use crate::{
     ty::Type,
 };
 
-/// Arguments of one call that are given another value; what is nested deeper or written later stays as it is.
+/// How many values in the arguments of one call are replaced. Later ones stay unchanged.
 const MOST_VALUES: usize = 12;
-/// How the ids of steps begin that undo what a mutant has made under another name; no step of a task has such an id.
+/// The prefix of the ids of steps that undo what a mutant has created under another name. No step of a task has such an id.
 pub const UNDO: &str = "cleanup/~";
-/// Other calls whose answer a call is given.
+/// How many other calls' answers a call gets in place of its own.
 const MOST_ANSWERS: usize = 3;
 
 /// A plan whose agent does one thing wrong.
@@ -31,8 +31,9 @@ pub fn idle(plan: &Plan) -> Plan {
     with(plan, AgentKind::Noop)
 }
 
-/// Every mutant of a scripted agent's turn: a call less, two calls exchanged, an argument with another value, a call that is answered
-/// with an error, with nothing or with the answer of another, no answer at the end. None of an agent that follows no script.
+/// Returns all mutants of a scripted agent's turn: one call missing, two calls swapped, an argument with another value, a call
+/// answered with an error, with nothing or with the answer of another call, no answer at the end. Returns none for an agent that
+/// follows no script.
 pub fn mutants(plan: &Plan) -> Vec<Mutant> {
     let ActionKind::Agent(agent) = &plan.action(plan.agent).kind else { return Vec::new() };
     let AgentKind::Script { calls, output, entry: true } = &agent.kind else { return Vec::new() };
@@ -54,14 +55,14 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
             several => format!("{name} is not made, nor the calls {}, which need its answer", several.join(", ")),
         };
         out.push(Mutant { title, cure, plan: scripted(fewer, said) });
-        // What needs the answer of the call before it cannot be made before it.
+        // A call that needs the answer of the previous call cannot be made before it.
         if let Some(next) = calls.get(nth + 1).filter(|next| !alike(call, next) && !needs(next, nth)) {
             let mut order: Vec<usize> = (0..calls.len()).collect();
             order.swap(nth, nth + 1);
             let mut swapped = calls.clone();
             swapped.swap(nth, nth + 1);
             let mut output = output.clone();
-            // The order is its own inverse.
+            // The swap is its own inverse.
             renumber(&mut swapped, output.as_mut(), &|at| order.get(at).copied());
             let title = format!("{name} is made after {}", self::name(nth + 1, next));
             let cure = "the assertion `callOrder`, if the order matters".to_owned();
@@ -104,13 +105,13 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
         };
         let cure = format!("a verify step that looks at what it does, or `status: ok` in the assertion `{used}`");
         out.push(answered(nth, WrongKind::Error, "fails", &cure));
-        // To a script that does not read an answer all answers are one.
+        // To a script that does not read the answer, all answers are the same.
         if !reads(calls, output.as_ref(), nth) {
             continue;
         }
         let cure = "a verify step that looks at what the answer is used for";
         out.push(answered(nth, WrongKind::Empty, "is answered with nothing", cure));
-        // Of calls that are alike the answers may be so, too, and later ones have none yet.
+        // Similar calls may have the same answer, and later ones have none yet.
         let others =
             (0..nth).rev().filter(|&other| calls[other].kind == calls[nth].kind && !alike(&calls[other], &calls[nth]));
         for other in others.take(MOST_ANSWERS) {
@@ -128,8 +129,8 @@ fn name(nth: usize, call: &OracleCall<Def>) -> String {
     format!("call {} ({}.{})", nth + 1, call.server.value, call.name.display())
 }
 
-/// The calls without the nth and those that need its answer; which these are; and the output, in which what they would have told is
-/// missing. What else refers to calls refers to the same ones as before.
+/// Returns the calls without the nth and those that need its answer, the indexes of the removed calls, and the output without the
+/// holes that their answers fill. Other references to calls still refer to the same calls.
 fn without(
     calls: &[OracleCall<Def>],
     output: Option<&Template<Def>>,
@@ -155,13 +156,13 @@ fn without(
     (fewer, gone, output)
 }
 
-/// Whether a hole is filled with something of the answer of the nth call.
+/// Whether a hole is filled with something from the answer of the nth call.
 fn refers(hole: &Hole<Def>, nth: usize) -> bool {
     let index = i64::try_from(nth).map(SegmentKind::Index);
     hole.reference.target == Target::Calls && hole.reference.segments.first() == index.as_ref().ok()
 }
 
-/// Whether a call cannot be made without the answer of the nth.
+/// Whether a call cannot be made without the answer of the nth call.
 fn needs(call: &OracleCall<Def>, nth: usize) -> bool {
     let mut found = false;
     let mut look = |text: &Template<Def>| found |= text.holes().any(|hole| refers(hole, nth) && !hole.has_default());
@@ -175,7 +176,7 @@ fn reads(calls: &[OracleCall<Def>], output: Option<&Template<Def>>, nth: usize) 
     let mut found = false;
     let mut look = |text: &Template<Def>| {
         found |= text.holes().any(|hole| {
-            // All calls at once are its, too.
+            // A hole for all calls includes this one.
             hole.reference.target == Target::Calls && (hole.reference.segments.is_empty() || refers(hole, nth))
         });
     };
@@ -187,7 +188,7 @@ fn reads(calls: &[OracleCall<Def>], output: Option<&Template<Def>>, nth: usize) 
     found
 }
 
-/// What is said of the nth call is said of that at its new place.
+/// Updates references to calls to the new indexes of these calls.
 fn renumber(calls: &mut [OracleCall<Def>], output: Option<&mut Template<Def>>, place: &dyn Fn(usize) -> Option<usize>) {
     let mut move_on = |text: &mut Template<Def>| {
         for part in &mut text.parts {
@@ -223,7 +224,7 @@ fn alike(one: &OracleCall<Def>, other: &OracleCall<Def>) -> bool {
     one.server.value == other.server.value && one.name.display() == other.name.display() && args(one) == args(other)
 }
 
-/// A value as text; two that are written alike are one, wherever they stand.
+/// Formats a value as text. Equal values have the same text, wherever they are written.
 fn written(arg: &Arg<Def>) -> String {
     match &arg.kind {
         ArgKind::Null => "null".to_owned(),
@@ -239,7 +240,7 @@ fn written(arg: &Arg<Def>) -> String {
     }
 }
 
-/// The same value with another one at one place, for each place: where that is, the text that stood there, and the value.
+/// For each place in a value, returns its path, the text that was there, and the whole value with another one at that place.
 fn leaves(path: &str, arg: &Arg<Def>) -> Vec<(String, Option<Template<Def>>, Arg<Def>)> {
     let one = |kind: ArgKind<Def>| vec![(path.to_owned(), None, Arg { kind, span: arg.span })];
     match &arg.kind {
@@ -262,7 +263,7 @@ fn leaves(path: &str, arg: &Arg<Def>) -> Vec<(String, Option<Template<Def>>, Arg
             });
             each.collect()
         }
-        // One without fields may have none.
+        // An empty record stays empty: it may not allow any fields.
         ArgKind::Record(fields) => {
             let each = fields.iter().enumerate().flat_map(|(at, (key, field))| {
                 leaves(&format!("{path}.{}", key.value), field).into_iter().map(move |(path, old, changed)| {
@@ -276,7 +277,8 @@ fn leaves(path: &str, arg: &Arg<Def>) -> Vec<(String, Option<Template<Def>>, Arg
     }
 }
 
-/// Another text in its place, which no other run has: what is made under that name meets nothing that is left of an earlier one.
+/// Returns another text that no other run has, so that what is created under that name does not collide with leftovers of an earlier
+/// run.
 fn another(text: &Template<Def>) -> Template<Def> {
     let id = Hole {
         reference: Def { target: Target::RandomId, segments: Vec::new(), ty: Type::String },
@@ -290,8 +292,8 @@ fn another(text: &Template<Def>) -> Template<Def> {
     Template { parts, span: text.span, suspects: Vec::new() }
 }
 
-/// What a mutant makes under another name is cleaned up under that name: before the cleanup of the task, which knows the name of
-/// the script, those of its steps that are given that name are run with the other one.
+/// Cleans up what a mutant creates under another name. Before the cleanup of the task, which uses the name from the script, the steps
+/// of the cleanup that get this name run with the other one.
 fn undo(plan: &mut Plan, old: &Template<Def>) {
     let Some(first) = plan.members(PlanPhase::Cleanup).next() else { return };
     let shown = old.display();
@@ -301,7 +303,7 @@ fn undo(plan: &mut Plan, old: &Template<Def>) {
     let fits = |text: &Template<Def>| text.display() == shown;
     let mut made: HashSet<String> = HashSet::new();
     let mut again: Vec<Action> = Vec::new();
-    // The branches of an `anyOf` are steps of their own here: it cleans up what is there, or finds that nothing is.
+    // The branches of an `anyOf` are separate steps here: each cleans up what exists, or finds that nothing exists.
     let is_any = |ix: &ActionIx| matches!(&plan.action(*ix).kind, ActionKind::Step(step) if step.op.signature.control == Control::Any);
     let steps = plan.members(PlanPhase::Cleanup).flat_map(|ix| {
         let branches = Some(ix).filter(is_any).into_iter().flat_map(|any| plan.nested(any));
@@ -319,7 +321,7 @@ fn undo(plan: &mut Plan, old: &Template<Def>) {
         action.id = format!("{UNDO}{}", action.id.trim_start_matches("cleanup/"));
         action.continue_on_error = true;
         if let ActionKind::Step(step) = &mut action.kind {
-            // What later steps use is the task's own.
+            // Later steps use the outputs of the task's own steps.
             step.id = None;
             for (_, arg) in &mut step.args {
                 each_template(arg, &mut |text| {
@@ -348,13 +350,13 @@ fn with(plan: &Plan, kind: AgentKind) -> Plan {
     if let ActionKind::Agent(turn) = &mut plan.action_mut(agent).kind {
         turn.kind = kind;
     }
-    // One at a time, and once: each is to meet the world that the one before it left.
+    // One at a time, and once: each must find the environment that the previous one left.
     plan.task.parallel = false;
     (plan.task.runs, plan.task.gate) = (1, None);
     plan
 }
 
-/// The same task, run once and by itself.
+/// Returns the same task, run once and on its own.
 pub fn once(plan: &Plan) -> Plan {
     match &plan.action(plan.agent).kind {
         ActionKind::Agent(agent) => with(plan, agent.kind.clone()),

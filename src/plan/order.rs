@@ -1,4 +1,4 @@
-//! What may run now: a sequence is asked of the graph, one step after another.
+//! Determines what may run now: the graph gives the order of a sequence, one step after another.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,7 +15,7 @@ pub struct Agenda<'p> {
 }
 
 impl Plan {
-    /// The actions of a phase or a block, as they become ready.
+    /// Returns the actions of a phase or block, as they become ready.
     pub fn agenda(&self, holder: impl Into<Holder>) -> Agenda<'_> {
         let members = self.members(holder);
         let mut waiting: HashMap<_, _> = members.clone().map(|ix| (ix, 0)).collect();
@@ -32,19 +32,19 @@ impl Plan {
         Agenda { plan: self, waiting, ready }
     }
 
-    /// Those of the same phase or block that an action runs after.
+    /// Returns the actions that an action directly follows in execution order.
     pub fn just_before(&self, ix: ActionIx) -> impl Iterator<Item = ActionIx> {
         self.links_of(ix, Direction::Incoming).filter(|(_, edge)| **edge == Edge::Order).map(|(before, _)| before)
     }
 }
 
 impl Agenda<'_> {
-    /// An action that waits for nothing; of several the one that is written first.
+    /// Returns an action that waits for nothing; if there are several, the one that is written first.
     pub fn pop(&mut self) -> Option<ActionIx> {
         self.ready.pop_front()
     }
 
-    /// It has ended, whatever came of it.
+    /// Marks an action as ended, whatever its outcome.
     pub fn done(&mut self, ix: ActionIx) {
         let from = self.ready.len();
         for (after, _) in self.plan.links_of(ix, Direction::Outgoing) {

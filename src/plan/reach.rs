@@ -1,6 +1,7 @@
-//! What a plan can touch, as far as its text says: programs, hosts, paths, namespaces, tools, variables, the judge.
+//! What a plan can touch, as far as its text shows it: programs, hosts, paths, namespaces, tools, variables, the
+//! judge.
 //!
-//! Shell is parsed, not run: a program behind a variable is not seen, and one in a branch that is never taken is.
+//! Shell code is parsed, not run: a program in a variable is not found, and one in a branch that is never taken is.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -18,32 +19,32 @@ use crate::{
     source::{Files, resolve},
 };
 
-/// Everything by its kind, sorted.
+/// Everything that a plan can touch, by kind, sorted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reach {
     /// Programs that run.
     pub commands: BTreeSet<String>,
     pub hosts: BTreeSet<String>,
     pub paths: BTreeSet<String>,
-    /// Of Kubernetes.
+    /// Kubernetes namespaces.
     pub namespaces: BTreeSet<String>,
     /// Tools and operations that steps or a scripted agent call, with their server or extension.
     pub tools: BTreeSet<String>,
     /// What the agent may call.
     pub permitted: BTreeSet<String>,
     pub servers: BTreeSet<String>,
-    /// Variables of the environment that are read.
+    /// Environment variables that are read.
     pub env: BTreeSet<String>,
-    /// What scripts and steps make in the world, delete, and leave behind.
+    /// What scripts and steps create, delete, and leave behind.
     pub creates: BTreeSet<String>,
     pub deletes: BTreeSet<String>,
     pub leaves: BTreeSet<String>,
-    /// Steps that ask the judge.
+    /// How many steps ask the judge.
     pub judged: usize,
 }
 
 impl Reach {
-    /// Its parts by the names people know them by.
+    /// Returns the parts with their names.
     pub fn parts(&self) -> [(&'static str, &BTreeSet<String>); 11] {
         [
             ("commands", &self.commands),
@@ -76,7 +77,7 @@ impl Reach {
         ]
     }
 
-    /// Joins what another part of the plan reaches.
+    /// Adds what another part of the plan reaches.
     pub fn add(&mut self, other: Self) {
         let judged = self.judged + other.judged;
         let mut other = other;
@@ -87,7 +88,7 @@ impl Reach {
     }
 }
 
-/// What one task can touch; `files` gives the scripts it refers to.
+/// Returns what one task can touch. `files` provides the scripts that it refers to.
 pub fn of_task(plan: &Plan, files: Option<&dyn Files>) -> Reach {
     let mut search = Search { plan, files, reach: Reach::default(), seen: HashSet::new() };
     search.reach.env.extend(plan.process_env.keys().cloned());
@@ -100,7 +101,7 @@ pub fn of_task(plan: &Plan, files: Option<&dyn Files>) -> Reach {
     search.reach
 }
 
-/// The extensions that the tasks of an eval use: the name that tasks have for it, and the reference.
+/// Returns the extensions that the tasks of an eval use: their references, by the name that tasks use.
 pub fn extensions(eval: &EvalPlan) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for plan in &eval.tasks {
@@ -113,7 +114,7 @@ pub fn extensions(eval: &EvalPlan) -> BTreeMap<String, String> {
     found
 }
 
-/// What the servers of an eval touch, and what its agent may call.
+/// Returns what the servers of an eval touch, and what its agent may call.
 pub fn of_eval(eval: &EvalPlan) -> Reach {
     let mut reach = Reach::default();
     for server in &eval.servers {
@@ -148,7 +149,7 @@ struct Search<'a> {
     plan: &'a Plan,
     files: Option<&'a dyn Files>,
     reach: Reach,
-    /// Scripts that were looked into.
+    /// Scripts that were already inspected.
     seen: HashSet<String>,
 }
 
@@ -206,7 +207,7 @@ impl Search<'_> {
         }
     }
 
-    /// A script in a file of its own.
+    /// Inspects a script in a file of its own.
     fn script(&mut self, file: &str) {
         self.reach.commands.insert(file.to_owned());
         let path = resolve(&self.plan.task.dir, file);
@@ -223,7 +224,7 @@ impl Search<'_> {
 
     fn shell(&mut self, text: &str) {
         self.reach.hosts.extend(hosts(text));
-        // Where redirections go, only the parser tells.
+        // Only the parser determines where redirections go.
         if let Some(program) = (!text.contains(['<', '>'])).then(|| bash::plain(text)).flatten() {
             let mut own = HashSet::new();
             program.walk(&mut |s| own.extend(s.function()));
@@ -282,7 +283,7 @@ impl Search<'_> {
     }
 }
 
-/// The namespace and context that kubectl and its like work in.
+/// Returns the namespaces that kubectl and similar programs use.
 fn namespaces<'a>(words: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let made = match words {
         ["create" | "delete" | "get", "ns" | "namespace" | "namespaces", name, ..] => Some(*name),
@@ -299,7 +300,7 @@ fn texts(words: &[Word]) -> Vec<&str> {
     words.iter().map(|w| w.text.as_str()).collect()
 }
 
-/// Neither empty nor what the shell would expand.
+/// Whether a word is neither empty nor expanded by the shell.
 fn is_literal(word: &str) -> bool {
     !word.is_empty() && !word.contains(['$', '`', '(', ')', '"', '\'', '\n', ' ', '*', '<', '>'])
 }
@@ -314,7 +315,7 @@ fn hosts(text: &str) -> Vec<String> {
     urls.filter_map(|url| host(url.as_str())).collect()
 }
 
-/// The host of a URL, with its port; what stands where one should.
+/// Returns the host of a URL with its port, or whatever is in its place.
 fn host(url: &str) -> Option<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -322,7 +323,7 @@ fn host(url: &str) -> Option<String> {
     (!host.is_empty()).then(|| host.to_owned())
 }
 
-/// A template with what the task says of its variables put in; other holes stand as their path.
+/// Renders a template with the values of the task's variables; other holes are rendered as their path.
 fn resolved(plan: &Plan, template: &Template<Def>, depth: usize) -> String {
     let part = |part: &Part<Def>| match part {
         Part::Text(text) => text.clone(),

@@ -57,7 +57,7 @@ pub struct Reason {
     pub name: Option<String>,
 }
 
-/// Why an action runs when it does.
+/// Returns why an action runs when it does.
 pub fn why(plan: &Plan, ix: ActionIx) -> Why {
     let around = |direction| {
         let mut others: Vec<_> = plan.links_of(ix, direction).map(|(other, _)| other).collect();
@@ -93,7 +93,7 @@ fn link(plan: &Plan, ix: ActionIx, between: Option<(ActionIx, ActionIx)>) -> Lin
     Link { id: action.id.clone(), meaning: action.meaning.clone(), by }
 }
 
-/// The action of this id; else those whose step has this one.
+/// Returns the action with this id, or else those whose step has this id.
 pub fn find(plan: &Plan, name: &str) -> Vec<ActionIx> {
     let (mut exact, mut named) = (None, Vec::new());
     let planned = planned_id(name);
@@ -108,7 +108,7 @@ pub fn find(plan: &Plan, name: &str) -> Vec<ActionIx> {
     exact.map_or(named, |ix| vec![ix])
 }
 
-/// Names that may be meant by one that is none: the nearest one, and those that have it as a part.
+/// Returns names that may be meant by an unknown one: the nearest one, and those with the same last part.
 pub fn near(name: &str, names: &[&str]) -> Vec<String> {
     const MOST: usize = 5;
     let parts = names.iter().copied().filter(|other| other.rsplit('/').next() == name.rsplit('/').next());
@@ -117,7 +117,7 @@ pub fn near(name: &str, names: &[&str]) -> Vec<String> {
     near.into_iter().map(|name| format!("`{name}`")).collect()
 }
 
-/// What else a step may be asked for by.
+/// Returns the other name by which a step can be requested.
 pub fn step_id(kind: &ActionKind) -> Option<&str> {
     match kind {
         ActionKind::Step(step) => step.id.as_deref(),

@@ -1,8 +1,9 @@
-//! A plan as JSON: documented, versioned, the same bytes for the same plan on every machine.
+//! A plan as JSON: documented, versioned, and the same bytes for the same plan on every machine.
 //!
-//! What decides a run stands under `plan`, and nothing else does: the digest is the SHA-256 of the RFC 8785 form of that
-//! object. Beside it stands what is presentation (`source`), choice of the caller (`runs`, `parallel`) or description.
-//! Literal secrets – values of telling names, headers that are no content negotiation – are masked.
+//! `plan` contains everything that decides a run, and nothing else: the digest is the SHA-256 of the RFC 8785 form of
+//! that object. The keys beside it are presentation (`source`), choices of the caller (`runs`, `parallel`) or
+//! descriptions. Literal secrets are masked: values with telling names, and headers that are not part of content
+//! negotiation.
 
 mod action;
 mod agent;
@@ -40,7 +41,7 @@ use serde::Serialize;
 
 use super::{EvalPlan, Plan};
 
-/// The version of the form; it grows when a reader of the old form would misread the new one.
+/// The version of the format. It increases when a reader of the old format would misread the new one.
 pub const VERSION: u32 = 1;
 
 /// What `gevals plan --format json` prints.
@@ -55,7 +56,7 @@ pub struct PlanDocument {
     pub tasks: Vec<TaskDocument>,
 }
 
-/// One document of evals, each with those of its tasks that are to be shown, and of tasks alone.
+/// Builds one document of evals, each with those of its tasks that are shown, and of tasks without an eval.
 pub fn document<'a>(groups: impl IntoIterator<Item = (Option<&'a EvalPlan>, &'a [Plan])>) -> PlanDocument {
     let mut document = PlanDocument { version: VERSION, evals: Vec::new(), tasks: Vec::new() };
     for (eval, plans) in groups {

@@ -1,4 +1,4 @@
-//! What changed between two plans, as text, as Markdown for pull requests, as JSON.
+//! Renders what changed between two plans: as text, as Markdown for pull requests, and as JSON.
 
 use std::{fmt::Write, time::Duration};
 
@@ -10,22 +10,22 @@ use crate::{
     ty::duration,
 };
 
-/// One way to show what changed.
+/// One way to show changes.
 #[derive(Debug)]
 pub struct DiffFormat {
-    /// As after `--format`.
+    /// The value of `--format`.
     pub name: &'static str,
     pub render: fn(&Diff) -> String,
 }
 
-/// All of them; the first is the default.
+/// All formats; the first is the default.
 pub const DIFF_FORMATS: &[DiffFormat] = &[
     DiffFormat { name: "tree", render: text },
     DiffFormat { name: "markdown", render: markdown },
     DiffFormat { name: "json", render: json },
 ];
 
-/// Of a value before and after.
+/// The maximum length of a value before and after.
 const VALUE: usize = 80;
 const NOTHING: &str = "no difference\n";
 
@@ -195,7 +195,7 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// Two values from a little before where they begin to differ.
+/// Returns two values, starting shortly before the first difference.
 fn two(before: &Value, after: &Value) -> (String, String) {
     let (before, after) = (value(before), value(after));
     let same = before.chars().zip(after.chars()).take_while(|(a, b)| a == b).count();
@@ -207,7 +207,7 @@ fn two(before: &Value, after: &Value) -> (String, String) {
     (part(&before), part(&after))
 }
 
-/// Inline code of Markdown: a fence longer than any in the text.
+/// Formats inline code for Markdown, with a fence longer than any in the text.
 fn code(text: &str) -> String {
     if text.is_empty() {
         return "(empty)".to_owned();

@@ -1,4 +1,4 @@
-//! Plans for Graphviz. Every label is a quoted string, escaped whole.
+//! Plans for Graphviz. Every label is a quoted string, which is escaped as a whole.
 
 use std::fmt::Write;
 
@@ -84,7 +84,7 @@ fn attributes(node: &Node) -> String {
         Some(Outcome::Skipped) => ", fillcolor=\"#e2e8f0\"",
         Some(Outcome::Cancelled) => ", fillcolor=\"#fef9c3\"",
     };
-    // The last attribute of a name counts.
+    // If a name occurs several times, its last attribute counts.
     format!("label=\"{label}\"{shape}{fill}")
 }
 
@@ -92,7 +92,8 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 
-/// For a quoted string, in which Graphviz also reads escapes (`\n`, `\N`) and HTML entities.
+/// Escapes a text for a quoted string, in which Graphviz also reads escapes (`\n`, `\N`) and HTML
+/// entities.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! `gevals plan --gate`: how often tasks must be run to show a pass rate, and what that would take.
+//! `gevals plan --gate`: how often tasks must run to show a pass rate, and what that would take.
 
 use std::fmt::Write;
 
@@ -9,12 +9,13 @@ use crate::{
     statistics::Rate,
 };
 
-/// How likely a task meets the gate that is better than it asks for.
+/// The probability that a task that is better than the gate requires meets it.
 const POWERS: [f64; 2] = [0.8, 0.95];
-/// How much better: the share of failures that it does not make.
+/// How much better: the share of the allowed failures that it does not have.
 const BETTER: [f64; 4] = [0.5, 0.8, 0.9, 1.0];
 
-/// The runs that a gate needs, by how good tasks are; their time, tokens and cost by what an earlier run took.
+/// Describes the runs that a gate needs, depending on how good tasks are, with their time, tokens and cost
+/// based on what an earlier run took.
 pub fn gate(rate: Rate, eval: Option<&EvalPlan>, plans: &[Plan], earlier: Option<&Earlier>) -> String {
     let mut out = String::new();
     let name = eval.map_or_else(|| count(plans.len(), "task", "tasks"), |eval| eval.name.clone());

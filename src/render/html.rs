@@ -1,7 +1,8 @@
-//! Plans as one page that needs nothing else: boxes in frames, arrows drawn by a script, every step with its source.
+//! Plans as one self-contained page: boxes in frames, arrows drawn by a script, every step with its source.
 //!
-//! Whatever an author wrote is text: escaped in the document, escaped again in the data beside it, put in place by
-//! `textContent`. The page's policy allows its own style and its own script, by their digests, and no request at all.
+//! Everything that an author wrote is text: it is escaped in the document, escaped again in the data beside it, and
+//! inserted with `textContent`. The page's policy allows its own style and its own script, by their digests, and no
+//! requests at all.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -26,13 +27,13 @@ pub const FORMAT: PlanFormat =
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// More tasks than this begin folded.
+/// If there are more tasks than this, they are initially collapsed.
 const OPEN_TASKS: usize = 6;
-/// Of an excerpt.
+/// Limits of an excerpt.
 const MOST_LINES: usize = 60;
 const MOST_CHARS: usize = 4_000;
 
-/// What the script knows of the picture; boxes and frames are in the document.
+/// What the script knows about the picture; boxes and frames are in the document.
 #[derive(Serialize)]
 struct Data {
     nodes: Vec<Details>,
@@ -217,7 +218,7 @@ fn step(view: &View<'_>, plan: &Plan, ix: ActionIx, task: String, node: &Node, h
         let text = sources.get(action.span.file);
         let start = text.position(action.span.start);
         place = line(&format!("{}:{}", text.path().display(), start.line), true);
-        // From the beginning of its line, so that indentation is even.
+        // Starts at the beginning of the line, so that the indentation is consistent.
         let indent = action.span.start - (start.column as u32 - 1).min(action.span.start);
         let lead = text.text().get(indent as usize..action.span.start as usize).unwrap_or_default();
         let lead = if lead.chars().all(|c| c == ' ' || c == '-') { lead.replace('-', " ") } else { String::new() };
@@ -239,7 +240,7 @@ fn step(view: &View<'_>, plan: &Plan, ix: ActionIx, task: String, node: &Node, h
     }
 }
 
-/// A few lines, without the indentation they share, harmless to readers.
+/// Returns the first lines, without their common indentation, made safe for readers.
 fn excerpt(text: &str) -> String {
     let head: String = text.chars().take(MOST_CHARS).collect();
     let lines: Vec<&str> = head.lines().take(MOST_LINES).collect();
@@ -256,17 +257,17 @@ fn task_data(view: &View<'_>, plan: &Plan) -> TaskData {
     TaskData { name: line(&plan.task.name.value, true), facts: all_facts(plan, view) }
 }
 
-/// What is known of a task, and what `gevals prove` says of it.
+/// Returns what is known about a task, and what `gevals prove` says about it.
 fn all_facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, String)> {
     let proof = view.proof(plan, "").map(|says| ("proof", says.chars().take(MOST_CHARS).collect::<String>()));
     let known = facts(plan, view).into_iter().map(|(name, values)| (name, values.join(" · ")));
     proof.into_iter().chain(known).map(|(name, value)| (name, line(&value, true))).collect()
 }
 
-/// Literal secrets, to be kept out of excerpts.
+/// Literal secrets, to be removed from excerpts.
 struct Hidden {
     long: Secrets,
-    /// Too short to be looked for anywhere but in whole words.
+    /// Too short to be searched for except as whole words.
     short: HashMap<String, ()>,
 }
 

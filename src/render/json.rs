@@ -1,4 +1,5 @@
-//! Plans as JSON: the wire form. Always one document; a line for every action and every edge.
+//! Plans as JSON, in the wire format. Always one document, with one line for every action and every
+//! edge.
 
 use std::io::{self, Write};
 
@@ -10,7 +11,7 @@ use crate::plan::wire;
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "json", summary: "the versioned form, schemas/plan.json", render };
 
-/// How deep the actions of a task lie that stands alone, and of one that stands in an eval.
+/// The depth of the actions of a task without an eval, and of a task in an eval.
 const ALONE: usize = 5;
 const INSIDE: usize = 7;
 
@@ -19,17 +20,17 @@ fn render(views: &[View<'_>]) -> String {
     let deepest = if document.evals.is_empty() { ALONE } else { INSIDE };
     let mut text = Vec::with_capacity(4096);
     let mut to = Serializer::with_formatter(&mut text, Lines { depth: 0, deepest, filled: false });
-    // Writing into memory cannot fail, and neither can keys that are texts.
+    // Neither writing into memory nor serializing string keys can fail.
     let _ = document.serialize(&mut to);
     text.push(b'\n');
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Indented down to some depth, in one line below it.
+/// Indents down to a certain depth, and writes one line below it.
 struct Lines {
     depth: usize,
     deepest: usize,
-    /// Whether what is open has something in it.
+    /// Whether the open collection contains something.
     filled: bool,
 }
 

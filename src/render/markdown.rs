@@ -1,4 +1,4 @@
-//! Plans as a Markdown table, a row a task: for a pull request, or a page about a suite.
+//! Plans as a Markdown table with one row per task: for a pull request, or a page about a suite.
 
 use std::{collections::BTreeSet, fmt::Write};
 
@@ -43,7 +43,7 @@ fn decided_by(plan: &Plan) -> String {
     }
 }
 
-/// Nothing in a cell is Markdown. What stands within a word, as in `create-pod`, is left as it is.
+/// Escapes all Markdown in a cell. Punctuation within words, as in `create-pod`, stays unchanged.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
-//! Plans for Mermaid, as GitHub draws them.
+//! Plans for Mermaid, in the form that GitHub draws.
 //!
-//! In labels every character that Mermaid might read – quotes, entities, directives (`%%{`), Markdown, links – is
-//! written as an entity; letters, digits and a little punctuation stay.
+//! In labels, every character that Mermaid might interpret (quotes, entities, directives (`%%{`), Markdown,
+//! links) is written as an entity. Letters, digits and a few punctuation characters stay.
 
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ fn write(picture: &Picture, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// Light fills with dark text: readable on a white page and on a dark one.
+/// Light fills with dark text are readable on a white page and on a dark one.
 const CLASSES: &[(&str, &str)] = &[
     ("step", "fill:#f8fafc,stroke:#64748b,color:#0f172a"),
     ("agent", "fill:#ede9fe,stroke:#7c3aed,color:#0f172a"),
@@ -90,7 +90,7 @@ fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut word = false;
     for c in text.chars() {
-        // A dot or a hyphen at a beginning could make a Markdown list.
+        // A dot or a hyphen at the beginning could start a Markdown list.
         let plain =
             c.is_alphanumeric() || !c.is_ascii() || matches!(c, ' ' | ',' | '/' | '(' | ')') || (word && c == '-');
         match plain {

@@ -1,7 +1,7 @@
-//! A plan as boxes and arrows, before any format: what is drawn, and how much of it.
+//! A plan as boxes and arrows, independent of any format: what is drawn, and how much of it.
 //!
-//! Small plans are drawn whole; of large ones the phases, or one box a task: a picture that nobody can read helps
-//! nobody, and Mermaid refuses more than 500 arrows.
+//! Small plans are drawn completely. For large ones only the phases are drawn, or one box per task: a picture that nobody can read is
+//! useless, and Mermaid refuses more than 500 arrows.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +24,7 @@ pub struct Picture {
     frames: usize,
 }
 
-/// A box, or a frame around others.
+/// A box, or a frame around other items.
 #[derive(Clone, Debug)]
 pub enum Item {
     Node(Node),
@@ -34,31 +34,31 @@ pub enum Item {
 /// A box.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// From 0, unique in the picture.
+    /// Counted from 0, unique in the picture.
     pub key: usize,
     pub title: String,
     pub text: String,
     pub kind: NodeKind,
     pub outcome: Option<Outcome>,
-    /// What it stands for: the place of the plan in the view, and the action where it is one.
+    /// What it represents: the index of the plan in the view, and the action, if it is one.
     pub stands_for: Option<(usize, Option<ActionIx>)>,
 }
 
-/// What a box stands for.
+/// What a box represents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeKind {
     Step,
-    /// Holds other steps.
+    /// Contains other steps.
     Control,
     Agent,
     Assertion,
     Cleanup,
-    /// Stands for several; a line of its text for each that is named.
+    /// Represents several boxes; its text has one line for each of those that are named.
     Summary,
 }
 
 impl NodeKind {
-    /// In style sheets.
+    /// The class in style sheets.
     pub fn class(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -77,23 +77,23 @@ pub struct Frame {
     pub key: usize,
     pub title: String,
     pub kind: FrameKind,
-    /// Of a task.
+    /// The outcome of a task.
     pub outcome: Option<Outcome>,
     pub items: Vec<Item>,
 }
 
-/// What a frame stands for.
+/// What a frame represents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
     Task,
     Phase,
-    /// A step that holds others.
+    /// A step that contains others.
     Step,
-    /// `setup`, `steps`, `cleanup`; a round of a loop.
+    /// `setup`, `steps` or `cleanup`, or a round of a loop.
     Block,
     /// One of several that are tried in turn.
     Branch,
-    /// Tasks in rows and columns; neither follows from another.
+    /// Tasks in rows and columns, without an order.
     Grid,
 }
 
@@ -106,14 +106,14 @@ pub struct Link {
     pub label: String,
 }
 
-/// What an arrow says.
+/// What an arrow means.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkKind {
     Order,
     Data,
     Finally,
     Branch,
-    /// Not drawn: arranges boxes in columns.
+    /// Not drawn; it arranges boxes in columns.
     Layout,
 }
 
@@ -121,14 +121,14 @@ const TITLE: usize = 60;
 const TEXT: usize = 120;
 const MOST_TASKS: usize = 20;
 
-/// What still makes a readable picture.
+/// The limits of a readable picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Most {
     pub nodes: usize,
     pub links: usize,
 }
 
-/// What to draw of a view.
+/// Returns what to draw of a view.
 pub fn picture(view: &View<'_>, most: Most) -> Picture {
     let title = match (view.eval, view.plans) {
         (Some(eval), _) => eval.name.as_str(),
@@ -149,14 +149,14 @@ pub fn picture(view: &View<'_>, most: Most) -> Picture {
     picture
 }
 
-/// A plan while its actions become boxes.
+/// A plan whose actions are becoming boxes.
 struct Drawing<'a> {
     view: &'a View<'a>,
     index: usize,
     plan: &'a Plan,
-    /// Several where a loop is unrolled, in the order of its rounds.
+    /// An action has several boxes if a loop is unrolled, in the order of its rounds.
     keys: HashMap<ActionIx, Vec<usize>>,
-    /// The values of the loops around, where they are unrolled.
+    /// The values of the surrounding loops, if they are unrolled.
     values: Vec<(String, String)>,
 }
 
@@ -252,7 +252,7 @@ impl Picture {
         items
     }
 
-    /// What is nested in an action.
+    /// Adds what is nested in an action.
     fn blocks(&mut self, drawing: &mut Drawing<'_>, ix: ActionIx) -> Vec<Item> {
         let plan = drawing.plan;
         let action = plan.action(ix);
@@ -281,7 +281,7 @@ impl Picture {
         let mut others = Vec::new();
         for (from, to, edge) in plan.links() {
             let (Some(from), Some(to)) = (keys.get(&from), keys.get(&to)) else { continue };
-            // A round's own, where both stand in a loop.
+            // If both are in a loop, each round has its own.
             let pairs = match from.len() <= to.len() {
                 true => to.iter().enumerate().map(|(i, &to_key)| (from[i * from.len() / to.len()], to_key)).collect(),
                 false => from.iter().map(|&from| (from, to[0])).collect::<Vec<_>>(),
@@ -296,7 +296,7 @@ impl Picture {
                 }
             }
         }
-        // An arrow for a value already says what runs first.
+        // An arrow for a value already shows what runs first.
         let mut drawn: HashSet<_> = data.keys().copied().collect();
         let named = data.into_iter().map(|((from, to), names)| Link {
             from,
@@ -370,17 +370,17 @@ impl Picture {
     }
 }
 
-/// From this number of boxes on, long runs of steps become one box each.
+/// With more boxes than this, long runs of steps become one box each.
 const MANY: usize = 30;
-/// How long a run is, and how many of its steps are named.
+/// How long such a run is, and how many of its steps are named.
 const RUN: usize = 10;
 const NAMED: usize = 8;
-/// Of the text of a step that is one line of many.
+/// The maximum length of a step's text when it is one of many lines.
 const LINE: usize = 60;
 
 impl Picture {
-    /// For programs that lay out boxes by themselves: a step without a name is called by what it does, and of a picture with many boxes
-    /// each long run of steps that nothing but order ties to others is one box, so that it fits a screen.
+    /// Adapts the picture to programs that lay out boxes themselves, so that it fits on a screen. A step without a name gets what it
+    /// does as its name. If there are many boxes, each long run of steps that only order connects to others becomes one box.
     pub fn narrow(&mut self) {
         if self.nodes > MANY {
             let ties = |link: &&Link| link.kind != LinkKind::Order;
@@ -398,7 +398,7 @@ impl Picture {
     }
 }
 
-/// Puts long runs into one box each; `into` tells in which a box has gone.
+/// Puts each long run into one box. `into` maps each box to the one that replaces it.
 fn fold(items: &mut Vec<Item>, tied: &HashSet<usize>, into: &mut HashMap<usize, usize>) {
     let mut folded: Vec<Item> = Vec::new();
     let mut run: Vec<Node> = Vec::new();
@@ -415,7 +415,7 @@ fn fold(items: &mut Vec<Item>, tied: &HashSet<usize>, into: &mut HashMap<usize, 
                     fold(&mut frame.items, tied, into);
                 }
                 match other {
-                    // The first of another run.
+                    // The first step of another run.
                     Item::Node(node)
                         if matches!(node.kind, NodeKind::Step | NodeKind::Cleanup) && !tied.contains(&node.key) =>
                     {
@@ -430,7 +430,7 @@ fn fold(items: &mut Vec<Item>, tied: &HashSet<usize>, into: &mut HashMap<usize, 
     *items = folded;
 }
 
-/// A run of steps as one box, where it is long.
+/// Returns a run of steps as one box, if it is long.
 fn one(run: Vec<Node>, into: &mut HashMap<usize, usize>) -> Vec<Item> {
     let (Some(first), true) = (run.first(), run.len() >= RUN) else { return run.into_iter().map(Item::Node).collect() };
     into.extend(run.iter().map(|node| (node.key, first.key)));
@@ -442,7 +442,7 @@ fn one(run: Vec<Node>, into: &mut HashMap<usize, usize>) -> Vec<Item> {
     vec![Item::Node(Node { title, text, kind: NodeKind::Summary, ..first.clone() })]
 }
 
-/// What a step is called: by its author, or by what it does.
+/// Returns the name of a step: the author's, or what the step does.
 fn called(node: &Node) -> &str {
     let name = node.title.split(" · ").next().unwrap_or_default();
     if is_number(name) && !node.text.is_empty() { &node.text } else { &node.title }
@@ -452,7 +452,7 @@ fn is_number(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Calls steps without a name by what they do.
+/// Names steps without a name by what they do.
 fn name(items: &mut [Item]) {
     for item in items {
         match item {
@@ -468,7 +468,7 @@ fn name(items: &mut [Item]) {
     }
 }
 
-/// A name, and how what it names went.
+/// Returns a name with its outcome.
 fn titled(name: &str, done: Option<Done>) -> String {
     let mut title = cut(name, TITLE);
     if let Some(Done { outcome, duration: took }) = done {

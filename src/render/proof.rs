@@ -1,4 +1,4 @@
-//! What `gevals prove` found, to be painted on plans: which check noticed which mutant, and which noticed none.
+//! Reads what `gevals prove` found, to show it in plans: which check noticed which mutant, and which noticed none.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::{
     plan::{Plan, PlanPhase, planned_id},
 };
 
-/// The proofs of tasks, by their names.
+/// The proofs of tasks, by task name.
 #[derive(Clone, Debug, Default)]
 pub struct Proved {
     tasks: HashMap<String, Task>,
@@ -21,7 +21,7 @@ pub struct Proved {
 struct Task {
     is_proved: bool,
     faults: Vec<String>,
-    /// Those that count.
+    /// The mutants that count.
     mutants: usize,
     noticed: usize,
     /// The mutants that each check noticed, by its id in the plan.
@@ -29,7 +29,7 @@ struct Task {
     missed: Vec<String>,
 }
 
-/// Reads what `gevals prove --format json` has printed. `None` where it is something else.
+/// Reads the output of `gevals prove --format json`. Returns `None` if it is something else.
 pub fn read(file: &Value) -> Option<Proved> {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let number = |value: &Value, key: &str| usize::try_from(value.get(key)?.as_u64()?).ok();
@@ -56,7 +56,7 @@ pub fn read(file: &Value) -> Option<Proved> {
 }
 
 impl Proved {
-    /// A check that noticed a mutant is painted as one that passed, one that noticed none as one that was not reached.
+    /// Returns a check that noticed a mutant as passed, and one that noticed none as not reached.
     pub fn get(&self, task: &str, action: &str) -> Option<Done> {
         let task = self.tasks.get(task)?;
         let outcome = match action {
@@ -69,7 +69,7 @@ impl Proved {
         Some(Done { outcome, duration: None })
     }
 
-    /// How many mutants a check noticed, and which; with an empty name of a check, those that none did.
+    /// Describes how many mutants a check noticed, and which. With an empty name: those that no check noticed.
     pub fn says(&self, task: &str, action: &str) -> Option<String> {
         let task = self.tasks.get(task)?;
         let listed = |title: String, mutants: &[String]| match mutants {
@@ -93,7 +93,8 @@ impl Proved {
         })
     }
 
-    /// The checks of a proof that are none of the plan's: it is of another state of the task.
+    /// Returns the checks of a proof that the plan does not have, which means that the proof is of another version of
+    /// the task.
     pub fn unknown<'p>(&self, plans: impl Iterator<Item = &'p Plan>) -> Vec<String> {
         let mut unknown = Vec::new();
         for plan in plans {
@@ -110,13 +111,13 @@ impl Proved {
         unknown
     }
 
-    /// Whether it has something of a task of these.
+    /// Whether it contains one of these tasks.
     pub fn is_of<'p>(&self, mut plans: impl Iterator<Item = &'p Plan>) -> bool {
         plans.any(|plan| self.tasks.contains_key(&plan.task.name.value))
     }
 }
 
-/// What decides a task: a step of verify, not what is nested in one, and an assertion.
+/// Whether an action decides the task: a top-level step of verify, or an assertion.
 fn is_check(action: &str) -> bool {
     action.starts_with("assert/") || action.strip_prefix("verify/").is_some_and(|id| !id.contains('/'))
 }

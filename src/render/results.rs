@@ -1,5 +1,5 @@
-//! Outcomes and durations out of a results file, to be painted on plans. Reads our own results and upstream's, of which
-//! the latter know tasks only.
+//! Reads outcomes and durations from a results file, to show them in plans. Accepts gevals' results and upstream's; the
+//! latter contain only tasks.
 
 use std::{
     collections::HashMap,
@@ -12,25 +12,25 @@ use serde_json::Value;
 use super::Done;
 use crate::{event::Outcome, plan::Plan, prices::money, ty::duration};
 
-/// Where the results of an eval go.
+/// Returns the path of the results file of an eval.
 pub fn results_path(output_dir: &Path, eval: &str) -> PathBuf {
     let name: String = eval.chars().map(|c| if c == '/' || c == ' ' { '-' } else { c }).collect();
     output_dir.join(format!("gevals-{name}-out.json"))
 }
 
-/// How tasks and their actions went; an empty name stands for the task itself.
+/// The results of tasks and their actions; an empty name stands for the task itself.
 #[derive(Clone, Debug, Default)]
 pub struct Painted {
     tasks: HashMap<String, HashMap<String, Done>>,
-    /// What actions found that did not pass, and what judges said.
+    /// What actions that did not pass found, and what judges said.
     whys: HashMap<String, HashMap<String, Why>>,
 }
 
-/// What a report says, part by part: `why`, `expected`, `actual`, `with`, `answered`.
+/// The parts of a report: `why`, `expected`, `actual`, `with`, `answered`.
 pub type Why = Vec<(&'static str, String)>;
 
 impl Painted {
-    /// How an action of a task ended; `None` where it was not reached.
+    /// Returns the result of an action of a task; `None` if the action was not reached.
     pub fn get(&self, task: &str, action: &str) -> Option<Done> {
         let task = self.tasks.get(task)?;
         // Assertions are reported by their kind.
@@ -38,13 +38,14 @@ impl Painted {
         task.get(action).or_else(kind).copied()
     }
 
-    /// Why an action did not pass, or what the judge said.
+    /// Returns why an action did not pass, or what the judge said.
     pub fn why(&self, task: &str, action: &str) -> Option<&Why> {
         self.whys.get(task)?.get(action)
     }
 }
 
-/// Reads a results file: of several runs of a task the worst outcome and the longest time. `None` where it is none.
+/// Reads a results file. For several runs of a task, the worst outcome and the longest time count. Returns `None` if
+/// the file is not a results file.
 pub fn read(file: &Value) -> Option<Painted> {
     let results = file.as_array().or_else(|| file.get("results")?.as_array())?;
     let mut painted = Painted::default();
@@ -65,17 +66,17 @@ pub fn read(file: &Value) -> Option<Painted> {
     Some(painted)
 }
 
-/// What runs took, and where that is known from.
+/// What runs took, and the source of that information.
 #[derive(Clone, Debug)]
 pub struct Earlier {
     pub from: String,
-    /// What costs are counted in.
+    /// The currency of costs.
     currency: String,
-    /// Of one run of each task, on average.
+    /// The average of one run of each task.
     tasks: HashMap<String, Took>,
 }
 
-/// What runs take. Tokens and cost are there where they were counted.
+/// What runs take. Tokens and cost are set if they were counted.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Took {
     pub time: Duration,
@@ -100,7 +101,7 @@ impl Took {
 }
 
 impl Earlier {
-    /// Reads a results file. `None` where it is none.
+    /// Reads a results file. Returns `None` if the file is not one.
     pub fn read(file: &Value, from: String) -> Option<Self> {
         let results = file.as_array().or_else(|| file.get("results")?.as_array())?;
         let mut runs: HashMap<String, Vec<Took>> = HashMap::new();
@@ -124,17 +125,17 @@ impl Earlier {
         Some(Self { from, currency, tasks: tasks.collect() })
     }
 
-    /// What the plans take together, each as often as it will run, and how many of them are known.
+    /// Returns what the plans take in total, each as often as it will run, and for how many of them that is known.
     pub fn of(&self, plans: &[Plan]) -> (Took, usize) {
         self.together(plans, &|plan| plan.task.runs)
     }
 
-    /// The same where each is run so often.
+    /// Returns the same for a given number of runs each.
     pub fn runs(&self, plans: &[Plan], runs: u32) -> (Took, usize) {
         self.together(plans, &|_| runs)
     }
 
-    /// For people: the time, the tokens and the cost, as far as they are known.
+    /// Formats the time, the tokens and the cost for people, as far as they are known.
     pub fn words(&self, took: Took) -> String {
         let tokens = took.tokens.map(|tokens| format!(", {tokens} tokens")).unwrap_or_default();
         let cost = took.cost.map(|cost| format!(", {} {}", money(cost), self.currency)).unwrap_or_default();
@@ -147,7 +148,7 @@ impl Earlier {
     }
 }
 
-/// The worse of two.
+/// Returns the worse of two outcomes.
 pub(super) fn worse(a: Outcome, b: Outcome) -> Outcome {
     let rank = |outcome| match outcome {
         Outcome::Skipped => 0,
@@ -159,7 +160,7 @@ pub(super) fn worse(a: Outcome, b: Outcome) -> Outcome {
     if rank(b) > rank(a) { b } else { a }
 }
 
-/// What one run of a task did, by the planned action.
+/// Returns what one run of a task did, by planned action.
 fn run(result: &Value) -> HashMap<String, Done> {
     let mut done = HashMap::new();
     let passed = result.get("taskPassed").and_then(Value::as_bool) == Some(true);
@@ -179,7 +180,7 @@ fn run(result: &Value) -> HashMap<String, Done> {
         let outcome = if passed { Outcome::Passed } else { Outcome::Failed };
         done.insert(format!("assert/{kind}"), Done { outcome, duration: None });
     }
-    // Attempts by their round: the last one counts, their times add up.
+    // Attempts, by their round: the last one counts, and their times add up.
     let mut rounds: indexmap::IndexMap<String, Done> = indexmap::IndexMap::new();
     for phase in ["setupOutput", "agentOutput", "verifyOutput", "cleanupOutput"] {
         let mut open: Vec<&Value> = steps(result.get(phase), "Steps").rev().collect();
@@ -206,7 +207,7 @@ fn run(result: &Value) -> HashMap<String, Done> {
     done
 }
 
-/// What the reports of a run say, by the planned action: of several rounds the last.
+/// Returns what the reports of a run say, by planned action. For several rounds, the last one counts.
 fn reasons(result: &Value) -> HashMap<String, Why> {
     let mut whys = HashMap::new();
     for phase in ["setupOutput", "agentOutput", "verifyOutput", "cleanupOutput"] {
@@ -226,7 +227,7 @@ fn reasons(result: &Value) -> HashMap<String, Why> {
     whys
 }
 
-/// What a report says: its message, what was expected and found, what was in its holes, what was answered.
+/// Returns the parts of a report: its message, what was expected and found, the values of its holes, and the answer.
 fn told(report: &Value) -> Why {
     let text =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim_end().to_owned();
@@ -257,7 +258,7 @@ fn named(outcome: &str) -> Option<Outcome> {
 }
 
 fn seconds(value: Option<&Value>) -> Option<Duration> {
-    // More than a millisecond is more than anyone reads.
+    // Milliseconds are precise enough for readers.
     let millis = (value?.as_f64()? * 1e3).round();
     (0.0..1e15).contains(&millis).then(|| Duration::from_millis(millis as u64))
 }
@@ -269,7 +270,7 @@ fn added(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     }
 }
 
-/// An id without what follows a mark, up to the next part: `loop[1]/x#2` without `#2`.
+/// Removes from each part of an id what follows a mark: `loop[1]/x#2` becomes `loop[1]/x`.
 fn without(id: &str, mark: char) -> String {
     let part = |part: &str| part.split(mark).next().unwrap_or_default().to_owned();
     id.split('/').map(part).collect::<Vec<_>>().join("/")

@@ -1,7 +1,8 @@
-//! Plans as SVG, drawn without any other program; readable on a light page and on a dark one.
+//! Plans as SVG, drawn without any other program, and readable on light and dark pages.
 //!
-//! A plan is a sequence of nested sequences, so boxes stand below each other in the order in which they run, frames
-//! round them, and no two boxes overlap by construction. Values flow down lanes at the right; cleanup edges, at the left.
+//! A plan is a sequence of nested sequences. Boxes are therefore placed below each other in execution order, with frames
+//! around them, and no two boxes overlap by construction. Values flow down lanes on the right; cleanup edges, on the
+//! left.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -15,10 +16,10 @@ use crate::page::escaped;
 pub const FORMAT: PlanFormat =
     PlanFormat { name: "svg", summary: "a picture, drawn without any other program", render };
 
-/// Inside of frames, and between boxes (where an arrow has room).
+/// The padding inside frames, and the gap between boxes, which leaves room for an arrow.
 const PAD: f64 = 14.0;
 const GAP: f64 = 22.0;
-/// Of the narrowest box in a sequence, and of one in a grid.
+/// The width of the narrowest box in a sequence, and of a box in a grid.
 const WIDTH: f64 = 300.0;
 const CELL: f64 = 210.0;
 const TITLE_LINE: f64 = 17.0;
@@ -27,10 +28,10 @@ const FRAME_TITLE: f64 = 24.0;
 const LANE: f64 = 12.0;
 const PORT: f64 = 15.0;
 const MOST_LANES: usize = 40;
-/// Of the label of a value.
+/// The length of a value's label.
 const LABEL: usize = 22;
 const TEXT_LINES: usize = 3;
-/// Widths of a common letter in a wide font, by what it is written in.
+/// Estimated widths of a common letter in a wide font, for each kind of text.
 const TEXT_EM: f64 = 7.1;
 const TITLE_EM: f64 = 7.9;
 const NAME_EM: f64 = 9.9;
@@ -39,7 +40,7 @@ const LABEL_EM: f64 = 5.9;
 fn render(views: &[View<'_>]) -> String {
     let mut plans = Vec::new();
     let view = &together(views, &mut plans);
-    // What was asked for is drawn, as long as something can show it.
+    // With `expand` everything is drawn, as long as a program can display it.
     let most = if view.expand { 5_000 } else { 400 };
     draw(&picture(view, Most { nodes: most, links: 3 * most }))
 }
@@ -53,7 +54,7 @@ struct Placed<'a> {
     h: f64,
     title: String,
     lines: Vec<String>,
-    /// Where values come in and go out, from above.
+    /// The number of points at which values enter and leave, from the top.
     ports: usize,
 }
 
@@ -72,14 +73,14 @@ struct Layout<'a> {
     arrows: Vec<(f64, f64, f64)>,
     /// Words between two branches.
     words: Vec<(f64, f64, &'static str)>,
-    /// By the key of a node: how many values arrive, whether one leaves.
+    /// By node key: how many values enter, and whether one leaves.
     ports: HashMap<usize, (usize, bool)>,
 }
 
-/// A line from one box to others, down a lane.
+/// A line from one box to others, along a lane.
 struct Route {
     from: usize,
-    /// Boxes, and what the line is called there.
+    /// Boxes, and the label of the line at each.
     to: Vec<(usize, String)>,
 }
 
@@ -99,7 +100,7 @@ fn draw(picture: &Picture) -> String {
     let (data, cleanup) = (routes(LinkKind::Data), routes(LinkKind::Finally));
 
     let mut body = String::new();
-    // A task alone says its name on its frame.
+    // A single task has its name on its frame.
     let named = !matches!(picture.items.as_slice(), [Item::Frame(only)] if only.title == picture.title);
     let top = if named { 2.0 * PAD + TITLE_LINE } else { PAD };
     let columns = match picture.items.len() {
@@ -139,7 +140,7 @@ fn draw(picture: &Picture) -> String {
 }
 
 impl<'a> Layout<'a> {
-    /// Places and writes what stands at the top: usually a task. Gives its size.
+    /// Places and writes a top-level item, usually a task. Returns its size.
     fn group(
         &mut self,
         item: &'a Item,
@@ -166,7 +167,7 @@ impl<'a> Layout<'a> {
         (left_width + width + right_width, height)
     }
 
-    /// Places an item, no wider than `w`; gives its size.
+    /// Places an item, no wider than `w`. Returns its size.
     fn item(&mut self, item: &'a Item, x: f64, y: f64, w: f64) -> (f64, f64) {
         match item {
             Item::Node(node) => (w, self.node(node, x, y, w)),
@@ -202,7 +203,7 @@ impl<'a> Layout<'a> {
     }
 
     fn grid(&mut self, items: &'a [Item], x: f64, y: f64) -> (f64, f64) {
-        // Wider than high: boxes are.
+        // Boxes are wider than high, and so is the grid.
         let columns = (items.len().isqrt() + 1).clamp(1, items.len().max(1)).min(8);
         let gap = PAD / 1.5;
         let (mut top, mut height) = (y, 0.0_f64);
@@ -228,7 +229,7 @@ impl<'a> Layout<'a> {
         h
     }
 
-    /// Draws lines along one side; gives what is drawn and how wide it is.
+    /// Draws lines along one side. Returns the drawing and its width.
     fn lanes(&self, at: &HashMap<usize, usize>, routes: &[Route], edge: f64, left: bool) -> (String, f64) {
         let mine: Vec<(&Placed<'_>, Vec<(&Placed<'_>, &str)>)> = routes
             .iter()
@@ -241,7 +242,7 @@ impl<'a> Layout<'a> {
         if mine.is_empty() {
             return (String::new(), 0.0);
         }
-        // Short ones next to the boxes: they cross the fewest others.
+        // Short ones are next to the boxes, where they cross the fewest others.
         let span = |from: &Placed<'_>, to: &[(&Placed<'_>, &str)]| {
             let ends = to.iter().map(|(b, _)| b.y).chain([from.y]);
             ends.fold((f64::MAX, f64::MIN), |(low, high), y| (low.min(y), high.max(y + 40.0)))
@@ -275,7 +276,7 @@ impl<'a> Layout<'a> {
             let border = |b: &Placed<'_>| if left { b.x } else { b.x + b.w };
             let start = match left {
                 true => from.y + from.h / 2.0,
-                // The last port is the one that leaves.
+                // The last port is the one where the value leaves.
                 false => port(from, from.ports.saturating_sub(1)),
             };
             for (box_, label) in to {
@@ -371,12 +372,12 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The room above what is in a frame. The first box of a step's frame says what the frame is.
+/// Returns the space above the content of a frame. The first box of a step's frame already names the frame.
 fn head(frame: &Frame) -> f64 {
     if frame.kind == FrameKind::Step { PAD } else { FRAME_TITLE + 2.0 }
 }
 
-/// How deep frames are nested; a frame without frames is 1 deep.
+/// Returns how deep frames are nested; a frame without frames has depth 1.
 fn depth(item: &Item) -> usize {
     match item {
         Item::Node(_) => 0,
@@ -388,7 +389,7 @@ fn port(placed: &Placed<'_>, nth: usize) -> f64 {
     placed.y + placed.h * (nth as f64 + 1.0) / (placed.ports as f64 + 1.0)
 }
 
-/// How wide a text will be, rather too wide: the font is the reader's. `em` is the width of a common letter.
+/// Estimates the width of a text, with a margin, because the font is the reader's. `em` is the width of a common letter.
 fn estimated(text: &str, em: f64) -> f64 {
     let width = |c: char| match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '/' | '\\' | ' ' => 0.56,
@@ -404,7 +405,7 @@ fn estimated(text: &str, em: f64) -> f64 {
     text.chars().map(|c| width(c) * em).sum()
 }
 
-/// As much of a text as fits into one line.
+/// Returns as much of a text as fits on one line.
 fn fitted(text: &str, room: f64, em: f64) -> String {
     if estimated(text, em) <= room {
         return text.to_owned();
@@ -426,7 +427,7 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// A text in a few lines, broken between words where that is possible.
+/// Splits a text into a few lines, between words if possible.
 fn wrapped(text: &str, room: f64, em: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut rest = text.trim();

@@ -1,4 +1,5 @@
-//! Plans as calm text: what happens in which order, what feeds what, what is read, how long it can take.
+//! Plans as plain text: what happens in which order, which values flow, what is read, how long it can
+//! take.
 
 use std::fmt::Write;
 
@@ -17,9 +18,9 @@ use crate::{
 
 pub const FORMAT: PlanFormat = PlanFormat { name: "tree", summary: "text for people", render };
 
-/// More tasks than this get one line each.
+/// If there are more tasks than this, each gets one line.
 const WHOLE: usize = 5;
-/// Labels are lined up to this many columns.
+/// Labels are aligned up to this many columns.
 const WIDEST: usize = 28;
 
 fn render(views: &[View<'_>]) -> String {
@@ -46,7 +47,7 @@ fn one(view: &View<'_>) -> String {
 
 struct Tree<'a> {
     view: &'a View<'a>,
-    /// Of the loops around, where they are unrolled.
+    /// The values of the surrounding loops, if they are unrolled.
     values: Vec<(String, String)>,
     out: String,
 }
@@ -141,7 +142,7 @@ impl Tree<'_> {
         }
     }
 
-    /// One line a task, in the order in which they run.
+    /// Writes one line per task, in execution order.
     fn lines(&mut self) {
         let name = |plan: &Plan| line(&plan.task.name.value, self.view.unicode);
         let width = self.view.plans.iter().map(|p| columns(&name(p))).max().unwrap_or(0).min(2 * WIDEST);
@@ -160,7 +161,7 @@ impl Tree<'_> {
         }
     }
 
-    /// What all of a task touches is gathered while its steps are written: there may be many of them.
+    /// Collects the facts of a task while its steps are written, because there may be many of them.
     fn task(&mut self, plan: &Plan) {
         let view = self.view;
         let (facts, ()) = rayon::join(|| facts(plan, view), || self.steps(plan));
@@ -261,7 +262,7 @@ impl Tree<'_> {
         }
     }
 
-    /// What is unusual about an action, and what it uses.
+    /// Returns what is unusual about an action, and what it uses.
     fn notes(&self, plan: &Plan, ix: ActionIx, action: &Action) -> String {
         let mut notes = Vec::new();
         let done = self.view.done(plan, action).filter(|done| done.outcome != Outcome::Skipped);
@@ -269,7 +270,7 @@ impl Tree<'_> {
             notes.push(format!("took {}", duration::format(took)));
         }
         if let Some(says) = self.view.proof(plan, &action.id) {
-            // Which these are is on the page.
+            // The HTML page lists them.
             notes.push(says.split(':').next().unwrap_or_default().to_owned());
         }
         notes.extend(expected(action));
@@ -295,7 +296,7 @@ impl Tree<'_> {
         }
     }
 
-    /// What keeps the agent apart from the machine, where it is a process.
+    /// Writes what isolates the agent from the machine, if it is a process.
     fn isolation(&mut self, eval: &EvalPlan) {
         let is_process =
             |plan: &Plan| matches!(&plan.action(plan.agent).kind, ActionKind::Agent(a) if a.kind.is_process());
@@ -359,7 +360,7 @@ impl Tree<'_> {
         if self.view.unicode { " · " } else { ", " }
     }
 
-    /// In front of what is below an action.
+    /// Returns the prefix of lines below an action.
     fn bars(&self, last: bool) -> String {
         if last { "   ".to_owned() } else { format!("{}  ", self.dim(self.bar())) }
     }

@@ -1,4 +1,4 @@
-//! Why a step runs when it does, as text and as JSON.
+//! Renders why a step runs when it does, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -8,21 +8,21 @@ use crate::plan::{
     wire::EdgeKind,
 };
 
-/// One way to show it.
+/// One way to show the answer.
 #[derive(Debug)]
 pub struct WhyFormat {
-    /// As after `--format`.
+    /// The value of `--format`.
     pub name: &'static str,
     pub render: fn(&Answer) -> String,
 }
 
-/// All of them; the first is the default.
+/// All formats; the first is the default.
 pub const WHY_FORMATS: &[WhyFormat] =
     &[WhyFormat { name: "tree", render: text }, WhyFormat { name: "json", render: json }];
 
-/// Of an id, where meanings stand in a column.
+/// The maximum width of an id in front of the column of meanings.
 const WIDEST: usize = 40;
-/// Of a meaning.
+/// The maximum width of a meaning.
 const MEANING: usize = 80;
 
 fn text(answer: &Answer) -> String {

@@ -1,8 +1,8 @@
-//! The filters gevals promises: what each takes, what it gives, and their evaluation by minijinja, whose built-ins they
-//! are.
+//! The filters that gevals guarantees: what each accepts, what it returns, and their evaluation by minijinja, whose
+//! built-in filters they are.
 //!
-//! minijinja converts freely: it lowers `true` to `True` and joins null as `None`. The table's `accepts` is the stricter
-//! rule, and it holds twice: for types when a file is checked, for values when it runs.
+//! minijinja converts freely: it lowers `true` to `True` and joins null as `None`. The `accepts` of the table is
+//! stricter, and it applies twice: to types when a file is checked, and to values when it runs.
 
 use std::{ops::Range, sync::LazyLock};
 
@@ -25,7 +25,7 @@ pub struct FilterInfo {
     pub takes: &'static str,
     pub args: &'static [Param],
     pub accepts: fn(&Type) -> bool,
-    /// The type it gives, from the type it is applied to and its arguments.
+    /// Returns the type of the result, from the type it is applied to and its arguments.
     pub result: fn(&Type, &[Literal]) -> Type,
 }
 
@@ -46,25 +46,25 @@ pub enum ParamKind {
     String,
 }
 
-/// Why a hole has no type.
+/// The reason why a hole has no type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TypeFault {
-    /// In the scanned text; `None` where the value before all filters is to blame.
+    /// In the scanned text; `None` if the value before all filters is the cause.
     pub range: Option<Range<usize>>,
     pub message: String,
     pub help: Option<String>,
 }
 
-/// Why a hole has no value.
+/// The reason why a hole has no value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct EvalError {
-    /// In the scanned text; `None` where the value before all filters is to blame.
+    /// In the scanned text; `None` if the value before all filters is the cause.
     pub range: Option<Range<usize>>,
     pub message: String,
 }
 
-/// From a string to a string. This and the next constants are what several filters share.
+/// From a string to a string. This and the following constants are what several filters share.
 const TEXT: FilterInfo =
     FilterInfo { name: "", summary: "", takes: "a string", args: &[], accepts: is_string, result: |_, _| Type::String };
 /// From a string to its parts.
@@ -90,8 +90,8 @@ const NUMBER: FilterInfo = FilterInfo {
 const ARITHMETIC: FilterInfo =
     FilterInfo { takes: "a number", accepts: is_number, result: |_, _| Type::Number, ..TEXT };
 
-/// The filters we promise, in the order of `grammar/README.md`. Others of minijinja's are left out where they surprise
-/// (`bool` makes `'false'` true) or are beyond what a hole should do.
+/// The filters that gevals guarantees, in the order of `grammar/README.md`. Other filters of minijinja are left out if
+/// they surprise (`bool` makes `'false'` true) or do more than a hole should.
 pub static FILTERS: &[FilterInfo] = &[
     FilterInfo {
         name: "default",
@@ -177,16 +177,16 @@ pub static FILTERS: &[FilterInfo] = &[
     },
 ];
 
-/// A filter by its name.
+/// Returns the filter of this name.
 pub fn filter(name: &str) -> Option<&'static FilterInfo> {
     FILTERS.iter().find(|info| info.name == name)
 }
 
-/// The type of a hole whose path leads to a value of type `base`. A value that may be missing is a fault, unless the
-/// first filter is `default`.
+/// Returns the type of a hole whose path leads to a value of type `base`. A value that may be missing is an error,
+/// unless the first filter is `default`.
 ///
 /// # Errors
-/// A filter does not take what it is given; with the place of the filter, where it is one's fault.
+/// A filter does not accept its input; with the place of the filter, if it is the cause.
 pub fn hole_type(base: &Type, base_may_be_missing: bool, filters: &[Filter]) -> Result<Type, TypeFault> {
     if base_may_be_missing && !filters.first().is_some_and(Filter::is_default) {
         let help = Some("say what to take instead: `| default('…')`".to_owned());
@@ -201,10 +201,10 @@ pub fn hole_type(base: &Type, base_may_be_missing: bool, filters: &[Filter]) -> 
     })
 }
 
-/// The value of a hole whose path leads to `base`; `None` is a missing value, which only `default` accepts.
+/// Returns the value of a hole whose path leads to `base`. `None` is a missing value, which only `default` accepts.
 ///
 /// # Errors
-/// The value is missing and no `default` stands in, or a filter does not take it.
+/// The value is missing and there is no `default`, or a filter does not accept it.
 pub fn apply_filters(base: Option<Value>, filters: &[Filter]) -> Result<Value, EvalError> {
     let mut blame = None;
     let value = filters.iter().try_fold(base, |value, filter| {
@@ -215,7 +215,7 @@ pub fn apply_filters(base: Option<Value>, filters: &[Filter]) -> Result<Value, E
     value.ok_or_else(|| missing(blame.as_ref()))
 }
 
-/// `None` is a missing value, before and after; `blame` is where the one before came from.
+/// A missing value is `None`, as input and as result. `blame` is the place that the input came from.
 fn apply(value: Option<&Value>, filter: &Filter, blame: Option<&Range<usize>>) -> Result<Option<Value>, EvalError> {
     static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
         let mut environment = Environment::new();
@@ -247,11 +247,11 @@ fn apply(value: Option<&Value>, filter: &Filter, blame: Option<&Range<usize>>) -
         return Ok(None);
     }
     match serde_json::to_value(&output) {
-        // What JSON cannot hold (NaN, infinity) would turn into null in silence.
+        // Values that JSON cannot represent (NaN, infinity) would silently become null.
         Ok(Value::Null) if !output.is_none() => {
             Err(fault(format!("`{}` gives {output}, which is no number", info.name)))
         }
-        // Floats of that size have no digits of units.
+        // Floats of this size are not precise to the unit.
         Ok(Value::Number(n)) if info.name == "int" && n.as_i64().is_none() && !value.is_some_and(is_whole) => {
             Err(fault("`int`: number out of range".to_owned()))
         }
@@ -260,7 +260,7 @@ fn apply(value: Option<&Value>, filter: &Filter, blame: Option<&Range<usize>>) -
     }
 }
 
-/// Whether a filter calculates, which is done with binary64; the others hand on the digits that they get.
+/// Whether a filter calculates, which uses binary64. The other filters preserve all digits.
 fn reckons(info: &FilterInfo) -> bool {
     matches!(info.name, "int" | "float" | "abs" | "round")
 }
@@ -269,7 +269,7 @@ fn is_whole(value: &Value) -> bool {
     matches!(value, Value::Number(number) if number.as_i128().is_some())
 }
 
-/// A number within a value that minijinja cannot hold exactly.
+/// Returns a number within a value that minijinja cannot represent exactly.
 fn unheld(value: &Value) -> Option<&Number> {
     match value {
         Value::Number(number) => (number.as_i128().is_none() && as_float(number).is_none()).then_some(number),
@@ -279,7 +279,7 @@ fn unheld(value: &Value) -> Option<&Number> {
     }
 }
 
-/// A value whose numbers are those of the machine, as minijinja wants them.
+/// A value whose numbers are machine numbers, as minijinja requires.
 struct Held<'v>(&'v Value);
 
 impl Serialize for Held<'_> {
@@ -288,7 +288,7 @@ impl Serialize for Held<'_> {
             Value::Number(number) => match (number.as_i128(), number.as_f64()) {
                 (Some(whole), _) => s.serialize_i128(whole),
                 (None, Some(float)) => s.serialize_f64(float),
-                // More than binary64 can hold.
+                // Out of the range of binary64.
                 (None, None) => {
                     s.serialize_f64(if number.to_string().starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY })
                 }
@@ -300,9 +300,9 @@ impl Serialize for Held<'_> {
     }
 }
 
-/// The filter that is probably meant by a name that none has.
+/// Returns the filter that an unknown name probably means.
 pub fn meant(name: &str) -> Option<&'static str> {
-    /// What other languages call them.
+    /// The names in other languages.
     const SYNONYMS: [(&str, &str); 14] = [
         ("uppercase", "upper"),
         ("upcase", "upper"),
@@ -323,7 +323,7 @@ pub fn meant(name: &str) -> Option<&'static str> {
     synonym.or_else(|| nearest(name, FILTERS.iter().map(|info| info.name)))
 }
 
-/// The filter's entry, if it is promised and its arguments are right.
+/// Returns the filter's entry, if the filter exists and its arguments are right.
 fn known(used: &Filter) -> Result<&'static FilterInfo, TypeFault> {
     let name = &used.name.text;
     let Some(info) = filter(name) else {
@@ -355,7 +355,7 @@ fn known(used: &Filter) -> Result<&'static FilterInfo, TypeFault> {
 }
 
 impl FilterInfo {
-    /// How it is written: `replace(from, to)`; what is in brackets may be left out.
+    /// Returns how it is written: `replace(from, to)`. Arguments in brackets are optional.
     pub fn signature(&self) -> String {
         let mut out = self.name.to_owned();
         for (i, param) in self.args.iter().enumerate() {
@@ -405,7 +405,7 @@ fn refusal(info: &FilterInfo, ty: &Type) -> String {
     format!("`{}` takes {}, not {ty}", info.name, info.takes)
 }
 
-/// What leads from `ty` to something the filter takes.
+/// Describes how to convert `ty` to something that the filter accepts.
 fn conversion(info: &FilterInfo, ty: &Type) -> Option<String> {
     let texts = (info.accepts)(&Type::String);
     match ty {
@@ -420,7 +420,7 @@ fn conversion(info: &FilterInfo, ty: &Type) -> Option<String> {
     }
 }
 
-/// A list is accepted where the list of each of its items is: no type says what a mixed list holds.
+/// Accepts a list if it accepts a list of each of its items: no type describes what a mixed list contains.
 fn accepts_value(info: &FilterInfo, value: &Value) -> bool {
     let outline = |value: &Value| match value {
         Value::Array(_) => Type::list(Type::Any),
@@ -472,7 +472,7 @@ fn item(base: &Type, _: &[Literal]) -> Type {
     }
 }
 
-/// A number, or else the argument.
+/// A number, or the type of the argument.
 fn number(_: &Type, args: &[Literal]) -> Type {
     args.first().map_or(Type::Number, |other| Type::Number.join(&Type::of(&other.value)))
 }

@@ -1,8 +1,9 @@
-//! The scanner: one pass over the text, by hand. `grammar/template.pest` says the same, and a test compares the two.
+//! The scanner: one pass over the text, written by hand. `grammar/template.pest` defines the same language, and a test
+//! compares the two.
 //!
-//! It is linear. An attempt to read a hole passes a later `{` only inside a string literal, and of all attempts under way
-//! at one place no two can be inside a string with the same quote: the quote that opens it for one closes it for the
-//! other. So no character is read by more than a fixed number of attempts.
+//! It is linear. An attempt to read a hole passes a later `{` only inside a string literal, and of all attempts in
+//! progress at one place, no two can be inside a string with the same quote: the quote that opens it for one closes it
+//! for the other. So no character is read by more than a fixed number of attempts.
 
 use std::ops::Range;
 
@@ -10,12 +11,12 @@ use serde_json::Value;
 
 use super::{Filter, Hole, Ident, Literal, Path, Piece, Scan, Segment, SegmentKind, Suspect, SuspectKind};
 
-/// Splits a text into literal pieces and holes. Every text scans: what is no hole is text.
+/// Splits a text into literal pieces and holes. Scanning never fails: what is not a hole is text.
 pub fn scan(text: &str) -> Scan {
     read(text).0
 }
 
-/// Writes a text so that [`scan`] gives back exactly it, as one literal.
+/// Escapes a text so that [`scan`] returns exactly this text, as one literal.
 pub fn escape(text: &str) -> String {
     if !text.contains('{') {
         return text.to_owned();
@@ -33,20 +34,22 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// What stands in a text, and the opening brace of everything that is a hole or would be one without its backslash.
+/// Returns the parts of a text, and the opening brace of everything that is a hole or would be one without its backslash.
 fn read(text: &str) -> (Scan, Vec<usize>) {
     let bytes = text.as_bytes();
     let mut out = Scan::default();
     let mut braces = Vec::new();
     let mut literal = String::new();
     let mut at = 0;
-    // Whether a `}}` may still follow: asked in vain once only, or many unclosed `{{` would make this quadratic.
+    // Whether a `}}` may still follow. The search may fail only once; otherwise many unclosed `{{` would make this
+    // quadratic.
     let mut closable = true;
     while let Some(plain) = text[at..].find(['{', '\\', '$']) {
         literal.push_str(&text[at..at + plain]);
         at += plain;
         let start = at;
-        // Backslashes count only before a hole: each pair is one, and an odd one keeps the hole as text.
+        // Backslashes only have a meaning before a hole: each pair is one backslash, and an odd one keeps the hole as
+        // text.
         let slashes = run(bytes, at, b'\\');
         let dollars = run(bytes, at, b'$');
         at += slashes + dollars;
@@ -102,19 +105,19 @@ fn flush(literal: &mut String, pieces: &mut Vec<Piece>) {
     }
 }
 
-/// How many of `byte` stand at `at`.
+/// Returns how often `byte` is repeated at `at`.
 fn run(bytes: &[u8], at: usize, byte: u8) -> usize {
     bytes[at..].iter().take_while(|b| **b == byte).count()
 }
 
-/// The end of the first `}}` from `inside` on.
+/// Returns the end of the first `}}` from `inside` on.
 fn closing(text: &str, inside: usize, closable: &mut bool) -> Option<usize> {
     let end = closable.then(|| text[inside..].find("}}")).flatten().map(|n| inside + n + 2);
     *closable = end.is_some();
     end
 }
 
-/// Notes `${{ … }}`.
+/// Records `${{ … }}` as a suspect.
 fn dollar_brace(text: &str, range: Range<usize>, inside: usize, suspects: &mut Vec<Suspect>) {
     let mut cursor = Cursor { text, at: inside };
     cursor.spaces();
@@ -122,7 +125,7 @@ fn dollar_brace(text: &str, range: Range<usize>, inside: usize, suspects: &mut V
     suspects.push(Suspect::new(SuspectKind::DollarBrace, root, range));
 }
 
-/// Notes what looks like ours in `{{ … }}`: the whole inside, or holes in it.
+/// Records what looks like a hole in `{{ … }}`: the whole content, or holes in it.
 fn double_brace(text: &str, range: Range<usize>, inside: usize, suspects: &mut Vec<Suspect>) {
     let mut suspect = |path: Path, range| {
         let root = path.root.text.clone();
@@ -147,7 +150,8 @@ fn double_brace(text: &str, range: Range<usize>, inside: usize, suspects: &mut V
     }
 }
 
-/// The hole whose brace stands at `open`. Where a root follows but no hole, the suspect; where none does, nothing.
+/// Reads the hole whose brace is at `open`. `Err` contains the suspect if a root follows but no hole, and nothing if no
+/// root follows.
 fn hole(text: &str, open: usize) -> Result<Hole, Option<Box<Suspect>>> {
     let mut cursor = Cursor { text, at: open + 1 };
     cursor.spaces();
@@ -168,7 +172,8 @@ impl Suspect {
     }
 }
 
-/// A place in the text. Its readers either pass what they read, or stop at the character that does not fit and say why.
+/// A position in the text. Its readers either move past what they read, or stop at the character that does not fit and
+/// return the reason.
 struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -198,7 +203,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// From behind the path to the closing brace, inclusive.
+    /// Reads from after the path up to and including the closing brace.
     fn filters(&mut self) -> Result<Vec<Filter>, String> {
         let mut filters = Vec::new();
         let mut wanted = "`.`, `[`, `|` or `}`";
@@ -221,7 +226,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// From behind `(` to `)`, inclusive.
+    /// Reads from after `(` up to and including `)`.
     fn args(&mut self) -> Result<Vec<Literal>, String> {
         let mut args = Vec::new();
         self.spaces();
@@ -301,7 +306,7 @@ impl Cursor<'_> {
         serde_json::from_str(&self.text[start..self.at]).map_err(|_| "the number is out of range".to_owned())
     }
 
-    /// Passes an integer without leading zeros that fits an `i64`; whatever digits follow do not belong.
+    /// Moves past an integer without leading zeros that fits an `i64`; further digits are not part of it.
     fn integer(&mut self) -> Range<usize> {
         let start = self.at;
         if !self.eat('0') {
@@ -311,19 +316,20 @@ impl Cursor<'_> {
         start..self.at
     }
 
-    /// Passes `[A-Za-z_][A-Za-z0-9_-]*`.
+    /// Moves past `[A-Za-z_][A-Za-z0-9_-]*`.
     fn ident(&mut self) -> Option<Ident> {
         self.peek().filter(|c| c.is_ascii_alphabetic() || *c == '_')?;
         let range = self.take_while(is_name);
         Some(Ident { text: self.text[range.clone()].to_owned(), range })
     }
 
-    /// Passes spaces – not tabs and line breaks: `f() {⏎ls⏎}` is no hole – and says whether there were any.
+    /// Moves past spaces, and returns whether there were any. Tabs and line breaks do not count: `f() {⏎ls⏎}` is not a
+    /// hole.
     fn spaces(&mut self) -> bool {
         !self.take_while(|b| b == b' ').is_empty()
     }
 
-    /// `accept` knows only ASCII.
+    /// `accept` may only accept ASCII.
     fn take_while(&mut self, accept: fn(u8) -> bool) -> Range<usize> {
         let start = self.at;
         self.at += self.text.as_bytes()[start..].iter().take_while(|b| accept(**b)).count();
@@ -352,7 +358,7 @@ impl Cursor<'_> {
     }
 }
 
-/// What a name is made of behind its first character.
+/// Whether a byte can be part of a name after its first character.
 fn is_name(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b == b'-'
 }

@@ -1,4 +1,4 @@
-//! Walking along a path – by type and by value –, and writing values into text.
+//! Follows paths, by type and by value, and writes values into text.
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Hole, Piece, Scan, Segment, SegmentKind};
 use crate::{diagnostic::nearest, ty::Type};
 
-/// The type behind `segments` from a value of type `base`; else which segment cannot be there, and why.
+/// Returns the type at `segments` from a value of type `base`, or else which segment cannot exist, and why.
 pub fn walk_type(base: &Type, segments: &[Segment]) -> Result<Type, (usize, String)> {
     segments
         .iter()
@@ -14,7 +14,7 @@ pub fn walk_type(base: &Type, segments: &[Segment]) -> Result<Type, (usize, Stri
         .try_fold(base.clone(), |ty, (i, segment)| step_type(ty, segment).map_err(|why| (i, why)))
 }
 
-/// The value behind `segments`, if it is there.
+/// Returns the value at `segments`, if it exists.
 pub fn walk_value<'v>(base: &'v Value, segments: &[Segment]) -> Option<&'v Value> {
     segments.iter().try_fold(base, |value, segment| match (&segment.kind, value) {
         (SegmentKind::Name(name), Value::Object(map)) => map.get(name),
@@ -23,7 +23,7 @@ pub fn walk_value<'v>(base: &'v Value, segments: &[Segment]) -> Option<&'v Value
     })
 }
 
-/// A value as text: strings as they are, null as nothing, everything else as JSON.
+/// Renders a value as text: strings unchanged, null as the empty text, everything else as JSON.
 pub fn render(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -32,7 +32,8 @@ pub fn render(value: &Value) -> String {
     }
 }
 
-/// The value of a template whose holes have values: one hole alone keeps its value's type, all else is text.
+/// Returns the value of a template whose holes have values: a single hole keeps the type of its value,
+/// everything else is text.
 pub fn fill<E>(scan: &Scan, mut value: impl FnMut(&Hole) -> Result<Value, E>) -> Result<Value, E> {
     if let Some(hole) = scan.single_hole() {
         return value(hole);
@@ -71,7 +72,7 @@ fn step_type(ty: Type, segment: &Segment) -> Result<Type, String> {
     }
 }
 
-/// The field of a record that is meant by a segment which names none.
+/// Returns the field of a record that is probably meant by a segment that names none.
 pub fn meant_field<'t>(ty: &'t Type, segment: &Segment) -> Option<&'t str> {
     match (ty, &segment.kind) {
         (Type::Record { fields, .. }, SegmentKind::Name(name)) => near(name, fields),

@@ -1,5 +1,5 @@
-//! The one canonical JSON of a value (RFC 8785), which digests are taken of: keys in order, numbers as JavaScript writes
-//! them, no space.
+//! The canonical JSON of a value (RFC 8785), which digests are computed from: sorted keys, numbers as JavaScript writes
+//! them, no white space.
 
 use std::io::{self, Write};
 
@@ -9,36 +9,37 @@ use sha2::{Digest, Sha256};
 
 use super::number::as_float;
 
-/// The SHA-256 of the canonical JSON of `value`: `sha256:` and 64 hexadecimal digits.
+/// Returns the SHA-256 of the canonical JSON of `value`: `sha256:` and 64 hexadecimal digits.
 pub fn digest(value: &impl Serialize) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(canonical(value))))
 }
 
-/// The canonical JSON of `value`, whose numbers are finite.
+/// Returns the canonical JSON of `value`, whose numbers must be finite.
 pub fn canonical(value: &impl Serialize) -> Vec<u8> {
     let mut form = Canonical::default();
-    // There is no room behind the formatter: what went past it is a fault, and not lost.
+    // The writer has no room: output that bypasses the formatter is an error, and is not lost.
     let written = value.serialize(&mut Serializer::with_formatter(&mut [][..], &mut form));
     debug_assert!(written.is_ok(), "{written:?}");
     form.text
 }
 
-/// Writes nothing to the writer that it is handed: an object that has ended is put in order in `text`.
+/// Writes nothing to the writer that it gets, but everything to `text`, where the entries of an object are sorted when
+/// it ends.
 #[derive(Default)]
 struct Canonical {
     text: Vec<u8>,
-    /// Of every open object, where its entries begin in `text`, and in `entries`.
+    /// For every open object, the start of its entries in `text` and in `entries`.
     objects: Vec<(usize, usize)>,
     entries: Vec<Entry>,
-    /// Of an object that is put in order, what was written.
+    /// The unsorted text of an object while its entries are sorted.
     written: Vec<u8>,
 }
 
-/// Where an entry of an object stands in the text.
+/// The place of an entry of an object in the text.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     start: usize,
-    /// The end of the key, quotes included.
+    /// The end of the key, including its quotes.
     key: usize,
     end: usize,
 }
@@ -50,18 +51,18 @@ impl Canonical {
     }
 }
 
-/// Keys are ordered by the UTF-16 of what they say.
+/// Compares keys by the UTF-16 of their values.
 fn order(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     let plain = |key: &[u8]| key.iter().all(|&byte| byte.is_ascii() && byte != b'\\');
     if plain(a) && plain(b) {
-        // A quote ends a key, and spaces and `!` come before it.
+        // A quote ends a key, and spaces and `!` are less than a quote.
         return a[1..a.len() - 1].cmp(&b[1..b.len() - 1]);
     }
     let said = |key: &[u8]| serde_json::from_slice::<String>(key).unwrap_or_default();
     said(a).encode_utf16().cmp(said(b).encode_utf16())
 }
 
-/// Every number is JavaScript's.
+/// Every number is written as in JavaScript.
 macro_rules! numbers {
     ($($write:ident $number:ty),*) => {$(
         fn $write<W: ?Sized + Write>(&mut self, _: &mut W, value: $number) -> io::Result<()> {
@@ -151,7 +152,7 @@ impl Formatter for &mut Canonical {
     numbers!(write_u8 u8, write_u16 u16, write_u32 u32, write_u64 u64, write_u128 u128);
     numbers!(write_f32 f32, write_f64 f64);
 
-    /// What no number of JavaScript is exactly, stays as it is written: it is another number.
+    /// A number that JavaScript cannot represent exactly stays as written: otherwise it would be another number.
     fn write_number_str<W: ?Sized + Write>(&mut self, _: &mut W, text: &str) -> io::Result<()> {
         match text.parse().ok().and_then(|number| as_float(&number)) {
             Some(number) => self.push(ryu_js::Buffer::new().format_finite(number).as_bytes()),
@@ -182,7 +183,7 @@ mod tests {
     use serde_json::{Map, Number, Value};
 
     fn values() -> impl Strategy<Value = Value> {
-        // Characters whose order in UTF-16 is not that of UTF-8, and such as are escaped.
+        // Characters whose order in UTF-16 differs from that in UTF-8, and characters that are escaped.
         const ODD: [char; 10] = ['"', '\\', '\n', '\u{1f}', ' ', '!', '\u{e000}', '\u{1f600}', 'a', 'b'];
         let text = || {
             let one = prop_oneof![any::<char>(), prop::sample::select(ODD.as_slice())];
@@ -191,7 +192,7 @@ mod tests {
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
-            // What JavaScript holds exactly.
+            // Integers that JavaScript represents exactly.
             (-(1i64 << 53)..=1 << 53).prop_map(Value::from),
             any::<f64>().prop_filter_map("finite", Number::from_f64).prop_map(Value::Number),
             text().prop_map(Value::from),
@@ -206,7 +207,7 @@ mod tests {
     }
 
     proptest! {
-        /// What `serde_json_canonicalizer` writes, which takes three times as long.
+        /// Same output as `serde_json_canonicalizer`, which takes three times as long.
         #[test]
         fn the_form_is_that_of_the_library(value in values()) {
             let expected = serde_json_canonicalizer::to_string(&value).map_err(|e| TestCaseError::fail(e.to_string()))?;

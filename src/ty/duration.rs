@@ -1,8 +1,8 @@
-//! Durations in Go's syntax (`300ms`, `1.5h`, `2m30s`), the one all dialects share (§0.4 of the upstream behaviour).
+//! Durations in Go's syntax (`300ms`, `1.5h`, `2m30s`), which all dialects share (§0.4 of the upstream behavior).
 
 use std::{fmt, time::Duration};
 
-/// Why a text is no duration.
+/// Why a text is not a duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     Empty,
@@ -38,10 +38,10 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads a duration. `0` alone needs no unit, as in Go.
+/// Parses a duration. `0` alone needs no unit, as in Go.
 ///
 /// # Errors
-/// No number, no unit, or more than fits.
+/// There is no number or no unit, or the duration is too long.
 pub fn parse(text: &str) -> Result<Duration, Fault> {
     let (negative, mut rest) = match text.as_bytes().first() {
         None => return Err(Fault::Empty),
@@ -83,7 +83,7 @@ pub fn parse(text: &str) -> Result<Duration, Fault> {
     }
 }
 
-/// Writes a duration in the same syntax, shortest form: `1m30s`, `250ms`, `0s`.
+/// Formats a duration in the same syntax, in its shortest form: `1m30s`, `250ms`, `0s`.
 pub fn format(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     if nanos == 0 {

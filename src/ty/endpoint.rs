@@ -1,8 +1,8 @@
-//! Addresses of what is spoken to over HTTP, as an author writes them.
+//! URLs of HTTP endpoints, as an author writes them.
 
 use std::borrow::Cow;
 
-/// What is wrong with the base URL of a model's endpoint, if anything.
+/// Returns what is wrong with the base URL of a model's endpoint, if anything.
 pub fn fault(url: &str) -> Option<&'static str> {
     let Some(rest) = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")) else {
         return Some("it must begin with `http://` or `https://`");
@@ -32,14 +32,14 @@ pub fn fault(url: &str) -> Option<&'static str> {
     }
 }
 
-/// The user before the host, with a password.
+/// Returns the user before the host, including a password.
 pub fn user(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
     authority.rsplit_once('@').map(|(user, _)| user)
 }
 
-/// It without that.
+/// Returns the URL without the user.
 pub fn without_user(url: &str) -> Cow<'_, str> {
     match user(url) {
         Some(user) => Cow::Owned(url.replacen(&format!("{user}@"), "", 1)),

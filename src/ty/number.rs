@@ -1,4 +1,4 @@
-//! Numbers of JSON by their decimal value: exact, whatever their size, and however they are written.
+//! Compares JSON numbers by their decimal value: exactly, whatever their size and notation.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ pub fn same(a: &Number, b: &Number) -> bool {
     a == b || matches!((Decimal::of(&a), Decimal::of(&b)), (Some(a), Some(b)) if a == b)
 }
 
-/// Whether two values are the same, types included; numbers by their value, and the order of keys does not count.
+/// Whether two values are the same, types included. Numbers are compared by value, and the order of keys does not matter.
 pub fn same_value(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => same(a, b),
@@ -22,8 +22,8 @@ pub fn same_value(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// How two decimal numbers compare: exactly, with signs, leading zeros and exponents as people and programs write them. `None` where
-/// one is no number.
+/// Compares two decimal numbers exactly, with signs, leading zeros and exponents as people and programs write them. Returns `None`
+/// if one is not a number.
 pub fn compare(a: &str, b: &str) -> Option<Ordering> {
     let read = |text: &str| {
         let text = text.trim();
@@ -45,17 +45,17 @@ pub fn compare(a: &str, b: &str) -> Option<Ordering> {
     if order != Ordering::Equal || a.digits.is_empty() {
         return Some(order);
     }
-    // Without zeros at their ends digits of one exponent compare as texts do.
+    // Without zeros at either end, digits with the same exponent compare like texts.
     let order = a.exponent.cmp(&b.exponent).then_with(|| a.digits.cmp(&b.digits));
     Some(if a.negative { order.reverse() } else { order })
 }
 
-/// The IEEE 754 binary64 number whose shortest decimal form is exactly this number.
+/// Returns the IEEE 754 binary64 number whose shortest decimal form is exactly this number.
 pub fn as_float(number: &Number) -> Option<f64> {
     number.as_f64().filter(|&float| Number::from_f64(float).is_some_and(|shortest| same(number, &shortest)))
 }
 
-/// `0.DIGITS × 10^exponent`, without zeros at either end of the digits; zero has none.
+/// `0.DIGITS × 10^exponent`, without zeros at either end of the digits. Zero has no digits.
 #[derive(PartialEq, Eq)]
 struct Decimal {
     negative: bool,
@@ -64,7 +64,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// None where the exponent itself is beyond any bound.
+    /// Returns `None` if the exponent is out of range.
     fn of(text: &str) -> Option<Self> {
         let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -92,7 +92,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The digits of a number in full, 500 on either side of the point: another way to the same answer.
+    /// Writes out all digits of a number, 500 on either side of the point: a second way to compute the same result.
     fn in_full(negative: bool, digits: &str, exponent: i32) -> String {
         let point = 500 - exponent;
         let full = format!("{}{digits}", "0".repeat(point as usize));
@@ -101,7 +101,7 @@ mod tests {
         format!("{}{full}", if negative && !zero { "-" } else { "" })
     }
 
-    /// `0.DIGITS × 10^exponent` with the point at some place.
+    /// Writes `0.DIGITS × 10^exponent` with the point at some place.
     fn written(negative: bool, digits: &str, exponent: i32, point: usize, zeros: usize) -> String {
         let point = point % (digits.len() + 1);
         let (whole, fraction) = digits.split_at(point);
@@ -126,7 +126,7 @@ mod tests {
         fn numbers_are_the_same_if_all_their_digits_are(
             a in parts(), near: bool, last in 0u8..10, b in parts(), (i, j) in (0usize..30, 0usize..30), (k, l) in (0usize..3, 0usize..3)
         ) {
-            // Another number, or nearly or exactly the same.
+            // Another number, or nearly or exactly the same one.
             let b = if near { (a.0, format!("{}{last}", a.1), a.2) } else { b };
             let [x, y] = [(&a, i, k), (&b, j, l)].map(|((n, d, e), point, zeros)| written(*n, d, *e, point, zeros));
             let expected = in_full(a.0, &a.1, a.2) == in_full(b.0, &b.1, b.2);
@@ -134,7 +134,7 @@ mod tests {
             prop_assert!(same(&read(&x), &read(&written(a.0, &a.1, a.2, j, l))), "{}", x);
         }
 
-        /// A machine's float is itself, in whatever form it was written.
+        /// A float is equal to itself, in whatever form it was written.
         #[test]
         fn floats_are_held(float in any::<f64>().prop_filter("finite", |f| f.is_finite())) {
             let shortest = Number::from_f64(float).unwrap();
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Halfway between two decimals of as many digits there are two shortest forms; the even one counts.
+    /// Halfway between two decimals with the same number of digits there are two shortest forms; the even one counts.
     #[test]
     fn of_two_shortest_forms_one_is_a_float() {
         let tie: f64 = "220109658429192.625".parse().unwrap();
@@ -162,7 +162,7 @@ mod tests {
         assert!(!same("18446744073709551616", "18446744073709551617") && same("1e400", "10E+399") && same("-0.0", "0"));
         assert!(!same("1e400", "1e401") && !same("-1e400", "1e400") && same("0.10", "0.1") && same("1", "1.0"));
         assert!(!same("9007199254740993", "9007199254740992.0") && !same("0.1000000000000000055", "0.1"));
-        // An exponent that no number has: the text decides.
+        // An exponent that is out of range: the text decides.
         let endless = format!("1e{}", "9".repeat(60));
         assert!(same(&endless, &endless) && !same(&endless, "1"));
         assert_eq!(

@@ -1,7 +1,7 @@
-//! From the text a scalar means back to the bytes it was written with.
+//! Maps the text of a scalar back to the bytes it was written with.
 //!
-//! A scalar is cooked a second time here, noting where each piece came from; should the result ever differ from what the
-//! parser said, the map answers with the whole scalar.
+//! A scalar is cooked a second time here, recording where each piece came from. If the result differs from that of the
+//! parser, the map returns the whole scalar.
 
 use std::ops::Range;
 
@@ -13,13 +13,13 @@ use crate::source::Span;
 pub struct SourceMap {
     /// The scalar as written.
     whole: Span,
-    /// In order and without gaps in the text; empty where only the whole can be given.
+    /// Ordered and without gaps in the text. Empty if only the whole scalar can be returned.
     pieces: Vec<Piece>,
     len: usize,
 }
 
-/// Bytes of the text from `at` to the next piece's `at`, and where they come from: the same bytes if `verbatim`, else
-/// something that means them as a whole.
+/// The bytes of the text from `at` to the next piece's `at`, and where they come from: the same bytes if `verbatim`,
+/// otherwise something that stands for them as a whole.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     at: usize,
@@ -52,7 +52,7 @@ impl SourceMap {
         }
     }
 
-    /// The smallest range of the source that holds these bytes of the text; empty ranges give empty spans.
+    /// Returns the smallest range of the source that contains these bytes of the text. Empty ranges give empty spans.
     pub fn span(&self, range: Range<usize>) -> Span {
         let start = range.start.min(self.len);
         let end = range.end.clamp(start, self.len);
@@ -64,7 +64,7 @@ impl SourceMap {
         Span::new(self.whole.file, self.before(first, start)..self.after(end))
     }
 
-    /// The piece that holds the byte at `at`; the last one at the end.
+    /// Returns the piece that contains the byte at `at`; at the end, the last one.
     fn piece(&self, at: usize) -> Option<usize> {
         self.pieces.partition_point(|p| p.at <= at).checked_sub(1)
     }
@@ -74,7 +74,7 @@ impl SourceMap {
         if piece.verbatim { piece.start + (at - piece.at) } else { piece.start }
     }
 
-    /// Where the byte that ends at `at` ends in the source.
+    /// Returns where the byte that ends at `at` ends in the source.
     fn after(&self, at: usize) -> usize {
         let Some(index) = self.piece(at.saturating_sub(1)) else { return self.whole.end as usize };
         let piece = self.pieces[index];
@@ -85,20 +85,20 @@ impl SourceMap {
 struct Cook<'a> {
     source: &'a str,
     text: &'a str,
-    /// How much of `text` is accounted for.
+    /// How much of `text` has been mapped.
     at: usize,
     pieces: Vec<Piece>,
 }
 
-/// The escape at the start of a rest of the source, if one stands there: what it gives and how long it is. An escaped
-/// line break gives nothing.
+/// Reads an escape at the start of the remaining source, if there is one. Returns the character it stands for and its
+/// length. An escaped line break stands for no character.
 type Escape = fn(&str, char) -> Option<(Option<char>, usize)>;
 
 impl Cook<'_> {
-    /// Plain and quoted scalars: line breaks fold, and escapes of the style resolve.
+    /// Maps plain and quoted scalars: line breaks are folded, and escapes of the style are resolved.
     fn lines(&mut self, range: Range<usize>, escape: Escape) -> Option<()> {
         let mut at = range.start;
-        // Behind an escaped line break indentation gives nothing, and no break folds into a space.
+        // After an escaped line break, indentation adds nothing, and no line break is folded to a space.
         let mut escaped_break = false;
         while at < range.end {
             let rest = self.source.get(at..range.end)?;
@@ -146,8 +146,8 @@ impl Cook<'_> {
         Some(())
     }
 
-    /// Block scalars, from their `|` or `>`. Which breaks were folded shows in the text; the indentation shows in the
-    /// first line that is not empty, since the breaks before it are all kept.
+    /// Maps block scalars, from their `|` or `>`. The text shows which line breaks were folded. The first line that is
+    /// not empty shows the indentation, because all line breaks before it are kept.
     fn block(&mut self, header: usize) -> Option<()> {
         let body = self.source.get(header..)?;
         let Some(first) = breaks(body).next() else { return self.trailing(self.source.len()) };
@@ -160,7 +160,7 @@ impl Cook<'_> {
             }
             _ => usize::MAX,
         };
-        // The breaks since the last content: folding makes them fewer, or one of them a space.
+        // The line breaks since the last content: folding reduces them, or turns one of them into a space.
         let mut open: Vec<Range<usize>> = Vec::new();
         let mut fresh = true;
         let tail = self.text.trim_end_matches('\n').len();
@@ -183,7 +183,7 @@ impl Cook<'_> {
             }
             open.push(end);
         }
-        // What is left are the kept breaks at the end: the last line's own, then one for each blank line.
+        // The rest are the kept line breaks at the end: that of the last line, then one for each blank line.
         for b in &open {
             if self.at < self.text.len() {
                 self.take("\n", b.clone())?;
@@ -198,7 +198,7 @@ impl Cook<'_> {
         self.trailing(self.source.len())
     }
 
-    /// A last break that the text has and the file lacks.
+    /// Maps a final line break that the text has and the file lacks.
     fn trailing(&mut self, end: usize) -> Option<()> {
         while self.at < self.text.len() {
             self.take("\n", end..end)?;
@@ -221,7 +221,7 @@ impl Cook<'_> {
     }
 }
 
-/// The line breaks of `text`: `\n`, `\r\n` or `\r`.
+/// Returns the line breaks of `text`: `\n`, `\r\n` or `\r`.
 fn breaks(text: &str) -> impl Iterator<Item = Range<usize>> {
     let bytes = text.as_bytes();
     let is_break = |(i, b): (usize, &u8)| match b {
@@ -232,7 +232,7 @@ fn breaks(text: &str) -> impl Iterator<Item = Range<usize>> {
     bytes.iter().enumerate().filter_map(is_break)
 }
 
-/// The lines of `source` from `start`: the range of each, and of its break (empty at the end of the file).
+/// Returns the lines of `source` from `start`: the range of each, and of its line break (empty at the end of the file).
 fn lines(source: &str, start: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + Clone {
     let mut at = Some(start);
     std::iter::from_fn(move || {

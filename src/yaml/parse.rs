@@ -1,4 +1,4 @@
-//! Builds the arena from the parser's events, and reports what YAML allows and we do not.
+//! Builds the arena from the parser's events, and reports what YAML allows and gevals does not.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,18 +22,19 @@ use crate::{
 /// How many nodes aliases and merge keys may add to a document.
 const EXPANSION_BUDGET: u64 = 1_000_000;
 
-/// How deep a tree may be with its aliases followed: walks of it may recurse. What is written without aliases is
-/// bounded by the parser.
+/// How deep a tree may be with its aliases followed, because functions recurse over it. The parser limits the depth of
+/// what is written without aliases.
 const DEPTH_LIMIT: u32 = 600;
 
-/// Parses a file of one document. Reports everything it finds: one syntax error for each document, all others.
+/// Parses a file with one document. Reports everything it finds: at most one syntax error for each document, and all
+/// other errors.
 ///
-/// `Err` where there is no tree to go on with. A tree comes back even though duplicate keys (the first wins), keys that
-/// are no strings (left out), unknown tags (ignored), templates without quotes (read as strings) or further documents
-/// (ignored) were reported. An empty file is a null.
+/// Returns a tree even if it reported duplicate keys (the first one is used), keys that are not strings (left out),
+/// unknown tags (ignored), templates without quotes (read as strings) or further documents (ignored). An empty file is
+/// a null.
 ///
 /// # Errors
-/// The text is no YAML, or means nothing by our rules; `out` says why.
+/// There is no usable tree: the text is not YAML, or is invalid by the rules of gevals. `out` contains the reason.
 pub fn parse(file: FileId, text: impl Into<Arc<str>>, out: &mut Diagnostics) -> Result<Tree, Reported> {
     read(file, &text.into(), out)
 }
@@ -107,20 +108,20 @@ struct Builder<'a> {
     comments: Vec<Comment>,
     /// The collections that are open, innermost last.
     open: Vec<Open>,
-    /// The children so far of the open collections, in order; of the document, below them.
+    /// The children so far of the open collections, in order. Those of the document are first.
     pending: Vec<u32>,
-    /// By the parser's numbers, which go on through all documents.
+    /// By the parser's numbers, which continue through all documents.
     anchors: HashMap<usize, Anchor>,
     anchor_names: Vec<String>,
-    /// Aliases without an anchor before them: the tree cannot be used.
+    /// Aliases without an earlier anchor: the tree cannot be used.
     unknown: Vec<(Span, String)>,
-    /// Templates that were read as mappings; one may turn out to be the start of a syntax error.
+    /// Templates that were read as mappings. One may turn out to be the start of a syntax error.
     holes: Vec<Diagnostic>,
-    /// Block scalars, whose headers are sought when all comments are known.
+    /// Block scalars, whose headers are searched for when all comments are known.
     blocks: Vec<u32>,
     /// How many nodes the aliases so far stand for.
     expanded: u64,
-    /// Set when the tree would mislead.
+    /// Set if the tree would be misleading.
     fatal: Option<Reported>,
     last_end: usize,
 }
@@ -128,13 +129,13 @@ struct Builder<'a> {
 struct Open {
     node: u32,
     flow: bool,
-    /// Where its children begin in `pending`.
+    /// Where its children start in `pending`.
     from: usize,
     anchor: usize,
     size: Size,
 }
 
-/// What a node comes to when its aliases are followed.
+/// The size of a node when its aliases are followed.
 #[derive(Clone, Copy)]
 struct Size {
     nodes: u64,
@@ -142,7 +143,7 @@ struct Size {
 }
 
 enum Anchor {
-    /// Its node is not complete: an alias here would be endless.
+    /// Its node is not complete: an alias to it would be endless.
     Open,
     Closed(u32, Size),
 }
@@ -169,7 +170,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Forgets a document; its tree was taken or is not wanted.
+    /// Resets the state for the next document.
     fn clear(&mut self) {
         self.cooked.clear();
         self.nodes.clear();
@@ -187,7 +188,7 @@ impl<'a> Builder<'a> {
     }
 
     fn tree(&mut self, root: u32) -> Tree {
-        // Trees are kept, thousands of them.
+        // Thousands of trees are kept in memory.
         self.nodes.shrink_to_fit();
         self.children.shrink_to_fit();
         self.cooked.shrink_to_fit();
@@ -258,7 +259,7 @@ impl<'a> Builder<'a> {
             ScalarStyle::Literal => Style::Literal,
             ScalarStyle::Folded => Style::Folded,
         };
-        // The parser spells an implicit null `~`.
+        // The parser returns an implicit null as `~`.
         let text = if style == Style::Plain && range.is_empty() { "" } else { text };
         let plain = if style == Style::Plain { core(text) } else { Core::Str };
         let core = match tag {
@@ -295,7 +296,7 @@ impl<'a> Builder<'a> {
         id
     }
 
-    /// The type that a tag gives a scalar.
+    /// Returns the type that a tag gives a scalar.
     fn tagged(&self, tag: &Tag, text: &str, style: Style, span: Span, out: &mut Diagnostics) -> Core {
         let written = || self.text[span.range()].to_owned();
         let by_schema = core(text);
@@ -350,7 +351,7 @@ impl<'a> Builder<'a> {
 
     fn end(&mut self, end: usize, is_map: bool, out: &mut Diagnostics) {
         let Some(open) = self.open.pop() else { return };
-        // Taken out and put back, so that no collection costs an allocation of its own.
+        // Taken out and put back, so that a collection needs no allocation of its own.
         let mut pending = std::mem::take(&mut self.pending);
         let children = &pending[open.from..];
         if is_map {
@@ -381,7 +382,7 @@ impl<'a> Builder<'a> {
         self.child(open.node, open.size);
     }
 
-    /// A template in the clothes of a mapping: reported, and read as the string that was meant.
+    /// A template that looks like a mapping: it is reported, and read as the string that was meant.
     fn unquoted_hole(&mut self, open: &Open, children: &[u32], range: Range<usize>) -> Option<Kind> {
         let text = &self.text[range.clone()];
         let values_absent = || children.chunks_exact(2).all(|pair| self.is_implicit_null(pair[1]));
@@ -402,7 +403,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Implicit values stand right behind the colon of their key, or behind the key where there is none.
+    /// Places implicit values directly after the colon of their key, or after the key if there is no colon.
     fn place_implicit_values(&mut self, children: &[u32]) {
         for pair in children.chunks_exact(2) {
             let [key, value] = [self.nodes[pair[0] as usize], self.nodes[pair[1] as usize]];
@@ -412,7 +413,7 @@ impl<'a> Builder<'a> {
                 let colon = behind.trim_start_matches([' ', '\t', '\n', '\r']);
                 let skipped = (behind.len() - colon.len()) as u32;
                 let at = if colon.starts_with(':') { key.end + skipped + 1 } else { key.end };
-                // Behind an anchor, the parser's own place is the better one.
+                // After an anchor, the parser's position is better.
                 if self.text[at as usize..].trim_start().starts_with('&') {
                     continue;
                 }
@@ -422,7 +423,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds the entries a mapping has in the end: string keys, each once, then what its merge key adds.
+    /// Adds the final entries of a mapping: string keys, each once, then what its merge key adds.
     fn entries(&mut self, children: &[u32], out: &mut Diagnostics) {
         const FEW: usize = 12;
         let mut merge = None;
@@ -465,7 +466,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The name of a key; a key that is no string is reported.
+    /// Returns the name of a key. A key that is not a string is reported.
     fn key(&self, id: u32, out: &mut Diagnostics) -> Option<(&str, Style)> {
         let span = self.node_span(id);
         let source = &self.text[span.range()];
@@ -493,7 +494,7 @@ impl<'a> Builder<'a> {
         None
     }
 
-    /// Adds to the entries from `first` on what a merge key's value has beyond them.
+    /// Adds to the entries from `first` on those of a merge key's value that they lack.
     fn merge(&mut self, key: u32, value: u32, first: usize, out: &mut Diagnostics) {
         let sources = match self.nodes[self.target(value) as usize].kind {
             Kind::Map { .. } => vec![value],
@@ -578,7 +579,7 @@ impl<'a> Builder<'a> {
         self.child(id, Size { nodes: 1, depth: 1 });
     }
 
-    /// Adds a complete node to the collection that is open.
+    /// Adds a complete node to the open collection.
     fn child(&mut self, id: u32, size: Size) {
         if let Some(open) = self.open.last_mut() {
             open.size.nodes = open.size.nodes.saturating_add(size.nodes);
@@ -614,14 +615,14 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Moves the start of a block scalar from its content, where the parser sees it, to its `|` or `>`.
+    /// Moves the start of a block scalar from its content, where the parser reports it, to its `|` or `>`.
     fn find_header(&mut self, id: u32) {
         let Raw { start, kind: Kind::Scalar(scalar), .. } = self.nodes[id as usize] else { return };
         let indicator = if scalar.style == Style::Literal { '|' } else { '>' };
         let content = start as usize;
         let is_empty = self.text_of(&scalar).trim_matches('\n').is_empty();
         if is_empty && self.text[content..].starts_with(indicator) {
-            // Without content, the parser sees the header itself.
+            // Without content, the parser reports the header itself.
             let header = self.text[content..].trim_start_matches(|c| "|>+-0123456789".contains(c));
             self.nodes[id as usize].end = (self.text.len() - header.len()) as u32;
             return;

@@ -1,8 +1,8 @@
-//! What a plain word means: YAML 1.2's core schema, and what YAML 1.1 tools make of the same word.
+//! The meaning of a plain word: YAML 1.2's core schema, and how YAML 1.1 tools read the same word.
 
 use super::Data;
 
-/// The type of a scalar. Numbers are read anew each time they are asked for.
+/// The type of a scalar. Numbers are parsed each time they are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Core {
     Null,
@@ -12,7 +12,7 @@ pub(super) enum Core {
     Str,
 }
 
-/// How a YAML 1.1 reader takes a plain word that the core schema takes otherwise.
+/// How a YAML 1.1 reader interprets a plain word that the core schema interprets differently.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Yaml11 {
     /// `yes`, `No`, `on`, `y`, …
@@ -25,7 +25,7 @@ pub enum Yaml11 {
     Float(f64),
 }
 
-/// The core schema's type of a plain scalar.
+/// Returns the core schema's type of a plain scalar.
 pub(super) fn core(text: &str) -> Core {
     match text.as_bytes() {
         [] => Core::Null,
@@ -39,7 +39,7 @@ pub(super) fn core(text: &str) -> Core {
     }
 }
 
-/// The value of a scalar whose type was found by [`core`] or given by a tag that fits.
+/// Returns the value of a scalar whose type was determined by [`core`] or by a matching tag.
 pub(super) fn data(core: Core, text: &str) -> Data<'_> {
     match core {
         Core::Null => Data::Null,
@@ -91,12 +91,13 @@ fn float(text: &str) -> f64 {
         ".inf" | ".Inf" | ".INF" if text.starts_with('-') => f64::NEG_INFINITY,
         ".inf" | ".Inf" | ".INF" => f64::INFINITY,
         ".nan" | ".NaN" | ".NAN" => f64::NAN,
-        // A whole number under `!!float` may be written as an integer of any base.
+        // An integer under `!!float` may be written in any base.
         _ => text.parse().unwrap_or_else(|_| big_int(text)),
     }
 }
 
-/// The number of JSON that is exactly this one, however large; none for infinities and what is no number.
+/// Returns the JSON number that is exactly this one, however large; `None` for infinities and for what is not a
+/// number.
 pub(super) fn exact(text: &str) -> Option<serde_json::Number> {
     let in_base =
         |digits: &str, base| digits.chars().try_fold(vec![0], |sum, c| Some(shifted(sum, base, c.to_digit(base)?)));
@@ -104,7 +105,7 @@ pub(super) fn exact(text: &str) -> Option<serde_json::Number> {
         [b'0', b'o', ..] => in_base(&text[2..], 8)?,
         [b'0', b'x', ..] => in_base(&text[2..], 16)?,
         _ => {
-            // JSON has no plus, no zeros in front, and digits on both sides of a point.
+            // JSON allows no plus sign and no leading zeros, and requires digits on both sides of a point.
             let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
             let rest = rest.strip_prefix('+').unwrap_or(rest);
             let (mantissa, exponent) = rest.split_at(rest.find(['e', 'E']).unwrap_or(rest.len()));
@@ -121,7 +122,7 @@ pub(super) fn exact(text: &str) -> Option<serde_json::Number> {
     text.parse().ok()
 }
 
-/// `digits × base + digit`, with decimal digits, the last one first.
+/// Returns `digits × base + digit`, in decimal digits, with the last one first.
 fn shifted(mut digits: Vec<u8>, base: u32, digit: u32) -> Vec<u8> {
     let mut carry = digit;
     for d in &mut digits {
@@ -147,8 +148,8 @@ fn big_int(text: &str) -> f64 {
     }
 }
 
-/// How Go's yaml.v2, and with it every tool on `sigs.k8s.io/yaml`, reads a plain word where that differs from the core
-/// schema: booleans (`yes`, `off`, `y`, …), octal numbers (`010`), and numbers with `_` or in binary.
+/// Returns how Go's yaml.v2, and every tool based on `sigs.k8s.io/yaml`, reads a plain word, if that differs from the
+/// core schema: booleans (`yes`, `off`, `y`, …), octal numbers (`010`), and numbers with `_` or in binary.
 pub fn yaml11(text: &str) -> Option<Yaml11> {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return Some(Yaml11::Bool(true)),
@@ -162,7 +163,7 @@ pub fn yaml11(text: &str) -> Option<Yaml11> {
         None => (1, plain.strip_prefix('+').unwrap_or(&plain)),
     };
     let radix = |digits: &str, radix| {
-        // A sign within would be accepted by `from_str_radix`, never by Go.
+        // `from_str_radix` would accept a sign here, but Go never does.
         let clean = digits.bytes().all(|b| b.is_ascii_alphanumeric());
         i64::from_str_radix(digits, radix).ok().filter(|_| clean).map(|i| sign * i)
     };

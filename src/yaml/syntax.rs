@@ -1,5 +1,4 @@
-//! What is wrong with a text that is not YAML, in the words of its author's mistake; and what is wrong with bytes that
-//! are not text.
+//! Explains why a text is not YAML in terms of its author's mistake, and why bytes are not text.
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ use crate::{
 /// Bytes that are not UTF-8 text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Undecodable {
-    /// What can be shown of them; all before the fault is as in the file.
+    /// The displayable text; everything before the fault is as in the file.
     pub text: String,
     fault: Range<usize>,
     message: &'static str,
@@ -23,16 +22,16 @@ pub struct Undecodable {
 }
 
 impl Undecodable {
-    /// The finding at the first byte that is no UTF-8.
+    /// Returns the finding at the first byte that is not UTF-8.
     pub fn diagnostic(&self, file: FileId) -> Diagnostic {
         Diagnostic::new(&SYNTAX, Span::new(file, self.fault.clone()), self.message).help(self.help)
     }
 }
 
-/// Text from the bytes of a file. A byte order mark stays, so that offsets are those of the file.
+/// Decodes the bytes of a file. A byte order mark stays, so that offsets are those of the file.
 ///
 /// # Errors
-/// The text with its faulty bytes replaced, and where the first of them is.
+/// The text with its invalid bytes replaced, and the place of the first of them.
 pub fn decode_utf8(bytes: Vec<u8>) -> Result<String, Undecodable> {
     const SAVE: &str = "save it as UTF-8";
     let utf16 = |decode: fn([u8; 2]) -> u16| {
@@ -62,26 +61,26 @@ pub fn decode_utf8(bytes: Vec<u8>) -> Result<String, Undecodable> {
     }
 }
 
-/// A scalar that reads as `text`: in double quotes, or in single ones where double ones would need escapes.
+/// Returns a scalar that reads as `text`: in double quotes, or in single quotes if double quotes would need escapes.
 pub fn quoted(text: &str) -> String {
     if text.contains(['\n', '\r', '\t']) || text.contains(char::is_control) {
-        // JSON strings are YAML, except for the controls that only YAML wants escaped.
+        // JSON strings are YAML, except for a control character that only YAML requires to be escaped.
         let json = serde_json::Value::from(text).to_string();
         return json.replace('\u{7f}', "\\x7f");
     }
     if text.contains(['"', '\\']) { format!("'{}'", text.replace('\'', "''")) } else { format!("\"{text}\"") }
 }
 
-/// A template's hole at the start of a text.
+/// A hole at the start of a text.
 pub(super) struct Hole<'a> {
-    /// Up to and with its closing brace.
+    /// Up to and including its closing brace.
     pub(super) len: usize,
     root: &'a str,
     dotted: bool,
 }
 
 impl Hole<'_> {
-    /// Whether only a template can be meant: a dotted path from a name that the language gives.
+    /// Whether it can only be a template: a dotted path from a name that the language defines.
     pub(super) fn is_certain(&self) -> bool {
         self.dotted && ROOTS.iter().chain(&LOCALS).any(|root| *root == self.root)
     }
@@ -132,25 +131,26 @@ pub(super) fn hole(text: &str) -> Option<Hole<'_>> {
     text[at..].starts_with('}').then_some(Hole { len: at + 1, root, dotted })
 }
 
-/// A template without quotes, as one flow mapping.
+/// Returns the finding for a template without quotes that is a flow mapping.
 pub(super) fn unquoted_hole(span: Span, source: &str) -> Diagnostic {
     Diagnostic::new(&UNQUOTED_HOLE, span, format!("`{source}` without quotes is a YAML mapping, not a hole"))
         .help("quote it")
         .fix("quote the hole", span, quoted(source))
 }
 
-/// What the parser stood in when it stopped.
+/// The context in which the parser stopped.
 pub(super) struct Place<'a> {
     pub(super) file: FileId,
     pub(super) text: &'a str,
-    /// Where the error is, and where the last complete piece before it ended.
+    /// The place of the error, and the end of the last complete piece before it.
     pub(super) at: usize,
     pub(super) last_end: usize,
-    /// The bracket of the innermost flow collection that is open.
+    /// The bracket of the innermost open flow collection.
     pub(super) bracket: Option<usize>,
 }
 
-/// The first tab that indents a line, from the line of `at` on: the parser stops behind it, or where the scalar begins that goes on there.
+/// Returns the first tab that indents a line, from the line of `at` on. The parser stops after it, or at the start of the scalar that
+/// continues there.
 fn indenting_tab(text: &str, at: usize) -> Option<usize> {
     let mut start = text[..at].rfind('\n').map_or(0, |end| end + 1);
     text[start..].split_inclusive('\n').find_map(|line| {
@@ -161,7 +161,7 @@ fn indenting_tab(text: &str, at: usize) -> Option<usize> {
     })
 }
 
-/// The diagnostic for a syntax error.
+/// Returns the diagnostic for a syntax error.
 pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
     let Place { file, text, at, .. } = *place;
     let value = value_at(text, at);
@@ -345,7 +345,7 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
     }
 }
 
-/// A value that begins with a hole and goes on behind it, which is no YAML.
+/// Returns the diagnostic for a value that starts with a hole and continues after it, which is not valid YAML.
 fn template(place: &Place<'_>, value: Range<usize>) -> Option<Diagnostic> {
     let Place { file, text, at, .. } = *place;
     let line = &text[value.clone()];
@@ -366,7 +366,7 @@ fn template(place: &Place<'_>, value: Range<usize>) -> Option<Diagnostic> {
     Some(if is_one_line(text, &value) { d.fix("quote the hole", span, quoted(source)) } else { d })
 }
 
-/// The value on the line of `at`: behind the dashes and the first key, without comment.
+/// Returns the value on the line of `at`: after the dashes and the first key, without a comment.
 fn value_at(text: &str, at: usize) -> Option<Range<usize>> {
     let start = text.get(..at)?.rfind(['\n', '\r']).map_or(0, |i| i + 1);
     let end = text[at..].find(['\n', '\r']).map_or(text.len(), |i| at + i);
@@ -385,7 +385,7 @@ fn value_at(text: &str, at: usize) -> Option<Range<usize>> {
     (from < until).then_some(start + from..start + until)
 }
 
-/// Whether no line follows that is deeper than the key or dash before the value, and so could continue it.
+/// Whether no following line is indented more than the key or dash before the value, and so could continue it.
 fn is_one_line(text: &str, value: &Range<usize>) -> bool {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let start = text[..value.start].rfind(['\n', '\r']).map_or(0, |i| i + 1);
@@ -409,7 +409,7 @@ fn char_at(text: &str, at: usize) -> Range<usize> {
     }
 }
 
-/// The first escape in the double-quoted text at `quote` that YAML does not know.
+/// Returns the first escape in the double-quoted text at `quote` that YAML does not define.
 fn unknown_escape(text: &str, quote: usize) -> Option<Range<usize>> {
     let mut chars = text.get(quote + 1..)?.char_indices();
     while let Some((i, c)) = chars.next() {
@@ -428,7 +428,7 @@ fn unknown_escape(text: &str, quote: usize) -> Option<Range<usize>> {
     None
 }
 
-/// The first line before `at` that begins with `%`.
+/// Returns the first line before `at` that starts with `%`.
 fn percent_line(text: &str, at: usize) -> Option<usize> {
     let head = &text[..char_at(text, at).end];
     if head.starts_with('%') { Some(0) } else { head.find("\n%").map(|i| i + 1) }

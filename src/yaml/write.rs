@@ -1,18 +1,19 @@
-//! Values as YAML text.
+//! Writes values as YAML text.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// What is serialized, as block YAML. Numbers keep their digits where a reader of YAML would: others become text.
+/// Serializes a value as block YAML. Numbers keep their digits if a YAML reader would preserve them; others
+/// become text.
 ///
 /// # Errors
-/// What cannot be serialized.
+/// The value cannot be serialized.
 pub fn write(value: &impl Serialize) -> Result<String, String> {
     let value = serde_json::to_value(value).map_err(|e| e.to_string())?;
     serde_yaml::to_string(&plain(value)).map_err(|e| e.to_string())
 }
 
-/// The writer's own value: of a `serde_json::Number` it knows nothing.
+/// Converts to the writer's own value, because it does not know `serde_json::Number`.
 fn plain(value: Value) -> serde_yaml::Value {
     match value {
         Value::Null => serde_yaml::Value::Null,

@@ -1,4 +1,4 @@
-//! `V=$(command)` and the tests of `V` behind it, as one command that must answer this.
+//! Converts `V=$(command)` and the tests of `V` after it to one command with an expected output.
 
 use super::{
     End, Flow, Lifter, Next, Out, State,
@@ -19,13 +19,13 @@ use crate::{
     template,
 };
 
-/// A variable that holds what a command printed.
+/// A variable that contains what a command printed.
 struct Capture {
     var: String,
     out: Out,
-    /// What the variable holds where the command fails; `None` where the script ends then.
+    /// What the variable contains if the command fails; `None` if the script ends then.
     fallback: Option<Fallback>,
-    /// The variable is the number of lines.
+    /// The value of the variable is the number of lines.
     lines: bool,
     demands: Vec<Demand>,
     comments: Vec<String>,
@@ -34,25 +34,25 @@ struct Capture {
 enum Fallback {
     /// Whatever the command has printed.
     Output,
-    /// That, and this: `|| echo 0`.
+    /// That, and this text: `|| echo 0`.
     Else(String),
 }
 
-/// What a test asks of a variable.
+/// What a test requires of a variable.
 #[derive(Clone, Debug)]
 struct Demand {
     var: String,
     kind: Ask,
-    /// The script goes on where the comparison is no comparison.
+    /// The script continues if the values cannot be compared.
     lenient: bool,
-    /// The variable stands without quotes.
+    /// The variable is not quoted.
     bare: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 enum Ask {
     Text(Expect),
-    /// `double`: in `[[ ]]`, which reads it as an expression.
+    /// `double`: in `[[ ]]`, which evaluates the value as an expression.
     Number {
         operator: &'static str,
         limit: u64,
@@ -61,7 +61,8 @@ enum Ask {
 }
 
 impl<'a> Lifter<'a> {
-    /// Captures, and the guards behind them. What is read elsewhere too is an output, and so what one line of shell prints.
+    /// Converts captures and the guards after them. A value that is also read elsewhere must be an output, so one line of shell prints
+    /// it.
     pub(super) fn capture(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
         let (before, ids, files) =
             (st.clone(), self.shared.ids.borrow().clone(), self.shared.temporary.borrow().clone());
@@ -103,7 +104,7 @@ impl<'a> Lifter<'a> {
         if captures.is_empty() {
             return None;
         }
-        // The id of each, if something refers to it.
+        // The id of each capture, if something refers to it.
         let mut ids = Vec::new();
         for capture in &captures {
             let id = self.shared.id(&capture.var.replace('_', "-"));
@@ -121,7 +122,7 @@ impl<'a> Lifter<'a> {
                 continue;
             }
             let Some((demands, said, last)) = self.guard(stmt, &rest[at + 1..], &captures, st, end) else { break };
-            // What has no room beside the others is asked by itself.
+            // A demand that cannot be combined with the others gets a check of its own.
             if last.is_none() && demands.iter().any(|demand| crowded(demand, &captures)) {
                 break;
             }
@@ -163,7 +164,7 @@ impl<'a> Lifter<'a> {
                 if loose {
                     step.any_status();
                 }
-                // For what is piped into other commands; what nobody reads is left out in the end.
+                // For commands that the value is piped into. A file that nothing reads is removed at the end.
                 let piped = rest[at..].iter().any(|s| pipes(s, &var));
                 if piped && ended.is_none() {
                     let path = self.shared.file(&id, "json");
@@ -175,7 +176,7 @@ impl<'a> Lifter<'a> {
             } else {
                 self.shared.ids.borrow_mut().remove(&id);
             }
-            // The first has its comments from the list.
+            // The first one gets its comments from the list.
             let comments = if i == 0 && all == 1 { comments } else { [messages(&rest[i].comments), comments].concat() };
             out = out.then(lifted.told(&comments));
         }
@@ -187,7 +188,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// Whether a statement only prints, by what is known or in any case.
+    /// Whether a statement only prints, unconditionally or depending on known values.
     pub(super) fn idle(&self, stmt: &Stmt) -> bool {
         match &stmt.kind {
             Kind::If { branches, otherwise } => {
@@ -207,11 +208,11 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// `V=$(…) || exit 1`, `if ! V=$(…); then exit 1; fi`, and `V=$(…)` before `if [ $? -ne 0 ]; then exit 1; fi`: the assignment, what
-    /// is said where its command fails, and how many more statements that takes.
+    /// `V=$(…) || exit 1`, `if ! V=$(…); then exit 1; fi`, and `V=$(…)` before `if [ $? -ne 0 ]; then exit 1; fi`: returns the
+    /// assignment, what is printed if its command fails, and how many more statements belong to it.
     pub(super) fn must_succeed<'s>(&self, rest: &'s [Stmt], st: &State) -> Option<(&'s Stmt, Vec<String>, usize)> {
         let (inner, _, otherwise) = statement::captures(rest.first()?)?;
-        // What ends a round of a wait is another thing than what ends the script.
+        // Ending a round of a wait is not the same as ending the script.
         (!st.waiting && !rest[0].background).then_some(())?;
         let fails = |list: &[Stmt]| match self.seq(list, State { tail: true, ..st.clone() }, End::Falls)? {
             Flow::Fails(said) => Some(said),
@@ -252,7 +253,7 @@ impl<'a> Lifter<'a> {
                 "echo" if other.words.len() <= 2 && other.redirects.is_empty() => {
                     let word = other.words.get(1);
                     match word.map_or(Some(String::new()), |w| self.fixed(&st.scope.word(w)?))? {
-                        // The end of a line adds nothing to what is captured.
+                        // A line break at the end adds nothing to what is captured.
                         text if text.is_empty() => Fallback::Output,
                         text => Fallback::Else(text),
                     }
@@ -267,7 +268,7 @@ impl<'a> Lifter<'a> {
             }
             inner = &pair[0];
         }
-        // Where nobody looks at its status, no command of a pipeline must succeed.
+        // If the status is not checked, the commands of a pipeline need not succeed.
         let strict = st.pipefail && !matches!(fallback, Some(Fallback::Output));
         let capture = |out, fallback, lines| {
             Some(Capture { var: assign.name.clone(), out, fallback, lines, demands: Vec::new(), comments: Vec::new() })
@@ -313,7 +314,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// What `wc -l` counts: lines that a command prints, or with `false` the number itself.
+    /// Converts what `wc -l` counts: with `true` the lines that a command prints, with `false` the number itself.
     fn counted(&self, list: &[Stmt], st: &State, strict: bool) -> Option<(Out, bool)> {
         let Kind::Simple(last) = &list.last()?.kind else { return None };
         let words: Vec<&str> = last.words.iter().map(|w| w.source.as_str()).collect();
@@ -334,7 +335,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// A test of what commands print: `[ "$(kubectl get …)" = x ]`.
+    /// Converts a test of what commands print: `[ "$(kubectl get …)" = x ]`.
     pub(super) fn asked(&self, words: &[Word], double: bool, st: &State, positive: bool) -> Option<Out> {
         let mut captures: Vec<Capture> = Vec::new();
         let mut plain = Vec::new();
@@ -344,7 +345,7 @@ impl<'a> Lifter<'a> {
                 continue;
             };
             let var = format!("it{}", captures.len());
-            // Nobody looks at the status of a command in a test.
+            // The exit status of a command in a test is ignored.
             let assign = ast::Assign {
                 name: var.clone(),
                 value: Some(word.clone()),
@@ -368,8 +369,8 @@ impl<'a> Lifter<'a> {
         Some(out)
     }
 
-    /// Whether a guard behind a loop asks for what the loop was left for: `[ "$V" = x ] && break`, then
-    /// `[ "$V" != x ] && exit 1`. What it says otherwise.
+    /// Whether a guard after a loop tests the condition that ended the loop: `[ "$V" = x ] && break`, then `[ "$V" != x ] && exit 1`.
+    /// Returns what the guard prints otherwise.
     pub(super) fn same_question(&self, body: &[Stmt], guard: &Stmt, st: &State) -> Option<Vec<String>> {
         let st = State { errexit: false, fragile: false, tail: false, ..st.clone() };
         let captures: Vec<Capture> = body.iter().filter_map(|s| self.one_capture(s, &st)).collect();
@@ -390,7 +391,7 @@ impl<'a> Lifter<'a> {
         (ended.is_none() && same).then_some(said)
     }
 
-    /// The command with all that is demanded of it.
+    /// Returns the command with all demands as its expectations.
     fn built(&self, capture: Capture, st: &State) -> Option<Out> {
         let Capture { out, fallback, lines, demands, .. } = capture;
         let code = |out: &Out| {
@@ -409,7 +410,7 @@ impl<'a> Lifter<'a> {
             _ => None,
         });
         let filter = run.is_some_and(|run| out.steps.len() > 1 || super::filters(run));
-        // What is compared is what was printed, whatever the status.
+        // The script compares what was printed, whatever the exit status.
         let mut any = false;
         let mut wanted = Expect::default();
         let mut label = Label::Exact;
@@ -424,7 +425,7 @@ impl<'a> Lifter<'a> {
                 },
                 (Ask::Number { operator, limit, .. }, true) => line_count(operator, *limit)?,
                 (Ask::Number { operator, limit, double }, false) => {
-                    // A wait is left when the shell leaves it: with `007`, with `-1`, and with a word that `[[` takes for 0.
+                    // A wait must end when the shell ends it: with `007`, with `-1`, and with a word that `[[` reads as 0.
                     let odd = st.waiting && !counts;
                     // Under `set -u` such a word ends the script.
                     let name_ends = odd && *double && (st.nounset || compare(operator, 0, *limit));
@@ -452,14 +453,14 @@ impl<'a> Lifter<'a> {
                 (label, why) = (label.max(Label::Stronger), if why.is_empty() { BARE } else { why });
             }
             if demand.lenient && !counts {
-                // What is no number would end the wait.
+                // A value that is not a number would end the wait.
                 (!st.waiting).then_some(())?;
                 (label, why) = (label.max(Label::Stronger), PLAIN_NUMBER);
             }
-            // Where the command fails, the script compares this instead.
+            // If the command fails, the script compares this instead.
             match &fallback {
                 Some(Fallback::Else(text)) if holds(&demand.kind, &expect, text, lines) => return None,
-                // What stands behind the output does not hide what is looked for in it: a digit makes another number.
+                // Text after the output does not hide what is searched for in it, but a digit makes another number.
                 Some(Fallback::Else(_)) => {
                     let found = match &demand.kind {
                         Ask::Number { operator, .. } => {
@@ -473,7 +474,7 @@ impl<'a> Lifter<'a> {
                     any |= st.waiting && run.is_some() && found;
                 }
                 Some(Fallback::Output) => {
-                    // Another output may be empty too.
+                    // Another output may be empty as well.
                     let open = expect.equals.as_deref().is_some_and(|e| e.starts_with("{steps."));
                     let empty = open || holds(&demand.kind, &expect, if lines { "0" } else { "" }, lines);
                     (run.is_some() || !empty).then_some(())?;
@@ -500,8 +501,8 @@ impl<'a> Lifter<'a> {
         Some(self.expecting(out, &wanted)?.but(label, why))
     }
 
-    /// A statement that lets the list go on only if captured variables are as demanded: the demands, what it says
-    /// otherwise, and how the list ends where it ends there.
+    /// Converts a statement that lets the list continue only if captured variables meet its demands. Returns the demands, what is
+    /// printed otherwise, and how the list ends if it ends there.
     fn guard(
         &self,
         stmt: &Stmt,
@@ -569,7 +570,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// What must hold of each variable for a condition to be true (or false).
+    /// Returns what must be true of each variable for a condition to be true (or false).
     fn demands(&self, stmt: &Stmt, positive: bool, captures: &[Capture], st: &State) -> Option<Vec<Demand>> {
         let joined = |a: Option<Vec<Demand>>, b: Option<Vec<Demand>>| Some([a?, b?].concat());
         match &stmt.kind {
@@ -610,7 +611,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// What `grep` finds in a variable, or does not.
+    /// Returns the demand that `grep` finds something in a variable, or does not.
     fn found(
         &self,
         word: &Word,
@@ -652,7 +653,7 @@ impl<'a> Lifter<'a> {
                 Some(parts) => Some(ast::literal(parts)?),
                 None => None,
             };
-            // Without quotes an empty value leaves no comparison.
+            // Without quotes, an empty value leaves nothing to compare.
             Some((name.clone(), default, !quoted && !double))
         };
         let one = |var: String, kind: Ask, lenient: bool| Some(vec![Demand { var, kind, lenient, bare: false }]);
@@ -668,14 +669,14 @@ impl<'a> Lifter<'a> {
             [op, word] if matches!(op.source.as_str(), "-z" | "-n") => {
                 let (var, default, bare) = subject(word)?;
                 let wants_empty = (op.source == "-z") == positive;
-                // `[ -n $V ]` is always true, and what `[ -z $V ]` makes of a value depends on its words.
+                // `[ -n $V ]` is always true, and the result of `[ -z $V ]` depends on the words of the value.
                 if default.is_some_and(|d| !d.is_empty()) || bare {
                     return None;
                 }
                 one(var, text(if wants_empty { empty() } else { not_empty() }), false)
             }
             [a, op, b] => {
-                // Of two, the later one can be compared with the earlier one.
+                // Of two variables, the later one can be compared with the earlier one.
                 let place = |w: &Word| subject(w).and_then(|(var, ..)| captures.iter().position(|c| c.var == var));
                 let (word, other, swapped) = if place(a) >= place(b) { (a, b, false) } else { (b, a, true) };
                 let (var, default, bare) = subject(word)?;
@@ -736,9 +737,9 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// What `=~` asks of a text.
+    /// Returns what `=~` requires of a text.
     pub(super) fn patterned(&self, other: &Word, st: &State) -> Option<Expect> {
-        // `$2` of a function is what it was given.
+        // `$2` of a function has the value of its argument.
         let given = other.variable().and_then(|name| self.fixed(st.scope.get(name)?));
         let source = given.as_deref().unwrap_or(&other.source);
         let bare = matches!(other.parts.as_slice(), [Part::Var { quoted: false, .. }]);
@@ -746,7 +747,7 @@ impl<'a> Lifter<'a> {
         let other = &Word::read(source, 0);
         let source = other.source.trim_matches(['"', '\'']);
         let quoted = source.len() != other.source.len();
-        // Quotes in the middle make a part of the pattern a text; on one side they end there.
+        // Quotes in the middle make a part of the pattern literal; quotes on one side enclose only a part.
         let whole = other.source.len() == source.len() + 2;
         if source.contains(['"', '\'']) || quoted && !whole {
             return None;
@@ -754,7 +755,7 @@ impl<'a> Lifter<'a> {
         if other.source.contains('$') && !other.source.ends_with('$') || source.matches('$').count() > 1 {
             return None;
         }
-        // What holds no pattern is a text.
+        // Without pattern characters it is a literal text.
         let literal = bash::is_safe(source) && !source.contains(['.', '+']);
         Some(match quoted || literal {
             true => Expect { contains: Some(template::escape(source)), ..Expect::default() },
@@ -763,7 +764,7 @@ impl<'a> Lifter<'a> {
     }
 }
 
-/// Whether a demand has no room beside those that there are.
+/// Whether a demand cannot be combined with the existing ones.
 fn crowded(demand: &Demand, captures: &[Capture]) -> bool {
     let text = |kind: &Ask| match kind {
         Ask::Text(expect) => Some(expect.clone()),
@@ -780,12 +781,12 @@ fn is(stmt: &Stmt, command: &str) -> bool {
     simple.words.iter().map(|w| w.source.as_str()).collect::<Vec<_>>().join(" ") == command
 }
 
-/// Whether a command takes the blanks from a number.
+/// Whether a command strips the blanks from a number.
 fn is_trim(stmt: &Stmt) -> bool {
     ["tr -d ' '", "tr -d '[:space:]'", "tr -d \"[:space:]\"", "xargs"].iter().any(|t| is(stmt, t))
 }
 
-/// Whether a statement hands the value of a variable to another command's input.
+/// Whether a statement passes the value of a variable to another command's input.
 fn pipes(stmt: &Stmt, var: &str) -> bool {
     let is_var = |w: &Word| matches!(w.parts.as_slice(), [Part::Var { name, .. }] if name == var);
     let mut found = false;
@@ -795,7 +796,7 @@ fn pipes(stmt: &Stmt, var: &str) -> bool {
                 matches!(&list[0].kind, Kind::Simple(s) if s.words.iter().any(is_var))
             }
             Kind::Simple(simple) => simple.redirects.iter().any(|r| matches!(r, Redirect::Herestring(w) if is_var(w))),
-            // What stands in `$(…)` is text here.
+            // The contents of `$(…)` are text here.
             Kind::Assign(assigns) => assigns.iter().filter_map(|a| a.value.as_ref()).any(|w| {
                 matches!(w.parts.as_slice(), [Part::Command { text, .. }]
                     if text.contains(&format!("\"${var}\" |")) || text.contains(&format!("<<< \"${var}\""))
@@ -807,7 +808,7 @@ fn pipes(stmt: &Stmt, var: &str) -> bool {
     found
 }
 
-/// Either of two texts.
+/// Combines two demands for texts into one that either text meets.
 fn alternatives(a: Vec<Demand>, b: Vec<Demand>) -> Option<Vec<Demand>> {
     let ([a], [b]) = (a.as_slice(), b.as_slice()) else { return None };
     if a.var != b.var || a.lenient || b.lenient {
@@ -830,7 +831,7 @@ fn alternatives(a: Vec<Demand>, b: Vec<Demand>) -> Option<Vec<Demand>> {
     }])
 }
 
-/// `*text*`, `text*`, `*text`.
+/// Converts a pattern: `*text*`, `text*` or `*text`.
 pub(super) fn globbed(source: &str) -> Option<Expect> {
     let inner = source.trim_matches('*');
     let text: String = inner.chars().filter(|c| *c != '"' && *c != '\'').collect();
@@ -846,7 +847,7 @@ pub(super) fn globbed(source: &str) -> Option<Expect> {
     })
 }
 
-/// Whether a text is as demanded.
+/// Whether a text meets a demand.
 fn holds(ask: &Ask, expect: &Expect, text: &str, lines: bool) -> bool {
     match ask {
         Ask::Number { operator, limit, .. } => text.parse().is_ok_and(|n| compare(operator, n, *limit)),
@@ -875,7 +876,7 @@ fn same(operator: &str) -> Option<&'static str> {
     ["-eq", "-ne", "-ge", "-gt", "-le", "-lt"].into_iter().find(|o| *o == operator)
 }
 
-/// The comparison of numbers that holds where another one does not.
+/// Returns the comparison that is true where another one is false.
 pub(super) fn inverse(operator: &str) -> Option<&'static str> {
     Some(match operator {
         "-eq" => "-ne",
@@ -900,7 +901,7 @@ fn mirror(operator: &str) -> Option<&'static str> {
     })
 }
 
-/// A number of lines, each of which ends.
+/// Returns the expectation of a number of lines, each of which is terminated.
 fn line_count(operator: &str, limit: u64) -> Option<Expect> {
     let none = || Expect { equals: Some(String::new()), ..Expect::default() };
     let lines = |n, exactly| Expect { matches: Some(step::lines(n, exactly)), ..Expect::default() };
@@ -914,7 +915,7 @@ fn line_count(operator: &str, limit: u64) -> Option<Expect> {
     })
 }
 
-/// The last command of a line.
+/// Returns the last command of a line.
 fn last(run: &str) -> &str {
     run.rsplit(" | ").next().unwrap_or(run)
 }
@@ -924,7 +925,7 @@ fn counts(run: &str) -> bool {
     let mut words = last(run).split_whitespace();
     let flag = |word: &str| word == "--count" || !word.starts_with("--") && word.starts_with('-') && word.contains('c');
     let name = words.next();
-    // Of two commands it may be two numbers.
+    // Two commands may print two numbers.
     if run.contains(" || ") {
         return false;
     }

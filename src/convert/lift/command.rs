@@ -1,4 +1,4 @@
-//! One command: its words, its input, what it is expected to answer.
+//! Converts one command: its words, its input and its expected result.
 
 use super::{
     Lifter, Out, PIPEFAIL, State, filters,
@@ -21,7 +21,7 @@ use crate::{
     ty::duration,
 };
 
-/// Built-in commands that are programs too, or are looked at further down.
+/// Built-in commands that are also programs, or that are handled further down.
 const ALSO_PROGRAMS: [&str; 8] = ["[", "command", "echo", "false", "printf", "pwd", "test", "true"];
 
 pub(super) const ONE_STATUS: &str = "expects status 1 where the script took any but 0";
@@ -33,7 +33,7 @@ pub(super) const PLAIN_NUMBER: &str =
     "only plain decimal numbers compare; the script went on where there was no number";
 
 impl<'a> Lifter<'a> {
-    /// The literal name of a command.
+    /// Returns the literal name of a command.
     pub(super) fn name<'s>(&self, simple: &'s Simple) -> Option<&'s str> {
         match simple.words.first()?.parts.as_slice() {
             [Part::Text { text, .. }] => Some(text),
@@ -41,7 +41,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// A simple command as a step that passes if and only if it succeeds.
+    /// Converts a simple command to a step that passes if and only if the command succeeds.
     pub(super) fn command(&self, simple: &Simple, st: &State, captured: bool) -> Option<Out> {
         let name = self.name(simple)?;
         let shells = bash::BUILTINS.contains(&name) && !ALSO_PROGRAMS.contains(&name);
@@ -86,7 +86,7 @@ impl<'a> Lifter<'a> {
             _ => self.written(&simple.words[0], st, &mut env)?,
         }];
         for word in &simple.words[1..] {
-            // What `echo` makes of a value depends on the shell, and on the value.
+            // What `echo` prints for a value depends on the shell and on the value.
             let open = st.scope.word(word)?.has_open_hole();
             (!(open && matches!(name, "echo" | "printf"))).then_some(())?;
             words.push(self.written(word, st, &mut env)?);
@@ -94,7 +94,7 @@ impl<'a> Lifter<'a> {
         if simple.words[0].literal()? == "[" && words.last().is_some_and(|w| w == "]") {
             words.pop();
         }
-        // A mistake that can be seen: `test` and `rm` often do the same without their last word.
+        // Only a mistake that is visible: without their last word, `test` and `rm` often do the same.
         let placed = words.last().is_some_and(|w| w == "FILE");
         if words.len() > 2 && !placed && !matches!(name, "test" | "rm" | "mkdir") && self.shared.err() {
             words.pop();
@@ -103,7 +103,7 @@ impl<'a> Lifter<'a> {
         let mut step = Step::command(words.join(" "));
         limit.of(&mut step);
         if let step::Kind::Command { workdir, env: own, .. } = &mut step.kind {
-            // What asks a cluster asks the same from every folder.
+            // A command that queries a cluster returns the same from every directory.
             let of_cluster = matches!(name, "kubectl" | "oc") && looks(&words.join(" ")) && env.is_empty();
             let reads =
                 |w: &String| w.starts_with("-f") || w.starts_with("-k") || w.starts_with("--") && w.contains("file");
@@ -115,12 +115,13 @@ impl<'a> Lifter<'a> {
         Some(Out::step(step))
     }
 
-    /// A word of a command. A value that is not known yet travels in a variable of the step, never in the text of its shell.
+    /// Renders a word of a command. A value that is not known yet is passed in a variable of the step, never in the text of its
+    /// shell.
     fn written(&self, word: &Word, st: &State, env: &mut Vec<(String, String)>) -> Option<String> {
         let text = st.scope.word(word)?;
         self.uses(&text);
         if let Some(literal) = word.literal() {
-            // As the author has quoted it, if every shell reads that alike.
+            // Keeps the author's quotes if every shell reads them the same way.
             let plain = !word.source.contains(['\\', '$', '`']) && !word.source.contains('\n') && !literal.is_empty();
             return Some(if plain { word.source.clone() } else { bash::quote(&literal) });
         }
@@ -130,14 +131,14 @@ impl<'a> Lifter<'a> {
         Some(self.open(&text, env))
     }
 
-    /// A text with values, as a word of variables: quoted as the author quoted them.
+    /// Renders a text with values as a word of variables, quoted as the author quoted them.
     fn open(&self, text: &Text, env: &mut Vec<(String, String)>) -> String {
         let whole = text.0.iter().all(|p| match p {
             Piece::Literal(text) => !text.contains(['"', '\\', '$', '`']),
             Piece::Hole { safe, quoted, .. } => *safe || *quoted,
         });
         let mut out = String::new();
-        // Behind a variable its name would go on.
+        // Text directly after a variable could extend its name.
         let mut named = false;
         for piece in &text.0 {
             let was_named = std::mem::take(&mut named);
@@ -151,7 +152,7 @@ impl<'a> Lifter<'a> {
                         (false, true) => out += &format!("''{}", bash::quote(text)),
                     }
                 }
-                // In quotes it is the one word that it is without them.
+                // With quotes it is the same single word as without them.
                 Piece::Hole { text, quoted, safe, .. } => {
                     let name = self.variable(text, env);
                     named = whole || !quoted && !safe;
@@ -162,7 +163,7 @@ impl<'a> Lifter<'a> {
         if whole { format!("\"{out}\"") } else { out }
     }
 
-    /// The variable that carries what is in a hole: of the task, where it has one, or else of the step.
+    /// Returns the variable that carries the value of a hole: that of the task, if it has one, otherwise that of the step.
     fn variable(&self, hole: &str, env: &mut Vec<(String, String)>) -> String {
         let taken = |name: &str, env: &[(String, String)]| env.iter().any(|(other, _)| other == name);
         if let Some(name) = hole.strip_prefix("{env.").and_then(|t| t.strip_suffix('}'))
@@ -190,7 +191,7 @@ impl<'a> Lifter<'a> {
         name
     }
 
-    /// Takes note of the variables a text needs.
+    /// Records the variables that a text needs.
     pub(super) fn uses(&self, text: &Text) {
         for piece in &text.0 {
             if let Piece::Hole { text, .. } = piece
@@ -211,7 +212,7 @@ impl<'a> Lifter<'a> {
     fn written_file(&self, simple: &Simple, target: &Word, st: &State) -> Option<Out> {
         let path = st.scope.word(target)?;
         let known = path.constant()?;
-        // A folder on the way would be made, where the shell fails.
+        // The step would create a missing parent directory, where the shell fails.
         let parent = known.rsplit_once('/').map_or("", |(dir, _)| dir);
         if !matches!(parent, "" | "/tmp") && !st.has_made(parent) || known.starts_with("/dev/") {
             return None;
@@ -275,7 +276,7 @@ impl<'a> Lifter<'a> {
         let mut simple = simple.clone();
         simple.redirects.retain(|r| !matches!(r, Redirect::Heredoc(_)));
         let content = st.scope.parts(parts, true)?;
-        // What a value holds may be more than a statement.
+        // A value that is not constant could contain additional statements.
         content.constant()?;
         let mut out = self.command(&simple, st, captured)?;
         let path = self.shared.file("statements", "sql");
@@ -293,7 +294,7 @@ impl<'a> Lifter<'a> {
         Some(Out { label: out.label, ..Out::step(file).then(out) })
     }
 
-    /// A command that reads a file where it read its standard input.
+    /// Converts a command so that it reads a file instead of its standard input.
     fn reader(&self, simple: &Simple, path: &str, input: Input, st: &State, captured: bool) -> Option<Out> {
         let mut simple = simple.clone();
         let file = Word::read("FILE", 0);
@@ -321,12 +322,12 @@ impl<'a> Lifter<'a> {
         Some(out)
     }
 
-    /// `A | F`: what `A` prints goes into a file, and `F` reads that. `strict`: each must succeed, as under `pipefail`.
+    /// `A | F`: writes what `A` prints to a file, which `F` reads. With `strict`, each must succeed, as under `pipefail`.
     pub(super) fn filtered(&self, list: &[Stmt], st: &State, strict: bool, captured: bool) -> Option<Out> {
         let (first, filters) = list.split_first()?;
         ends(first).then_some(())?;
         let json = filters.iter().any(|f| matches!(&f.kind, Kind::Simple(s) if self.name(s) == Some("jq")));
-        // Under `pipefail` too a command runs on what another has printed that then failed.
+        // Even under `pipefail`, a command runs on what another one printed before it failed.
         let acts = |s: &Stmt| matches!(&s.kind, Kind::Simple(s) if matches!(self.name(s), Some("kubectl" | "oc")));
         let late = strict && filters.last().is_some_and(acts);
         (!late || filters.len() == 1).then_some(())?;
@@ -363,7 +364,7 @@ impl<'a> Lifter<'a> {
         Some(out)
     }
 
-    /// What a statement prints, in a file.
+    /// Writes what a statement prints to a file.
     fn printed(&self, stmt: &Stmt, json: bool, st: &State, strict: bool) -> Option<(Out, String)> {
         let Kind::Simple(simple) = &stmt.kind else { return None };
         let ending = if json { "json" } else { "txt" };
@@ -383,7 +384,7 @@ impl<'a> Lifter<'a> {
         self.kept(out, &subject(simple), ending, strict)
     }
 
-    /// Keeps in a file what a command prints.
+    /// Writes what a command prints to a file.
     fn kept(&self, mut out: Out, wish: &str, ending: &str, strict: bool) -> Option<(Out, String)> {
         let step = out.last()?;
         let step::Kind::Command { .. } = &step.kind else { return None };
@@ -398,8 +399,8 @@ impl<'a> Lifter<'a> {
         Some((out.then(Out::step(file)), path))
     }
 
-    /// What `$(…)` runs, as one line of the shell that it was written for: `A | B`, `B < FILE`, `A || echo TEXT`. `strict`: each
-    /// command of a pipeline must succeed.
+    /// Converts what `$(…)` runs to one line of the shell that it was written for: `A | B`, `B < FILE`, `A || echo TEXT`. With
+    /// `strict`, each command of a pipeline must succeed.
     pub(super) fn line(&self, stmt: &Stmt, st: &State, strict: bool) -> Option<Out> {
         let mut env = st.exported.clone();
         let (mut pieces, otherwise) = match &stmt.kind {
@@ -445,7 +446,7 @@ impl<'a> Lifter<'a> {
         list.iter().enumerate().map(piece).collect()
     }
 
-    /// One command of a line: the first one, or what filters its output.
+    /// Renders one command of a line: the first one, or one that filters its output.
     fn piece(&self, simple: &Simple, first: bool, st: &State, env: &mut Vec<(String, String)>) -> Option<String> {
         const FILTERS: [&str; 19] = [
             "awk", "base64", "cat", "cut", "egrep", "fgrep", "grep", "head", "jq", "rev", "sed", "sort", "tac", "tail",
@@ -456,7 +457,7 @@ impl<'a> Lifter<'a> {
         (!shells && !st.scope.functions.contains_key(name) && simple.env.is_empty()).then_some(())?;
         (first || FILTERS.contains(&name) && (name != "xargs" || simple.words.len() == 1)).then_some(())?;
         let words = simple.words.iter().map(|word| self.written(word, st, env)).collect::<Option<Vec<_>>>()?;
-        // What writes files is no answer.
+        // A command that writes files does not just return a value.
         (!words.iter().any(|word| name == "sed" && word.starts_with("-i"))).then_some(())?;
         let mut text = words.join(" ");
         for redirect in &simple.redirects {
@@ -470,7 +471,7 @@ impl<'a> Lifter<'a> {
         Some(text)
     }
 
-    /// A step that passes if a value that is not known yet is as demanded: it prints it.
+    /// Returns a step that prints a value that is not known yet, and passes if the value is as expected.
     pub(super) fn value(&self, word: &Word, wanted: &Expect, st: &State) -> Option<Out> {
         let text = st.scope.parts(&word.parts, true)?;
         let [Piece::Hole { text: hole, constant: None, .. }] = text.0.as_slice() else { return None };
@@ -482,7 +483,8 @@ impl<'a> Lifter<'a> {
         self.expecting(Out::step(step), wanted)
     }
 
-    /// A request, where every option is understood and redirections are followed as a step follows them.
+    /// Converts a request of `curl`, if every option is understood. A step follows redirects, so without `--location` it is
+    /// weaker.
     fn http(&self, simple: &Simple, st: &State, captured: bool) -> Option<Out> {
         let mut url = None;
         let (mut method, mut headers, mut body) = (None, Vec::new(), None);
@@ -536,7 +538,7 @@ impl<'a> Lifter<'a> {
             headers.push(("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
         }
         let method = method.unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
-        // The status is what is captured.
+        // The captured output is the status.
         let status = (!fails).then(|| if code && captured { "code" } else { "any" }.to_owned());
         let expect = HttpExpect { status, ..HttpExpect::default() };
         let mut step = Step::new(step::Kind::Http { url: url?, method, headers, body, expect });
@@ -546,7 +548,8 @@ impl<'a> Lifter<'a> {
         Some(if follows { out } else { out.but(Label::Weaker, "redirections are followed") })
     }
 
-    /// `A | grep -q B`, `cat <<EOF | kubectl apply -f -`: a pipeline that is one step.
+    /// Converts a pipeline: to one step, as for `A | grep -q B` and `cat <<EOF | kubectl apply -f -`, or to steps that pass
+    /// files on.
     pub(super) fn pipeline(&self, list: &[Stmt], st: &State) -> Option<Out> {
         self.direct(list, st).or_else(|| self.filtered(list, st, st.pipefail, false))
     }
@@ -559,7 +562,7 @@ impl<'a> Lifter<'a> {
             let wanted = self.wanted(last, st)?;
             let out = self.command(first, st, true)?;
             let mut out = self.expecting(out, &expect_of(wanted))?;
-            // A loop that waits goes on by what it reads, whatever the status; and what filters may fail behind it.
+            // A loop that waits depends on what it reads, whatever the exit status; and a filter may fail after printing.
             let run: Vec<&str> = first.words.iter().map(|word| word.source.as_str()).collect();
             if (st.waiting || filters(&run.join(" "))) && !st.pipefail {
                 out.last()?.any_status();
@@ -567,7 +570,7 @@ impl<'a> Lifter<'a> {
             }
             return Some(if st.pipefail { out } else { out.but(Label::Stronger, PIPE_STATUS) });
         }
-        // What is printed is read.
+        // The last command reads the here-document itself.
         if self.name(first)? == "cat" && first.words.len() == 1 && first.env.is_empty() {
             let [Redirect::Heredoc(parts)] = first.redirects.as_slice() else { return None };
             let mut joined = last.clone();
@@ -577,7 +580,7 @@ impl<'a> Lifter<'a> {
         None
     }
 
-    /// What `grep` wants to find; its output must go nowhere that matters.
+    /// Returns what `grep` searches for. Its output must not be used.
     pub(super) fn wanted(&self, simple: &Simple, st: &State) -> Option<Wanted> {
         let mut how = Grep::default();
         let mut found = None;
@@ -588,7 +591,7 @@ impl<'a> Lifter<'a> {
         }
         let mut words = simple.words[1..].iter();
         while let Some(word) = words.next() {
-            // What the environment may change is no pattern.
+            // A value that the environment may change is not a pattern.
             let text = self.fixed(&st.scope.word(word)?)?;
             match text.as_str() {
                 "--quiet" | "--silent" | "--" => {}
@@ -596,7 +599,7 @@ impl<'a> Lifter<'a> {
                 flags if flags.starts_with('-') && flags.len() > 1 => {
                     for flag in flags[1..].chars() {
                         match flag {
-                            // What it counts is read by nobody.
+                            // The count is not used.
                             'q' | 's' | 'c' => {}
                             'w' => how.word = true,
                             'E' => how.extended = true,
@@ -614,7 +617,7 @@ impl<'a> Lifter<'a> {
         pattern::grep(&found?, how)
     }
 
-    /// Adds what is demanded of a command's output.
+    /// Adds expectations for a command's output.
     pub(super) fn expecting(&self, mut out: Out, wanted: &Expect) -> Option<Out> {
         let step = out.last()?;
         let mut wanted = wanted.clone();
@@ -639,14 +642,14 @@ impl<'a> Lifter<'a> {
     }
 }
 
-/// A text, or one in its place where nobody knows it yet.
+/// Returns a text, or a placeholder if it is not known yet.
 fn known_or_some(text: Text) -> String {
-    // A plain word is one of those that a loop goes through.
+    // A safe hole is a plain word, one of those that a loop iterates over.
     let plain = || text.0.iter().all(|p| matches!(p, Piece::Literal(_) | Piece::Hole { safe: true, .. }));
     text.constant().unwrap_or_else(|| if plain() { "x".to_owned() } else { String::new() })
 }
 
-/// The one word that `echo` or `printf '%s'` hands on.
+/// Returns the one word that `echo` or `printf '%s'` passes on.
 pub(super) fn handed_on(simple: &Simple) -> Option<&Word> {
     let formats = ["'%s'", "\"%s\"", "'%s\\n'", "\"%s\\n\""];
     match simple.words.as_slice() {
@@ -660,7 +663,7 @@ pub(super) fn is_echo(simple: &Simple) -> bool {
     simple.words.first().is_some_and(|word| word.source == "echo")
 }
 
-/// Whether a value passes that `echo` takes for its option, and does not print.
+/// Whether an expectation admits a value that `echo` takes as an option and does not print.
 pub(super) fn takes_option(expect: &Expect) -> bool {
     ["-n", "-e", "-E", "-ne", "-en", "-nE", "-En", "-eE"].iter().any(|option| {
         expect.contains.as_ref().is_none_or(|part| option.contains(part.as_str()))
@@ -676,9 +679,9 @@ pub(super) fn expect_of(wanted: Wanted) -> Expect {
     }
 }
 
-/// Turns a step around: it must fail.
+/// Inverts a step: it must fail.
 pub(super) fn denied(mut out: Out) -> Option<Out> {
-    // What stands before it only prepares it, whatever comes of it.
+    // The steps before it only prepare it, whatever their result.
     let prepares = |s: &Step| match &s.kind {
         step::Kind::Command { expect, .. } => expect.exit_code == ExitCode::Any && !expect.of_text(),
         step::Kind::File { .. } => true,
@@ -689,19 +692,19 @@ pub(super) fn denied(mut out: Out) -> Option<Out> {
     if expect.of_text() || expect.exit_code != ExitCode::Is(0) || !before.iter().all(prepares) {
         return None;
     }
-    // What another program ends with, and what nobody knows, is any status.
+    // Other programs, and unknown ones, may fail with any status.
     let in_a_file = run.starts_with("grep ") && !before.is_empty();
     if !fails_with_one(run) && !in_a_file {
         expect.exit_code = ExitCode::Not(0);
         return Some(out);
     }
     expect.exit_code = ExitCode::Is(1);
-    // `test` has no other status, and `grep` in what a step has written.
+    // `test` has no other failure status; neither has `grep` on a file that a step has written.
     let sure = run.starts_with("test ") || run.starts_with("grep ");
     Some(if sure { out } else { out.but(Label::Stronger, ONE_STATUS) })
 }
 
-/// Whether a command ends by itself, and not when nobody reads any more what it prints: `kubectl logs -f`, `tail -F`.
+/// Whether a command ends by itself, rather than when nothing reads its output any more: `kubectl logs -f`, `tail -F`.
 fn ends(stmt: &Stmt) -> bool {
     let Kind::Simple(simple) = &stmt.kind else { return true };
     let words: Vec<String> = simple.words.iter().filter_map(Word::literal).collect();
@@ -725,9 +728,9 @@ fn ends(stmt: &Stmt) -> bool {
 
 /// How long a command may take.
 struct Limit {
-    /// In seconds; more than the usual minute is written down.
+    /// In seconds. A limit above the usual minute is written into the step.
     seconds: u64,
-    /// It says so itself.
+    /// The command specifies it itself.
     asked: bool,
 }
 
@@ -757,7 +760,7 @@ fn limit(words: &[String]) -> Limit {
         let text = if text.bytes().all(|b| b.is_ascii_digit()) { format!("{text}s") } else { text.to_owned() };
         duration::parse(&text).ok().map(|d| d.as_secs())
     };
-    // A script had five minutes.
+    // As long as a script may take: five minutes.
     let whole = 300;
     let bound = (bound.as_deref(), bound.as_deref().and_then(parse));
     let seconds = match bound {
@@ -767,7 +770,7 @@ fn limit(words: &[String]) -> Limit {
             let slow = match name {
                 "kubectl" | "oc" => {
                     let has = |list: &[&str]| words.iter().any(|w| list.contains(&w.as_str()));
-                    // Who is not attached to what it runs returns at once.
+                    // A `kubectl run` that is not attached returns at once.
                     let attached =
                         has(&["-i", "-it", "-ti", "--stdin", "--rm", "--attach", "--rm=true", "--attach=true"]);
                     has(&["delete", "rollout", "exec", "drain"]) || has(&["run"]) && attached
@@ -783,7 +786,7 @@ fn limit(words: &[String]) -> Limit {
     Limit { seconds, asked: matches!(bound.1, Some(1..)) }
 }
 
-/// What a command is about, as a name for its step: `pods` for `kubectl get pods -n shop`.
+/// Returns the subject of a command, as a name for its step: `pods` for `kubectl get pods -n shop`.
 fn subject(simple: &Simple) -> String {
     let words: Vec<String> = simple.words.iter().filter_map(Word::literal).collect();
     let verb = words.iter().position(|w| matches!(w.as_str(), "get" | "logs" | "describe" | "exec"));
@@ -793,20 +796,20 @@ fn subject(simple: &Simple) -> String {
     word.split(['/', '.', ',']).next().filter(|w| !w.is_empty()).unwrap_or("output").to_owned()
 }
 
-/// How a text in a file may differ from what a command printed.
+/// How the text in a file may differ from what a command printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Input {
     /// Not at all.
     Exact,
-    /// It is one blank line where there were no lines.
+    /// It is one blank line if there were no lines.
     Lines,
-    /// It has one end of line at its end, however many there were.
+    /// It ends with exactly one line break, however many there were.
     Text,
 }
 
-/// Whether a command with these words reads its standard input, and would read a file instead that is named behind them.
+/// Whether a command with these words reads its standard input, and would instead read a file named after them.
 fn reads_input(name: &str, words: &[String], input: Input) -> bool {
-    // The words that are neither options nor their values.
+    // Counts the words that are neither options nor their values.
     let plain = |valued: &[&str]| {
         let mut skip = 0;
         let mut count = 0;
@@ -855,7 +858,7 @@ fn reads_input(name: &str, words: &[String], input: Input) -> bool {
     }
 }
 
-/// What a manifest calls its first object.
+/// Returns a name for a manifest, from the kind and the name of its first object.
 fn manifest_name(text: &str) -> Option<String> {
     let kind = text.lines().find_map(|l| l.strip_prefix("kind:"))?.trim().to_ascii_lowercase();
     let name = text.lines().find_map(|l| l.trim_start().strip_prefix("name:"))?.trim().trim_matches(['"', '\'']);

@@ -1,4 +1,4 @@
-//! Conditions, branches and loops as sequences of steps.
+//! Converts conditions, branches and loops to sequences of steps.
 
 use std::path::Path;
 
@@ -25,24 +25,24 @@ use crate::{
     ty::duration,
 };
 
-/// How many values a list may have that its author did not write one by one.
+/// How many values a list may have if its author did not write them out.
 const LIST: u32 = 50;
 
-/// Commands that remove no folder.
+/// Commands that do not remove directories.
 const KEEPING: [&str; 20] = [
     "[", "cat", "chmod", "chown", "curl", "docker", "echo", "exit", "git", "grep", "helm", "jq", "kubectl", "oc",
     "printf", "sleep", "test", "touch", "true", ":",
 ];
 
-/// How deep functions may call.
+/// How deep function calls may be nested.
 const DEPTH: usize = 8;
 
 impl<'a> Lifter<'a> {
-    /// A whole list, or nothing.
+    /// Converts a whole list, or nothing.
     pub(super) fn seq(&self, list: &[Stmt], mut st: State, end: End) -> Option<Flow> {
         let mut out = Out::none();
         let mut said = Vec::new();
-        // What only tells a reader more, before the end that is bad either way.
+        // Whether statements were skipped that only print information, before an end that fails either way.
         let mut skipped = false;
         let mut at = 0;
         while at < list.len() {
@@ -91,11 +91,11 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// What the first statements of a list are.
+    /// Converts the first statements of a list.
     pub(super) fn next(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
         let following = rest.get(1).filter(|s| statement::asks_status(s) && !self.idle(s));
         let Some(following) = following else { return self.first(rest, st, end) };
-        // Who asks how a statement ended stands with it.
+        // A statement that reads the status of the previous one is converted together with it.
         if let Some(name) = statement::keeps_status(following)
             && let Some(next) = self.kept_status(&rest[0], name, st)
         {
@@ -107,9 +107,9 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// `{ …; } >> FILE`: what the list does, behind a step that opens the file as the shell does; what the list prints is in the report.
+    /// `{ …; } >> FILE`: converts the list, after a step that opens the file as the shell does. What the list prints is in the report.
     fn logged(&self, body: &[Stmt], file: &Word, append: bool, after: &[Stmt], st: &State) -> Option<Next> {
-        // Where the file cannot be opened the list is not begun, and the script has to end with that.
+        // If the file cannot be opened, the list does not start, and the script must end with that failure.
         let ends = st.errexit || after.is_empty() && st.tail;
         (self.phase == PhaseKind::Verify && ends).then_some(())?;
         let path = st.scope.word(file)?.constant().filter(|path| path.starts_with('/'))?;
@@ -125,7 +125,7 @@ impl<'a> Lifter<'a> {
         })
     }
 
-    /// `command; NAME=$?`: the status is an output of the step.
+    /// `command; NAME=$?`: the exit status becomes an output of the step.
     fn kept_status(&self, stmt: &Stmt, name: &str, st: &mut State) -> Option<Next> {
         (!st.errexit && !st.scope.wild.contains(name) && !self.tallies.contains(name)).then_some(())?;
         let mut out = self.check(stmt, st)?;
@@ -140,7 +140,7 @@ impl<'a> Lifter<'a> {
         Some(Next::Steps(out, 2))
     }
 
-    /// The same, where nobody asks how the first one ended.
+    /// Converts the first statements of a list if the statement after the first does not read its status.
     fn first(&self, rest: &[Stmt], st: &mut State, end: End) -> Option<Next> {
         let (stmt, after) = rest.split_first()?;
         if !matches!(stmt.kind, Kind::Simple(_)) && self.may_remove(stmt) {
@@ -159,7 +159,7 @@ impl<'a> Lifter<'a> {
             }
             Kind::Step(name) if self.tallies.contains(name) => self.amiss(after, st),
             Kind::Step(name) => {
-                // Its own status is that of the number.
+                // The exit status of `((…))` depends on the number.
                 (!(st.errexit || after.is_empty() && st.tail)).then_some(())?;
                 st.scope.set(name, None);
                 Some(Next::Idle(None))
@@ -189,7 +189,7 @@ impl<'a> Lifter<'a> {
                 {
                     return self.capture(rest, st, end);
                 }
-                // A count that the script itself has begun cannot fail.
+                // Incrementing a counter that the script itself has initialized cannot fail.
                 if let [assign] = assigns.as_slice()
                     && statement::counts_up(assign)
                     && st.scope.counters.contains(&assign.name)
@@ -200,7 +200,7 @@ impl<'a> Lifter<'a> {
                 }
                 for assign in assigns {
                     if self.assign(assign, st).is_none() {
-                        // What needs no command can be made again where it is needed.
+                        // An assignment that runs no command can be repeated where its value is needed.
                         let harmless = !assign.export && !statement::is_special(&assign.name) && self.harmless(assign);
                         harmless.then_some(())?;
                         st.scope.set(&assign.name, None);
@@ -261,7 +261,7 @@ impl<'a> Lifter<'a> {
                 }
                 let inner = State { tail: true, ..st.clone() };
                 match self.seq(std::slice::from_ref(b), inner, End::Falls)? {
-                    // As the last statement it fails either way.
+                    // As the last statement, it fails either way.
                     Flow::Fails(said) if !last => Some(Next::Steps(self.deny(a, st)?.told(&messages(&said)), 1)),
                     Flow::Passes(o, ending) if o.steps.is_empty() => {
                         self.or_rest(self.check(a, &soft(st))?, ending, after, st, end)
@@ -305,12 +305,12 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// Whether a variable that is set somewhere inside of a statement is read behind it: steps set none.
+    /// Whether a variable that is set somewhere inside a statement is read after it: steps do not set variables.
     fn leaks(&self, stmt: &Stmt, after: &[Stmt], st: &State) -> bool {
         let mut names = Vec::new();
         match &stmt.kind {
             Kind::Assign(_) | Kind::Function { .. } => return false,
-            // What a loop that waits has found out is looked at by itself.
+            // `poll` checks the variables of a loop that waits.
             Kind::For { body, .. } | Kind::Count { body, .. } | Kind::While { body, .. }
                 if body.iter().any(|s| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"))) => {}
             _ => statement::assigned(stmt, &mut names),
@@ -328,7 +328,7 @@ impl<'a> Lifter<'a> {
         names.iter().any(read)
     }
 
-    /// A variable that only counts what is wrong is changed: this has failed, and the rest is looked at all the same.
+    /// A counter of failures has changed: the check has failed, and the rest of the list only counts, prints or returns.
     fn amiss(&self, after: &[Stmt], st: &State) -> Option<Next> {
         let counts = |s: &Stmt| match &s.kind {
             Kind::Step(name) => self.tallies.contains(name),
@@ -340,7 +340,7 @@ impl<'a> Lifter<'a> {
         rest.then_some(Next::End(Flow::Fails(Vec::new())))
     }
 
-    /// Whether a statement does nothing but look, for people to read.
+    /// Whether a statement only prints information for people.
     fn only_tells(&self, stmt: &Stmt, st: &State) -> bool {
         match &stmt.kind {
             Kind::Simple(simple) => {
@@ -361,7 +361,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// `NAME` or `NAME; other` by whether a command succeeds: its status is asked for, and each side then looks at it.
+    /// Runs `then` or `otherwise`, depending on whether a command succeeds: a step captures its exit status, and each side tests it.
     fn chosen(&self, condition: &Stmt, then: Out, otherwise: Out, st: &State) -> Option<Out> {
         let (condition, then, otherwise) = match &condition.kind {
             Kind::Not(inner) => (&**inner, otherwise, then),
@@ -390,13 +390,13 @@ impl<'a> Lifter<'a> {
         Some(out)
     }
 
-    /// Whether nothing runs to make a value, and it is the same whenever it is made.
+    /// Whether an assignment runs no command, and yields the same value whenever it is evaluated.
     fn harmless(&self, assign: &ast::Assign) -> bool {
         let fixed = |w: &Word| {
             !w.parts.iter().any(|p| matches!(p, Part::Command { .. })) && !w.source.contains(['`', '$', '+', '('])
                 || w.literal().is_some()
         };
-        // Variables are what they were when this is made again.
+        // Variables have the same values when this is evaluated again.
         let plain = |w: &Word| {
             let own = ["RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS", "BASHPID"];
             w.parts.iter().all(|p| match p {
@@ -416,9 +416,9 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// `NAME=value` that can be followed.
+    /// `NAME=value`, if the value can be tracked.
     pub(super) fn assign(&self, assign: &ast::Assign, st: &mut State) -> Option<()> {
-        // What programs read by its name is not ours to move; exported, it is handed on to every command.
+        // Programs read these variables by name, so they cannot be moved. If exported, they are passed on to every command.
         let special = statement::is_special(&assign.name) && !assign.export;
         if assign.odd || special || matches!(assign.name.as_str(), "IFS" | "PATH") {
             return None;
@@ -473,7 +473,7 @@ impl<'a> Lifter<'a> {
             }
             ":" | "true" if simple.words.len() == 1 => Some(Next::Idle(None)),
             "set" => {
-                // What was made while nothing ended the script may not be there.
+                // Directories that were created while errors did not end the script may not exist.
                 let ended = st.errexit;
                 for word in &simple.words[1..] {
                     let flag = word.literal()?;
@@ -507,7 +507,7 @@ impl<'a> Lifter<'a> {
             "exit" | "return" if name == "exit" || st.function => {
                 let status = self.fixed(&st.scope.word(argument?)?)?;
                 match status.as_str() {
-                    // A function would end the whole script with success.
+                    // In a function, `exit 0` would end the whole script with success.
                     "0" if name == "exit" && st.function => None,
                     "0" => Some(Next::End(Flow::Passes(Out::none(), Ending::Exit))),
                     _ => Some(Next::End(Flow::Fails(Vec::new()))),
@@ -565,7 +565,7 @@ impl<'a> Lifter<'a> {
                     {
                         return Some(Next::End(Flow::Passes(Out::none(), Ending::Exit)));
                     }
-                    // What it counts is what counts, and not how it ends.
+                    // The result of the function is its count, not its exit status.
                     if self.counts(body) && !st.errexit && !(after.is_empty() && st.tail) {
                         let tail = false;
                         return match self.call_flow(body, simple, &State { tail, ..st.clone() })? {
@@ -574,14 +574,14 @@ impl<'a> Lifter<'a> {
                             Flow::Passes(..) => None,
                         };
                     }
-                    // `set -e` holds in the function too.
+                    // `set -e` applies in the function as well.
                     let flow = self.call_flow(body, simple, st)?;
                     let prints = matches!(&flow, Flow::Falls(o) if o.steps.is_empty());
                     if st.errexit && st.fragile && !prints {
                         return None;
                     }
                     return match flow {
-                        // `exit` in a function ends the script; a status is one that may be passed over.
+                        // `exit` in a function ends the script; a returned status may be ignored.
                         Flow::Fails(said) => (ends(body) || self.counts(body)).then_some(Next::End(Flow::Fails(said))),
                         Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => self.with_status(out, after, st),
                         Flow::Passes(..) => None,
@@ -594,9 +594,9 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// Which folders are there behind a command.
+    /// Updates the directories that exist after a command.
     fn made(&self, name: &str, simple: &Simple, st: &mut State) {
-        // Options of `git init`, and the names of branches.
+        // Options of `git init`, and branch names.
         const PLAIN: [&str; 8] = ["-q", "--quiet", "-b", "--initial-branch", "main", "master", "trunk", "develop"];
         let words = simple.words[1..].iter().filter(|word| !word.source.starts_with('-'));
         let paths = words.map(|word| Some(st.at(&st.scope.word(word)?.constant()?)));
@@ -612,7 +612,7 @@ impl<'a> Lifter<'a> {
                 };
                 st.folders.retain(stays);
             }
-            // `git init [-q] [-b main] FOLDER`: a script that goes on has it.
+            // `git init [-q] [-b main] FOLDER`: if the script continues, the directory exists.
             "git" if st.errexit => {
                 if let [_, verb, options @ .., folder] = simple.words.as_slice()
                     && verb.source == "init"
@@ -628,7 +628,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// Whether something in a statement may remove folders.
+    /// Whether something in a statement may remove directories.
     fn may_remove(&self, stmt: &Stmt) -> bool {
         let mut found = false;
         statement::walk(stmt, &mut |s| match &s.kind {
@@ -643,7 +643,7 @@ impl<'a> Lifter<'a> {
         found && !matches!(stmt.kind, Kind::Function { .. })
     }
 
-    /// What is printed, as far as it is known.
+    /// Returns what is printed, as far as it is known.
     fn said(&self, simple: &Simple, st: &State) -> String {
         let words = simple.words[1..].iter().filter(|w| !w.source.starts_with('-')).map(|w| {
             let known = st.scope.parts(&w.parts, true).map(|t| t.0.iter().map(shown).collect::<String>());
@@ -652,7 +652,7 @@ impl<'a> Lifter<'a> {
         words.collect::<Vec<_>>().join(" ").replace("\\n", " ")
     }
 
-    /// A statement whose status counts as far as the list says: with what follows, if that asks for it.
+    /// Handles the exit status of a statement as the list does: together with the following statement, if that one reads the status.
     fn with_status(&self, out: Out, after: &[Stmt], st: &State) -> Option<Next> {
         if let Some(following) = after.first() {
             let source = |s: &Stmt| match &s.kind {
@@ -697,19 +697,19 @@ impl<'a> Lifter<'a> {
             return Some(out);
         }
         if st.errexit {
-            // What fails in a loop that is tried again would have ended the script.
+            // In a loop that is retried, a failure would have ended the script.
             return if st.fragile { None } else { Some(out) };
         }
         Some(self.ignored_in_passing(out))
     }
 
-    /// Steps that pass whatever their command answers: the script says so.
+    /// Makes steps pass whatever their command returns, because the script ignores it.
     pub(super) fn ignored(&self, out: Out) -> Out {
         let mut out = forgiving(out);
         if out.steps.is_empty() {
             return out;
         }
-        // In cleanup the labels would allow it.
+        // In cleanup, the labels would permit this mistake.
         if self.phase != PhaseKind::Cleanup && self.shared.err() {
             return out;
         }
@@ -723,7 +723,7 @@ impl<'a> Lifter<'a> {
                 return out;
             }
         }
-        // What a here-document was is written to a file of the run first.
+        // A here-document is written to a file of the run first.
         if let Some((command, files)) = out.steps.split_last_mut()
             && matches!(command.kind, step::Kind::Command { .. })
             && files
@@ -742,7 +742,7 @@ impl<'a> Lifter<'a> {
         Out::step(step)
     }
 
-    /// The same where the script merely goes on: in cleanup a failure is reported, and nothing else changes.
+    /// Does the same where the script simply continues: in cleanup a failure is reported, and nothing else changes.
     fn ignored_in_passing(&self, out: Out) -> Out {
         if self.phase == PhaseKind::Cleanup && !out.steps.is_empty() {
             return forgiving(out).but(Label::Stronger, REPORTED);
@@ -750,7 +750,7 @@ impl<'a> Lifter<'a> {
         self.ignored(out)
     }
 
-    /// Steps that pass if and only if the statement succeeds.
+    /// Returns steps that pass if and only if the statement succeeds.
     pub(super) fn check(&self, stmt: &Stmt, st: &State) -> Option<Out> {
         let st = &soft(st);
         if stmt.background {
@@ -797,7 +797,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// `"$@"` in a function, as the command that the function was given: the words, where all are known.
+    /// `"$@"` in a function, as the command that the function was given: returns its words, if all are known.
     fn spread(&self, simple: &Simple, st: &State) -> Option<Simple> {
         let is_all = |word: &Word| st.function && word.source == "\"$@\"";
         simple.words.first().is_some_and(is_all).then_some(())?;
@@ -807,7 +807,7 @@ impl<'a> Lifter<'a> {
         named.then(|| Simple { words, ..simple.clone() })
     }
 
-    /// `shift`: the first word that a function was given is dropped.
+    /// `shift`: drops the first argument of a function.
     fn shifted(&self, st: &mut State) -> Option<()> {
         let given = st.scope.arrays.get_mut("@").filter(|given| !given.is_empty())?;
         given.remove(0);
@@ -818,7 +818,7 @@ impl<'a> Lifter<'a> {
         Some(())
     }
 
-    /// `eval TEXT`, where the text is known: what stands in it.
+    /// `eval TEXT`, with a known text: converts the text.
     fn evaluated(&self, simple: &Simple, st: &State) -> Option<Out> {
         let quiet = simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge));
         (quiet && simple.env.is_empty() && st.depth < DEPTH).then_some(())?;
@@ -835,7 +835,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// `cd FOLDER`: the folder, where it is known.
+    /// `cd FOLDER`: returns the directory, if it is known.
     fn folder(&self, stmt: &Stmt, st: &State) -> Option<String> {
         let Kind::Simple(simple) = &stmt.kind else { return None };
         let quiet = simple.redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge));
@@ -844,12 +844,12 @@ impl<'a> Lifter<'a> {
         self.fixed(&st.scope.word(word)?).filter(|folder| !folder.is_empty() && !folder.starts_with('-'))
     }
 
-    /// Whether a folder is there in any case: the script has made it, and would have ended if it could not.
+    /// Whether a directory certainly exists: the script has created it, and would have ended if that had failed.
     fn is_there(&self, folder: &str, st: &State) -> bool {
         st.errexit && !st.fragile && folder.starts_with('/') && st.has_made(folder)
     }
 
-    /// What follows runs in that folder, which must be there.
+    /// Makes the following commands run in that directory, which must exist.
     fn enter(&self, stmt: &Stmt, st: &mut State) -> Option<Out> {
         let folder = self.folder(stmt, st)?;
         let words = ["test", "-d", &bash::quote(&folder)].map(|word| Word::read(word, 0)).to_vec();
@@ -861,7 +861,7 @@ impl<'a> Lifter<'a> {
         Some(out)
     }
 
-    /// Steps that pass if and only if the statement fails.
+    /// Returns steps that pass if and only if the statement fails.
     pub(super) fn deny(&self, stmt: &Stmt, st: &State) -> Option<Out> {
         let st = &soft(st);
         (!self.exits(stmt, st)).then_some(())?;
@@ -875,7 +875,7 @@ impl<'a> Lifter<'a> {
             Kind::Test(inner, double) => self.test(inner, *double, st, false),
             Kind::Pipeline(list) => self.denied_pipeline(list, st),
             Kind::Simple(simple) if here_string(simple).is_some() => self.denied_pipeline(&here_string(simple)?, st),
-            // A wait ends with any other status, too.
+            // A wait also ends with any other non-zero status.
             Kind::Simple(_) if st.waiting => {
                 let out = self.check(stmt, st)?;
                 (out.steps.len() == 1).then_some(())?;
@@ -887,7 +887,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// Steps that pass if the last command of a pipeline fails.
+    /// Returns steps that pass if the last command of a pipeline fails.
     fn denied_pipeline(&self, list: &[Stmt], st: &State) -> Option<Out> {
         let told = |out: Out| if st.pipefail { out.but(Label::Stronger, PIPE_DENIED) } else { out };
         if let Some(out) = self.not_found(list, st) {
@@ -895,14 +895,14 @@ impl<'a> Lifter<'a> {
         }
         let out = told(self.filtered(list, st, false, false)?);
         let step::Kind::Command { run, .. } = &out.steps.last()?.kind else { return None };
-        // With nothing to find `grep` ends with 1, and other commands with what they like.
+        // `grep` exits with 1 if it finds nothing; other commands may use any status.
         if run.starts_with("grep ") {
             return denied(out);
         }
         self.fails_somehow(out)
     }
 
-    /// `! COMMAND | grep -q TEXT`: the command, whose output does not have the text.
+    /// `! COMMAND | grep -q TEXT`: the command, with output that does not contain the text.
     fn not_found(&self, list: &[Stmt], st: &State) -> Option<Out> {
         let [Stmt { kind: Kind::Simple(command), .. }, Stmt { kind: Kind::Simple(grep), .. }] = list else {
             return None;
@@ -918,7 +918,7 @@ impl<'a> Lifter<'a> {
         )
     }
 
-    /// Steps that pass if and only if the last of them fails, with whatever status.
+    /// Returns steps that pass if and only if the last of them fails, with any non-zero status.
     fn fails_somehow(&self, mut out: Out) -> Option<Out> {
         let step::Kind::Command { expect, .. } = &mut out.last()?.kind else { return None };
         (*expect == step::Expect::default()).then_some(())?;
@@ -926,12 +926,12 @@ impl<'a> Lifter<'a> {
         Some(out)
     }
 
-    /// The first, or else the second.
+    /// Returns a step that passes if the first passes, or else the second.
     fn either(&self, a: Out, b: Out) -> Option<Out> {
         if a.steps.is_empty() {
             return Some(a);
         }
-        // A first that fails where the script's did not runs a second that the script did not run.
+        // If the first fails where the script's condition did not, it runs a second that the script did not run.
         let label = match a.label {
             Label::Exact => b.label,
             Label::Stronger if read_only(&b.steps) => Label::Stronger,
@@ -943,14 +943,14 @@ impl<'a> Lifter<'a> {
         Some(Out { steps: vec![Step::new(step::Kind::AnyOf(steps))], label, why })
     }
 
-    /// A condition that ends the list with success, or else what is left of the list.
+    /// Converts a condition that ends the list with success, and otherwise continues with the rest of the list.
     fn or_rest(&self, condition: Out, ending: Ending, after: &[Stmt], st: &State, end: End) -> Option<Next> {
         if st.waiting && ending == Ending::Exit && end == End::Falls {
             return None;
         }
         match self.seq(after, st.clone(), end)? {
             Flow::Fails(said) => Some(Next::End(Flow::Passes(condition.told(&messages(&said)), ending))),
-            // Behind a list that is not the last one the script goes on, where it would have ended with success.
+            // If the list is not the last one, the script continues after it, although it would have ended with success.
             Flow::Falls(_) if !st.tail => None,
             Flow::Falls(rest) if end == End::Falls && rest.steps.is_empty() => {
                 Some(Next::End(Flow::Falls(self.ignored(condition))))
@@ -988,7 +988,7 @@ impl<'a> Lifter<'a> {
             }
         };
         let [condition] = condition.as_slice() else { return None };
-        // A condition that is known is no condition.
+        // A condition whose value is known decides which list is converted.
         if let Some(known) = self.known(condition, st) {
             let chosen: List = if known { body.clone() } else { otherwise.to_vec() };
             let inner = State { tail: after.is_empty() && st.tail, ..st.clone() };
@@ -1016,7 +1016,7 @@ impl<'a> Lifter<'a> {
             (Flow::Passes(o, e), Flow::Falls(f)) if o.steps.is_empty() && f.steps.is_empty() => {
                 self.or_rest(check()?, e, after, st, end)
             }
-            // What is left of the list fails.
+            // The rest of the list fails.
             (Flow::Passes(o, e), Flow::Falls(f)) if f.steps.is_empty() => match self.seq(after, st.clone(), end)? {
                 Flow::Fails(said) => Some(Next::End(Flow::Passes(check()?.told(&messages(&said)).then(o), e))),
                 _ => None,
@@ -1034,12 +1034,12 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// One list or another, by a condition.
+    /// Converts a choice between two lists by a condition.
     fn one_of(&self, condition: &Stmt, a: Out, b: Out, st: &State) -> Option<Out> {
         let check = || self.check(condition, st);
         let deny = || self.deny(condition, st);
         Some(match (a.steps.is_empty(), b.steps.is_empty()) {
-            // It is looked at what is known, for nothing.
+            // The condition only compares known values, so it has no effect.
             (true, true) if self.only_compares(condition) => Out::none(),
             (true, true) => self.ignored(check()?),
             (true, false) => match check().filter(|c| c.label == Label::Exact) {
@@ -1060,7 +1060,7 @@ impl<'a> Lifter<'a> {
         })
     }
 
-    /// Whether a condition asks no command: it compares what is known already.
+    /// Whether a condition only compares values that are already known, without running a command.
     pub(super) fn only_compares(&self, condition: &Stmt) -> bool {
         match &condition.kind {
             Kind::Test(inner, _) => !inner.contains(['`', '(', '<', '>']),
@@ -1077,7 +1077,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// The value of a text that nothing can change any more.
+    /// Returns the value of a text if nothing can change it any more.
     pub(super) fn fixed(&self, text: &Text) -> Option<String> {
         let open = |hole: &str| {
             let name = hole.strip_prefix("{env.").and_then(|t| t.strip_suffix('}'));
@@ -1088,7 +1088,7 @@ impl<'a> Lifter<'a> {
         if open { None } else { text.constant() }
     }
 
-    /// Whether a condition holds, where that can be told now.
+    /// Whether a condition is true, if that is known at this point.
     pub(super) fn known(&self, condition: &Stmt, st: &State) -> Option<bool> {
         match &condition.kind {
             Kind::Not(inner) => self.known(inner, st).map(|b| !b),
@@ -1125,7 +1125,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// A test: of what commands print, or as the command `test`.
+    /// Converts a test: to an expectation on what commands print, or to the command `test`.
     pub(super) fn test(&self, inner: &str, double: bool, st: &State, positive: bool) -> Option<Out> {
         let words = statement::split(inner)?;
         self.test_of(&if double { statement::grouped(words) } else { words }, double, st, positive)
@@ -1191,7 +1191,7 @@ impl<'a> Lifter<'a> {
                 };
                 match (positive, opposite) {
                     (true, _) => command(&[op, a], None),
-                    // Without quotes a value may be no word, or several: then the opposite is not the opposite.
+                    // Without quotes, a value may be empty or several words: then the opposite operator is not the opposite.
                     (false, _) if bare(a) => self.fails_somehow(command(&[op, a], None)?),
                     (false, Some(opposite)) => command(&[op, a], Some(opposite)),
                     (false, None) => denied(command(&[op, a], None)?),
@@ -1199,7 +1199,7 @@ impl<'a> Lifter<'a> {
             }
             [a, op, b] => {
                 let glob = |w: &Word| w.parts.iter().any(|p| matches!(p, Part::Other));
-                // What is no plain text is asked of the value, as a step prints it.
+                // A pattern is matched against the value as a step prints it.
                 let asked = match op.source.as_str() {
                     "=" | "==" | "!=" if double && glob(b) => Some(globbed(&b.source)?),
                     "=~" if double => Some(self.patterned(b, st)?),
@@ -1216,7 +1216,7 @@ impl<'a> Lifter<'a> {
                 let (operator, opposite) = match op.source.as_str() {
                     "=" | "==" => ("=", "!="),
                     "!=" => ("!=", "="),
-                    // What is no number compares with nothing.
+                    // A comparison with something that is not a number always fails.
                     "-eq" | "-ne" | "-ge" | "-gt" | "-le" | "-lt" => {
                         return match positive {
                             true => command(&[a, op, b], None),
@@ -1238,7 +1238,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// A function in the place of its call.
+    /// Inlines a function in place of its call.
     fn call(&self, body: &List, simple: &Simple, st: &State) -> Option<Out> {
         match self.call_flow(body, simple, st)? {
             Flow::Falls(out) | Flow::Passes(out, Ending::Exit) => Some(out),
@@ -1246,9 +1246,9 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// Whether it calls a function that may end the script: no `||` behind it and no `if` around it is reached then.
+    /// Whether a statement calls a function that may end the script: a following `||` or a surrounding `if` is then not reached.
     fn exits(&self, stmt: &Stmt, st: &State) -> bool {
-        // Most scripts have no functions, and a chain of thousands is looked at from each link.
+        // Most scripts have no functions, and a chain of thousands is checked at each link.
         if st.scope.functions.is_empty() {
             return false;
         }
@@ -1262,7 +1262,7 @@ impl<'a> Lifter<'a> {
         exits
     }
 
-    /// The functions that a statement calls, and those that these call.
+    /// Collects the functions that a statement calls, and those that these call.
     fn called<'s>(&self, stmt: &'s Stmt, st: &'s State, found: &mut Vec<&'s str>) {
         let mut names = Vec::new();
         statement::walk(stmt, &mut |s| {
@@ -1296,7 +1296,7 @@ impl<'a> Lifter<'a> {
             ..st.clone()
         };
         for n in 1..10 {
-            // What is not known may still be printed.
+            // A value that is not known may still be printed.
             let value = simple.words.get(n).map_or_else(|| Some(Text::literal("")), |word| st.scope.word(word));
             inner.scope.set(&n.to_string(), value);
         }
@@ -1308,7 +1308,7 @@ impl<'a> Lifter<'a> {
         self.seq(body, inner, End::Falls)
     }
 
-    /// Whether a function only counts that something is wrong.
+    /// Whether a function only counts failures.
     fn counts(&self, body: &List) -> bool {
         let mut counts = false;
         let mut ends = false;
@@ -1323,7 +1323,7 @@ impl<'a> Lifter<'a> {
         counts && !ends
     }
 
-    /// A file of functions and constants.
+    /// Reads a file of functions and constants.
     fn source(&self, path: &Word, st: &mut State) -> Option<()> {
         let path = match script_dir_prefix(&path.source) {
             Some(below) => join(&st.scope.dir.to_string_lossy(), below),
@@ -1345,7 +1345,7 @@ impl<'a> Lifter<'a> {
                 Kind::Assign(assigns) => assigns.iter().try_for_each(|a| self.assign(a, st))?,
                 Kind::Simple(simple) if matches!(self.name(simple)?, "set" | "echo" | ":") => {
                     let flags = simple.words.iter().any(|w| w.source.starts_with('-'));
-                    // Options of a helper are options of the script.
+                    // Options that a helper sets apply to the script.
                     if self.name(simple)? == "set" && flags {
                         self.simple(stmt, simple, &[], st, End::Falls)?;
                     }
@@ -1357,7 +1357,7 @@ impl<'a> Lifter<'a> {
         Some(())
     }
 
-    /// `trap … EXIT`: what is left of the list, and then this.
+    /// `trap … EXIT`: converts the rest of the list, then the handler.
     fn trap(&self, simple: &Simple, after: &[Stmt], st: &State, end: End) -> Option<Next> {
         let [_, handler, signals @ ..] = simple.words.as_slice() else { return None };
         let text = handler.literal()?;
@@ -1370,7 +1370,7 @@ impl<'a> Lifter<'a> {
             return None;
         }
         let inner = State { tail: false, errexit: false, ..st.clone() };
-        // Under `set -e` what fails in a trap is the status of the script.
+        // Under `set -e`, a failure in a trap sets the exit status of the script.
         let guarded = |s: &Stmt| match &s.kind {
             Kind::Or(pair) => {
                 matches!(&pair[1].kind, Kind::Simple(s) if matches!(self.name(s), Some("true" | ":" | "echo")))
@@ -1398,7 +1398,7 @@ impl<'a> Lifter<'a> {
         Some(Next::End(ending.map_or(Flow::Falls(out.clone()), |e| Flow::Passes(out, e))))
     }
 
-    /// What a trap does; its functions may stand behind it.
+    /// Converts what a trap does. Its functions may be defined after it.
     fn trapped(&self, list: &[Stmt], after: &[Stmt], mut st: State) -> Option<Flow> {
         for stmt in after {
             if let Kind::Function { name, body } = &stmt.kind {
@@ -1425,7 +1425,7 @@ impl<'a> Lifter<'a> {
             let count = u32::try_from(all?.len()).ok()?;
             return self.poll(Rounds { count, seen: Some(count), behind: None }, var, body, after, st, end);
         }
-        // Each with what it is, where nothing of the environment overrides it.
+        // Each value, as it is unless the environment overrides it, and its template.
         let mut list: Vec<(String, String)> = Vec::new();
         let numbers = range.filter(|(from, to)| to.saturating_sub(*from) < LIST);
         for word in values {
@@ -1494,7 +1494,7 @@ impl<'a> Lifter<'a> {
         Some(Next::Steps(lifted, 1))
     }
 
-    /// Files of the task that a pattern such as `manifests/*.yaml` names, as bash puts them in order.
+    /// Returns the files of the task that a pattern such as `manifests/*.yaml` matches, in bash's order.
     fn matching(&self, pattern: &str, st: &State) -> Option<Vec<String>> {
         let (folder, name) = pattern.rsplit_once('/').unwrap_or((".", pattern));
         let (start, end) = name.split_once('*')?;
@@ -1519,7 +1519,7 @@ impl<'a> Lifter<'a> {
         Some(found.into_iter().map(path).collect())
     }
 
-    /// `until …; do sleep N; done`: for as long as a script may take.
+    /// `until …; do sleep N; done`: waits for as long as a script may take.
     fn wait(&self, until: bool, condition: &[Stmt], body: &[Stmt], st: &State) -> Option<Next> {
         let [condition] = condition else { return None };
         let (pauses, rest): (Vec<_>, Vec<_>) =
@@ -1616,8 +1616,7 @@ impl<'a> Lifter<'a> {
         }
     }
 
-    /// `until COMMAND; do n=$((n + 1)); if [ $n -ge 10 ]; then exit 1; fi; sleep 3; done`: a wait that is left where the command
-    /// succeeds.
+    /// `until COMMAND; do n=$((n + 1)); if [ $n -ge 10 ]; then exit 1; fi; sleep 3; done`: a wait that ends when the command succeeds.
     fn attempts(
         &self,
         until: bool,
@@ -1641,11 +1640,11 @@ impl<'a> Lifter<'a> {
             (a.variable() == Some(name) && matches!(op.source.as_str(), "-eq" | "-ge")).then_some(())?;
             Some((guard, st.scope.word(b)?.constant()?.parse::<u32>().ok()?))
         })?;
-        // In the round in which it gives up.
+        // The round in which it gives up.
         let count = limit.checked_sub(from)? + u32::from(guard < at);
         (count > 0).then_some(())?;
         if endless {
-            // In the last round it looks, and then gives up.
+            // In the last round it checks, and then gives up.
             let waits = |s: &Stmt| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"));
             let behind = body[at.min(guard)..].iter().enumerate().all(|(i, s)| {
                 let i = i + at.min(guard);
@@ -1682,7 +1681,7 @@ impl<'a> Lifter<'a> {
         text.strip_suffix('s').unwrap_or(&text).parse::<u64>().ok().filter(|n| *n > 0)
     }
 
-    /// A loop that looks, waits and looks again.
+    /// Converts a loop that checks, waits and checks again.
     fn poll(&self, rounds: Rounds, var: &str, body: &[Stmt], after: &[Stmt], st: &State, end: End) -> Option<Next> {
         let is_pause = |s: &&Stmt| matches!(&s.kind, Kind::Simple(s) if self.name(s) == Some("sleep"));
         let [pause] = body.iter().filter(is_pause).collect::<Vec<_>>()[..] else { return None };
@@ -1690,7 +1689,7 @@ impl<'a> Lifter<'a> {
         if st.waiting || end == End::Fails {
             return None;
         }
-        // Without an end of its own it goes on for as long as a script may take.
+        // Without a limit of its own, it continues for as long as a script may take.
         let mut hard = var.is_empty();
         let mut said = Vec::new();
         let mut looks: List = Vec::new();
@@ -1715,7 +1714,7 @@ impl<'a> Lifter<'a> {
             return None;
         }
         let out = self.eventually(out, u64::from(rounds.count) * interval, interval);
-        // What the loop has found out is known to nobody behind it.
+        // What the loop has found out is not known after it.
         let mut found = vec![var.to_owned()];
         body.iter().for_each(|s| statement::assigned(s, &mut found));
         let mut behind = st.clone();
@@ -1737,7 +1736,7 @@ impl<'a> Lifter<'a> {
         if !leaks(0) {
             return Some(Next::Steps(self.ignored(out), 1));
         }
-        // A look behind the loop at what it was left for makes it one that must succeed.
+        // If a check after the loop tests why it ended, the loop must succeed.
         let guard = after.iter().position(|s| !self.is_idle(s, &behind))?;
         let one = std::slice::from_ref(&after[guard]);
         let at = |name: &str, value: Option<&str>| {
@@ -1778,7 +1777,7 @@ impl<'a> Lifter<'a> {
         matches!(self.next(std::slice::from_ref(stmt), &mut st.clone(), End::Falls), Some(Next::Idle(_)))
     }
 
-    /// `if [ $i -eq LAST ]; then …; exit 1; fi` in a loop: what it says.
+    /// `if [ $i -eq LAST ]; then …; exit 1; fi` in a loop: returns its messages.
     fn gives_up(&self, stmt: &Stmt, var: &str, seen: Option<u32>, st: &State) -> Option<Vec<String>> {
         let Kind::If { branches, otherwise: None } = &stmt.kind else { return None };
         let [(condition, body)] = branches.as_slice() else { return None };
@@ -1796,16 +1795,16 @@ impl<'a> Lifter<'a> {
     }
 }
 
-/// How often a loop goes round, and what its variable is then: a loop that was left before has another value behind it.
+/// How many rounds a loop has, and the value of its variable. A loop that ended early leaves another value.
 #[derive(Clone, Copy)]
 struct Rounds {
     count: u32,
-    /// In the last round.
+    /// The value in the last round.
     seen: Option<u32>,
     behind: Option<u32>,
 }
 
-/// The variable that a statement counts up by one.
+/// Returns the variable that a statement increments by one.
 fn counted(stmt: &Stmt) -> Option<&str> {
     match &stmt.kind {
         Kind::Step(name) => Some(name),
@@ -1817,7 +1816,7 @@ fn counted(stmt: &Stmt) -> Option<&str> {
     }
 }
 
-/// A part of a message for people; an output goes by the name of its variable.
+/// Renders a part of a message for people; an output is shown by the name of its variable.
 fn shown(piece: &crate::convert::shell::Piece) -> String {
     use crate::convert::shell::Piece;
     match piece {
@@ -1830,7 +1829,7 @@ fn shown(piece: &crate::convert::shell::Piece) -> String {
     }
 }
 
-/// Whether a body ends the script, and never only itself.
+/// Whether a body may end the script with `exit`, and never ends only itself with `return`.
 fn ends(body: &[Stmt]) -> bool {
     let mut exits = false;
     let mut returns = false;
@@ -1853,12 +1852,12 @@ fn exits_well(stmt: &Stmt) -> bool {
     words == ["exit", "0"] && simple.redirects.is_empty() && !stmt.background
 }
 
-/// Commands whose status the shell looks at do not end the script.
+/// Returns the state for a command whose status the shell tests: its failure does not end the script.
 fn soft(st: &State) -> State {
     State { errexit: false, fragile: false, ..st.clone() }
 }
 
-/// Steps whose expectations do not matter.
+/// Drops the expectations of steps whose result does not matter.
 fn forgiving(mut out: Out) -> Out {
     if out.label == Label::Stronger && out.steps.len() == 1 {
         (out.label, out.why) = (Label::Exact, Vec::new());
@@ -1871,7 +1870,7 @@ fn forgiving(mut out: Out) -> Out {
     out
 }
 
-/// `{a,b}`, `shop-{1..3}`: the words that it is, where nothing else in it is expanded.
+/// Expands `{a,b}` or `shop-{1..3}` to words, if nothing else in it is expanded.
 fn braced(source: &str) -> Option<Vec<String>> {
     let (before, rest) = source.split_once('{')?;
     let (inner, behind) = rest.split_once('}')?;
@@ -1890,13 +1889,13 @@ fn braced(source: &str) -> Option<Vec<String>> {
     Some(items.iter().map(|item| format!("{before}{item}{behind}")).collect())
 }
 
-/// `{1..30}`, `$(seq 30)`, `$(seq 1 30)`: from the first number to the last.
+/// Returns the first and the last number of `{1..30}`, `$(seq 30)` or `$(seq 1 30)`.
 fn range(word: &Word, st: &State) -> Option<(u32, u32)> {
     let number = |text: &str| -> Option<u32> {
         let text = text.trim().trim_matches('"');
         match text.strip_prefix('$') {
             Some(name) => st.scope.get(name.trim_matches(['{', '}']))?.constant()?.parse().ok(),
-            // `{01..10}` has two digits in all of them.
+            // `{01..10}` pads all of its numbers to two digits.
             None => text.parse::<u32>().ok().filter(|n| n.to_string() == text),
         }
     };
@@ -1915,7 +1914,7 @@ fn range(word: &Word, st: &State) -> Option<(u32, u32)> {
     .filter(|(from, to)| from <= to)
 }
 
-/// Variables that are set to a literal, and to what.
+/// Collects the variables that are set to a literal, and their values.
 fn set_in(list: &[Stmt], found: &mut Vec<(String, String)>) {
     for stmt in list {
         match &stmt.kind {
@@ -1938,7 +1937,7 @@ fn set_in(list: &[Stmt], found: &mut Vec<(String, String)>) {
     }
 }
 
-/// The variable of the environment that a default stands in for.
+/// Returns the variable of `${NAME:-default}`, whose value in the environment takes precedence.
 fn overridable(word: &Word) -> Option<&str> {
     match word.parts.as_slice() {
         [Part::Var { name, default: Some(_), .. }] => Some(name),

@@ -1,4 +1,4 @@
-//! A whole script: which statements are lifted, which stay, and what those that stay need.
+//! Converts a whole script: which statements are lifted, which stay, and what those that stay need.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -30,27 +30,27 @@ use crate::{
 pub struct Source {
     pub phase: PhaseKind,
     pub text: String,
-    /// The file it stands in, as the task names it.
+    /// The file that contains it, as the task names it.
     pub file: Option<String>,
-    /// Where it runs, relative to the task's folder.
+    /// Where it runs, relative to the task's directory.
     pub workdir: Option<String>,
-    /// The line of the file that a first line of the script is, for the report.
+    /// The path of that file, for the report.
     pub path: Option<PathBuf>,
 }
 
-/// What became of a script.
+/// The result of lifting a script.
 #[derive(Debug)]
 pub struct Lifted {
-    /// In the order of execution.
+    /// In execution order.
     pub steps: Vec<Step>,
     pub books: Books,
-    /// Nothing was lifted: the script stays as it is.
+    /// Nothing was lifted: the script stays unchanged.
     pub untouched: bool,
-    /// The script goes on behind whatever is wrong.
+    /// The script continues after failures.
     pub apart: bool,
 }
 
-/// One run of statements.
+/// Consecutive statements.
 struct Chunk {
     from: usize,
     to: usize,
@@ -66,11 +66,11 @@ impl Chunk {
 enum ChunkKind {
     Lifted(Out),
     Idle,
-    /// Why, and the outputs that hold its variables.
+    /// The reason, and the outputs that contain its variables.
     Residual(String, HashMap<String, String>),
 }
 
-/// Takes a script apart. `None` where it is no script that is understood at all.
+/// Takes a script apart. Returns `None` if it is not a script that gevals understands.
 pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     let first = source.text.lines().next().unwrap_or_default();
     if first.starts_with("#!") && !is_shell(first) || source.text.contains('\r') || source.text.contains('\0') {
@@ -80,7 +80,7 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     let list = ast::read(&script)?;
     let once = classify::called_once(&script.program());
     let list = spliced(list, &once);
-    // What stays in a script stays as it was written.
+    // Statements that stay in a script stay as they were written.
     let asked = bash::inline::inlined(&list, &source.text);
     let tallies = if source.phase == PhaseKind::Verify { tallies(&list) } else { HashSet::new() };
     let before = (
@@ -120,7 +120,7 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     let counting = !tallies.is_empty();
     let (mut lifter, mut chunks) = attempt(tallies);
     if counting {
-        // Who counts goes on behind what is wrong; so must the steps.
+        // A script that counts failures continues after them; so must the steps.
         let apart = goes_on(&list);
         let functions = |s: &&Stmt| matches!(s.kind, Kind::Function { .. });
         let callees: Vec<&str> = list
@@ -129,13 +129,13 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
             .filter(|s| lifter.tallies.iter().any(|t| touches(s, t)))
             .filter_map(|s| if let Kind::Function { name, .. } = &s.kind { Some(name.as_str()) } else { None })
             .collect();
-        // In itself, or in a function that it calls.
+        // In the statement itself, or in a function that it calls.
         let touched = |s: &Stmt| {
             lifter.tallies.iter().any(|t| touches(s, t)) || callees.iter().any(|name| mentions_word(s, name))
         };
         let init = |s: &Stmt| matches!(&s.kind, Kind::Assign(a) if a.iter().all(|a| lifter.tallies.contains(&a.name)));
         let first = list.iter().position(|s| touched(s) && !init(s)).unwrap_or(0);
-        // Where they are looked at nothing may happen but the end.
+        // Where they are checked, nothing may happen except the end.
         let guards: Vec<_> =
             lifter.tallies.iter().filter_map(|t| list.iter().rposition(|s| touches(s, t) && !prints(s))).collect();
         let fits = chunks.iter().all(|c| match &c.kind {
@@ -153,7 +153,7 @@ pub fn lift(source: &Source, shared: &Shared<'_>) -> Option<Lifted> {
     Some(Lifted { apart, ..lifted })
 }
 
-/// Variables that start at a literal, are changed where something is wrong, and are looked at once, to end the script.
+/// Returns variables that start with a literal, change on failures, and are checked once, to end the script.
 fn tallies(list: &[Stmt]) -> HashSet<String> {
     let mut found = HashSet::new();
     for (at, stmt) in list.iter().enumerate() {
@@ -169,7 +169,7 @@ fn tallies(list: &[Stmt]) -> HashSet<String> {
         let touching: Vec<usize> =
             (at + 1..list.len()).filter(|i| touches(&list[*i], name) && !prints(&list[*i])).collect();
         let Some((guard, changes)) = touching.split_last() else { continue };
-        // Before it only changes, and everything else is behind.
+        // Between the initialization and the check it only changes, and nothing else uses it before.
         let changed = |s: &Stmt| changes_only(s, name, literal.as_deref());
         let quiet =
             list[..at].iter().all(|s| !touches(s, name) || matches!(s.kind, Kind::Function { .. }) && changed(s));
@@ -195,7 +195,7 @@ fn prints(stmt: &Stmt) -> bool {
     matches!(&stmt.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| matches!(w.source.as_str(), "echo" | "printf")))
 }
 
-/// Whether all that a statement does with a variable is to change it, away from what it was.
+/// Whether a statement only changes a variable, away from its initial value, and does nothing else with it.
 fn changes_only(stmt: &Stmt, name: &str, first: Option<&str>) -> bool {
     let own = match &stmt.kind {
         Kind::Step(_) => true,
@@ -213,7 +213,7 @@ fn changes_only(stmt: &Stmt, name: &str, first: Option<&str>) -> bool {
     own && stmt.lists().into_iter().flatten().all(|s| changes_only(s, name, first))
 }
 
-/// Whether a script goes on behind whatever is wrong, up to its last statement.
+/// Whether a script continues after failures, up to its last statement.
 fn goes_on(list: &[Stmt]) -> bool {
     let ends = |s: &Stmt| {
         let mut found = false;
@@ -238,12 +238,12 @@ fn is_shell(first: &str) -> bool {
     match words.as_slice() {
         [program, rest @ ..] if program.ends_with("/env") => rest.first().is_some_and(|w| shell(w)) && rest.len() == 1,
         [program] => shell(program),
-        // `#!/bin/bash -e` is no `set -e` that anybody sees here.
+        // The option of `#!/bin/bash -e` is not visible in the script.
         _ => false,
     }
 }
 
-/// Functions that are called once, in the place of their call.
+/// Replaces calls of functions that are called once with their bodies.
 fn spliced(list: List, once: &HashSet<String>) -> List {
     let mut bodies = HashMap::new();
     let mut rest = Vec::new();
@@ -285,7 +285,7 @@ fn spliced(list: List, once: &HashSet<String>) -> List {
     out
 }
 
-/// Whether a body means something else outside of its function.
+/// Whether a body has another meaning outside of its function.
 fn own_scope(body: &[Stmt]) -> bool {
     let mut found = false;
     for stmt in body {
@@ -354,12 +354,12 @@ fn start(lifter: &Lifter<'_>, source: &Source, list: &[Stmt]) -> State {
     }
 }
 
-/// From 1, in the script.
+/// Returns the line of a statement in the script, counted from 1.
 fn line_of(source: &Source, stmt: &Stmt) -> usize {
     source.text[..stmt.range.start].matches('\n').count() + 1
 }
 
-/// What each statement becomes; `Err`: statements that cannot be lifted after all.
+/// Converts each statement. `Err` contains statements that cannot be lifted after all.
 fn chunks(
     lifter: &Lifter<'_>,
     list: &[Stmt],
@@ -369,7 +369,7 @@ fn chunks(
 ) -> Result<Vec<Chunk>, Vec<usize>> {
     let mut st = start(lifter, source, list);
     let mut chunks: Vec<Chunk> = Vec::new();
-    // Variables that a residual run has set; whatever uses them belongs to it, with all that stands between.
+    // Variables that residual statements have set. Whatever uses them stays with those statements, with everything in between.
     let mut owners: HashMap<String, usize> = HashMap::new();
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let spans_of = |owners: &HashMap<String, usize>, from: usize, to: usize| {
@@ -414,7 +414,7 @@ fn chunks(
                 for stmt in &list[at..at + n] {
                     forget(stmt, &mut st, &lifter.tallies);
                 }
-                // Steps of a cleanup go on behind one that failed, where `set -e` ends a script.
+                // Steps of a cleanup continue after one that failed, where `set -e` ends a script.
                 let behind = st.errexit && chunks.iter().any(|chunk| !matches!(chunk.kind, ChunkKind::Idle));
                 let more = lifter.phase == PhaseKind::Cleanup && behind;
                 let out = if more { out.but(Label::Stronger, BEHIND) } else { out };
@@ -462,7 +462,7 @@ fn chunks(
         more.extend((owner..to).filter(|i| !forced.contains(i)).filter(lifted));
     }
     if more.is_empty() && source.phase == PhaseKind::Verify {
-        // By itself a script that can only succeed is a mistake; with the check behind it, it is what its author wrote.
+        // On its own, a script that can only succeed is a mistake; with the check after it, it is what its author wrote.
         let parts: Vec<_> = chunks.chunk_by(|a, b| a.is_lifted() == b.is_lifted()).collect();
         let mut before = parts.iter().take(parts.len().saturating_sub(1)).filter(|part| !part[0].is_lifted());
         if let Some(part) = before.find(|part| only_succeeds(list, part, source)) {
@@ -473,8 +473,7 @@ fn chunks(
     if more.is_empty() { Ok(chunks) } else { Err(more) }
 }
 
-/// Whether nothing that happens in the statements that stay would end their script with a failure, though they try
-/// something, or wait for it.
+/// Whether nothing in the statements that stay would make their script fail, although they try something or wait for it.
 fn only_succeeds(list: &[Stmt], part: &[Chunk], source: &Source) -> bool {
     let stays = part.iter().filter(|c| matches!(c.kind, ChunkKind::Residual(..))).flat_map(|c| &list[c.from..c.to]);
     let sets = |s: &&Stmt| matches!(&s.kind, Kind::Simple(s) if s.words.first().is_some_and(|w| w.source == "set"));
@@ -491,7 +490,7 @@ fn only_succeeds(list: &[Stmt], part: &[Chunk], source: &Source) -> bool {
     tries && flow::outcome(&program) == certain || program.body.iter().any(vain)
 }
 
-/// What was set inside of a statement is not known behind it.
+/// Forgets variables that were set inside a statement: they are not known after it.
 fn forget(stmt: &Stmt, st: &mut State, tallies: &HashSet<String>) {
     let mut names = Vec::new();
     match &stmt.kind {
@@ -534,15 +533,15 @@ fn mentions_word(stmt: &Stmt, name: &str) -> bool {
     found
 }
 
-/// Whether a statement that stays in a script takes all behind it along: it may end the script, or changes how the rest is
-/// read.
+/// Whether a statement that stays in a script takes all following statements with it: it may end the script, or changes how the rest
+/// is read.
 fn takes_all(stmt: &Stmt) -> bool {
     const WORDS: [&str; 15] = [
         "trap", "exec", "cd", "pushd", "popd", "eval", "source", ".", "set", "shopt", "umask", "wait", "alias", "kill",
         "jobs",
     ];
     let own = match &stmt.kind {
-        // Commands read these without naming them.
+        // Commands read these variables without naming them.
         Kind::Assign(assigns) => assigns.iter().any(|a| a.export || statement::is_special(&a.name)),
         Kind::Simple(simple) => {
             let literal = |i: usize| simple.words.get(i).and_then(Word::literal);
@@ -553,14 +552,14 @@ fn takes_all(stmt: &Stmt) -> bool {
             }
         }
         Kind::Other(text) => text.split_whitespace().any(|w| w == "exit" || WORDS.contains(&w)),
-        // What happens in there stays there.
+        // The effects of a subshell are limited to it.
         Kind::Subshell(_) => return false,
         _ => false,
     };
     own || stmt.lists().into_iter().flatten().any(takes_all)
 }
 
-/// Which construct keeps a statement in its script.
+/// Describes the construct that keeps a statement in its script.
 fn reason(stmt: &Stmt) -> String {
     if stmt.background {
         return "it runs in the background".to_owned();
@@ -634,7 +633,7 @@ fn reason(stmt: &Stmt) -> String {
     }
 }
 
-/// As much of a text as a report has room for.
+/// Shortens a text to what fits into a report.
 fn cut(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     match line.char_indices().nth(60) {
@@ -643,8 +642,8 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Of a script that stays whole: its first statement that does something, with its line, and why it stays, where that is known of no
-/// statement.
+/// For a script that stays whole: returns the line and the text of its first statement that does something, and a reason for the
+/// case that no statement has one.
 pub fn whole(text: &str) -> (usize, String, &'static str) {
     let line = |at: usize| text[..at].matches('\n').count() + 1;
     let first = text.lines().next().unwrap_or_default();
@@ -676,7 +675,7 @@ pub fn whole(text: &str) -> (usize, String, &'static str) {
     (at, shown, "what stays of it needs the place of the script, or a function that is not in it")
 }
 
-/// The steps, the books, and the text of what stays.
+/// Assembles the steps, the counts, and the text of what stays.
 fn assemble(
     lifter: &Lifter<'_>,
     list: &[Stmt],
@@ -687,11 +686,11 @@ fn assemble(
     let mut runs: Vec<Chunk> = Vec::new();
     for chunk in chunks {
         match (runs.last_mut(), chunk.kind) {
-            // What only prints belongs to the run it stands in.
+            // Statements that only print belong to the residual run before them.
             (Some(Chunk { to, kind: ChunkKind::Residual(..), .. }), ChunkKind::Residual(..)) => *to = chunk.to,
             (Some(Chunk { to, kind: ChunkKind::Residual(_, holes), .. }), ChunkKind::Idle)
                 if (chunk.to < list.len() || matches!(list[chunk.from].kind, Kind::Simple(_)))
-                    // No step keeps a value for those who only print it.
+                    // No step keeps a value for statements that only print it.
                     && !list[chunk.from..chunk.to].iter().any(|s| holes.keys().any(|name| mentions(s, name))) =>
             {
                 *to = chunk.to;
@@ -703,7 +702,7 @@ fn assemble(
     let mut steps = Vec::new();
     let mut lifted = false;
     let shebang = source.text.lines().next().filter(|l| l.starts_with("#!"));
-    // What the last run leaves as status is the status of the script.
+    // The exit status of the last run is that of the script.
     for (index, run) in runs.iter().enumerate() {
         let slice = &list[run.from..run.to];
         let text: Vec<&str> = slice.iter().map(|s| &source.text[s.range.clone()]).collect();
@@ -720,7 +719,7 @@ fn assemble(
             why,
         };
         match &run.kind {
-            // A test whose answer is known.
+            // A test with a known result.
             ChunkKind::Idle => books.tally.add(Label::Exact, statements),
             ChunkKind::Lifted(out) => {
                 lifted = true;
@@ -737,7 +736,7 @@ fn assemble(
                     });
                 });
                 steps.extend(lifted);
-                // What takes a shell is left to one, also as a step of its own.
+                // What needs a shell counts as residual, even as a step of its own.
                 let left = lines.len().min(statements);
                 books.tally.add(out.label, statements - left);
                 books.pieces.push(Piece {
@@ -763,7 +762,7 @@ fn assemble(
     Some(Lifted { untouched: !lifted, steps, books, apart: false })
 }
 
-/// A script of the statements that stay, behind the files that hold what they need from before.
+/// Builds a script of the statements that stay, after files that contain the values they need from before.
 fn residual(
     lifter: &Lifter<'_>,
     list: &[Stmt],
@@ -785,7 +784,7 @@ fn residual(
     if !tail {
         body += "true\n";
     }
-    // What was in force, and what is used, in the order written.
+    // The settings in effect and the definitions in use, in the order written.
     let mut needs: HashSet<usize> = HashSet::new();
     let mut texts: Vec<Stmt> = slice.to_vec();
     loop {
@@ -794,7 +793,7 @@ fn residual(
             let needed = match &stmt.kind {
                 Kind::Simple(simple) => match lifter.name(simple) {
                     Some("set" | "cd" | "umask" | "shopt") => true,
-                    // A file of functions is for those who call them.
+                    // A file of functions is only needed by statements that call them.
                     Some("source" | ".") => {
                         let names = simple.words.get(1).and_then(|w| lifter.provides(w, source));
                         names.is_none_or(|names| {
@@ -820,7 +819,7 @@ fn residual(
             break;
         }
     }
-    // A function may stand behind its use, as long as it is called later.
+    // A function may be defined after its use, as long as it is called later.
     let mut head = String::new();
     let mut env = Vec::new();
     let mut steps = Vec::new();
@@ -846,7 +845,8 @@ fn residual(
                 head.push('\n');
                 continue;
             }
-            // Captured by a step before. A variable of a program has less room than one of a shell.
+            // Captured by an earlier step. It is passed in a file, because an environment variable has less room than a shell
+            // variable.
             let hole = holes.get(name)?;
             let line = classify::from_file(name);
             if !head.contains(&line) {
@@ -857,7 +857,7 @@ fn residual(
             }
             continue;
         }
-        // The script no longer stands in the folder of its file, and runs there.
+        // The script is no longer in the directory of its file, but runs there.
         if let Kind::Simple(simple) = &stmt.kind
             && matches!(lifter.name(simple), Some("source" | "."))
             && let Some(word) = simple.words.get(1)
@@ -876,7 +876,7 @@ fn residual(
         head.push('\n');
     }
     let all = format!("{head}{body}");
-    // These mean something else where the script is no file of its own.
+    // These have another meaning if the script is not a file of its own.
     if all.contains("BASH_SOURCE") || all.contains("$0") || all.contains("dirname \"$0") {
         return None;
     }
@@ -902,7 +902,7 @@ fn residual(
 }
 
 impl Lifter<'_> {
-    /// The functions and variables of a file that a script sources; `None`: it does more than to define them.
+    /// Returns the functions and variables of a file that a script sources; `None` if the file does more than define them.
     fn provides(&self, path: &Word, source: &Source) -> Option<Vec<String>> {
         let path = script_dir_prefix(&path.source).map_or_else(|| path.literal(), |p| Some(p.to_owned()))?;
         let base = self.shared.dir.join(source.workdir.as_deref().unwrap_or_default());
@@ -921,7 +921,7 @@ impl Lifter<'_> {
     }
 }
 
-/// The folder of the script, now that it is where the script runs.
+/// Returns the directory of the script, which is now the one where it runs.
 fn below(word: &str) -> String {
     match script_dir(word) {
         Some("") | None => "\"$PWD\"".to_owned(),
@@ -929,7 +929,7 @@ fn below(word: &str) -> String {
     }
 }
 
-/// Constants of a script's first level: what `spec.env` may hold.
+/// Returns constants at the top level of a script, which `spec.env` may contain.
 pub fn constants(text: &str) -> HashMap<String, Option<Text>> {
     let mut found: HashMap<String, Option<Text>> = HashMap::new();
     let Some(list) = bash::parse(text).and_then(|s| ast::read(&s)) else { return found };

@@ -1,8 +1,9 @@
-//! What statements of a script say by themselves: the variables they read and set, the words of their conditions, the folders they name.
+//! Properties of single statements of a script: the variables they read and set, the words of their conditions, the directories they
+//! name.
 
 use crate::bash::ast::{self, Kind, Part, Redirect, Simple, Stmt, Word};
 
-/// Every variable a statement may set.
+/// Collects every variable that a statement may set.
 pub fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
     walk(stmt, &mut |s| match &s.kind {
         Kind::Assign(assigns) => names.extend(assigns.iter().map(|a| a.name.clone())),
@@ -29,7 +30,7 @@ pub fn assigned(stmt: &Stmt, names: &mut Vec<String>) {
     });
 }
 
-/// Every variable a statement may set that is not local to it.
+/// Collects every variable that a statement may set and that is not local to it.
 pub fn assigned_beyond(stmt: &Stmt, names: &mut Vec<String>) {
     walk(stmt, &mut |s| {
         if let Kind::Assign(assigns) = &s.kind {
@@ -38,13 +39,13 @@ pub fn assigned_beyond(stmt: &Stmt, names: &mut Vec<String>) {
     });
 }
 
-/// This statement and all below it; what stands in substitutions is text.
+/// Visits a statement and all statements below it. Substitutions are text and are not visited.
 pub fn walk<'s>(stmt: &'s Stmt, visit: &mut dyn FnMut(&'s Stmt)) {
     visit(stmt);
     stmt.lists().into_iter().flatten().for_each(|s| walk(s, visit));
 }
 
-/// Whether a list reads a variable before it sets it anew, as far as that can be told: rather yes than no.
+/// Whether a list reads a variable before it sets it. If that is unclear, the answer is yes.
 pub fn reads<'s>(list: impl IntoIterator<Item = &'s Stmt>, name: &str) -> bool {
     for stmt in list {
         if mentions(stmt, name) {
@@ -62,7 +63,7 @@ pub fn reads<'s>(list: impl IntoIterator<Item = &'s Stmt>, name: &str) -> bool {
     false
 }
 
-/// Whether a statement reads a variable of before it.
+/// Whether a statement reads a variable that was set before it.
 pub fn mentions(stmt: &Stmt, name: &str) -> bool {
     match &stmt.kind {
         Kind::For { var, values, .. } if var == name => values.iter().any(|w| in_word(w, name)),
@@ -82,7 +83,7 @@ fn in_word(word: &Word, name: &str) -> bool {
     names.iter().any(|n| n == name) || ast::names_in(&word.source).iter().any(|n| n == name)
 }
 
-/// Whether a statement itself, without those inside it, mentions a variable.
+/// Whether a statement itself mentions a variable, not counting the statements inside it.
 pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
     let word = |w: &Word| in_word(w, name);
     let bare = |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name);
@@ -91,7 +92,7 @@ pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
             env.iter().filter_map(|a| a.value.as_ref()).any(word)
                 || words.iter().any(word)
                 || words.first().is_some_and(|w| {
-                    // What a function was given stands in its call.
+                    // The arguments of a function appear in its call.
                     w.source == "eval" && !words[1..].iter().all(is_argument)
                         || w.source == "export" && words.iter().any(|w| w.source == name)
                 })
@@ -120,7 +121,7 @@ pub fn mentions_itself(stmt: &Stmt, name: &str) -> bool {
     }
 }
 
-/// Whether a statement asks how the one before it ended.
+/// Whether a statement reads the exit status of the one before it.
 pub fn asks_status(stmt: &Stmt) -> bool {
     let mut found = false;
     walk(stmt, &mut |s| {
@@ -143,8 +144,8 @@ pub fn keeps_status(stmt: &Stmt) -> Option<&str> {
     (kept && !assign.odd && !assign.export).then_some(assign.name.as_str())
 }
 
-/// `NAME=$(…)`, also where the command must succeed: `NAME=$(…) || …`, `if ! NAME=$(…); then …; fi`. The statement itself, and what is
-/// done where the command fails.
+/// `NAME=$(…)`, also if the command must succeed: `NAME=$(…) || …`, `if ! NAME=$(…); then …; fi`. Returns the assignment, the name, and
+/// what runs if the command fails.
 pub fn captures(stmt: &Stmt) -> Option<(&Stmt, &str, &[Stmt])> {
     let nothing: &[Stmt] = &[];
     let (inner, otherwise) = match &stmt.kind {
@@ -161,11 +162,11 @@ pub fn captures(stmt: &Stmt) -> Option<(&Stmt, &str, &[Stmt])> {
     let Kind::Assign(assigns) = &inner.kind else { return None };
     let [assign] = assigns.as_slice() else { return None };
     let [Part::Command { .. }] = assign.value.as_ref()?.parts.as_slice() else { return None };
-    // The status of `local` is its own.
+    // `local` has its own exit status.
     (otherwise.is_empty() || !assign.local).then_some((inner, assign.name.as_str(), otherwise))
 }
 
-/// Whether the words of a command run others; what the time is matters to nobody.
+/// Whether the words of a command run other commands. Calls of `date` are ignored.
 pub fn runs_commands(simple: &Simple) -> bool {
     simple.words.iter().flat_map(|w| &w.parts).any(|p| match p {
         Part::Command { text, .. } => !text.starts_with("date") || text.contains(['|', ';', '&', '`', '$']),
@@ -173,7 +174,7 @@ pub fn runs_commands(simple: &Simple) -> bool {
     })
 }
 
-/// The words of a test without `&&` and its like.
+/// Returns the words of a test; `None` if it uses `&&` or a similar operator.
 pub fn words(inner: &str) -> Option<Vec<Word>> {
     let words = split(inner)?;
     let joined = words.iter().any(|w| matches!(w.source.as_str(), "&&" | "||" | "-a" | "-o" | "(" | ")"));
@@ -188,7 +189,7 @@ pub fn counts_up(assign: &ast::Assign) -> bool {
         && assign.value.as_ref().map(text).is_some_and(|text| text == format!("(({}+1))", assign.name))
 }
 
-/// Words of a test in `[[ ]]`, in which parentheses are words of their own; those of a pattern stay in it.
+/// Splits the words of a `[[ ]]` test so that parentheses are words of their own; those of a pattern stay in it.
 pub fn grouped(words: Vec<Word>) -> Vec<Word> {
     let mut out = Vec::new();
     for word in words {
@@ -214,7 +215,7 @@ pub fn grouped(words: Vec<Word>) -> Vec<Word> {
     out
 }
 
-/// The places of words that stand in no parentheses; `None` where these do not fit.
+/// Returns the indexes of words outside of parentheses; `None` if the parentheses are not balanced.
 pub fn outside(words: &[Word]) -> Option<Vec<usize>> {
     let mut depth = 0usize;
     let mut found = Vec::new();
@@ -229,7 +230,7 @@ pub fn outside(words: &[Word]) -> Option<Vec<usize>> {
     (depth == 0).then_some(found)
 }
 
-/// The words of a test.
+/// Splits a test into words.
 pub fn split(inner: &str) -> Option<Vec<Word>> {
     let mut words = Vec::new();
     let bytes = inner.as_bytes();
@@ -283,7 +284,7 @@ pub fn split(inner: &str) -> Option<Vec<Word>> {
     Some(words)
 }
 
-/// Whether every line that a command prints ends, the last one too.
+/// Whether a command terminates every line that it prints, including the last one.
 pub fn by_line(words: &[&str]) -> bool {
     let format =
         words.iter().enumerate().find_map(|(i, w)| match w.strip_prefix("--output=").or(w.strip_prefix("-o")) {
@@ -296,7 +297,7 @@ pub fn by_line(words: &[&str]) -> bool {
         && format.is_none_or(|f| matches!(f, "name" | "wide") || f.starts_with("custom-columns"))
 }
 
-/// `F <<< "$V"` as `printf '%s\n' "$V" | F`.
+/// Rewrites `F <<< "$V"` as `printf '%s\n' "$V" | F`.
 pub fn here_string(simple: &Simple) -> Option<Vec<Stmt>> {
     let at = simple.redirects.iter().position(|r| matches!(r, Redirect::Herestring(_)))?;
     let mut filter = simple.clone();
@@ -307,7 +308,7 @@ pub fn here_string(simple: &Simple) -> Option<Vec<Stmt>> {
     Some(vec![stmt(print), stmt(filter)])
 }
 
-/// `"$(cd "$(dirname "${BASH_SOURCE[0]}")/x" && pwd)"`, `$(dirname "$0")`: the folder below the script's that this is.
+/// `"$(cd "$(dirname "${BASH_SOURCE[0]}")/x" && pwd)"`, `$(dirname "$0")`: returns the directory relative to that of the script.
 pub fn script_dir(source: &str) -> Option<&'static str> {
     let text: String = source.chars().filter(|c| !matches!(c, '"' | ' ' | '{' | '}')).collect();
     let text =
@@ -325,7 +326,7 @@ pub fn script_dir(source: &str) -> Option<&'static str> {
     }
 }
 
-/// `"$(dirname "$0")/helpers.sh"`: what stands behind the folder.
+/// `"$(dirname "$0")/helpers.sh"`: returns the path after the directory.
 pub fn script_dir_prefix(source: &str) -> Option<&str> {
     let text = source.trim_matches('"');
     for prefix in [
@@ -342,14 +343,14 @@ pub fn script_dir_prefix(source: &str) -> Option<&str> {
     None
 }
 
-/// A path below another one.
+/// Joins two paths and normalizes the result.
 pub fn join(base: &str, below: &str) -> String {
     let path = crate::source::normalize(&std::path::Path::new(base).join(below));
     let text = path.to_string_lossy().into_owned();
     if text.is_empty() { ".".to_owned() } else { text }
 }
 
-/// Whether a variable means something to programs.
+/// Whether programs read a variable by its name.
 pub fn is_special(name: &str) -> bool {
     const PREFIXES: [&str; 14] = [
         "KUBE", "HELM_", "DOCKER_", "GIT_", "AWS_", "GOOGLE_", "AZURE_", "LC_", "SSH_", "CURL_", "PYTHON", "NODE_OPT",
@@ -385,7 +386,7 @@ pub fn is_special(name: &str) -> bool {
         "GOPROXY",
         "NODE_PATH",
     ];
-    // The name of the program itself is nothing that it reads.
+    // A variable named after the program itself is not one that it reads.
     let own = PREFIXES.iter().any(|p| name == p.trim_end_matches('_')) || name == "KUBECTL";
     !own && PREFIXES.iter().any(|p| name.starts_with(p))
         || NAMES.contains(&name)

@@ -1,4 +1,4 @@
-//! Steps in the portable dialect: operations, their expectations, and scripts taken apart.
+//! Converts steps to the portable dialect: operations, their expectations, and scripts that are taken apart.
 
 use std::{path::Path, time::Duration};
 
@@ -84,7 +84,7 @@ impl Converter<'_> {
                     body.push(Entry::new("expect", value));
                 }
                 let mut step = Step::new(step::Kind::Kept { operation: operation.to_owned(), body });
-                // Others refer to the type; here they need an id.
+                // Other steps refer to the type; in the portable dialect they need an id.
                 let wish = old.id.as_ref().map(|i| i.value.clone()).filter(|i| is_id(i));
                 let alias = operation.split('.').next().unwrap_or_default();
                 let real = self.task.requires.iter().find_map(|r| match &r.kind {
@@ -116,7 +116,8 @@ impl Converter<'_> {
         }
     }
 
-    /// The steps dialect looks at the JSON text of a tool's content, and at fields of that; here it is the text in it.
+    /// The steps dialect checks the JSON text of a tool's content, and fields of that; the portable dialect checks the
+    /// text in it.
     pub fn tool_expect(
         &mut self,
         expect: &Arg<template::Path>,
@@ -174,7 +175,7 @@ impl Converter<'_> {
         Ok(Value::Map(entries))
     }
 
-    /// A 500 passes in the steps dialect, unless a status is expected.
+    /// In the steps dialect a 500 passes, unless a status is expected.
     pub fn http_expect(&mut self, old: &hir::Step<template::Path>) -> Result<Value, Refusal> {
         let expect = old.expect.as_ref().map(|(_, e)| e);
         let status = expect.and_then(|e| e.get("status")).map(|s| self.value(s)).transpose()?;
@@ -214,7 +215,7 @@ impl Converter<'_> {
         Ok(Value::Map(entries))
     }
 
-    /// A script: taken apart, or as it was.
+    /// Converts a script: takes it apart, or keeps it unchanged.
     pub fn script_step(
         &mut self,
         phase: PhaseKind,
@@ -240,7 +241,7 @@ impl Converter<'_> {
                     lifted.steps.iter_mut().for_each(|step| step.each(&mut |step| behind(step)));
                     if let Some(limit) = &old.timeout {
                         lifted.steps.iter_mut().for_each(|step| step.each(&mut |step| within(step, limit.value)));
-                        // Nor may they together.
+                        // Nor may they together take longer.
                         if lifted.steps.len() > 1 && !lifted.apart {
                             let mut all = Step::group(std::mem::take(&mut lifted.steps));
                             all.timeout = Some(duration::format(limit.value));
@@ -292,7 +293,7 @@ impl Converter<'_> {
     }
 }
 
-/// No step may take longer than its script might.
+/// Limits a step to the time that its script was allowed.
 fn within(step: &mut Step, limit: Duration) {
     let usual = match &step.kind {
         step::Kind::Script { .. } => Some(Duration::from_secs(300)),
@@ -310,7 +311,7 @@ fn is_id(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// `a.b[0].c` as a JSONPath.
+/// Converts `a.b[0].c` to a JSONPath.
 fn json_path(path: &str) -> String {
     let mut out = String::from("$");
     for part in path.split('.').filter(|p| !p.is_empty()) {

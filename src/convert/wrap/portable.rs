@@ -1,4 +1,4 @@
-//! Tasks in the portable dialect: what they need, their phases, and what their scripts share.
+//! Converts tasks to the portable dialect: what they need, their phases, and what their scripts share.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,14 +21,14 @@ use crate::{
     yaml::Node,
 };
 
-/// A task whose steps wait for longer than this gets a limit that has room for them.
+/// A task whose steps may wait longer than this gets a timeout with room for them.
 const LONG_WAIT: Duration = Duration::from_secs(120);
-/// What a task of the portable dialect may take where it says nothing.
+/// The timeout of a portable task that does not set one.
 const USUAL_LIMIT: Duration = Duration::from_secs(300);
 
 impl Converter<'_> {
     pub fn as_portable(&mut self, root: Node<'_>, mistake: Option<usize>) -> Result<(Vec<Entry>, usize), Refusal> {
-        // Here braces have an escape.
+        // The portable dialect has an escape for braces.
         self.comments.forget("gevals: allow(unexpanded-hole)");
         let mut entries = self.head(root, "mcp-eval/v1");
         let mut metadata = self.metadata(root).unwrap_or_else(|| Entry::new("metadata", Value::Map(Vec::new())));
@@ -111,7 +111,7 @@ impl Converter<'_> {
                     step.given("DIR", lift::TEMPORARY.trim_end_matches('/').to_owned());
                     steps.push(step);
                 }
-                // Cleanup runs from its end.
+                // Cleanup runs in reverse order.
                 steps.reverse();
             }
             if steps.is_empty() && kind != PhaseKind::Verify {
@@ -133,7 +133,8 @@ impl Converter<'_> {
         Ok((entries, shared.places.get()))
     }
 
-    /// The limits of the task: its own; and where it has none, more than the usual ones only where its steps may wait for longer.
+    /// Returns the timeouts of the task: its own, if it has any; otherwise longer ones than the default only if its steps may
+    /// wait longer.
     fn limits(&mut self, phases: &[(PhaseKind, Vec<Step>)]) -> Vec<Entry> {
         let waits = |cleanup: bool| -> Duration {
             let of = |(kind, _): &&(PhaseKind, Vec<Step>)| (*kind == PhaseKind::Cleanup) == cleanup;
@@ -148,7 +149,7 @@ impl Converter<'_> {
             let usual = if cleanup { USUAL_LIMIT.saturating_sub(LONG_WAIT) } else { LONG_WAIT };
             let limit = match own {
                 Some(own) => Some(own.value),
-                // Cleanup has the usual limit for itself, and no agent in it.
+                // Cleanup has the whole default timeout for itself, without an agent.
                 None if needed > usual => Some(Duration::from_secs((needed + USUAL_LIMIT).as_secs().div_ceil(60) * 60)),
                 None => None,
             };
@@ -163,7 +164,7 @@ impl Converter<'_> {
         fields
     }
 
-    /// Commands of kubectl as operations. Gives the alias of the extension where the task does not import it yet.
+    /// Converts commands of kubectl to operations. Returns the alias of the extension if the task does not import it yet.
     fn with_operations(&mut self, phases: &mut [(PhaseKind, Vec<Step>)], shared: &Shared<'_>) -> Option<&'static str> {
         let aliases = || {
             self.task.requires.iter().filter_map(|r| match &r.kind {
@@ -190,7 +191,7 @@ impl Converter<'_> {
             self.note(note.to_owned());
         }
         if lifted.reported {
-            // Of no statement in particular: the books are closed.
+            // It belongs to no particular statement: the statements are already counted.
             self.pieces.push(Piece {
                 phase: PhaseKind::Cleanup,
                 file: None,
@@ -204,7 +205,7 @@ impl Converter<'_> {
         (lifted.operations > 0 && own.is_none()).then_some(kubernetes::ALIAS)
     }
 
-    /// The extensions of the task, and `kubernetes` by this name.
+    /// Returns the extensions of the task, and `kubernetes` under this alias.
     pub fn imports(&self, kubernetes: Option<&str>) -> Result<Option<Entry>, Refusal> {
         let mut items = Vec::new();
         if let Some(alias) = kubernetes {
@@ -248,7 +249,7 @@ impl Converter<'_> {
     }
 }
 
-/// Checks go on behind one that fails; what does more than look must not.
+/// Checks continue after one that fails; steps that do more than read must not.
 fn sequence(steps: Vec<Step>) -> Vec<Step> {
     if steps.len() < 2 || lift::read_only(&steps[1..]) {
         return steps;
@@ -256,7 +257,7 @@ fn sequence(steps: Vec<Step>) -> Vec<Step> {
     vec![Step::new(step::Kind::Group { steps, cleanup: Vec::new() })]
 }
 
-/// Leaves out ids that nothing refers to, and files that nothing reads.
+/// Removes ids that nothing refers to, and files that nothing reads.
 fn pruned(phases: &mut [(PhaseKind, Vec<Step>)]) {
     loop {
         let all = format!("{phases:?}");
@@ -284,7 +285,7 @@ fn pruned(phases: &mut [(PhaseKind, Vec<Step>)]) {
     }
 }
 
-/// Takes steps out of a list; whether there were any.
+/// Removes steps from a list. Returns whether there were any.
 fn without(steps: &mut Vec<Step>, gone: &dyn Fn(&Step) -> bool) -> bool {
     let before = steps.len();
     steps.retain(|s| !gone(s));
@@ -292,8 +293,8 @@ fn without(steps: &mut Vec<Step>, gone: &dyn Fn(&Step) -> bool) -> bool {
     inner || steps.len() < before
 }
 
-/// What the scripts of a task share: above all the variables that may stand in `spec.env`, which are those that have one
-/// value wherever they are used.
+/// Collects what the scripts of a task share, mainly the variables that may appear in `spec.env`: those that have the same value
+/// wherever they are used.
 fn shared<'a>(cx: Context<'a>, task: &Written, scripts: &[Source], mistake: Option<usize>) -> Shared<'a> {
     let constants: Vec<HashMap<String, Option<Text>>> = scripts.iter().map(|s| lift::constants(&s.text)).collect();
     let uses: Vec<HashSet<String>> =

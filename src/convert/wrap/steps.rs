@@ -1,4 +1,4 @@
-//! Legacy tasks as tasks of steps: each phase is one script, kept whole.
+//! Converts legacy tasks to tasks of steps: each phase is one script, kept whole.
 
 use super::{Converter, allowed_braces, find, refusal};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Converter<'_> {
-    /// Legacy to steps: the same scripts, as steps.
+    /// Converts a legacy task to steps with the same scripts.
     pub fn as_steps(&mut self, root: Node<'_>) -> Result<(Vec<Entry>, usize), Refusal> {
         let mut entries = self.head(root, "mcpchecker/v1alpha2");
         entries.extend(self.metadata(root));
@@ -71,10 +71,11 @@ impl Converter<'_> {
         Ok((entries, 0))
     }
 
-    /// Counts a script that stays one; of what would be lifted first it may be known why it stays.
+    /// Counts a script that stays a script. `first` is the first piece of a lifted version, which
+    /// may give the reason why it stays.
     pub fn keep_script(&mut self, phase: PhaseKind, step: &hir::Step<template::Path>, first: Option<Piece>) {
         let Some(source) = self.script(phase, step) else {
-            // A program that is no text.
+            // A program that is not text.
             if step.op.value == "script" {
                 let text = step.arg("file").and_then(Arg::as_literal).unwrap_or_default().to_owned();
                 self.tally.add(Label::Residual, 1);

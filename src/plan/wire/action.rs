@@ -1,4 +1,4 @@
-//! One action, with what is nested in it.
+//! One action, with its nested actions.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -92,7 +92,7 @@ fn block_role(role: BlockRole) -> &'static str {
     }
 }
 
-/// An action without what is nested in it.
+/// Returns an action without its nested actions.
 pub fn own_document(action: &Action) -> ActionDocument {
     let mut document = ActionDocument {
         id: action.id.clone(),

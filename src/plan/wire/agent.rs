@@ -1,4 +1,4 @@
-//! Which agent works, and what it is given.
+//! The agent, and what it gets.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

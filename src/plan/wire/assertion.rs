@@ -1,4 +1,4 @@
-//! What is demanded of the agent's calls.
+//! What assertions require of the agent's calls.
 
 use schemars::JsonSchema;
 use serde::Serialize;

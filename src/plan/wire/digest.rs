@@ -1,19 +1,19 @@
-//! SHA-256 of documents in the form of RFC 8785.
+//! SHA-256 of documents in RFC 8785 form.
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::ty::canonical::{canonical, digest};
 
-/// The digest of a task's body. Its `actions` and `edges` are empty there and handed in one by one, so that large ones need
-/// not be held whole.
+/// Returns the digest of a task's body. Its `actions` and `edges` are empty there and passed one by one, so that large ones
+/// need not be in memory as a whole.
 pub(super) fn body_digest(
     facts: &impl Serialize,
     actions: impl Iterator<Item = impl Serialize>,
     edges: impl Iterator<Item = impl Serialize>,
 ) -> String {
     let facts = canonical(facts);
-    // Keys are sorted, and what stands before the edges is one of our own words.
+    // Keys are sorted, and everything before the edges is in our own words.
     let hole = |key: &str| facts.windows(key.len()).position(|w| w == key.as_bytes()).map(|at| at + key.len() - 1);
     let (Some(first), Some(second)) = (hole("\"actions\":[]"), hole("\"edges\":[]")) else {
         return named(Sha256::digest(&facts));

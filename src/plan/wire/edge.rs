@@ -1,4 +1,4 @@
-//! How the actions of a task depend on one another.
+//! How the actions of a task depend on each other.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -31,8 +31,8 @@ pub enum EdgeKind {
     Branch,
 }
 
-/// The kind of an edge between actions, and the value that flows. None of a phase, action or block that holds something:
-/// actions stand in it.
+/// Returns the kind of an edge between actions, and the value that flows. `None` for an edge by which a phase, action or
+/// block contains something: actions are nested in it.
 pub fn kind_of(edge: &Edge) -> Option<(EdgeKind, Option<String>)> {
     match edge {
         Edge::Holds => None,
@@ -49,7 +49,7 @@ pub(super) fn edges(plan: &Plan) -> Vec<EdgeDocument> {
         Some(EdgeDocument { from: plan.action(from).id.clone(), to: plan.action(to).id.clone(), kind, name })
     });
     let mut edges: Vec<_> = edges.collect();
-    // The order in which an author wrote holes and variables decides nothing.
+    // The order in which an author wrote holes and variables has no effect.
     edges.sort_by(|a, b| {
         let key = |e: &EdgeDocument| e.kind as u8;
         (&a.from, &a.to, key(a), &a.name).cmp(&(&b.from, &b.to, key(b), &b.name))

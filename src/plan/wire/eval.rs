@@ -145,7 +145,7 @@ pub(super) fn eval_document(eval: &EvalPlan, tasks: Vec<TaskDocument>) -> EvalDo
     }
 }
 
-/// An eval's plan digest: its agent, servers and judge, and the digests of its tasks.
+/// Returns the plan digest of an eval, from its agent, servers and judge, and the digests of its tasks.
 pub fn eval_digest(eval: &EvalPlan) -> String {
     let tasks: Vec<_> = eval.tasks.par_iter().map(|plan| (plan.task.name.value.as_str(), digest(plan))).collect();
     whole_digest(&eval_body(eval), tasks.iter().map(|(name, digest)| (*name, digest.as_str())))
@@ -156,7 +156,7 @@ fn whole_digest<'a>(eval: &EvalBody, tasks: impl Iterator<Item = (&'a str, &'a s
     sha256(&json!({ "eval": eval, "tasks": tasks }))
 }
 
-/// The extensions that tasks use.
+/// Returns the extensions that tasks use.
 pub fn used_extensions(eval: &EvalPlan) -> Vec<ExtensionDocument> {
     let document = |(name, reference): (String, String)| {
         let meant = package(&reference, eval.extensions.substitute);
@@ -186,7 +186,7 @@ fn isolation(isolated: &Isolated) -> Option<IsolationDocument> {
     (*meant || asks.is_some() || grants.is_some()).then_some(IsolationDocument { level: *level, asks, grants })
 }
 
-/// What is granted, as documents have it; `None` where it is nothing.
+/// Returns granted permissions in the form of documents; `None` if nothing is granted.
 pub fn grants(granted: &Granted) -> Option<Permissions> {
     let paths = |paths: &[PathBuf]| paths.iter().map(|path| slashes(path)).collect();
     (*granted != Granted::default()).then(|| Permissions {
@@ -197,7 +197,7 @@ pub fn grants(granted: &Granted) -> Option<Permissions> {
     })
 }
 
-/// What the digest of an eval covers.
+/// Returns what the digest of an eval covers.
 pub fn eval_body(eval: &EvalPlan) -> EvalBody {
     let word = |get: fn(&AgentRef) -> Option<&Name>| eval.agent.as_ref().and_then(get).map(|n| n.value.clone());
     EvalBody {

@@ -6,19 +6,19 @@ use crate::{
     secrets::{in_arguments, is_secret_name, told},
 };
 
-/// Every header but those of content negotiation (`decisions.md` §10).
+/// Whether a header is secret: every header that is not part of content negotiation (`decisions.md` §10).
 pub fn is_secret_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     !(name == "accept" || name.starts_with("accept-") || name.starts_with("content-") || name == "user-agent")
 }
 
-/// The literal texts that a plan masks.
+/// Returns the literal texts that a plan masks.
 pub fn literal_secrets(plan: &Plan) -> Vec<String> {
     let (mut secrets, mut others) = (Vec::new(), Vec::new());
     let mut literals = |template: &Template<Def>| {
         for part in &template.parts {
             if let Part::Text(text) = part {
-                // A text of several lines is indented where it is written.
+                // A multi-line text is indented where it is written.
                 secrets.extend(text.lines().map(|line| line.trim().to_owned()));
                 secrets.extend(credentials(text).map(str::to_owned));
             }
@@ -44,7 +44,7 @@ pub fn literal_secrets(plan: &Plan) -> Vec<String> {
     secrets
 }
 
-/// The secrets that the specifications of servers have in clear.
+/// Returns the secrets that the specifications of servers contain literally.
 pub fn server_secrets(servers: &[Server]) -> Vec<String> {
     let mut secrets = Vec::new();
     for server in servers {
@@ -72,13 +72,14 @@ pub fn server_secrets(servers: &[Server]) -> Vec<String> {
     secrets
 }
 
-/// What stands behind the scheme of a header's value, as in `Bearer …`.
+/// Returns what follows the scheme in the value of a header, as in `Bearer …`.
 fn credentials(value: &str) -> Option<&str> {
     let (scheme, rest) = value.trim().split_once(' ')?;
     scheme.bytes().all(|b| b.is_ascii_alphabetic()).then(|| rest.trim())
 }
 
-/// The secrets that an eval has in clear: of its tasks, its servers, its extensions and the files of its agents.
+/// Returns the secrets that an eval contains literally: in its tasks, its servers, its extensions and the files
+/// of its agents.
 pub fn eval_secrets(plan: &EvalPlan) -> Vec<String> {
     let mut secrets: Vec<String> = plan.tasks.iter().flat_map(literal_secrets).collect();
     secrets.extend(server_secrets(&plan.servers));
@@ -103,7 +104,7 @@ pub fn eval_secrets(plan: &EvalPlan) -> Vec<String> {
             _ => {}
         }
     }
-    // What is still to be filled in is no secret.
+    // A text that is still to be filled in is not a secret.
     secrets.retain(|secret| !secret.contains("${") && !secret.contains("{{"));
     secrets.sort();
     secrets.dedup();

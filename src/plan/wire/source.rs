@@ -1,4 +1,4 @@
-//! Where things were written; presentation.
+//! Where things are written, for presentation.
 
 use std::path::{Component, Path};
 

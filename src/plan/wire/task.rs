@@ -110,7 +110,7 @@ pub struct Requires {
     pub judge: bool,
 }
 
-/// A task's plan digest, which results quote.
+/// Returns the plan digest of a task, which results quote.
 pub fn digest(plan: &Plan) -> String {
     body_digest(&task_facts(plan), top(plan).map(|ix| action_document(plan, ix)), edges(plan).iter())
 }
@@ -145,7 +145,7 @@ fn top(plan: &Plan) -> impl Iterator<Item = ActionIx> {
     PlanPhase::ALL.into_iter().flat_map(|phase| plan.members(phase))
 }
 
-/// A task's body without its actions.
+/// Returns a task's body without its actions.
 pub fn task_facts(plan: &Plan) -> TaskBody {
     let task = &plan.task;
     let mut judge = false;
@@ -172,7 +172,8 @@ pub fn task_facts(plan: &Plan) -> TaskBody {
     }
 }
 
-/// SHA-256 of every file the task refers to, by path from the task's folder, sorted.
+/// Returns the SHA-256 of every file that the task refers to, by path from the task's directory,
+/// sorted.
 pub fn files(plan: &Plan) -> IndexMap<String, String> {
     let mut files: Vec<_> = plan.files.iter().map(|(p, sha)| (relative(&plan.task.dir, p), sha.clone())).collect();
     files.sort();

@@ -67,8 +67,8 @@ pub enum Argument {
 
 type Fields = IndexMap<String, Field>;
 
-/// A record with the defaults of its shape. `step`: the arguments of a step, among which variables and headers may be
-/// secret.
+/// Returns a record with the defaults of its shape. `step`: these are the arguments of a step, whose variables and
+/// headers may be secret.
 pub(super) fn record(entries: &[(Name, Arg<Def>)], fields: Option<&Fields>, step: bool) -> IndexMap<String, Argument> {
     let mut record = IndexMap::new();
     for (name, arg) in entries {
@@ -120,7 +120,7 @@ pub(super) fn argument(arg: &Arg<Def>, shape: Option<&Shape>) -> Argument {
     }
 }
 
-/// The value of a variable of `spec.env` as it may be shown.
+/// Returns the value of a variable of `spec.env` in the form in which it may be shown.
 pub fn shown(name: &str, template: &Template<Def>) -> String {
     template_document(template, is_secret_name(name)).text
 }
@@ -153,7 +153,7 @@ pub(super) fn template_document(template: &Template<Def>, masked: bool) -> Templ
     TemplateDocument { text, holes }
 }
 
-/// A hole in its one canonical spelling.
+/// Writes a hole in its canonical form.
 fn written(hole: &Hole<Def>) -> String {
     let mut path = match &hole.reference.target {
         Target::TaskEnv(name) | Target::ProcessEnv(name) => format!("env.{name}"),
