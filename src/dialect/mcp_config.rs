@@ -197,7 +197,7 @@ fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
     for (bare, name) in dollars.chain(holes).filter(|(_, name)| is_variable(name)) {
         let braced = format!("${{{name}}}");
         let start = text.find(&bare).unwrap_or_default();
-        // In a flow collection, braces require quotes.
+        // Inside a flow collection, braces require quotes.
         let (place, written) = match header.is_plain() {
             true => (header.span(), quote(&text.replace(&bare, &braced))),
             false => (header.cooked(start..start + bare.len()), braced.clone()),
@@ -212,8 +212,9 @@ fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
     }
 }
 
-/// Reports `$HOME/notes` in an argument and `~/bin/server` as a program, because no shell expands them. Skips the arguments if one
-/// of them may be a text for a shell. `~` in arguments is allowed, because many programs expand it themselves.
+/// Reports `$HOME/notes` in an argument and `~/bin/server` as a program, because no shell expands them. `$HOME` is not reported if
+/// the program or one of the arguments may be a shell or a text for one. `~` in arguments is allowed, because many programs expand
+/// it themselves.
 fn unexpanded(reader: &mut Reader<'_>, command: Node<'_>, args: &[Node<'_>]) {
     const SHELLS: [&str; 9] = ["sh", "bash", "zsh", "dash", "ash", "fish", "ksh", "ssh", "eval"];
     let is_shell = |node: &Node<'_>| {
