@@ -22,9 +22,9 @@ pub struct Statement {
     pub kind: Kind,
     /// Ends in `&`.
     pub background: bool,
-    /// Its standard input is a file, a here-document or another command.
+    /// Whether its standard input is a file, a here-document or another command.
     pub fed: bool,
-    /// Its standard output is a file.
+    /// Whether its standard output is a file.
     pub written: bool,
     /// The statements in its `$(…)`, `<(…)` and backticks.
     pub nested: Vec<Statement>,

@@ -28,7 +28,7 @@ pub struct Fault {
 /// What is wrong with a script.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// The shell refuses it.
+    /// The error for which the shell rejects the script, if any.
     pub fault: Option<Fault>,
     /// A here-document that runs to the end of the script, with its delimiter. Shells print a warning at most.
     pub endless: Option<(Range<usize>, String)>,
@@ -450,7 +450,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The body of a function.
+    /// Reads the body of a function.
     fn body(&mut self) -> Parsed {
         self.newlines()?;
         let next = self.peek(true)?;

@@ -78,10 +78,10 @@ pub struct Tool {
     /// Names of fields of its things, under `names`.
     #[serde(default)]
     fields: BTreeMap<String, Vec<String>>,
-    /// `values`, to be searched.
+    /// `values` as a set, for lookups.
     #[serde(skip)]
     valued: FxHashSet<String>,
-    /// Every word for a kind, with the one that stands for all, and whether it is one of `wide`.
+    /// Every word for a kind, with the canonical word, and whether it is in `wide`.
     #[serde(skip)]
     by_word: FxHashMap<String, (String, bool)>,
 }

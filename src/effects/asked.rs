@@ -225,8 +225,8 @@ pub fn lists<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<'m
     })
 }
 
-/// The commands of a chain, preceded by those whose output its first command only repeats, as in `echo "$x" | …` and `…
-/// <<< "$x"`.
+/// The commands of a chain, preceded by those whose output its first command only repeats: `echo "$x" | …`,
+/// `… <<< "$x"`.
 fn whole<'m>(trace: &'m Trace<'_>, chain: usize, depth: usize) -> Option<Vec<&'m Run<'m>>> {
     let mut runs: Vec<&Run<'_>> = trace.chains.get(chain)?.iter().filter_map(|at| trace.runs.get(*at)).collect();
     let first = *runs.first()?;
