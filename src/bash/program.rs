@@ -229,8 +229,8 @@ pub(super) fn read(script: &Script) -> Program {
     Program { body, sound }
 }
 
-/// Whether the grammar read the next line as a continuation of this one. It may miss the end of a statement between `… | wc
-/// -l` and `helm list && echo`, and look for another bracket after `[ $A -ge 3 ]`.
+/// Whether the grammar read the next line as a continuation of this one. It may miss the end of a statement between
+/// `… | wc -l` and `helm list && echo`, and look for another bracket after `[ $A -ge 3 ]`.
 fn crosses_lines(statement: &Statement, text: &str) -> bool {
     let mut crosses = false;
     statement.walk(&mut |s| {

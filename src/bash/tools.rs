@@ -447,8 +447,8 @@ pub fn looks(run: &str) -> bool {
     LOOKERS.contains(&name) || tool(name).is_some_and(|tool| tool.looks.iter().any(begins))
 }
 
-/// Whether a command changes nothing, including a command run by another program: `kubectl exec POD -- cat FILE`, `timeout 5
-/// curl URL`.
+/// Whether a command changes nothing, including a command run by another program: `kubectl exec POD -- cat FILE`,
+/// `timeout 5 curl URL`.
 pub fn only_looks(run: &str) -> bool {
     let words: Vec<&str> = run.split_whitespace().collect();
     let plain = !run.contains(['|', ';', '&', '>', '`', '(', '\n']);
@@ -494,8 +494,8 @@ pub fn only_looks(run: &str) -> bool {
             }
 }
 
-/// Whether a failing command always ends with status 1. False for commands that pass on the status of another program (`kubectl
-/// exec`, `timeout`), and for unknown commands.
+/// Whether a failing command always ends with status 1. False for commands that pass on the status of another program
+/// (`kubectl exec`, `timeout`), and for unknown commands.
 pub fn fails_with_one(run: &str) -> bool {
     const OF_CLUSTERS: [&str; 34] = [
         "adm",

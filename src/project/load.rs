@@ -184,7 +184,7 @@ fn parse_anew(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     }
 }
 
-/// The parts of an eval that depend on its file alone.
+/// What can be determined about an eval on its own, before its references are followed.
 struct ReadEval {
     decoded: Partial<hir::Eval>,
     found: Diagnostics,
@@ -208,7 +208,8 @@ struct Loader<'a> {
     asked: Option<&'a Asked<'a>>,
     project: Project,
     tasks: Tasks,
-    /// By directory. Evals that share a lock share everything that was checked with it.
+    /// By path of the lock file, or `None` if there is no lock file. Evals that share a lock share everything that was
+    /// checked with it.
     locks: HashMap<Option<PathBuf>, Arc<Lock>>,
     /// By lock and aliases, with the lock that they were added to.
     bundled: HashMap<(*const Lock, Vec<String>, Substitute), (Arc<Lock>, Arc<Lock>)>,

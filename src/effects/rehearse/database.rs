@@ -631,7 +631,7 @@ fn columns(r: &mut Reader<'_>) -> Option<Vec<Column>> {
             || is("identity")
             || is("integer") && is("primary");
         column.is_key = is("primary") || is("unique");
-        // The format of fractional numbers, booleans and times depends on the database, and so does a column without a type.
+        // The format of fractional numbers, booleans, times and columns without a type depends on the database.
         let first = words.first().map_or("", String::as_str);
         column.is_text = matches!(first, "text" | "varchar") || first == "character" && is("varying");
         column.is_plain = column.is_text
