@@ -1,4 +1,4 @@
-//! Bash, parsed by tree-sitter. No IO.
+//! Bash scripts, parsed with tree-sitter. No IO.
 
 pub mod ast;
 pub mod fields;
@@ -19,7 +19,7 @@ use tree_sitter::{Node, Parser, Tree, TreeCursor};
 pub use self::plain::read as plain;
 use self::program::Program;
 
-/// A parsed script; what the parser did not understand is in it as error nodes.
+/// A parsed script. Parts that the parser did not understand are error nodes in the tree.
 #[derive(Debug)]
 pub struct Script {
     text: String,
@@ -32,7 +32,7 @@ pub const KEYWORDS: &[&str] = &[
     "{", "}", "!", "[[", "]]", "coproc", "in", "time",
 ];
 
-/// What bash does by itself (*Shell Builtin Commands* of its manual).
+/// The builtins of bash (*Shell Builtin Commands* in its manual).
 #[rustfmt::skip]
 pub const BUILTINS: &[&str] = &[
     ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen", "complete",
@@ -42,32 +42,33 @@ pub const BUILTINS: &[&str] = &[
     "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait",
 ];
 
-/// Whether a word in the place of a command names no program, or need not.
+/// Whether a word in command position is a keyword or a builtin, so that it does not have to be the name of a program.
 pub fn is_own(word: &str) -> bool {
     KEYWORDS.contains(&word) || BUILTINS.contains(&word)
 }
 
-/// Characters that mean only themselves to every shell.
+/// Whether a text consists only of characters that no shell treats specially.
 pub fn is_safe(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('~')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c))
 }
 
-/// Quotes where a shell needs them.
+/// Quotes a text if a shell requires it.
 pub fn quote(text: &str) -> String {
     if is_safe(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// The limit of nesting: nodes of the grammar inside each other, and twice the links in a chain of `&&` and `||`. Real scripts stay far below it,
-/// and every recursive walk over a script has enough stack for it.
+/// The nesting limit: nodes of the grammar inside each other, and twice the number of links in a chain of `&&` and `||`. Real scripts stay
+/// far below it, and every recursive walk over a script has enough stack for it.
 pub const DEPTH: usize = 500;
 
-/// The length, in bytes, up to which a script is parsed though something in it does not end: the parser recovers from
-/// errors, in a time that grows with the square of what is open.
+/// The length, in bytes, up to which a script is parsed even if something in it is not closed. The parser recovers from
+/// errors in a time that grows with the square of the number of open constructs.
 const BROKEN: usize = 8_192;
 
-/// Parses a script. `None`: it is nested deeper than [`DEPTH`]; or it is longer than [`BROKEN`], and bash finds a fault.
+/// Parses a script. Returns `None` if it is nested deeper than [`DEPTH`], or if it is longer than [`BROKEN`] and bash
+/// would report a syntax error.
 pub fn parse(text: &str) -> Option<Script> {
     if text.len() > BROKEN {
         let report = syntax::check(text, syntax::Grammar::Bash);
@@ -76,14 +77,14 @@ pub fn parse(text: &str) -> Option<Script> {
         }
     }
     thread_local! {
-        // To make one costs more than to parse a short script.
+        // Creating a parser costs more than parsing a short script.
         static PARSER: RefCell<Option<Parser>> = RefCell::new({
             let mut parser = Parser::new();
             parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_ok().then_some(parser)
         });
     }
     let tree = PARSER.with_borrow_mut(|parser| parser.as_mut()?.parse(text, None))?;
-    // A text this short cannot nest deeper.
+    // A text this short cannot be nested deeper.
     let flat = text.len() < DEPTH / 2 || !is_deep(&tree);
     flat.then(|| Script { text: text.to_owned(), tree })
 }
@@ -105,13 +106,13 @@ fn is_deep(tree: &Tree) -> bool {
     }
 }
 
-/// A script as statements; `None` as of [`parse`].
+/// Reads a script as statements. Returns `None` in the same cases as [`parse`].
 pub fn program(text: &str) -> Option<Program> {
     plain(text).or_else(|| Some(parse(text)?.program()))
 }
 
 impl Script {
-    /// The node of the whole script.
+    /// The root node of the script.
     pub fn root(&self) -> Node<'_> {
         self.tree.root_node()
     }
@@ -126,23 +127,23 @@ impl Script {
         program::read(self)
     }
 
-    /// Whether all of it was understood.
+    /// Whether the parser understood the whole script.
     pub fn is_sound(&self) -> bool {
         !self.root().has_error()
     }
 
-    /// Every node, each before those inside it.
+    /// Every node, parents before their children.
     pub fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
         nodes(self.tree.walk())
     }
 
-    /// Every node of a kind.
+    /// Every node of the given kind.
     pub fn of_kind(&self, kind: &str) -> Vec<Node<'_>> {
         self.nodes().filter(|node| node.kind() == kind).collect()
     }
 
     /// The `-` before a redirection (`kubectl apply -f - <<EOF`), which the grammar leaves out of a redirected statement.
-    /// `None`: it leaves out more than that.
+    /// Returns `None` if the grammar leaves out more than that.
     pub fn lost_words(&self, redirected: Node<'_>) -> Option<Vec<Range<usize>>> {
         let body = redirected.child_by_field_name("body")?;
         let mut cursor = redirected.walk();
@@ -163,13 +164,14 @@ impl Script {
         Some(lost)
     }
 
-    /// The words of a simple command, its name first, with their quotes taken off where they are quoted as a whole.
+    /// The words of a simple command, starting with its name. Words that are quoted as a whole are returned without
+    /// their quotes.
     pub fn words(&self, command: Node<'_>) -> Vec<Word> {
         let children: Vec<_> = command.children(&mut command.walk()).collect();
         self.words_of(&children)
     }
 
-    /// The same of a command whose children are at hand.
+    /// Like [`Self::words`], for a command whose children are already collected.
     fn words_of(&self, children: &[Node<'_>]) -> Vec<Word> {
         let is_word = |node: &&Node<'_>| {
             let kind = node.kind();
@@ -182,13 +184,13 @@ impl Script {
         const FILLED: [&str; 5] =
             ["expansion", "simple_expansion", "command_substitution", "process_substitution", "arithmetic_expansion"];
         let text = self.text(node);
-        // Most words have none of the characters that an expansion begins with.
+        // Most words contain none of the characters that start an expansion.
         let literal = !text.contains(['$', '`', '(']) || nodes(node.walk()).all(|n| !FILLED.contains(&n.kind()));
         Word::new(text, node.byte_range(), literal)
     }
 }
 
-/// The node a cursor stands on and every one below it, each before those inside it.
+/// The node at the cursor and every node below it, parents before their children.
 fn nodes<'t>(mut cursor: TreeCursor<'t>) -> impl Iterator<Item = Node<'t>> {
     let mut next = Some(cursor.node());
     std::iter::from_fn(move || {
@@ -210,7 +212,7 @@ fn nodes<'t>(mut cursor: TreeCursor<'t>) -> impl Iterator<Item = Node<'t>> {
 pub struct Word {
     pub text: String,
     pub range: Range<usize>,
-    /// Whether nothing in it is expanded: no variable, no substitution.
+    /// Whether the word contains no expansion: no variable, no substitution.
     pub literal: bool,
 }
 
@@ -221,14 +223,14 @@ impl AsRef<str> for Word {
 }
 
 impl Word {
-    /// A word as it is written, whose quotes are taken off where it is quoted as a whole.
+    /// A word as written. If it is quoted as a whole, the quotes are removed.
     fn new(text: &str, range: Range<usize>, literal: bool) -> Self {
         let bare = ['"', '\''].iter().find_map(|q| text.strip_prefix(*q)?.strip_suffix(*q));
         Self { text: bare.unwrap_or(text).to_owned(), range, literal }
     }
 }
 
-/// Variables that bash sets by itself, and those that gevals and mcpchecker give to scripts.
+/// Whether a variable is set by bash itself, or by gevals or mcpchecker for scripts.
 pub fn sets_by_itself(name: &str) -> bool {
     name.starts_with("BASH")
         || name.starts_with("COMP_")

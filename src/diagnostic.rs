@@ -1,7 +1,7 @@
-//! What gevals has to say about a file. One type, built where the fault is found.
+//! Findings: everything gevals reports about a file. There is one type, built where the fault is found.
 //!
-//! `decisions.md` §1: *hard errors* leave a file without meaning, *verdict errors* give it a meaning that probably fools
-//! its author, warnings and notes never block.
+//! `decisions.md` §1: *hard errors* leave a file without meaning; *verdict errors* give it a meaning that probably
+//! misleads its author; warnings and notes never block.
 
 mod emit;
 pub mod fix;
@@ -24,19 +24,19 @@ use rustc_hash::FxHashMap;
 
 use crate::source::{Sources, Span};
 
-/// How much a finding weighs (`decisions.md` §1).
+/// The strength of a finding (`decisions.md` §1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Strength {
     /// The meaning is undefined: no plan exists.
     Hard,
-    /// The meaning is defined, but the author is probably fooled.
+    /// The meaning is defined, but probably misleads the author.
     Verdict,
     Warning,
     Note,
 }
 
 impl Strength {
-    /// The word in messages and in JSON: both kinds of error are an `error` to the reader.
+    /// The word in messages and in JSON. Both kinds of error are shown as `error`.
     pub fn level(self) -> &'static str {
         match self {
             Self::Hard | Self::Verdict => "error",
@@ -45,30 +45,30 @@ impl Strength {
         }
     }
 
-    /// Whether the finding makes `check` fail by itself.
+    /// Whether the finding alone makes `check` fail.
     pub fn is_error(self) -> bool {
         self <= Self::Verdict
     }
 }
 
-/// A rule: its name, how much a breach weighs, and the page that explains it. Declared with [`rule!`](crate::rule)
-/// beside the code that finds the fault, and listed in `lint::RULES`.
+/// A rule: its name, its default strength, and the page that explains it. Declared with [`rule!`](crate::rule) next to
+/// the code that finds the fault, and listed in `lint::RULES`.
 #[derive(Debug)]
 pub struct Rule {
     pub name: &'static str,
     pub strength: Strength,
-    /// The Markdown of `lints/NAME.md`: run as a test, printed by `gevals explain`.
+    /// The Markdown of `lints/NAME.md`, which is run as a test and printed by `gevals explain`.
     pub page: &'static str,
 }
 
 impl Rule {
-    /// The page's first line without its `#`: the rule's summary everywhere.
+    /// The first line of the page without its `#`, which is the summary of the rule everywhere.
     pub fn summary(&self) -> &'static str {
         self.page.lines().next().unwrap_or("").trim_start_matches('#').trim()
     }
 }
 
-/// Declares a [`Rule`](crate::diagnostic::Rule); a rule without a page in `lints/` does not compile.
+/// Declares a [`Rule`](crate::diagnostic::Rule). A rule without a page in `lints/` does not compile.
 #[macro_export]
 macro_rules! rule {
     ($($vis:vis static $ident:ident = $name:literal, $strength:ident;)+) => {$(
@@ -85,21 +85,21 @@ macro_rules! rule {
 pub struct Diagnostic {
     pub rule: &'static Rule,
     pub strength: Strength,
-    /// Lower case, no full stop, backticks round what the user wrote.
+    /// Lower case, no full stop, backticks around the user's text.
     pub message: String,
     pub span: Span,
-    /// What stands under the primary underline; often empty.
+    /// The text under the primary underline; often empty.
     pub label: String,
-    /// Further places, each with what it has to do with the fault.
+    /// Further places, each with its relation to the fault.
     pub labels: Vec<Label>,
-    /// Where else the same is found; only [`gather`] fills it.
+    /// Other places with the same finding; only [`gather`] fills it.
     pub places: Vec<Span>,
-    /// What to write instead.
+    /// How to correct it.
     pub help: Option<String>,
     pub fix: Option<Fix>,
 }
 
-/// A second place that a finding speaks of.
+/// A further place that a finding refers to.
 #[derive(Clone, Debug)]
 pub struct Label {
     pub span: Span,
@@ -116,7 +116,7 @@ pub enum Applicability {
     Unsafe,
 }
 
-/// A mechanical cure: edits that do not overlap; they may span files.
+/// A mechanical fix: edits that do not overlap and may span files.
 #[derive(Clone, Debug)]
 pub struct Fix {
     pub description: String,
@@ -124,7 +124,7 @@ pub struct Fix {
     pub edits: Vec<Edit>,
 }
 
-/// A piece of a file to replace; an empty span inserts.
+/// A replacement of a piece of a file. An empty span inserts.
 #[derive(Clone, Debug)]
 pub struct Edit {
     pub span: Span,
@@ -132,7 +132,7 @@ pub struct Edit {
 }
 
 impl Diagnostic {
-    /// A finding of a rule, with the strength that the rule has by default.
+    /// A finding of a rule, with the rule's default strength.
     pub fn new(rule: &'static Rule, span: Span, message: impl Into<String>) -> Self {
         Self {
             rule,
@@ -147,37 +147,37 @@ impl Diagnostic {
         }
     }
 
-    /// Weighs this finding differently from its rule (a rule that needs an eval is a note where none selects the task).
+    /// Sets a strength that differs from the rule's (a rule that needs an eval is a note if no eval selects the task).
     pub fn strength(mut self, strength: Strength) -> Self {
         self.strength = strength;
         self
     }
 
-    /// Says something at the finding's own place.
+    /// Sets the label at the finding's own place.
     pub fn here(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Marks another place that explains it.
+    /// Adds another place that explains the finding.
     pub fn label(mut self, span: Span, message: impl Into<String>) -> Self {
         self.labels.push(Label { span, message: message.into() });
         self
     }
 
-    /// Says what to write instead.
+    /// Sets the help text, which says how to correct the finding.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Adds `help` where there is something to say.
+    /// Sets the help text, if there is one.
     pub fn help_opt(mut self, help: Option<String>) -> Self {
         self.help = help.or(self.help);
         self
     }
 
-    /// Adds an edit to this finding's fix; the description stands once, the first given wins.
+    /// Adds an edit to this finding's fix. The description of the first edit is kept.
     pub fn fix(mut self, description: impl Into<String>, span: Span, text: impl Into<String>) -> Self {
         let fix = self.fix.get_or_insert_with(|| Fix {
             description: description.into(),
@@ -188,7 +188,7 @@ impl Diagnostic {
         self
     }
 
-    /// As [`fix`](Self::fix), and the whole fix is applied only where unsafe fixes are asked for.
+    /// Like [`fix`](Self::fix), but the whole fix is applied only if unsafe fixes are requested.
     pub fn unsafe_fix(self, description: impl Into<String>, span: Span, text: impl Into<String>) -> Self {
         let mut diagnostic = self.fix(description, span, text);
         if let Some(fix) = &mut diagnostic.fix {
@@ -198,30 +198,30 @@ impl Diagnostic {
     }
 }
 
-/// Proof that an error was reported: only [`Diagnostics::error`] makes one, so no phase can fail in silence.
+/// Proof that an error was reported. Only [`Diagnostics::error`] creates one, so no stage can fail silently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reported(());
 
 impl Reported {
-    /// The proof of an error that stands in `diagnostics` already.
+    /// The proof of an error that is already in `diagnostics`.
     ///
     /// # Panics
-    /// In debug builds, when there is none.
+    /// In debug builds, if there is no such error.
     pub fn of(diagnostics: &Diagnostics) -> Self {
         debug_assert!(diagnostics.has_error(), "nothing was reported");
         Self(())
     }
 }
 
-/// Where the phases put what they find. None stops at its first error.
+/// The findings of all stages. No stage stops at its first error.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics(Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Reports an error and gives the proof of it.
+    /// Reports an error and returns the proof of it.
     ///
     /// # Panics
-    /// In debug builds, when `diagnostic` is no error: a `Reported` must stand for one.
+    /// In debug builds, if `diagnostic` is not an error, which a `Reported` has to stand for.
     pub fn error(&mut self, diagnostic: Diagnostic) -> Reported {
         debug_assert!(diagnostic.strength.is_error(), "`{}` is not an error", diagnostic.rule.name);
         self.0.push(diagnostic);
@@ -233,17 +233,17 @@ impl Diagnostics {
         self.0.push(diagnostic);
     }
 
-    /// Adds findings as [`Self::push`] does.
+    /// Adds findings, like [`Self::push`].
     pub fn extend(&mut self, others: impl IntoIterator<Item = Diagnostic>) {
         self.0.extend(others);
     }
 
-    /// All findings, in the order found.
+    /// All findings, in the order in which they were found.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.0.iter()
     }
 
-    /// How many findings there are.
+    /// The number of findings.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -253,23 +253,23 @@ impl Diagnostics {
         self.0.is_empty()
     }
 
-    /// Whether anything was found that leaves no plan.
+    /// Whether there is a hard error, so that there is no plan.
     pub fn has_hard(&self) -> bool {
         self.0.iter().any(|d| d.strength == Strength::Hard)
     }
 
-    /// Whether an error is among them.
+    /// Whether there is an error.
     pub fn has_error(&self) -> bool {
         self.0.iter().any(|d| d.strength.is_error())
     }
 
-    /// Drops the findings that `keep` does not want.
+    /// Removes the findings for which `keep` returns false.
     pub fn retain(&mut self, keep: impl FnMut(&Diagnostic) -> bool) {
         self.0.retain(keep);
     }
 
-    /// All findings by path, place and rule: the order of every output. What is found again, as of a task that several
-    /// evals select, is one finding with all that the others point at.
+    /// All findings by path, place and rule: the order of every output. Identical findings, as of a task that several
+    /// evals select, are merged into one with the labels of all.
     pub fn into_sorted(mut self, sources: &Sources) -> Vec<Diagnostic> {
         for d in &mut self.0 {
             d.fix = d.fix.take().filter(|fix| !fix.edits.iter().any(|edit| sources.get(edit.span.file).is_given()));
@@ -299,7 +299,7 @@ pub fn sort(found: &mut [Diagnostic], sources: &Sources) {
     files.dedup();
     let mut files: Vec<_> = files.into_iter().map(|file| (sources.get(file), file)).collect();
     files.sort_by(|(a, _), (b, _)| a.path().cmp(b.path()));
-    // Two texts of one path have one rank.
+    // Two texts with the same path have the same rank.
     let mut ranks = FxHashMap::default();
     let mut rank = 0;
     for (at, (source, file)) in files.iter().enumerate() {
@@ -319,14 +319,14 @@ impl IntoIterator for Diagnostics {
     }
 }
 
-/// The candidate nearest to `word`, where one is near enough to be what the author meant, and no other is as near.
+/// The candidate nearest to `word`, if it is near enough to be what the author meant, and no other is equally near.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let length = word.chars().count();
     let limit = (length / 3).max(1);
     let mut near: Vec<(usize, &str)> = candidates
         .into_iter()
-        // A distance is at least the difference in length; foreign words may be long.
+        // The distance is at least the difference in length, and words that users write may be long.
         .filter(|c| c.chars().count().abs_diff(length) <= limit.min(c.chars().count()))
         .map(|c| {
             let folded = c.to_lowercase();

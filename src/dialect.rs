@@ -1,5 +1,5 @@
-//! The files people write: three dialects of tasks, and Eval, Agent, Oracle and MCP-config files. Each is read into the
-//! one form of `hir`; the differences live and die here.
+//! The files that users write: three dialects of tasks, and Eval, Agent, Oracle and MCP-config files. Tasks of all
+//! dialects are read into the one form of `hir`; their differences are confined to this module.
 
 pub mod agent;
 pub mod command;
@@ -42,16 +42,16 @@ pub struct DialectInfo {
     pub dialect: Dialect,
     /// The values of `apiVersion` that select it.
     pub versions: &'static [&'static str],
-    /// Old spellings: taken, and reported.
+    /// Old spellings, which are accepted and reported.
     pub aliases: &'static [&'static str],
     pub leniency: Leniency,
     pub decode: fn(&mut Reader<'_>, Node<'_>, &TaskFile<'_>) -> Option<Task<Path>>,
 }
 
-/// The dialects, oldest first. No `apiVersion` selects the first.
+/// The dialects, oldest first. A task without `apiVersion` is in the first.
 pub const DIALECTS: &[DialectInfo] = &[legacy::DIALECT, steps::DIALECT, portable::DIALECT];
 
-/// What a decoder of tasks must know besides the text.
+/// Context that a decoder of tasks needs in addition to the text.
 #[derive(Clone, Debug)]
 pub struct TaskFile<'a> {
     pub file: FileId,
@@ -59,7 +59,7 @@ pub struct TaskFile<'a> {
     pub vocabulary: &'a Vocabulary,
 }
 
-/// What a file says it is.
+/// The kind that a file declares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
     Task(Dialect),
@@ -71,7 +71,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// As the command line and schemas write it.
+    /// The name on the command line and in schemas.
     pub fn name(self) -> &'static str {
         match self {
             Self::Task(_) => "Task",
@@ -83,14 +83,14 @@ impl FileKind {
     }
 }
 
-/// Every `kind` of a file.
+/// Every value of `kind`.
 pub const KINDS: [&str; 5] = ["Task", "Eval", "Agent", "Oracle", primitive::KIND];
 
-/// Tells a file by its `kind` and `apiVersion`. `None`: another program's file. One that was `held` to be ours was named, by
-/// a path; any other was found, and must have the shape of what it says it is.
+/// Identifies a file by its `kind` and `apiVersion`. Returns `None` for a file of another program. `held` files were named
+/// by a path, so they must be ours; other files were discovered, and must have the shape of what they declare.
 ///
 /// # Errors
-/// When it is ours, or nearly, and says so wrongly.
+/// If the file is ours, or nearly, and declares its kind or version incorrectly.
 pub fn identify(root: Node<'_>, held: bool, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
     let kind = root.entries().find(|e| e.name.eq_ignore_ascii_case("kind"));
     let version = root.entries().find(|e| e.name.eq_ignore_ascii_case("apiVersion")).map(|e| e.value);
@@ -142,7 +142,7 @@ pub fn identify(root: Node<'_>, held: bool, out: &mut Diagnostics) -> Result<Opt
             if held {
                 return Err(out.error(unknown));
             }
-            // It keeps nobody else from running.
+            // Nothing else depends on this file.
             out.push(unknown.strength(Strength::Warning));
             Ok(None)
         }
@@ -162,19 +162,19 @@ fn known(info: &DialectInfo, version: &str) -> bool {
     info.versions.contains(&version) || info.aliases.contains(&version)
 }
 
-/// Whether a version is one of ours, or probably means one.
+/// Whether a version is one of ours, or probably meant to be one.
 pub fn nearly_ours(version: &str) -> bool {
     let group = version.split('/').next();
     let ours = || DIALECTS.iter().flat_map(|d| d.versions.iter().chain(d.aliases));
     ours().any(|ours| ours.split('/').next() == group) || ours().any(|ours| strsim::osa_distance(version, ours) < 4)
 }
 
-/// Versions whose group is a domain that is not ours belong to other programs.
+/// Whether a version belongs to another program: its group is a domain name.
 pub fn foreign(version: &str) -> bool {
     version.split_once('/').is_some_and(|(group, _)| group.contains('.'))
 }
 
-/// What a file is by its keys, whatever it says of itself.
+/// The kind of a file according to its keys, regardless of what it declares.
 fn shape(root: Node<'_>) -> Option<&'static str> {
     let has = |key: &str| root.get(key).is_some();
     let below = |key: &str, inner: &[&str]| root.get(key).is_some_and(|n| inner.iter().any(|i| n.get(i).is_some()));
@@ -190,7 +190,7 @@ fn shape(root: Node<'_>) -> Option<&'static str> {
     }
 }
 
-/// A file without `kind` is ours if it has the shape of one.
+/// Identifies a file without `kind`, which is ours if it has the shape of one of our files.
 fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, Reported> {
     let has = |key: &str| root.get(key).is_some();
     let Some(kind) = shape(root) else {
@@ -219,7 +219,8 @@ fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, 
     ))
 }
 
-/// A task whose parts stand side by side, as no dialect has them: where each belongs.
+/// The error for a task whose parts are all at the top level, which no dialect allows. It names the right place of
+/// each.
 fn flat(root: Node<'_>) -> Diagnostic {
     let in_metadata =
         ["name", "description", "difficulty", "category", "labels", "tags", "timeout", "parallel", "runs"];
@@ -236,7 +237,7 @@ fn flat(root: Node<'_>) -> Diagnostic {
         .help(format!("begin the file with `kind: Task` and `apiVersion: mcp-eval/v1`; {}", moves.join("; ")))
 }
 
-/// Files that are no tasks look alike in every version.
+/// Checks the version of files that are not tasks; they look the same in every version.
 fn plain_version(root: Node<'_>, version: Option<Node<'_>>, kind: &str, out: &mut Diagnostics) -> Result<(), Reported> {
     let Some(node) = version.filter(|node| node.data() != Data::Null) else { return Ok(()) };
     match node.as_str() {
@@ -256,7 +257,7 @@ fn dialect_of(
     kind: Span,
     out: &mut Diagnostics,
 ) -> Result<Dialect, Reported> {
-    // A key with nothing behind it is an absent key.
+    // A key without a value counts as absent.
     let Some(node) = version.filter(|node| node.data() != Data::Null) else { return Ok(Dialect::Legacy) };
     let Some(text) = node.as_str() else {
         return Err(out.error(unknown_version(root, node, "Task").label(kind, "of this kind")));
@@ -291,7 +292,7 @@ fn unknown_version(root: Node<'_>, node: Node<'_>, kind: &str) -> Diagnostic {
     let known = format!("known are {}", words.join(", "));
     let near = versions
         .filter(|v| text.split('/').next() == v.split('/').next() || strsim::osa_distance(text, v) < 5)
-        // `mcpchecker/v1` with a `spec` is no legacy task.
+        // A file `mcpchecker/v1` with a `spec` is not a legacy task.
         .min_by_key(|v| {
             (strsim::osa_distance(text, v), root.get("spec").is_some() && *v == legacy::DIALECT.versions[0])
         });
@@ -305,7 +306,7 @@ fn unknown_version(root: Node<'_>, node: Node<'_>, kind: &str) -> Diagnostic {
     }
 }
 
-/// Decodes a task of a dialect.
+/// Decodes a task of the given dialect.
 pub fn task(node: Node<'_>, dialect: Dialect, file: &TaskFile<'_>, out: &mut Diagnostics) -> Partial<Task<Path>> {
     let info = DIALECTS.iter().find(|d| d.dialect == dialect).unwrap_or(&DIALECTS[0]);
     let mut reader = Reader::new(out, info.leniency);
@@ -318,8 +319,8 @@ pub fn task(node: Node<'_>, dialect: Dialect, file: &TaskFile<'_>, out: &mut Dia
     }
 }
 
-/// What a task of every dialect opens with: the envelope and the metadata. Gives the fields that are left, the place of the first, and a
-/// task without prompt and phases.
+/// Reads the start of a task in any dialect: the envelope and the metadata. Returns the remaining fields, the place of the first one,
+/// and a task without prompt and phases.
 fn open<'t>(
     reader: &mut Reader<'_>,
     root: Node<'t>,
@@ -351,13 +352,13 @@ fn open<'t>(
     Some((fields, head, task))
 }
 
-/// Takes `kind` and `apiVersion`, which [`identify`] has read.
+/// Consumes `kind` and `apiVersion`, which [`identify`] has already read.
 fn envelope(fields: &mut Fields<'_>, reader: &mut Reader<'_>) {
     fields.take(reader, "kind");
     fields.take(reader, "apiVersion");
 }
 
-/// The metadata all dialects share. The portable dialect adds tags and time limits.
+/// Reads the metadata that all dialects share, and the tags and time limits of the portable dialect.
 fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, dialect: Dialect) -> (Name, Meta) {
     let nameless = Spanned::new(String::new(), parent);
     let Some(node) = node else { return (nameless, Meta::default()) };
@@ -367,7 +368,7 @@ fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, diale
         Some(node) => reader.name(node, "the name of a task").unwrap_or(nameless),
         None => nameless,
     };
-    // On a terminal, control characters could overwrite the verdict.
+    // On a terminal, control characters could overwrite the displayed verdict.
     if let Some(bad) = name.value.chars().find(|c| c.is_control()) {
         let message = format!("the name of a task cannot contain `{}`", bad.escape_default());
         let help = "verdicts are printed beside the name, on one line: write plain text";
@@ -446,7 +447,7 @@ fn difficulty(reader: &mut Reader<'_>, word: &Name) {
     reader.out.push(diagnostic);
 }
 
-/// What an extension or an agent may do.
+/// Reads what an extension or an agent is allowed to do.
 fn permissions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Permissions> {
     let mut fields = reader.fields(node, "the permissions of an extension")?;
     let permissions = permitted(reader, &mut fields);
@@ -462,7 +463,8 @@ fn permitted(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Permissions {
     Permissions { network: network.is_some_and(|n| n.value), read, write, env }
 }
 
-/// A list of names of environment variables. What stands there instead may be the secret itself, and is not repeated.
+/// Reads a list of names of environment variables. An item that is not a name may be the secret itself, so it is not
+/// repeated in messages.
 fn variables(reader: &mut Reader<'_>, node: Node<'_>, what: &str) -> Vec<Name> {
     let words = reader.words(node, what);
     words.into_iter().filter_map(|word| variable(reader, word, what)).collect()
@@ -487,7 +489,7 @@ fn variable(reader: &mut Reader<'_>, word: Name, what: &str) -> Option<Name> {
     None
 }
 
-/// `isolation: LEVEL`, or a mapping with the level and what is granted.
+/// Reads `isolation: LEVEL`, or a mapping with the level and the permissions granted.
 fn isolation(reader: &mut Reader<'_>, node: Node<'_>) -> Option<IsolationRef> {
     let level = |reader: &mut Reader<'_>, node| {
         choice(reader, node, "level of isolation", &Isolation::ALL.map(|level| (level.name(), level)))
@@ -502,7 +504,7 @@ fn isolation(reader: &mut Reader<'_>, node: Node<'_>) -> Option<IsolationRef> {
     Some(IsolationRef { level, permissions })
 }
 
-/// One of some words.
+/// Reads a word that must be one of `known`.
 fn choice<T: Copy>(reader: &mut Reader<'_>, node: Node<'_>, what: &str, known: &[(&'static str, T)]) -> Option<T> {
     let word = reader.name(node, &format!("the {what}"))?;
     if let Some((_, value)) = known.iter().find(|(name, _)| *name == word.value) {
@@ -522,7 +524,7 @@ fn choice<T: Copy>(reader: &mut Reader<'_>, node: Node<'_>, what: &str, known: &
     None
 }
 
-/// `maxTokens`, `maxCost`, `maxToolCalls`.
+/// Reads `maxTokens`, `maxCost` and `maxToolCalls`.
 fn bounds(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Bounds {
     let mut bounds = Bounds::default();
     let mut whole = |reader: &mut Reader<'_>, key: &'static str| {
@@ -554,7 +556,7 @@ fn not_positive(key: &str, span: Span) -> Diagnostic {
         .help("leave it out where there is no such limit")
 }
 
-/// `{passes: 4, of: 5}`.
+/// Reads `{passes: 4, of: 5}`.
 fn gate(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Spanned<(u32, u32)>> {
     let mut fields = reader.fields(node, "a gate")?;
     let mut number = |reader: &mut Reader<'_>, key| {
@@ -576,7 +578,7 @@ fn gate(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Spanned<(u32, u32)>> 
     Some(Spanned::new((passes.value, of.value), node.span()))
 }
 
-/// `{inline, file}`, or (portable dialect) a text.
+/// Reads `{inline, file}`, or in the portable dialect also a plain text.
 fn prompt(
     reader: &mut Reader<'_>,
     node: Node<'_>,

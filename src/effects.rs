@@ -1,5 +1,6 @@
-//! What the scripts and steps of a task do to the world: one model, which rules ask. [`shell`] follows scripts, [`value`] is what is
-//! known of a text, [`crate::bash::tools`] what is known of programs. What is not known is said to be so, and no rule concludes from it.
+//! The effects of a task's scripts and steps on the world: one model, which rules query. [`shell`] follows scripts, [`value`] is what is
+//! known of a text, and [`crate::bash::tools`] contains the facts about programs. Unknowns are marked as such, and no rule draws
+//! conclusions from them.
 
 pub mod asked;
 pub mod changes;
@@ -35,17 +36,17 @@ use crate::{
 pub struct Model<'a> {
     pub scripts: Vec<Followed<'a>>,
     pub acts: Vec<Act>,
-    /// Phases in which something may be done that the model does not see.
+    /// Phases in which the model may miss effects.
     pub opaque: Vec<PhaseKind>,
-    /// What the agent is told.
+    /// The prompt for the agent.
     pub prompt: Value,
-    /// Statements of SQL that its scripts run, as far as they are known.
+    /// SQL statements that its scripts run, as far as they are known.
     pub sql: Vec<Statements>,
-    /// Variables that scripts in other languages ask their environment for.
+    /// Environment variables that scripts in other languages read.
     pub foreign: Vec<(String, Span)>,
 }
 
-/// Statements of SQL that a command runs.
+/// SQL statements that a command runs.
 #[derive(Debug)]
 pub struct Statements {
     pub phase: PhaseKind,
@@ -53,14 +54,14 @@ pub struct Statements {
     pub text: Value,
 }
 
-/// A script and what was seen in it.
+/// A script, and what was found by following it.
 #[derive(Debug)]
 pub struct Followed<'a> {
     pub view: &'a ScriptView<'a>,
     pub trace: Trace<'a>,
 }
 
-/// Something that is done to a thing.
+/// An operation on a resource.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Act {
     pub phase: PhaseKind,
@@ -68,17 +69,17 @@ pub struct Act {
     pub thing: Thing,
     /// Where it is written.
     pub span: Span,
-    /// The step, by its key.
+    /// The step, identified by its key.
     pub step: Span,
-    /// It may not happen.
+    /// Whether it may not happen.
     pub maybe: bool,
-    /// That it fails is passed over.
+    /// Whether its failure is ignored.
     pub lenient: bool,
-    /// What is made may be there already.
+    /// Whether it succeeds if the resource already exists.
     pub again: bool,
 }
 
-/// What is done.
+/// What is done to a resource.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verb {
     Creates,
@@ -89,7 +90,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// As `docs/effects.md` calls it.
+    /// The name used in `docs/effects.md`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Creates => "creates",
@@ -101,21 +102,21 @@ impl Verb {
     }
 }
 
-/// Something in the world.
+/// A resource in the world.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Thing {
-    /// What it lives in: `kubernetes`, `docker`, `file`.
+    /// The system it belongs to: `kubernetes`, `docker`, `file`.
     pub system: String,
-    /// Its kind, in one word of all that people write for it.
+    /// Its kind, as the canonical one of all the words that people use for it.
     pub kind: String,
-    /// The part of the system: a namespace. `None`: not said.
+    /// The part of the system: a namespace. `None` if it is not given.
     pub space: Option<Value>,
-    /// `None`: all of them, or those with a label.
+    /// `None` for all of them, or for those with a label.
     pub name: Option<Value>,
 }
 
 impl Thing {
-    /// For people: `pod web in shop`.
+    /// A description for people: `pod web in shop`.
     pub fn shown(&self) -> String {
         let name = self.name.as_ref().map_or_else(|| "*".to_owned(), Value::shown);
         let space = self.space.as_ref().map_or_else(String::new, |space| format!(" in {}", space.shown()));
@@ -125,13 +126,13 @@ impl Thing {
         }
     }
 
-    /// Whether the two certainly are one.
+    /// Whether both are certainly the same resource.
     pub fn is(&self, other: &Self) -> bool {
         let name = self.name.as_ref().zip(other.name.as_ref()).is_some_and(|(a, b)| a.is(b));
         self.system == other.system && self.kind == other.kind && name && same_space(self, other)
     }
 
-    /// Whether what is done to `other` may be done to this, too.
+    /// Whether an operation on `other` may also affect this resource.
     pub fn may_be(&self, other: &Self) -> bool {
         let kinds = self.kind == other.kind || other.kind == "all" || self.kind.is_empty() || other.kind.is_empty();
         let names = match (&self.name, &other.name) {
@@ -154,7 +155,7 @@ fn same_space(a: &Thing, b: &Thing) -> bool {
     }
 }
 
-/// The scripts that scripts of a task read, each once. One that reads others is opaque.
+/// The scripts that scripts of a task source, each once. If one of them sources further scripts, the trace is opaque.
 pub fn sourced(
     scripts: &[ScriptView<'_>],
     all: &ScriptFiles,
@@ -174,7 +175,7 @@ pub fn sourced(
     found
 }
 
-/// What the model of a task is made from.
+/// The input from which the model of a task is built.
 #[derive(Clone, Copy)]
 pub struct Given<'a> {
     pub task: &'a Task<Def>,
@@ -210,12 +211,12 @@ impl<'a> Model<'a> {
         model
     }
 
-    /// What is done in a phase.
+    /// The operations in a phase.
     pub fn in_phase(&self, phase: PhaseKind) -> impl Iterator<Item = &Act> {
         self.acts.iter().filter(move |act| act.phase == phase)
     }
 
-    /// For people: what is done in each phase, a line each.
+    /// A description for people: the operations in each phase, one per line.
     pub fn shown(&self, sources: &Sources) -> String {
         let mut out = String::new();
         for phase in PhaseKind::ALL {
@@ -241,16 +242,16 @@ impl<'a> Model<'a> {
         if out.is_empty() { "  nothing that gevals knows of\n".to_owned() } else { out }
     }
 
-    /// Whether all that is done in a phase is known.
+    /// Whether all operations in a phase are known.
     pub fn sees(&self, phase: PhaseKind) -> bool {
         !self.opaque.contains(&phase)
     }
 }
 
-/// The name of the task among its variables: no variable can be called so.
+/// The key of the task's name among its variables. No real variable can have this name.
 const TASK_NAME: &str = "{task.name}";
 
-/// The variable of a `foreach` among the task's, or what lies in its value at a path.
+/// The key of a `foreach` variable, or of the value at a path in it, among the task's variables.
 fn loop_name<'p>(name: &str, path: impl IntoIterator<Item = &'p SegmentKind>) -> String {
     let mut whole = format!("{{{name}");
     path.into_iter().for_each(|segment| match segment {
@@ -260,7 +261,7 @@ fn loop_name<'p>(name: &str, path: impl IntoIterator<Item = &'p SegmentKind>) ->
     whole + "}"
 }
 
-/// The variables of a task, with what is known of them.
+/// The variables of a task, with the known parts of their values.
 pub fn environment(task: &Task<Def>) -> Variables {
     let mut known = Variables::default();
     for _ in 0..4 {
@@ -302,7 +303,7 @@ fn of_hole(hole: &Hole<Def>, environment: &Variables) -> Value {
     }
 }
 
-/// What a script asks its environment for that is not one of the shell.
+/// The environment variables that a script reads, if it is not a shell script.
 fn asked_by(content: &Content) -> Vec<(String, Span)> {
     let (text, first) = (&*content.text, content.text.lines().next().unwrap_or_default());
     let program = ["python", "node", "ruby", "perl"].into_iter().find(|program| first.contains(program));
@@ -352,7 +353,7 @@ fn follow<'a>(given: Given<'a>, view: &'a ScriptView<'a>, environment: &Variable
     shell::follow(&view.content, &holes, &variables, &sourced, path)
 }
 
-/// The things that a command is about, by what is known of its program.
+/// Records the operations of a command on resources, according to the table of its program.
 fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut Model<'a>) {
     let span = run.content.span(run.statement.range.start..first_line(run));
     let act = |verb, thing, lenient| Act {
@@ -367,7 +368,7 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
     };
     if let Some(path) = &run.output {
         let thing = Thing { system: "file".to_owned(), kind: "file".to_owned(), space: None, name: Some(path.clone()) };
-        // What a file held is written over.
+        // An existing file is overwritten.
         model.acts.push(Act { again: true, ..act(Verb::Creates, thing, false) });
     }
     let Some(name) = run.words.first().and_then(Value::literal) else { return };
@@ -389,7 +390,7 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
     let mut space = option(tool, &tool.space, words);
     let mut statements = None;
     if tool.system == "sqlite" {
-        // Its tables are those of a file, and what it does stands behind.
+        // Tables belong to a file, and the statements come after the name of the file.
         let mut given = words.operands(tool);
         space = given.next().cloned();
         statements = given.next().cloned();
@@ -399,7 +400,7 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
         let text = option(tool, &tool.sql, words).or(statements).or_else(|| run.input.clone());
         model.sql.extend(text.iter().map(|text| Statements { phase: view.phase, span, text: text.clone() }));
         let done: Vec<_> = text.iter().flat_map(sql::statements).collect();
-        // SQLite makes the file with the first table.
+        // SQLite creates the file together with the first table.
         let file = space.clone().filter(|_| system == "sqlite" && done.iter().any(|(verb, ..)| *verb == Verb::Creates));
         if let Some(name) = file {
             let thing = Thing { system: "file".to_owned(), kind: "file".to_owned(), space: None, name: Some(name) };
@@ -442,7 +443,7 @@ fn acts<'a>(run: &Run<'a>, view: &ScriptView<'a>, given: Given<'a>, model: &mut 
     }
 }
 
-/// The bucket that `s3://BUCKET/KEY` is in; any other name as it is.
+/// The bucket in `s3://BUCKET/KEY`. Other names are returned unchanged.
 fn of_url(name: &Value) -> Value {
     let scheme = ["s3://", "gs://"].iter().find(|scheme| {
         name.pieces().first().is_some_and(|piece| matches!(piece, Piece::Text(text) if text.starts_with(**scheme)))
@@ -459,7 +460,7 @@ fn first_line(run: &Run<'_>) -> usize {
     range.start + text.find('\n').unwrap_or(text.len())
 }
 
-/// A word for the table: what is not known in it is a character that no option begins with.
+/// A word as text, for the table. Unknown parts become a character that no option starts with.
 fn spelt(value: &Value) -> Cow<'_, str> {
     if let Some(text) = value.literal() {
         return Cow::Borrowed(text);
@@ -472,7 +473,7 @@ fn spelt(value: &Value) -> Cow<'_, str> {
     Cow::Owned(spelt)
 }
 
-/// The words behind the name of a program, and how the table of the program sees them.
+/// The words after the name of a program, as values and as texts for the program's table.
 #[derive(Clone, Copy)]
 struct Words<'r> {
     values: &'r [Value],
@@ -480,9 +481,9 @@ struct Words<'r> {
 }
 
 impl<'r> Words<'r> {
-    /// Those that are neither options nor values of options.
+    /// The words that are neither options nor values of options.
     fn operands(self, tool: &'r Tool) -> impl Iterator<Item = &'r Value> {
-        // An operand is one of the words: its place is how far it is from the first.
+        // Operands are references to elements of `spelt`, so their index is found by address.
         let place = move |word: &'r Cow<'r, str>| self.spelt.iter().position(|known| std::ptr::eq(known, word));
         tool.operands(self.spelt).filter_map(place).filter_map(move |at| self.values.get(at))
     }
@@ -493,7 +494,7 @@ fn option(tool: &Tool, names: &[impl AsRef<str>], words: Words<'_>) -> Option<Va
     let options = words.spelt.iter().enumerate().filter(|(_, text)| text.starts_with('-'));
     for (at, text) in options {
         for name in names.iter().map(AsRef::as_ref) {
-            // `-tAc STATEMENTS`: options of one letter that share a dash.
+            // `-tAc STATEMENTS`: one-letter options that share a dash.
             if tool.last_of(text).is_some_and(|last| last == name) {
                 return words.values.get(at + 1).cloned();
             }
@@ -501,7 +502,7 @@ fn option(tool: &Tool, names: &[impl AsRef<str>], words: Words<'_>) -> Option<Va
             if rest.is_empty() {
                 return words.values.get(at + 1).cloned();
             }
-            // `-nNAMESPACE` beside `--namespace=NAMESPACE`.
+            // `-nNAMESPACE` as well as `--namespace=NAMESPACE`.
             let sign = if name.starts_with("--") || !tool.short { "=" } else { "" };
             if rest.len() > sign.len() && rest.starts_with(sign) {
                 return Some(without(&words.values[at], name.len() + sign.len()));
@@ -511,7 +512,7 @@ fn option(tool: &Tool, names: &[impl AsRef<str>], words: Words<'_>) -> Option<Va
     None
 }
 
-/// A value without its first bytes, which are literal.
+/// A value without its first bytes, which must be literal.
 fn without(value: &Value, bytes: usize) -> Value {
     let mut out = Value::default();
     for (nth, piece) in value.pieces().iter().enumerate() {
@@ -523,7 +524,7 @@ fn without(value: &Value, bytes: usize) -> Value {
     out
 }
 
-/// Kinds and names that stand as operands. `None` for a name: all of a kind.
+/// The kinds and names given as operands. A name is `None` for all resources of a kind.
 fn operands(tool: &Tool, command: &tools::Command, kind: &str, words: Words<'_>) -> Vec<(String, Option<Value>)> {
     let given: Vec<&Value> = words.operands(tool).collect();
     let usage: Vec<&str> = command.usage.split_whitespace().collect();
@@ -532,7 +533,7 @@ fn operands(tool: &Tool, command: &tools::Command, kind: &str, words: Words<'_>)
     };
     let rest = given.get(place..).unwrap_or_default();
     if usage[place] != "KIND" && usage[place] != "KIND/NAME" {
-        // Between them and the name may stand other words.
+        // There may be other words between the place and the name.
         let names = if usage.contains(&"NAMES") { rest } else { rest.get(..1).unwrap_or_default() };
         return names.iter().map(|name| (kind.to_owned(), Some((*name).clone()))).collect();
     }
@@ -564,7 +565,7 @@ fn spelt_has_slash(value: &Value) -> bool {
     value.pieces().iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains('/')))
 }
 
-/// The objects of the manifests that a command is given.
+/// The objects in the manifests that a command is given.
 fn described(
     run: &Run<'_>,
     tool: &Tool,

@@ -1,7 +1,7 @@
-//! Extensions at run time: programs that do operations of steps, in either of two protocols (`portable-format.md`, extensions; §7 of
+//! Extensions at run time: programs that run operations of steps, in one of two protocols (`portable-format.md`, extensions; §7 of
 //! the upstream behaviour).
 //!
-//! Each run of a task has its own processes: they start when the first step needs them and end behind the last cleanup.
+//! Each run of a task has its own processes, which start when the first step needs them and end after the last cleanup.
 
 mod conformance;
 mod jail;
@@ -35,40 +35,40 @@ use jail::{Jail, Jailed};
 use oneshot::OneShot;
 use session::Session;
 
-/// How long a program may take to say who it is.
+/// The timeout for the handshake of a program.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// What an operation is given.
+/// The input of an operation.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
-    /// As in the manifest.
+    /// The name in the manifest.
     pub operation: &'a str,
-    /// A record.
+    /// An object.
     pub args: Value,
     /// `setup`, `verify` or `cleanup`.
     pub phase: &'static str,
     /// The id of the run of the task.
     pub run_id: &'a str,
-    /// The folder of the task.
+    /// The directory of the task.
     pub workdir: &'a Path,
     /// `spec.env`.
     pub env: &'a [(String, String)],
-    /// The prompt and the answer, once the agent has ended.
+    /// The prompt and the answer, after the agent has finished.
     pub agent: Option<(&'a str, &'a str)>,
-    /// For this call.
+    /// The timeout of this call.
     pub timeout: Duration,
 }
 
-/// What an operation answered.
+/// The result of an operation.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Whether it did or found what it was to.
+    /// Whether the operation or the check succeeded.
     pub success: bool,
-    /// Why, or what it did.
+    /// The reason, or what was done.
     pub message: String,
-    /// By name.
+    /// The outputs by name.
     pub outputs: Map<String, Value>,
-    /// What it logged meanwhile, a line each.
+    /// The lines logged during the call.
     pub log: Vec<String>,
 }
 
@@ -76,41 +76,41 @@ pub struct Answer {
 pub struct Extensions<'a> {
     host: &'a dyn Host,
     planned: &'a plan::Extensions,
-    /// This program.
+    /// The path of the gevals executable.
     executable: Option<PathBuf>,
-    /// Hears of the process group of each program that is started.
+    /// Called with the process group of each program that is started.
     started: Option<Started>,
     running: Mutex<IndexMap<String, Slot>>,
 }
 
-/// Takes the id of a process group.
+/// A callback that gets the id of a process group.
 pub type Started = Arc<dyn Fn(u32) + Send + Sync>;
 
-/// What runs under a name, if anything does.
+/// The program running under a name, if any.
 type Slot = Arc<Mutex<Option<Arc<Program>>>>;
 
 enum Program {
-    /// With what must live as long: its jail has a folder for its files.
+    /// The session, and what must live as long as it: its jail has a directory for its temporary files.
     Session(Session, #[expect(dead_code, reason = "it is dropped")] Option<(Jail, Option<Container>)>),
     OneShot(OneShot),
 }
 
 impl<'a> Extensions<'a> {
-    /// Nothing is started yet.
+    /// Creates the extensions without starting any.
     pub fn new(host: &'a dyn Host, planned: &'a plan::Extensions, executable: Option<PathBuf>) -> Self {
         Self { host, planned, executable, started: None, running: Mutex::default() }
     }
 
-    /// The same, and `started` hears of each program: a journal can end what outlives gevals.
+    /// Sets the callback for started programs, so that a journal can end those that outlive gevals.
     pub fn heard_by(self, started: Option<Started>) -> Self {
         Self { started, ..self }
     }
 
-    /// Does an operation of an extension, by the name that tasks have for it: an alias of the eval, or a package. One that has died
-    /// is started anew, so that a crash does not keep the cleanup from what it has to do.
+    /// Runs an operation of an extension. `name` is the name that tasks use: an alias of the eval, or a package. A program that has
+    /// died is started again, so that a crash does not prevent cleanup.
     ///
     /// # Errors
-    /// Why nothing can be said of the operation.
+    /// The reason why the operation has no result.
     pub async fn execute(&self, name: &str, folder: &Path, call: &Call<'_>) -> Result<Answer, String> {
         let _outside = self.host.outside();
         let slot = Arc::clone(self.running.lock().await.entry(name.to_owned()).or_default());
@@ -127,10 +127,10 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// What an extension can do: as its `extension.yaml` says, else as the program answers to `initialize`.
+    /// The manifest of an extension: from its `extension.yaml`, otherwise from the program's answer to `initialize`.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// The reason why it cannot be determined.
     #[expect(clippy::disallowed_methods, reason = "a manifest is read where its program is")]
     pub async fn describe(&self, name: &str, folder: &Path) -> Result<LockedExtension, String> {
         let reference = self.planned.reference(name);
@@ -170,14 +170,14 @@ impl<'a> Extensions<'a> {
         let declared = self.planned.get(name);
         let reference = self.planned.reference(name);
         let lookup = |name: &str| self.host.env(name);
-        // What the eval gives it is stronger than what the task says (`decisions.md` §3).
+        // Variables that the eval sets for the extension override those of the task (`decisions.md` §3).
         let mut env: IndexMap<String, String> = self.host.given().iter().chain(call.env).cloned().collect();
         for (key, value) in declared.into_iter().flat_map(|declared| &declared.env) {
             env.insert(key.clone(), expanded(value, &lookup).map_err(|why| format!("`{key}` of `{name}`: {why}"))?);
         }
         let config = declared.map_or(Ok(Value::Null), |declared| config(&declared.config, &lookup));
         let mut config = config.map_err(|why| format!("`config` of `{name}`: {why}"))?;
-        // The cluster of the run (`world: kube`) is stronger than both.
+        // The cluster of the run (`world: kube`) overrides both.
         let cluster = self.host.given().iter().find(|(key, _)| key == KubeWorld::KUBECONFIG);
         env.extend(cluster.cloned());
         let found = program(self.planned, name, folder, self.executable.as_deref());
@@ -217,7 +217,7 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// Ends all that runs.
+    /// Ends all running programs.
     pub async fn close(&self) {
         let all = std::mem::take(&mut *self.running.lock().await);
         for slot in all.into_values() {
@@ -229,14 +229,14 @@ impl<'a> Extensions<'a> {
 }
 
 impl Program {
-    /// Whether it can do nothing any more.
+    /// Whether it can no longer answer calls.
     fn is_dead(&self) -> bool {
         matches!(self, Self::Session(session, _) if session.is_dead())
     }
 }
 
 enum Found {
-    /// A part of gevals.
+    /// A program bundled with gevals.
     Bundled {
         program: PathBuf,
         args: Vec<OsString>,
@@ -245,7 +245,7 @@ enum Found {
     OneShot(PathBuf),
 }
 
-/// What keeps an extension from being started, as far as this machine can tell without starting it.
+/// The reason why an extension cannot be started on this machine, as far as that can be checked without starting it.
 ///
 /// # Errors
 /// The reason, as a predicate of the reference.
@@ -277,7 +277,7 @@ fn program(planned: &plan::Extensions, name: &str, folder: &Path, executable: Op
         (Some(text), true) => in_folder(&path, text)?,
     };
     is_executable(&program)?;
-    // It is started in the task's folder, from where a relative path leads elsewhere.
+    // It is started in the task's directory, where a relative path would be wrong.
     let program = std::path::absolute(&program).map_err(|e| format!("has no path: {e}"))?;
     Ok(match manifest {
         Some(_) => Found::OneShot(program),
@@ -285,7 +285,7 @@ fn program(planned: &plan::Extensions, name: &str, folder: &Path, executable: Op
     })
 }
 
-/// Where a package is on this machine: its program, or the folder of it.
+/// The place of a package on this machine: its program, or the directory of the program.
 #[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
 fn located(planned: &plan::Extensions, name: &str, folder: &Path) -> Result<PathBuf, String> {
     let reference = planned.reference(name);
@@ -305,14 +305,14 @@ fn located(planned: &plan::Extensions, name: &str, folder: &Path) -> Result<Path
     Ok(path)
 }
 
-/// Where the manifest of a program or of a folder stands.
+/// The path of the manifest for a program or a directory.
 #[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
 fn manifest_path(path: &Path) -> PathBuf {
     let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
     folder.join("extension.yaml")
 }
 
-/// The program of a folder: `NAME-OS-ARCH`, as releases have it, or `NAME`.
+/// The program in a directory: `NAME-OS-ARCH`, as in releases, or `NAME`.
 #[expect(clippy::disallowed_methods, reason = "programs are looked for where they will be started")]
 fn in_folder(folder: &Path, manifest: &str) -> Result<PathBuf, String> {
     let manifest: Value =
@@ -325,7 +325,7 @@ fn in_folder(folder: &Path, manifest: &str) -> Result<PathBuf, String> {
         "aarch64" => "arm64",
         other => other,
     };
-    // As Go and the releases of extensions call it.
+    // The name used by Go and in the releases of extensions.
     let os = if cfg!(target_os = "macos") { "darwin" } else { std::env::consts::OS };
     let names = [format!("{name}-{os}-{arch}"), name.to_owned()];
     let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
@@ -342,7 +342,7 @@ fn is_executable(program: &Path) -> Result<(), String> {
     }
 }
 
-/// A text with `${NAME}` and `{env.NAME}` filled (§7.1 of the upstream behaviour).
+/// A text with `${NAME}` and `{env.NAME}` filled in (§7.1 of the upstream behaviour).
 fn expanded(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
@@ -379,7 +379,7 @@ fn config(value: &Value, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Valu
     })
 }
 
-/// Reads what an operation answered, in either protocol.
+/// Reads the result of an operation, in either protocol.
 fn answer(name: &str, value: Value, log: Vec<String>) -> Result<Answer, String> {
     let Value::Object(mut fields) = value else {
         return Err(format!("`{name}` answered with {value}, which is no result"));

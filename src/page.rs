@@ -1,16 +1,17 @@
-//! A page that needs nothing else: its policy allows its own style and its own script, by their digests, and no request at all.
+//! A self-contained HTML page. Its content security policy allows only its own style and script, by their digests, and no
+//! requests.
 //!
-//! Data stands in it as JSON that no browser takes for anything else.
+//! Data is embedded as JSON that no browser can interpret as anything else.
 
 use std::fmt::Write;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-/// What pages share: colours, boxes and frames.
+/// The style shared by all pages: colors, boxes and frames.
 pub const STYLE: &str = include_str!("page/base.css");
 
-/// What a page is made of. `title` is text; `body` is HTML.
+/// The parts of a page. `title` is text; `body` is HTML.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     pub title: &'a str,
@@ -20,7 +21,7 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The whole document; what `data` writes stands before the script.
+    /// The whole document. The output of `data` is placed before the script.
     pub fn text(&self, size: usize, data: impl FnOnce(&mut String)) -> String {
         let Self { title, style, body, script } = self;
         let digest = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
@@ -44,7 +45,7 @@ impl Page<'_> {
     }
 }
 
-/// A block of data with this id. What HTML would take for its own is escaped, as JSON may.
+/// A data block with this id. Characters with a meaning in HTML are escaped, which JSON allows.
 pub fn data(out: &mut String, id: &str, json: &str) {
     let _ = write!(out, "<script type=\"application/json\" id=\"{id}\">");
     let mut plain = 0;
@@ -63,7 +64,7 @@ pub fn data(out: &mut String, id: &str, json: &str) {
     out.push_str("</script>\n");
 }
 
-/// For text and attributes of XML and of HTML.
+/// Escapes text for XML and HTML, including attribute values.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -73,7 +74,7 @@ pub fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // No characters of XML.
+            // Not valid characters in XML.
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
             _ => out.push(c),

@@ -1,10 +1,10 @@
-//! Finding and reading files: from the paths on a command line to decoded tasks and evals, and what they refer to.
+//! Finds and reads files: from the paths on a command line to decoded tasks and evals, and the files they refer to.
 //!
-//! `decisions.md` §2, "Which files" and "Paths": a file named explicitly, or reached from an eval, must be what it is
-//! expected to be; in a folder, files of others are left alone.
+//! `decisions.md` §2, "Which files" and "Paths": a file that is named explicitly, or referenced by an eval, must be of
+//! the expected kind; other files in a directory are ignored if they are not ours.
 //!
-//! Finding paths is `glob`'s, telling whether a file is one of ours `ours`', reading one file `read`'s, following
-//! what an eval refers to `load`'s, and choosing its tasks `select`'s.
+//! `glob` finds paths, `ours` decides whether a file is one of ours, `read` reads one file, `load` follows the
+//! references of an eval, and `select` chooses its tasks.
 
 mod glob;
 mod load;
@@ -48,22 +48,22 @@ rule! {
     pub static INVALID_LOCK = "invalid-lock", Hard;
 }
 
-/// Everything that was read.
+/// All files that were read.
 #[derive(Debug, Default)]
 pub struct Project {
-    /// Each where it was made: there may be thousands.
+    /// Shared instead of moved, because there may be thousands.
     pub tasks: Vec<Arc<TaskUnit>>,
     pub evals: Vec<EvalUnit>,
     /// Other files of a known kind that were read.
     pub others: HashSet<PathBuf>,
-    /// Files of other programs, left alone.
+    /// Files of other programs, which are ignored.
     pub foreign: Vec<PathBuf>,
-    /// Named paths that could not be read at all: a usage error.
+    /// Named paths that could not be read at all, which is a usage error.
     pub unreadable: Vec<PathBuf>,
 }
 
 impl Project {
-    /// Files of a known kind.
+    /// The number of files of a known kind.
     pub fn files(&self) -> usize {
         self.tasks.len() + self.evals.len() + self.others.len()
     }
@@ -77,11 +77,11 @@ pub struct TaskUnit {
     pub dialect: Dialect,
     pub task: Option<hir::Task<template::Path>>,
     pub reported: Option<Reported>,
-    /// The file itself, for rules that look into its scalars.
+    /// The file itself, for rules that inspect its scalars.
     pub tree: yaml::Tree,
 }
 
-/// An eval file, with what it refers to.
+/// An eval file, with the files it refers to.
 #[derive(Debug)]
 pub struct EvalUnit {
     pub path: PathBuf,
@@ -89,31 +89,32 @@ pub struct EvalUnit {
     pub eval: Option<Eval>,
     pub agent: Option<Agent>,
     pub oracle: Option<Oracle<template::Path>>,
-    /// The file of the agent that judges.
+    /// The agent file of the judge.
     pub judge: Option<Agent>,
-    /// What `builtin.replay` plays.
+    /// The recording that `builtin.replay` plays.
     pub recording: Option<Recorded>,
     pub mcp: Option<McpConfig>,
-    /// Whether `MCP_*` variables may still describe a server where no MCP config is named.
+    /// Whether `MCP_*` variables may still describe a server if no MCP config is named.
     pub may_be_served: bool,
     pub lock: Arc<Lock>,
-    /// The tasks it selects, in order of collection.
+    /// The tasks that it selects, in order of collection.
     pub selected: Vec<Selected>,
-    /// Files that it would take tasks from, and that could not be read as one.
+    /// Files that match its task sets but could not be read as tasks.
     pub unread: Vec<PathBuf>,
     pub reported: Option<Reported>,
-    /// The same in another compilation with the same [`Memory`]: nothing that it was read from has changed, but for its tasks.
+    /// An id of this reading of the eval. It is the same in another compilation with the same [`Memory`] if nothing that the
+    /// eval was read from has changed, except for its tasks.
     pub reading: u64,
 }
 
 impl EvalUnit {
-    /// The agent files: of the agent, and of the judge where that is another.
+    /// The agent files: of the agent, and of the judge if that is a different one.
     pub fn agent_files(&self) -> impl Iterator<Item = &Agent> {
         let judge = self.judge.iter().filter(|judge| self.agent.as_ref().is_none_or(|agent| agent.file != judge.file));
         self.agent.iter().chain(judge)
     }
 
-    /// How its agent takes skills: where they are mounted, and its tool that reads one.
+    /// How its agent accepts skills: the directory where they are mounted, and the tool that reads one.
     pub fn skills(&self) -> Option<(&str, &str)> {
         const CLAUDE_CODE: (&str, &str) = (".claude/skills", "Skill");
         let reference = self.eval.as_ref()?.agent.as_ref()?;
@@ -133,18 +134,18 @@ impl EvalUnit {
     }
 }
 
-/// An extension by its reference, as an eval or a task of it writes it.
+/// A reference to an extension, as written in an eval or in one of its tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct Reference<'a> {
     pub package: &'a str,
     pub span: Span,
-    /// The folder that a path is relative to.
+    /// The directory that a path is relative to.
     pub dir: &'a Path,
-    /// What tasks call it by, where the eval names it.
+    /// The alias that tasks use, if the eval defines one.
     pub alias: Option<&'a str>,
 }
 
-/// The extensions that an eval declares, that its tasks import, and that long forms of operations name.
+/// The extensions that an eval declares, that its tasks import, and that the long forms of operations name.
 pub fn references<'a>(
     eval: &'a Eval,
     tasks: impl Iterator<Item = &'a hir::Task<template::Path>>,
@@ -166,76 +167,76 @@ pub fn references<'a>(
     found
 }
 
-/// A recording, whose calls are read when they are played.
+/// A recording. Its calls are read when they are played.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub path: PathBuf,
-    /// The names of the tasks that it has something of.
+    /// The names of the tasks that it contains.
     pub tasks: BTreeSet<String>,
 }
 
-/// A task of an eval, and the task sets that select it.
+/// A task of an eval, with the task sets that select it.
 #[derive(Clone, Debug)]
 pub struct Selected {
-    /// Its place in [`Project::tasks`].
+    /// Its index in [`Project::tasks`].
     pub task: usize,
-    /// Places in the eval's `task_sets`, in order.
+    /// Indexes into the eval's `task_sets`, in order.
     pub sets: Vec<usize>,
 }
 
-/// What loading needs.
+/// The context for loading.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
-    /// The same files, for what is kept of single files: what is asked here is noted with that.
+    /// The same files, for what is cached per file: dependencies are recorded there separately.
     pub apart: &'a dyn Files,
     pub vocabularies: &'a Vocabularies,
-    /// Patterns of paths that are left out when a folder is searched.
+    /// Patterns of paths that are left out when a directory is searched.
     pub exclude: &'a [String],
     pub overrides: &'a Overrides,
     pub memory: Option<&'a Memory>,
-    /// Where all else is known: what is read of folders and of the tasks of evals.
+    /// Restricts which files from directories and which tasks of evals are read, if everything else is already known.
     pub only: Option<&'a Only>,
 }
 
 /// A part of a project.
 #[derive(Debug, Default)]
 pub struct Only {
-    /// What is found in the folders that are named.
+    /// The files found in the named directories.
     pub searched: Vec<PathBuf>,
     /// All tasks.
     pub tasks: BTreeSet<PathBuf>,
 }
 
-/// Where a task was read from.
+/// How a task was read.
 #[derive(Debug, Default)]
 pub struct Read {
-    /// Whether its file was found in a folder that was named; an eval may name it as well.
+    /// Whether its file was found in a named directory. An eval may refer to it as well.
     pub is_searched: bool,
     pub from: Origin,
-    /// What was found.
+    /// The findings.
     pub found: Vec<Diagnostic>,
 }
 
-/// What was read, kept for the next compilation.
+/// The results of reading, kept for the next compilation.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Files of folders and of command lines; of these it is said that they must be ours.
+    /// Files from directories and command lines, with whether they must be ours.
     parsed: Memo<(PathBuf, bool), load::Parsed>,
-    /// Tasks that evals name.
+    /// Tasks that evals refer to.
     tasks: Memo<PathBuf, select::Named>,
-    /// The text of an eval, and which reading of it that is.
+    /// The text of an eval, and the id of its reading.
     evals: Memo<PathBuf, (FileId, u64)>,
     readings: AtomicU64,
-    /// What was found in a folder without what is excluded, and by a pattern that somebody writes.
+    /// The files found in a directory, by exclusion patterns, and those matched by a pattern.
     searched: Memo<(PathBuf, Vec<String>), Arc<[glob::Found]>>,
     matched: Memo<(PathBuf, String), (hir::Name, glob::Matched)>,
 }
 
 impl Memory {
-    /// Where each task was read from; and the paths that were asked for to read files that are none. It is told once: all is forgotten
-    /// that was read.
+    /// How each task was read, and the paths that were requested to read files that are not tasks. Consumes the recorded results, so
+    /// each is returned only once.
     pub fn take(&self) -> (FxHashMap<PathBuf, Read>, Vec<PathBuf>) {
         let (mut tasks, mut others) = (FxHashMap::<PathBuf, Read>::default(), Vec::new());
         let mut add = |path: PathBuf, is_searched: bool, found: Option<&Diagnostics>, from: Origin| {
@@ -255,7 +256,7 @@ impl Memory {
         (tasks, others)
     }
 
-    /// Forgets what was read from files that have changed.
+    /// Forgets everything that was read from files that have changed.
     pub fn forget(&self, changed: &FxHashSet<PathBuf>) {
         self.parsed.forget(changed);
         self.tasks.forget(changed);

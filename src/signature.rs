@@ -1,8 +1,9 @@
-//! What the compiler knows of an operation: its name, what it takes, what it gives, where it may stand.
+//! Signatures: what the compiler knows of an operation, with its name, parameters, outputs, and the phases where it is
+//! allowed.
 //!
-//! A built-in step, an extension's operation and an MCP tool are the same thing to the front end. [`Shape`]s come from
-//! JSON Schema: built-ins derive theirs from Rust structs, the others send theirs. What a shape does not say of a foreign
-//! schema, the [`Schema`] itself does.
+//! A built-in step, an operation of an extension and an MCP tool are the same to the front end. [`Shape`]s come from JSON
+//! Schema: those of built-ins are derived from Rust structs, the others are provided. Constraints of a foreign schema
+//! that a shape does not express are checked with the [`Schema`] itself.
 
 mod sample;
 mod schema;
@@ -24,49 +25,49 @@ use crate::{
     ty::Type,
 };
 
-/// Values by name, shared: thousands of steps of one type give the same.
+/// Types of values by name. Shared, because thousands of steps of one type have the same.
 pub type Values = Arc<IndexMap<String, Type>>;
 
-/// Values as a signature writes them.
+/// Builds [`Values`] from a list.
 pub fn values<const N: usize>(values: [(&str, Type); N]) -> Values {
     Arc::new(values.map(|(name, ty)| (name.to_owned(), ty)).into())
 }
 
-/// What `check` and `plan` know of an operation: what it takes, gives and does, and where it may stand.
+/// What `check` and `plan` know of an operation: its parameters, outputs and effects, and where it is allowed.
 #[derive(Clone, Debug)]
 pub struct Signature {
     pub name: String,
-    /// One line: what it does.
+    /// A one-line description.
     pub doc: String,
-    /// What it takes; always a record.
+    /// The parameters; always a record.
     pub params: Shape,
-    /// What its arguments are held against besides, where its author wrote a schema.
+    /// A schema by its author, against which arguments are checked in addition.
     pub schema: Option<Schema>,
-    /// The parameter a body that is no mapping stands for (`sleep: 5s`, `anyOf: […]`).
+    /// The parameter that a body which is not a mapping is the value of (`sleep: 5s`, `anyOf: […]`).
     pub short: Option<&'static str>,
-    /// What `expect` takes, where it may stand.
+    /// The shape of `expect`, if it is allowed.
     pub expect: Option<Arc<Shape>>,
-    /// Values of the step itself, in scope in its own `outputs` and `expect`; offered as its outputs where it lists none.
+    /// Values of the step itself, in scope in its own `outputs` and `expect`. They are its outputs if it lists none.
     pub locals: Values,
     /// Whether `outputs` may be listed.
     pub lists_outputs: bool,
     pub phases: Vec<PhaseKind>,
     pub effects: Effects,
-    /// The step's time limit where it sets none.
+    /// The timeout of steps that set none.
     pub timeout: Option<Duration>,
-    /// Whether `continueOnError` means something in this dialect.
+    /// Whether `continueOnError` is supported in this dialect.
     pub continues: bool,
     pub control: Control,
-    /// Needs the eval's judge.
+    /// Whether it needs the eval's judge.
     pub judges: bool,
-    /// Sets of parameters (and `expect`) of which exactly one must be given; `a.b` is the key `b` of the parameter `a`,
-    /// where that is given.
+    /// Sets of parameters (and `expect`) of which exactly one must be given. `a.b` is the key `b` of the parameter `a`,
+    /// if that is given.
     pub exactly_one: &'static [&'static [&'static str]],
-    /// Adapts the signature to the literal arguments of one step (`protocol: json` changes what a script gives).
+    /// Adapts the signature to the literal arguments of a step (`protocol: json` changes the outputs of a script).
     pub refine: Option<Refine>,
 }
 
-/// Looks a literal argument up and changes the signature by it.
+/// Looks up literal arguments and changes the signature accordingly.
 pub type Refine = fn(&dyn Fn(&str) -> Option<String>, &mut Signature);
 
 /// What an operation does to the world.
@@ -79,25 +80,25 @@ pub enum Effects {
     Any,
 }
 
-/// How an operation runs the steps inside it; definite assignment follows this, not names.
+/// How an operation runs the steps inside it. Definite assignment is based on this, not on names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Control {
-    /// It has none.
+    /// It contains no steps.
     Leaf,
-    /// Once a value of a list.
+    /// Once for each value of a list.
     Each,
     /// One branch after another until one passes.
     Any,
     /// Setup, steps, and a cleanup that always runs.
     Scope,
-    /// Round after round until one passes.
+    /// Repeatedly, until a round passes.
     Eventually,
-    /// Round after round for a while; every one must pass.
+    /// Repeatedly for some time; every round must pass.
     Consistently,
 }
 
 impl Control {
-    /// The keys under which nested steps stand, and whether each must be there.
+    /// The keys of nested steps, with their roles, and whether each is required.
     pub fn blocks(self) -> &'static [(&'static str, BlockRole, bool)] {
         match self {
             Self::Leaf => &[],
@@ -113,7 +114,7 @@ impl Control {
 }
 
 impl Signature {
-    /// A leaf that takes `params`, may stand anywhere and may do anything.
+    /// An operation without nested steps that accepts `params`, is allowed everywhere and may do anything.
     pub fn leaf(name: &str, doc: &str, params: Shape) -> Self {
         Self {
             name: name.to_owned(),
@@ -135,7 +136,7 @@ impl Signature {
         }
     }
 
-    /// The keys of a step's body that are the step's own, and none of its arguments.
+    /// The keys of a step's body that belong to the step itself and are not arguments.
     pub fn step_keys(&self, dialect: Dialect) -> Vec<&'static str> {
         let portable = dialect == Dialect::Portable;
         let keys = [
@@ -148,8 +149,8 @@ impl Signature {
         keys.into_iter().filter(|(_, read)| *read).map(|(key, _)| key).collect()
     }
 
-    /// The outputs a step offers where it lists none: its own values, those of `result` one by one. The flag says
-    /// whether it may offer more than is known.
+    /// The outputs of a step that lists none: its own values, with the fields of `result` as separate outputs. The flag
+    /// is true if there may be further outputs.
     pub fn implicit_outputs(&self) -> (Values, bool) {
         if !self.locals.contains_key("result") {
             return (Arc::clone(&self.locals), false);
@@ -165,8 +166,8 @@ impl Signature {
     }
 }
 
-/// The operations a dialect has without any extension or server. A signature is made when it is asked for: that takes
-/// longer than to check a task.
+/// The operations that a dialect has without any extension or server. Signatures are created on first use, because
+/// creating all of them takes longer than checking a task.
 #[derive(Debug, Default)]
 pub struct Vocabulary(IndexMap<&'static str, Made>);
 
@@ -177,13 +178,13 @@ struct Made {
 }
 
 impl Vocabulary {
-    /// The operations of one dialect; their signatures are made when first asked for.
+    /// The operations of a dialect. Their signatures are created on first use.
     pub fn new(operations: impl IntoIterator<Item = (&'static str, fn() -> Signature)>) -> Self {
         let operations = operations.into_iter();
         Self(operations.map(|(name, make)| (name, Made { make, signature: OnceLock::new() })).collect())
     }
 
-    /// An operation by its name.
+    /// Looks up an operation by name.
     pub fn get(&self, name: &str) -> Option<(&'static str, &Arc<Signature>)> {
         let (name, made) = self.0.get_key_value(name)?;
         Some((*name, made.signature.get_or_init(|| Arc::new((made.make)()))))
@@ -195,7 +196,7 @@ impl Vocabulary {
     }
 }
 
-/// The vocabularies of all dialects; the legacy dialect has that of the steps dialect.
+/// The vocabularies of all dialects. The legacy dialect uses that of the steps dialect.
 #[derive(Debug, Default)]
 pub struct Vocabularies {
     pub steps: Vocabulary,

@@ -1,7 +1,7 @@
-//! Text and the path it came from, and the one question the compiler may ask of the world: what a file holds.
+//! Texts and their paths, and the interface through which the compiler reads files.
 //!
 //! Every position in gevals is a [`Span`]: a file and a half-open range of its bytes. Lines and columns exist only at
-//! the edge, where a message is printed.
+//! the edge, where messages are printed.
 
 mod mentions;
 
@@ -17,7 +17,7 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
-/// A file of one [`Sources`]; meaningless without it.
+/// A file of a [`Sources`]; meaningless without it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FileId(u32);
 
@@ -30,13 +30,13 @@ pub struct Span {
 }
 
 impl Span {
-    /// A range of bytes of a file; a file beyond 4 GiB is never read.
+    /// A range of bytes of a file. Files larger than 4 GiB are never read.
     pub fn new(file: FileId, range: Range<usize>) -> Self {
         let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Self { file, start: clamp(range.start), end: clamp(range.end) }
     }
 
-    /// The bytes of the file's text.
+    /// The byte range in the file's text.
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -46,18 +46,18 @@ impl Span {
         Self { end: self.start, ..self }
     }
 
-    /// The smallest span that covers both; both must lie in the same file.
+    /// The smallest span that covers both, which must be in the same file.
     pub fn to(self, other: Self) -> Self {
         Self { start: self.start.min(other.start), end: self.end.max(other.end), ..self }
     }
 
-    /// Whether the other one lies within this one, in the same file.
+    /// Whether the other span is inside this one, in the same file.
     pub fn contains(self, other: Self) -> bool {
         self.file == other.file && self.start <= other.start && other.end <= self.end
     }
 }
 
-/// A value and where it was written.
+/// A value, and the place where it is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spanned<T> {
     pub value: T,
@@ -65,13 +65,13 @@ pub struct Spanned<T> {
 }
 
 impl<T> Spanned<T> {
-    /// A value and where it is written.
+    /// A value, and the place where it is written.
     pub fn new(value: T, span: Span) -> Self {
         Self { value, span }
     }
 }
 
-/// A line and a column, both from 1; columns count Unicode scalar values (`decisions.md` §10).
+/// A line and a column, both starting at 1. Columns count Unicode scalar values (`decisions.md` §10).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
     pub line: usize,
@@ -88,12 +88,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// The path as it was given: symbolic links unresolved.
+    /// The path as given, with symbolic links unresolved.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is no file but what somebody typed or sent, which nothing can edit.
+    /// Whether the text was typed or sent by a user, so that there is no file to edit.
     pub fn is_given(&self) -> bool {
         self.given
     }
@@ -108,7 +108,7 @@ impl Source {
         self.text.get(span.range()).unwrap_or("")
     }
 
-    /// Byte offsets at which lines begin; a line ends behind `\n`.
+    /// Byte offsets at which lines start. A line ends after `\n`.
     pub fn line_starts(&self) -> &[u32] {
         self.lines.get_or_init(|| {
             let ends = self.text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
@@ -130,18 +130,19 @@ impl Source {
     }
 }
 
-/// All texts of one compilation. Append-only, and shared between threads.
+/// All texts of a compilation. Append-only, and shared between threads.
 ///
-/// A file has one id, however often and by whomever it is read: what is found in it twice is one finding.
+/// A file has the same id every time it is read, as long as its text is the same, so identical findings in it can be
+/// merged.
 #[derive(Debug, Default)]
 pub struct Sources(RwLock<Texts>);
 
 #[derive(Debug, Default)]
 struct Texts {
     files: Vec<Arc<Source>>,
-    /// Which of them are of this compilation.
+    /// Which of them belong to the current compilation.
     current: Vec<bool>,
-    /// The last text of each path.
+    /// The latest text of each path.
     by_path: FxHashMap<PathBuf, FileId>,
 }
 
@@ -151,12 +152,12 @@ impl Sources {
         self.push(path.into(), text.into(), false)
     }
 
-    /// Words of a command line.
+    /// Adds words of a command line.
     pub fn give(&self, words: impl Into<Arc<str>>) -> FileId {
         self.push(PathBuf::from("the command line"), words.into(), true)
     }
 
-    /// A text that somebody sent, under a name in the place of a path.
+    /// Adds a text that a client sent, with a name instead of a path.
     pub fn receive(&self, name: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> FileId {
         self.push(name.into(), text.into(), true)
     }
@@ -176,8 +177,8 @@ impl Sources {
         id
     }
 
-    /// Begins another compilation with the same ids. Only texts that it adds or [keeps](Self::keep) are its own; the memory of those that
-    /// the last one did not use is freed.
+    /// Starts another compilation with the same ids. Only texts that it adds or [keeps](Self::keep) belong to it. Texts that the previous
+    /// compilation did not use are freed.
     pub fn begin(&self) {
         let texts = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
         for (index, current) in texts.current.iter_mut().enumerate() {
@@ -198,20 +199,20 @@ impl Sources {
         ids.iter().for_each(|id| texts.current[id.0 as usize] = true);
     }
 
-    /// The texts that are known of these paths.
+    /// The known texts of these paths.
     pub fn known(&self, paths: &[PathBuf]) -> Vec<FileId> {
         let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         paths.iter().filter_map(|path| texts.by_path.get(path).copied()).collect()
     }
 
-    /// The text of a path that this compilation has read.
+    /// The text of a path, if this compilation has read it.
     pub fn read(&self, path: &Path) -> Option<Arc<Source>> {
         let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let id = texts.by_path.get(path).filter(|id| texts.current[id.0 as usize])?;
         Some(Arc::clone(&texts.files[id.0 as usize]))
     }
 
-    /// The file that an id stands for. Ids come from [`Sources::add`] alone.
+    /// The file with an id. Ids come from this [`Sources`] only.
     pub fn get(&self, file: FileId) -> Arc<Source> {
         let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&texts.files[file.0 as usize])
@@ -224,7 +225,7 @@ impl Sources {
         current.into_iter().enumerate().filter(|(_, current)| *current).map(|(index, _)| FileId(index as u32))
     }
 
-    /// Every text of this compilation read so far.
+    /// Every text that this compilation has read so far.
     pub fn all(&self) -> Vec<Arc<Source>> {
         let texts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let current = texts.files.iter().zip(&texts.current).filter(|(_, current)| **current);
@@ -237,30 +238,30 @@ impl Sources {
     }
 }
 
-/// What a path names.
+/// The type of the entry at a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stat {
     Dir,
     File { executable: bool },
 }
 
-/// Why a file could not be read.
+/// The reason why a file could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("no such file")]
     Missing,
     #[error("it is a folder, not a file")]
     IsDir,
-    /// Beyond the root of the project, which is named.
+    /// Outside of the project root, which is named.
     #[error("it lies outside of the project `{0}`")]
     Outside(String),
-    /// Inside by its name, and outside by what it links to.
+    /// Inside by its path, but a link to something outside.
     #[error("it is a link that leads out of the project `{0}`")]
     LeadsOut(String),
-    /// A folder that is reached by a link inside of it, or by too many links.
+    /// A directory that contains itself through links, or that is reached through too many links.
     #[error("its links lead in circles")]
     Circular,
-    /// A pipe, a socket, a device: reading one may never end.
+    /// A pipe, a socket or a device, from which reading may never end.
     #[error("it is {0}, not a file")]
     Special(&'static str),
     /// The limit is in MiB.
@@ -271,25 +272,25 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether it lies beyond the root of the project, by its name or by a link.
+    /// Whether it is outside of the project root, by its path or by a link.
     pub fn is_outside(&self) -> bool {
         matches!(self, Self::Outside(_) | Self::LeadsOut(_))
     }
 }
 
-/// What the compiler may ask about files: the only door through which it sees the world. The disk stands behind it in
-/// the command line, a map in tests and in an editor.
+/// Access to files, the only way in which the compiler reads the world. It is implemented by the disk for the command
+/// line, and by a map in memory in tests and in an editor.
 pub trait Files: Sync {
     /// The bytes of a file.
     fn read(&self, path: &Path) -> Result<Vec<u8>, ReadError>;
-    /// What there is at a path; `None` where there is nothing, and where nothing may be read.
+    /// The type of the entry at a path. `None` if there is none, or if it may not be read.
     fn stat(&self, path: &Path) -> Option<Stat>;
-    /// Why nothing at this path may be read, be there a file or not.
+    /// The reason why nothing at this path may be read, whether or not it exists.
     fn refusal(&self, path: &Path) -> Option<ReadError>;
-    /// The entries of a folder by name, sorted; empty where there is no such folder, and where it may not be read.
+    /// The names of the entries in a directory, sorted. Empty if the directory does not exist or may not be read.
     fn list(&self, dir: &Path) -> Vec<String>;
-    /// The files and folders in a folder, sorted by name, and whether each is a folder. A disk knows that without asking
-    /// for each.
+    /// The files and directories in a directory, sorted by name, each with whether it is a directory. A disk knows this
+    /// without a query per entry.
     fn entries(&self, dir: &Path) -> Arc<[(String, bool)]> {
         let kind = |name: String| {
             let stat = self.stat(&dir.join(&name))?;
@@ -298,24 +299,24 @@ pub trait Files: Sync {
         self.list(dir).into_iter().filter_map(kind).collect()
     }
 
-    /// The same; `link` hears of each link in the folder before it is followed.
+    /// Like [`Self::entries`], and calls `link` with each link in the directory before it is followed.
     fn entries_and(&self, dir: &Path, link: &dyn Fn(&Path)) -> Arc<[(String, bool)]> {
         let _ = link;
         self.entries(dir)
     }
 
-    /// Records that something depends on this path although it is not asked for again: the answer was kept from an earlier question.
+    /// Records a dependency on this path when the answer to an earlier query is reused.
     fn note(&self, _: &Path) {}
 }
 
-/// Files whose folders are listed once, however often they are asked for.
+/// Files with cached directory listings.
 pub struct Listed<'a> {
     files: &'a dyn Files,
     folders: RwLock<FxHashMap<OsString, Arc<[(String, bool)]>>>,
 }
 
 impl<'a> Listed<'a> {
-    /// Remembers the listings of `files`.
+    /// Caches the listings of `files`.
     pub fn new(files: &'a dyn Files) -> Self {
         Self { files, folders: RwLock::default() }
     }
@@ -351,13 +352,12 @@ impl Files for Listed<'_> {
     }
 }
 
-/// Files in memory, by path. A name ending in `*` in [`MemoryFiles::add`]'s `executable` has no meaning here: the bit is
-/// a plain argument.
+/// Files in memory, by path.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFiles(BTreeMap<PathBuf, (Vec<u8>, bool)>);
 
 impl MemoryFiles {
-    /// Puts a file there, in the place of one that has its path.
+    /// Adds a file, or replaces the one at this path.
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Vec<u8>>, executable: bool) {
         self.0.insert(normalize(&path.into()), (text.into(), executable));
     }
@@ -385,7 +385,7 @@ impl Files for MemoryFiles {
         self.0.keys().any(|p| p.starts_with(&path) || path.as_os_str().is_empty()).then_some(Stat::Dir)
     }
 
-    /// All files are one project: a path that leaves the folder of them all lies outside.
+    /// All files form one project: a path that leaves their common directory is outside.
     fn refusal(&self, path: &Path) -> Option<ReadError> {
         let path = normalize(path);
         let inside = match path.components().next() {
@@ -405,7 +405,7 @@ impl Files for MemoryFiles {
     }
 }
 
-/// Folds `.` and `..` away lexically: symbolic links are not resolved (`decisions.md` §2).
+/// Resolves `.` and `..` lexically; symbolic links are not resolved (`decisions.md` §2).
 pub fn normalize(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -421,7 +421,7 @@ pub fn normalize(path: &Path) -> PathBuf {
     out
 }
 
-/// `path` as written in a file that stands in `base`: absolute paths stay, others are joined and normalized.
+/// Resolves `path` as written in a file in `base`: absolute paths stay, others are joined and normalized.
 pub fn resolve(base: &Path, path: &str) -> PathBuf {
     normalize(&base.join(path))
 }

@@ -1,5 +1,5 @@
-//! A script in detail: what a converter must know of it, word by word. Whatever is not understood is [`Kind::Other`], and
-//! a caller that meets one leaves the statement as it is.
+//! The detailed form of a script, word by word, as needed by the converter. Statements that are not understood become
+//! [`Kind::Other`], and callers leave such statements unchanged.
 
 use std::ops::Range;
 
@@ -13,17 +13,17 @@ pub type List = Vec<Stmt>;
 /// A statement of a script.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
-    /// Of the script's text, without the comments before it.
+    /// Range in the script's text, without the comments before the statement.
     pub range: Range<usize>,
     pub kind: Kind,
-    /// Lines of comment right before it, without `#`.
+    /// Comment lines directly before it, without `#`.
     pub comments: Vec<String>,
     /// Ends in `&`.
     pub background: bool,
 }
 
 impl Stmt {
-    /// The lists inside of a statement.
+    /// The statement lists inside a statement.
     pub fn lists(&self) -> Vec<&[Stmt]> {
         match &self.kind {
             Kind::Pipeline(list) | Kind::Group(list) | Kind::Subshell(list) => vec![list],
@@ -48,7 +48,7 @@ pub enum Kind {
     Simple(Simple),
     /// `NAME=value …`, with or without `export`, `local`, `readonly`.
     Assign(Vec<Assign>),
-    /// `[ … ]`, `[[ … ]]`: what stands between the brackets, and whether they are double.
+    /// `[ … ]`, `[[ … ]]`: the text between the brackets, and whether the brackets are double.
     Test(String, bool),
     Pipeline(List),
     And(Box<[Stmt; 2]>),
@@ -63,7 +63,7 @@ pub enum Kind {
         values: Vec<Word>,
         body: List,
     },
-    /// `for ((i = A; i < B; i++))`: how many rounds, where that is plain.
+    /// `for ((i = A; i < B; i++))`: the number of rounds, if it is evident.
     Count {
         var: String,
         rounds: Option<u32>,
@@ -75,7 +75,7 @@ pub enum Kind {
         body: List,
     },
     Group(List),
-    /// `{ …; } > FILE`, with `>>` or `>`, with its errors or without: what it prints is kept there.
+    /// `{ …; } > FILE`, with `>` or `>>`, with or without standard error: a group whose output is written to a file.
     Logged {
         body: List,
         file: Word,
@@ -86,13 +86,13 @@ pub enum Kind {
         name: String,
         body: List,
     },
-    /// `((NAME++))` and its like: one variable is changed, and what it was before counts.
+    /// `((NAME++))` and similar: changes one variable; the exit status depends on its previous value.
     Step(String),
-    /// What is not understood, unchanged.
+    /// A statement that is not understood, unchanged.
     Other(String),
 }
 
-/// A command and what is redirected.
+/// A command with its redirections.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Simple {
     /// `NAME=value` before the command.
@@ -105,12 +105,12 @@ pub struct Simple {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Assign {
     pub name: String,
-    /// `None`: declared without a value, or an array.
+    /// `None` if the variable is declared without a value, or is an array.
     pub value: Option<Word>,
     pub export: bool,
-    /// `local`: of a function.
+    /// Declared with `local`, in a function.
     pub local: bool,
-    /// Whether this is more than can be told: `declare -A`, `a[1]=`, `+=`.
+    /// Whether the assignment is not fully understood: `declare -A`, `a[1]=`, `+=`.
     pub odd: bool,
     /// `NAME=(…)`: an array.
     pub array: Option<Vec<Word>>,
@@ -119,7 +119,7 @@ pub struct Assign {
 /// Where a command reads from or writes to.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Redirect {
-    /// To `/dev/null`, or of one output into the other: 1, 2, or 3 for both.
+    /// Output to `/dev/null`: 1, 2, or 3 for both.
     Discard(u8),
     /// `2>&1`.
     Merge,
@@ -129,14 +129,14 @@ pub enum Redirect {
     Write(Word),
     /// `< FILE`.
     Read(Word),
-    /// `<<EOF`: its lines.
+    /// `<<EOF`: the content of the here-document.
     Heredoc(Vec<Part>),
     /// `<<< WORD`.
     Herestring(Word),
     Other,
 }
 
-/// One word, before it is expanded.
+/// One word, before expansion.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Word {
     pub range: Range<usize>,
@@ -157,17 +157,17 @@ pub enum Part {
         default: Option<Vec<Part>>,
         quoted: bool,
     },
-    /// `$(…)`: the text inside.
+    /// `$(…)`: the text inside it.
     Command {
         text: String,
         quoted: bool,
     },
-    /// A pattern, a brace expansion, arithmetic, `~`, and all else.
+    /// A pattern, a brace expansion, arithmetic, `~`, and anything else.
     Other,
 }
 
 impl Word {
-    /// The text of a word in which nothing is expanded.
+    /// The text of the word, if it contains no expansion.
     pub fn literal(&self) -> Option<String> {
         literal(&self.parts)
     }
@@ -175,7 +175,7 @@ impl Word {
     /// Reads a word from its text.
     pub fn read(source: &str, start: usize) -> Self {
         let inner = source.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        // Most words are as plain as this.
+        // Most words are this simple.
         let parts = match inner {
             _ if super::is_safe(source) => vec![Part::Text { text: source.to_owned(), quoted: false }],
             Some(inner) if super::is_safe(inner) => vec![Part::Text { text: inner.to_owned(), quoted: true }],
@@ -184,7 +184,7 @@ impl Word {
         Self { range: start..start + source.len(), source: source.to_owned(), parts }
     }
 
-    /// The one variable the word is, in quotes or not.
+    /// The variable, if the word consists of exactly one variable, quoted or not.
     pub fn variable(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [Part::Var { name, default: None, .. }] => Some(name),
@@ -192,13 +192,13 @@ impl Word {
         }
     }
 
-    /// The variables in it, those in substitutions too.
+    /// The variables in the word, including those in substitutions.
     pub fn variables(&self, found: &mut Vec<String>) {
         variables(&self.parts, found);
     }
 }
 
-/// The text of parts in which nothing is expanded.
+/// The text of the parts, if they contain no expansion.
 pub fn literal(parts: &[Part]) -> Option<String> {
     parts.iter().map(|p| if let Part::Text { text, .. } = p { Some(text.as_str()) } else { None }).collect()
 }
@@ -216,14 +216,15 @@ fn variables(parts: &[Part], found: &mut Vec<String>) {
     }
 }
 
-/// Every `$NAME` and `${NAME` of a text, and every bare name inside `$((…))`: more than there are, never fewer.
+/// Every `$NAME` and `${NAME` in a text, and every bare name inside `$((…))`. May return too many names, but never too
+/// few.
 pub fn names_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let bytes = text.as_bytes();
     let (mut at, mut end) = (0, 0);
     while let Some(i) = text[at..].find('$') {
         at += i + 1;
-        // One inside another ends where it does, and its names are found.
+        // A nested `$((` ends at the same place, and its names are already collected.
         if text[at..].starts_with("((") && at >= end {
             end = text[at..].find("))").map_or(text.len(), |e| at + e);
             let inner = &text[at..end];
@@ -248,12 +249,12 @@ pub use crate::hir::is_variable as is_name;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Word,
-    /// Inside `"…"`, or a here-document.
+    /// Inside `"…"`.
     Quoted,
     Heredoc,
 }
 
-/// Reads text as the shell would, up to its end.
+/// Splits a text into parts as the shell does, up to its end.
 fn parts(text: &str, mode: Mode) -> Vec<Part> {
     let mut out: Vec<Part> = Vec::new();
     let quoted = mode != Mode::Word;
@@ -303,7 +304,7 @@ fn parts(text: &str, mode: Mode) -> Vec<Part> {
                 }
                 None => return vec![Part::Other],
             },
-            // Of a default in quotes, which has quotes of its own: `"${NAME:-"a b"}"`.
+            // A quote inside a quoted default: `"${NAME:-"a b"}"`.
             '"' if mode == Mode::Quoted => {}
             '`' => out.push(Part::Other),
             '$' => {
@@ -343,7 +344,7 @@ fn push_text(out: &mut Vec<Part>, more: &str, is_quoted: bool) {
     }
 }
 
-/// Where `"…"` ends, substitutions skipped.
+/// The offset of the quote that closes `"…"`, skipping substitutions.
 fn closing_quote(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 1;
@@ -359,7 +360,7 @@ fn closing_quote(text: &str) -> Option<usize> {
     None
 }
 
-/// Where the bracket that the text begins with is closed, quotes skipped.
+/// The offset of the bracket that closes the one at the start of the text, skipping quotes.
 pub(super) fn closing(text: &str, open: u8, close: u8) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut depth, mut at) = (0usize, 0);
@@ -382,7 +383,7 @@ pub(super) fn closing(text: &str, open: u8, close: u8) -> Option<usize> {
     None
 }
 
-/// What stands behind a `$`, and its length.
+/// The part that starts at a `$`, and its length.
 fn dollar(text: &str, quoted: bool) -> (Option<Part>, usize) {
     let rest = &text[1..];
     if rest.starts_with("((") {
@@ -429,21 +430,22 @@ fn dollar(text: &str, quoted: bool) -> (Option<Part>, usize) {
     }
 }
 
-/// How deep statements may nest; what lies deeper is not understood.
+/// The maximum nesting depth of statements. Deeper statements are not understood.
 const DEPTH: usize = 60;
 
-/// The script's statements. `None` where the parser met what it does not know.
+/// The script's statements. Returns `None` if the parser found something it does not know.
 pub fn read(script: &Script) -> Option<List> {
     if script.is_sound() {
         return Some(Reader { script }.list(script.root(), DEPTH));
     }
-    // It does not know each test in `[[ … ]]` that there is; here they are texts.
+    // The grammar does not know every form of `[[ … ]]`; here the contents of tests are plain texts.
     let Script { tree, .. } = super::parse(&without_tests(&script.text)?).filter(Script::is_sound)?;
     let script = Script { text: script.text.clone(), tree };
     Some(Reader { script: &script }.list(script.root(), DEPTH))
 }
 
-/// A script with a plain test of the same length in the place of each `[[ … ]]`. `None`: there is none, or one without an end.
+/// A script in which each `[[ … ]]` is replaced with a simple test of the same length. Returns `None` if there is no such
+/// test, or if one is not closed.
 fn without_tests(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut out = text.to_owned();
@@ -472,7 +474,7 @@ fn without_tests(text: &str) -> Option<String> {
     (out != text).then_some(out)
 }
 
-/// Where the `]]` of a test is.
+/// The offset of the `]]` that closes a test.
 fn end_of_test(text: &str, from: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = from;
@@ -579,7 +581,7 @@ impl<'s> Reader<'s> {
                     return None;
                 }
                 let mut list = self.list(node, depth);
-                // `! a | b` denies the whole pipeline; to the grammar, its first command.
+                // `! a | b` negates the whole pipeline; in the grammar, it negates only the first command.
                 match list.first_mut().map(|s| (&mut s.kind, s.range.clone())) {
                     Some((Kind::Not(inner), range)) => {
                         let first = std::mem::replace(&mut **inner, plain(range.clone(), Kind::Pipeline(Vec::new())));
@@ -638,7 +640,7 @@ impl<'s> Reader<'s> {
         })
     }
 
-    /// `case` is a chain of `if`: the first pattern that fits decides.
+    /// Rewrites a `case` as a chain of `if`: the first pattern that matches decides.
     fn case(&self, node: Node<'s>, depth: usize) -> Option<Kind> {
         let subject = self.text(node.child_by_field_name("value")?);
         let mut branches = Vec::new();
@@ -675,7 +677,7 @@ impl<'s> Reader<'s> {
         let mut simple = Simple::default();
         let mut end = node.start_byte();
         for child in children(node) {
-            // What the grammar leaves out is not understood.
+            // Text that the grammar leaves out is not understood.
             if self.script.text[end..child.start_byte()].chars().any(|c| !c.is_whitespace() && c != '\\') {
                 return None;
             }
@@ -776,7 +778,7 @@ impl<'s> Reader<'s> {
         for redirect in children(node).into_iter().filter(|c| c.kind().ends_with("_redirect")) {
             redirects.extend(self.redirect(redirect));
             if redirect.kind() == "heredoc_redirect" {
-                // What follows `<<EOF` on its line stands inside the here-document to the grammar.
+                // In the grammar, the text after `<<EOF` on the same line is part of the here-document.
                 for child in children(redirect) {
                     match child.kind() {
                         "pipeline" => wrap = Some(child),
@@ -797,7 +799,7 @@ impl<'s> Reader<'s> {
         if let Some(pipe) = wrap {
             let mut parts = vec![plain(node.byte_range(), inner)];
             let mut rest = self.list(pipe, depth);
-            // `cat <<EOF | kubectl apply -f - && echo`: the rest of the line hangs below the pipe.
+            // `cat <<EOF | kubectl apply -f - && echo`: in the tree, the rest of the line is below the pipe.
             if let [Stmt { kind: Kind::And(_) | Kind::Or(_), .. }] = rest.as_slice() {
                 let Stmt { kind, .. } = rest.remove(0);
                 let (and, pair) = match kind {
@@ -823,7 +825,7 @@ impl<'s> Reader<'s> {
         Some(inner)
     }
 
-    /// A group with redirections: only of what it prints.
+    /// A group with redirections, if they redirect only its output.
     fn logged(&self, node: Node<'s>, body: List) -> Option<Kind> {
         let redirects: Vec<_> = children(node).into_iter().filter(|c| c.kind().ends_with("_redirect")).collect();
         let mut log = None;
@@ -892,7 +894,7 @@ fn plain(range: Range<usize>, kind: Kind) -> Stmt {
     Stmt { range, kind, comments: Vec::new(), background: false }
 }
 
-/// `((a < 3))` as a test, and `((a++))`. A name that is not set counts as 0.
+/// `((a < 3))` as a test, and `((a++))` as a step. An unset variable counts as 0.
 fn arithmetic(text: &str) -> Option<Kind> {
     let inner = text.strip_prefix("((")?.strip_suffix("))")?.trim();
     for change in ["++", "--"] {
@@ -923,7 +925,8 @@ fn arithmetic(text: &str) -> Option<Kind> {
     Some(Kind::Test(format!("{} {operator} {}", operand(a)?, operand(b)?), false))
 }
 
-/// A test on one line: a line that goes on behind a `\\` outside of quotes goes on behind blanks.
+/// The test on a single line: a `\\` at the end of a line, outside of quotes, and the newline are replaced with two
+/// blanks.
 fn joined(inner: &str) -> String {
     let mut out = String::new();
     let mut rest = inner;
@@ -946,7 +949,7 @@ fn joined(inner: &str) -> String {
     out
 }
 
-/// Puts redirections and further arguments where they belong.
+/// Attaches redirections and further arguments to the statement that they belong to.
 fn attach(kind: &mut Kind, redirects: Vec<Redirect>, arguments: Vec<Word>) -> Option<()> {
     if redirects.is_empty() && arguments.is_empty() {
         return Some(());
@@ -958,7 +961,8 @@ fn attach(kind: &mut Kind, redirects: Vec<Redirect>, arguments: Vec<Word>) -> Op
             Some(())
         }
         Kind::Test(..) => redirects.iter().all(|r| matches!(r, Redirect::Discard(_) | Redirect::Merge)).then_some(()),
-        // To the grammar a redirection at the end of `a | b` or `a && b` belongs to the whole; to the shell, to the last.
+        // In the grammar, a redirection at the end of `a | b` or `a && b` belongs to the whole; in the shell, it belongs
+        // to the last command.
         Kind::Pipeline(list) => attach(&mut list.last_mut()?.kind, redirects, arguments),
         Kind::And(pair) | Kind::Or(pair) => attach(&mut pair[1].kind, redirects, arguments),
         Kind::Not(inner) => attach(&mut inner.kind, redirects, arguments),
@@ -980,12 +984,13 @@ fn has_token(node: Node<'_>, token: &str) -> bool {
     children(node).iter().any(|c| c.kind() == token)
 }
 
-/// The words of a piece of a script, up to a `;` or its end; quotes and expansions are kept together. `start` is where the piece begins.
+/// The words of a piece of a script, up to a `;` or its end. Quotes and expansions are kept together. `start` is the offset of the
+/// piece.
 pub fn split(text: &str, start: usize) -> Vec<Word> {
     words(text, start).collect()
 }
 
-/// The same, word by word: who wants the first of a long text reads no more.
+/// Like [`split`], but lazy: a caller that needs only the first word of a long text does not read the rest.
 pub fn words(text: &str, start: usize) -> impl Iterator<Item = Word> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -1018,7 +1023,7 @@ pub fn words(text: &str, start: usize) -> impl Iterator<Item = Word> {
     })
 }
 
-/// The parts of a text that stands in `"…"`, or in a here-document.
+/// The parts of a text inside `"…"` or in a here-document.
 pub fn quoted(text: &str, in_document: bool) -> Vec<Part> {
     parts(text, if in_document { Mode::Heredoc } else { Mode::Quoted })
 }

@@ -1,11 +1,11 @@
-//! What fields hold in JSON, by their names: a table, as those of [`super::tools`].
+//! Types of JSON fields by name: a table, like those of [`super::tools`].
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use rustc_hash::FxHashSet;
 use serde::Deserialize;
 
-/// Names by the program that prints such fields.
+/// Field names, grouped by the program that prints them.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Fields {
@@ -18,27 +18,27 @@ struct Fields {
 static FIELDS: LazyLock<Fields> =
     LazyLock::new(|| serde_json::from_str(include_str!(concat!(env!("OUT_DIR"), "/fields.json"))).unwrap_or_default());
 
-/// The table of a program.
+/// The name of the table that a program uses.
 fn system(program: &str) -> &str {
     if matches!(program, "kubectl" | "helm") { "kubernetes" } else { program }
 }
 
-/// Whether a field that a program prints is a number.
+/// Whether a field printed by a program is a number.
 pub fn is_number(program: &str, field: &str) -> bool {
     FIELDS.numbers.get(system(program)).is_some_and(|known| known.contains(field))
 }
 
-/// Whether a field that a program prints is true or false.
+/// Whether a field printed by a program is a boolean.
 pub fn is_boolean(program: &str, field: &str) -> bool {
     FIELDS.booleans.get(system(program)).is_some_and(|known| known.contains(field))
 }
 
-/// Whether all fields of the field `parent` are texts.
+/// Whether all fields of the field `parent` are strings.
 pub fn has_texts(program: &str, parent: &str) -> bool {
     FIELDS.texts.get(system(program)).is_some_and(|known| known.contains(parent))
 }
 
-/// The field that an option sets, where it is not called like the option.
+/// The field that an option sets, if its name differs from the option's.
 pub fn of_option(program: &str, option: &str) -> Option<&'static str> {
     FIELDS.options.get(system(program))?.get(option).map(String::as_str)
 }

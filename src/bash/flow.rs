@@ -1,5 +1,5 @@
-//! With which exit statuses a script can end. Everything that is not known to succeed may fail, so *cannot fail* is
-//! certain and *can fail* is a guess.
+//! Determines which exit statuses a script can end with. Everything that is not known to succeed is assumed to be able
+//! to fail, so *cannot fail* is certain and *can fail* is a guess.
 
 use std::ops::Range;
 
@@ -30,19 +30,19 @@ impl Status {
     }
 }
 
-/// The statuses a script can end with.
+/// The statuses that a script can end with.
 pub fn outcome(program: &Program) -> Status {
     Evaluator::new(program, None).run()
 }
 
-/// The statuses a script can end with once the loop at `range` has run all its rounds without success, which a `break` in it
-/// ends if `by_break`; `None` where the loop is never reached.
+/// The statuses that a script can end with after the loop at `range` has run all its rounds without success, or, with
+/// `by_break`, after a `break` has ended it. Returns `None` if the loop is never reached.
 pub fn outcome_after(program: &Program, range: &Range<usize>, by_break: bool) -> Option<Status> {
     let evaluator = Evaluator { by_break, ..Evaluator::new(program, Some(range.clone())) };
     program.body.iter().any(|s| evaluator.holds(s)).then(|| evaluator.run())
 }
 
-/// The same, with the statuses of some statements.
+/// Like [`outcome_after`], with the statuses of some statements given.
 pub fn outcome_after_with(
     program: &Program,
     range: &Range<usize>,
@@ -52,8 +52,8 @@ pub fn outcome_after_with(
     program.body.iter().any(|s| evaluator.holds(s)).then(|| evaluator.run())
 }
 
-/// The statuses a script can end with where the statement at `range` succeeds, and where it fails, for each of some.
-/// `others` are programs that it reads, for their functions.
+/// For each of several statements: the statuses that a script can end with if the statement at the range succeeds, and
+/// if it fails. `others` are programs that the script sources, for their functions.
 pub fn both_ways<'r>(
     program: &Program,
     others: &[&Program],
@@ -68,7 +68,7 @@ pub fn both_ways<'r>(
         });
     }
     let mut outcome = |range: &Range<usize>, given| {
-        // Of all ways through the script only those count that lead here.
+        // Only the paths through the script that lead here count.
         evaluator.focus = Some(range.clone());
         evaluator.given = vec![(range.clone(), given)];
         evaluator.run()
@@ -76,7 +76,7 @@ pub fn both_ways<'r>(
     ranges.map(|range| (outcome(range, Status::ZERO), outcome(range, Status::OTHER))).collect()
 }
 
-/// The statuses a script can end with where the statement at `range` succeeds, and where it fails.
+/// The statuses that a script can end with if the statement at `range` succeeds, and if it fails.
 pub fn outcomes(program: &Program, range: &Range<usize>) -> (Status, Status) {
     let mut evaluator = Evaluator::new(program, Some(range.clone()));
     let mut with = |status| {
@@ -86,7 +86,7 @@ pub fn outcomes(program: &Program, range: &Range<usize>) -> (Status, Status) {
     (with(Status::ZERO), with(Status::OTHER))
 }
 
-/// Whether nothing behind a statement runs: every way through it ends the script.
+/// Whether nothing after a statement runs, because every path through it ends the script.
 pub fn leaves(program: &Program, statement: &Statement) -> bool {
     Evaluator::new(program, None).statement(statement, Status::ZERO, false, DEPTH).end == Status::NEVER
 }
@@ -97,17 +97,17 @@ pub fn status(program: &Program, statement: &Statement) -> Status {
     flow.end.or(flow.exit).or(flow.returned)
 }
 
-/// How deep functions may call each other.
+/// The maximum depth of function calls.
 const DEPTH: usize = 8;
 
-/// Where a list of statements may lead.
+/// Where control can go from a list of statements.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// Behind it.
+    /// To the statement after it.
     end: Status,
     exit: Status,
     returned: Status,
-    /// Out of the loop around it.
+    /// Out of the enclosing loop.
     breaks: bool,
 }
 
@@ -125,12 +125,12 @@ impl Flow {
         }
     }
 
-    /// What led away before, and then this.
+    /// Combines the exits and returns so far with those of the next statement.
     fn then(self, next: Self) -> Self {
         Self { end: next.end, ..self.or(next) }
     }
 
-    /// In a process of its own, where an exit is an end.
+    /// The flow in a separate process, where an exit is a normal end.
     fn inside(self) -> Self {
         Self::ends(self.end.or(self.exit).or(self.returned))
     }
@@ -142,7 +142,7 @@ struct Evaluator<'p> {
     errexit: bool,
     pipefail: bool,
     focus: Option<Range<usize>>,
-    /// The loop in focus is left by `break`.
+    /// Whether the loop in focus is left by `break`.
     by_break: bool,
     /// Statements whose status is given.
     given: Vec<(Range<usize>, Status)>,
@@ -170,7 +170,7 @@ impl<'p> Evaluator<'p> {
         self.functions.iter().find(|(n, _)| *n == name).map(|(_, body)| *body)
     }
 
-    /// Whether the loop in focus runs when this does.
+    /// Whether the statement in focus runs as part of this one, directly or in a function that it calls.
     fn holds(&self, statement: &Statement) -> bool {
         let Some(focus) = &self.focus else { return false };
         let inside = |r: &Range<usize>| r.start <= focus.start && focus.end <= r.end;
@@ -199,7 +199,7 @@ impl<'p> Evaluator<'p> {
         if s.background {
             return Flow::ends(Status::ZERO);
         }
-        // `command <<EOF || true`: with its here-document the command is as long as all of it.
+        // `command <<EOF || true`: with its here-document, the command has the same range as the whole pair.
         let is_whole = |pair: &[Statement; 2]| pair[0].range == s.range;
         let meant = !matches!(&s.kind, Kind::And(pair) | Kind::Or(pair) if is_whole(pair));
         let given = self.given.iter().find(|(range, _)| meant && *range == s.range).map(|(_, status)| *status);
@@ -225,7 +225,7 @@ impl<'p> Evaluator<'p> {
             }
             Kind::If { branches, otherwise } => {
                 let mut flow = Flow::default();
-                // Whether it may be that no condition before was met.
+                // Whether all earlier conditions may have been false.
                 let mut goes_on = true;
                 for branch in branches {
                     let condition = self.list(&branch.condition, before, true, depth);
@@ -259,8 +259,8 @@ impl<'p> Evaluator<'p> {
             Kind::Subshell(body) => self.list(body, before, tested, depth).inside(),
             Kind::Function { .. } => Flow::ends(Status::ZERO),
         };
-        // Under `set -e` a failure ends the script, unless somebody asks for the status; what is made of other statements
-        // has asked them already.
+        // Under `set -e`, a failure ends the script unless the status is tested. The parts of these compound statements
+        // have already been handled.
         let made = matches!(s.kind, Kind::And(_) | Kind::Or(_) | Kind::If { .. } | Kind::Loop { .. } | Kind::Case(_));
         if self.errexit && !tested && flow.end.other && !made {
             let exit = flow.exit.or(Status::OTHER);
@@ -312,7 +312,7 @@ impl<'p> Evaluator<'p> {
         };
         let end = Status { zero: ends_by_itself || round.breaks, other: ends_by_itself && round.end.other };
         let mut exit = asked.exit.or(round.exit);
-        // What waits for something without counting its rounds is ended by the step's time limit, which is no success.
+        // A loop that waits without counting its rounds is ended by the timeout of the step, which is not a success.
         let mut sleeps = false;
         body.iter().for_each(|s| s.walk(&mut |s| sleeps |= s.name() == "sleep"));
         exit.other |= sleeps && repeat != Repeat::For;
@@ -338,11 +338,11 @@ impl<'p> Evaluator<'p> {
             "exit" => Flow { exit: given(before), ..Flow::default() },
             "return" => Flow { returned: given(before), ..Flow::default() },
             "break" => Flow { breaks: true, ..Flow::default() },
-            // `${x:?}` ends the script.
+            // `${x:?}` can end the script.
             "true" | ":" | "echo" | "printf" if words.iter().any(|w| w.text.contains("${") && w.text.contains('?')) => {
                 Flow { exit: Status::OTHER, ..Flow::ends(Status::ZERO) }
             }
-            // A file that cannot be opened; the status of a job; that of an option.
+            // A file that cannot be opened; the status of a job; the status of an option.
             "true" | ":" | "echo" | "printf" if tested && (s.fed || s.written) => Flow::ends(Status::ANY),
             "wait" if words.len() > 1 => Flow::ends(Status::ANY),
             "shopt" if words.iter().any(|w| w.text == "-q") => Flow::ends(Status::ANY),
@@ -355,7 +355,7 @@ impl<'p> Evaluator<'p> {
             "trap" => Flow::ends(Status::ZERO),
             "exec" if words.len() > 1 => Flow { exit: Status::ANY, ..Flow::default() },
             "exec" => Flow::ends(if tested { Status::ANY } else { Status::ZERO }),
-            // What lists the things of a system succeeds, too; that is for rules to say.
+            // Commands that list the resources of a system succeed as well; the rules handle these.
             name if !tested && tools::tool(name).is_some_and(|tool| tool.system.is_empty()) && succeeds(name, s) => {
                 Flow::ends(Status::ZERO)
             }
@@ -365,10 +365,10 @@ impl<'p> Evaluator<'p> {
     }
 }
 
-/// Whether a program succeeds whatever it finds, as its table says.
+/// Whether a program succeeds regardless of what it finds, according to its table.
 pub fn succeeds(name: &str, s: &Statement) -> bool {
     let known = tools::tool(name).and_then(|tool| Some((tool, tool.command(&s.words()[1..], s.fed)?)));
-    // Of a kind that the table does not know there may be nothing at all.
+    // A kind that is not in the table may not exist at all.
     known.is_some_and(|(tool, command)| {
         let knows = |words: &[super::Word]| {
             let operand = tools::operands(name, &words[1..]).nth(1);

@@ -1,5 +1,5 @@
-//! Go's `text/template`, in which agent files are written (`upstream-behaviour.md` §3.4): read and checked here, evaluated by the
-//! crate gotmpl. No IO.
+//! Go's `text/template`, the template language of agent files (`upstream-behaviour.md` §3.4). Templates are parsed and checked
+//! here, and evaluated by the crate gotmpl. No IO.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -8,24 +8,24 @@ use gotmpl::{
     parse::{BranchNode, Expr, ListNode, Node, Parser, PipeNode},
 };
 
-/// Why a template cannot be read or evaluated, and where.
+/// The reason why a template cannot be parsed or evaluated, and its place.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
-    /// Bytes of the template.
+    /// Byte range in the template.
     pub range: Range<usize>,
     pub message: String,
 }
 
-/// `.Name` or `$.Name`, wherever the template uses it.
+/// `.Name` or `$.Name` in a template.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Field {
     pub name: String,
-    /// From its `.` or `$` on.
+    /// Starts at the `.` or `$`.
     pub range: Range<usize>,
 }
 
-/// The functions of every template.
+/// The functions available in every template.
 const FUNCTIONS: [&str; 19] = [
     "and", "call", "eq", "ge", "gt", "html", "index", "js", "le", "len", "lt", "ne", "not", "or", "print", "printf",
     "println", "slice", "urlquery",
@@ -34,13 +34,13 @@ const FUNCTIONS: [&str; 19] = [
 /// Every field that a template uses, in the order of the text.
 ///
 /// # Errors
-/// A template that cannot be parsed, and a name that is none of `fields` or of the functions.
+/// If the template cannot be parsed, or contains a name that is neither in `fields` nor a function.
 pub fn fields(template: &str, fields: &[&str]) -> Result<Vec<Field>, Fault> {
     let (found, faults) = read(template, fields)?;
     faults.into_iter().next().map_or(Ok(found), Err)
 }
 
-/// Everything that is wrong with a template of which only `fields` are known.
+/// All errors in a template for which only `fields` are known.
 pub fn faults(template: &str, fields: &[&str]) -> Vec<Fault> {
     let faults = match read(template, fields) {
         Ok((_, faults)) => faults,
@@ -49,7 +49,7 @@ pub fn faults(template: &str, fields: &[&str]) -> Vec<Fault> {
     if !faults.is_empty() {
         return faults;
     }
-    // What a function says of its arguments shows only when it is called; a branch may be taken or not.
+    // Errors in the arguments of a function appear only when it is called, and a branch may or may not be taken.
     let probes = ["x", ""].map(|value| fields.iter().map(|name| (*name, value)).collect::<Vec<_>>());
     let error = probes.iter().find_map(|values| execute(template, values, FuncMap::new()).err().filter(is_certain));
     error.iter().map(|error| fault(template, error)).collect()
@@ -58,22 +58,22 @@ pub fn faults(template: &str, fields: &[&str]) -> Vec<Fault> {
 /// Fills a template.
 ///
 /// # Errors
-/// As [`fields`], and what a function says of its arguments.
+/// Same as [`fields`], and the errors that functions report for their arguments.
 pub fn render(template: &str, values: &[(&str, &str)]) -> Result<String, Fault> {
     let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
     fields(template, &known)?;
     evaluate(template, values, FuncMap::new())
 }
 
-/// Whether an error does not come from how long a value is.
+/// Whether an error does not depend on the length of a value.
 fn is_certain(error: &TemplateError) -> bool {
     !matches!(error, TemplateError::IndexOutOfRange { .. })
 }
 
-/// Evaluates a template that [`fields`] has read, with some functions in the place of the usual ones.
+/// Evaluates a template that [`fields`] has read, with some of the usual functions replaced.
 ///
 /// # Errors
-/// What a function says of its arguments.
+/// The errors that functions report for their arguments.
 pub(super) fn evaluate(template: &str, values: &[(&str, &str)], functions: FuncMap) -> Result<String, Fault> {
     execute(template, values, functions).map_err(|error| fault(template, &error))
 }
@@ -95,13 +95,13 @@ fn read(template: &str, known: &[&str]) -> Result<(Vec<Field>, Vec<Fault>), Faul
     balanced(template)?;
     let mut walk = Walk { template, known, fields: Vec::new(), faults: Vec::new() };
     walk.list(&body, true);
-    // Their dot is what a `template` hands on.
+    // In a definition, the dot is the argument of the `template` action.
     defines.iter().for_each(|define| walk.list(&define.body, false));
     walk.fields.sort_by_key(|field| field.range.start);
     Ok((walk.fields, walk.faults))
 }
 
-/// An error of the crate, at the action where it was found.
+/// Converts an error of gotmpl into a fault at the action where it occurred.
 fn fault(template: &str, error: &TemplateError) -> Fault {
     let (at, message) = match error {
         TemplateError::Parse { line, col, message, .. } | TemplateError::Lex { line, col, message, .. } => {
@@ -113,7 +113,7 @@ fn fault(template: &str, error: &TemplateError) -> Fault {
     Fault { range: at.map_or(0..template.len(), |at| action(template, at)), message }
 }
 
-/// The byte at a line and a column, both from 1; columns count characters.
+/// The byte offset of a line and a column, both starting at 1. Columns count characters.
 fn offset(text: &str, line: usize, column: usize) -> Option<usize> {
     let from = match line.checked_sub(1)? {
         0 => 0,
@@ -123,14 +123,14 @@ fn offset(text: &str, line: usize, column: usize) -> Option<usize> {
     Some(from + within.unwrap_or(text.len() - from))
 }
 
-/// The `{{ … }}` around a byte.
+/// The range of the `{{ … }}` around a byte.
 fn action(template: &str, at: usize) -> Range<usize> {
     let start = template[..at].rfind("{{").unwrap_or(if at < template.len() { at } else { 0 });
     let end = template[at..].find("}}").map_or(template.len(), |end| at + end + 2);
     start..end.max(start)
 }
 
-/// Refuses a block without an end, and an end without a block, both of which gotmpl 0.6 takes and Go does not.
+/// Rejects a block without an end and an end without a block. gotmpl 0.6 accepts both, Go does not.
 fn balanced(template: &str) -> Result<(), Fault> {
     let mut open: Vec<(&str, Range<usize>)> = Vec::new();
     for (keyword, range) in actions(template) {
@@ -152,7 +152,7 @@ fn balanced(template: &str) -> Result<(), Fault> {
     }
 }
 
-/// The first word of every action of a template that has been parsed, and where the action is.
+/// The first word of every action of a parsed template, and the range of the action.
 fn actions(template: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -163,7 +163,7 @@ fn actions(template: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
         if inside.starts_with("/*") {
             end += inside.find("*/")? + 2;
         }
-        // `}}` in a quoted text ends nothing.
+        // `}}` in a quoted text does not close the action.
         loop {
             let rest = &template[end..];
             let next = rest.find(['}', '"', '`', '\''])?;
@@ -187,7 +187,7 @@ fn actions(template: &str) -> impl Iterator<Item = (&str, Range<usize>)> {
     })
 }
 
-/// Looks at every name of a template.
+/// Checks every name in a template.
 struct Walk<'t> {
     template: &'t str,
     known: &'t [&'t str],
@@ -196,7 +196,7 @@ struct Walk<'t> {
 }
 
 impl Walk<'_> {
-    /// `root` where `.` is what the template is filled from.
+    /// `root` is true where `.` is the data that the template is filled from.
     fn list(&mut self, list: &ListNode, root: bool) {
         for node in &list.nodes {
             match node {

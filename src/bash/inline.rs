@@ -1,4 +1,5 @@
-//! Functions in the place of their calls: where a substitution asks a function that is one command, it is that command's.
+//! Inlines functions that consist of one command: a substitution that calls such a function becomes a substitution of the
+//! command.
 
 use std::collections::HashMap;
 
@@ -7,11 +8,11 @@ use super::{
     is_safe, parse,
 };
 
-/// How deep functions may ask others.
+/// The maximum depth of functions that call other functions.
 const DEPTH: usize = 4;
 
-/// The statements of a script, with `$(f 'x')` as `$(command "x")` where `f` is defined once, as this one command of `$1`. Ranges stay
-/// those of the script, and what is not understood stays as it is.
+/// The statements of a script, with `$(f 'x')` rewritten as `$(command "x")` if `f` is defined exactly once and is this one command
+/// with `$1`. Ranges still refer to the original script, and everything that is not understood stays unchanged.
 pub fn inlined(list: &[Stmt], script: &str) -> List {
     let mut functions: HashMap<&str, Option<Body>> = HashMap::new();
     for stmt in list {
@@ -32,9 +33,9 @@ type Functions<'a> = HashMap<&'a str, Body>;
 
 /// The one command of a function.
 struct Body {
-    /// As its author wrote it.
+    /// The text as written.
     text: String,
-    /// Names that only stand for an argument, with its place from 1: `local name="$1"`.
+    /// Local variables that only name an argument, with its position from 1: `local name="$1"`.
     names: HashMap<String, usize>,
 }
 
@@ -108,7 +109,7 @@ fn word(word: &mut Word, functions: &Functions<'_>) {
     }
 }
 
-/// A text with other commands in its substitutions; `None`: they stay.
+/// A text in which calls in substitutions are inlined. Returns `None` if nothing changes.
 fn rewritten(text: &str, functions: &Functions<'_>) -> Option<String> {
     let mut out = String::new();
     let mut rest = text;
@@ -138,7 +139,7 @@ fn rewritten(text: &str, functions: &Functions<'_>) -> Option<String> {
     (out != text).then_some(out)
 }
 
-/// What stands in a substitution, with the command of each function that it asks.
+/// The content of a substitution, in which each call of a function is replaced with its command.
 fn asked(text: &str, functions: &Functions<'_>, depth: usize) -> Option<String> {
     let list = ast::read(&parse(text)?)?;
     let [stmt] = list.as_slice() else { return None };
@@ -156,7 +157,8 @@ fn asked(text: &str, functions: &Functions<'_>, depth: usize) -> Option<String> 
                     [Redirect::Discard(2)] if !body.text.contains(['|', ';', '&']) => " 2>/dev/null",
                     _ => return None,
                 };
-                // Among others it is one command, or what it does to a status counts elsewhere.
+                // Next to other commands, only a single command can be inlined: a `||` would change the status
+                // elsewhere.
                 (simple.env.is_empty() && (alone || !body.text.contains("||"))).then_some(())?;
                 let called = filled(body, &simple.words[1..])? + quiet;
                 calls.push((stmt.range.clone(), called));
@@ -177,7 +179,8 @@ fn asked(text: &str, functions: &Functions<'_>, depth: usize) -> Option<String> 
     Some(deeper.unwrap_or(out))
 }
 
-/// A body with these arguments, each quoted as its place demands; `None`: it uses them in other ways.
+/// A body with the arguments filled in, each quoted as its place requires. Returns `None` if the body uses its
+/// arguments in other ways.
 fn filled(body: &Body, arguments: &[Word]) -> Option<String> {
     let mut out = String::new();
     let mut rest = body.text.as_str();
@@ -208,7 +211,7 @@ fn filled(body: &Body, arguments: &[Word]) -> Option<String> {
                     None => (rest.get(1..2).unwrap_or_default(), 2),
                 };
                 let own = inner.starts_with(|c: char| c.is_ascii_digit() || "@*#?!-$(".contains(c));
-                // `${name:-x}` asks for an argument in another way.
+                // `${name:-x}` uses an argument in another way.
                 let own = own || inner.len() > letters(inner) && body.names.contains_key(&inner[..letters(inner)]);
                 let at = body.names.get(inner).copied().or_else(|| inner.parse().ok());
                 match at.and_then(|at| at.checked_sub(1)) {
@@ -229,7 +232,7 @@ fn filled(body: &Body, arguments: &[Word]) -> Option<String> {
     Some(out)
 }
 
-/// An argument in the place of `$1`.
+/// An argument in place of `$1`.
 fn argument(word: &Word, quoted: bool) -> Option<String> {
     if let Some(text) = word.literal() {
         return match quoted {
@@ -238,7 +241,7 @@ fn argument(word: &Word, quoted: bool) -> Option<String> {
                 out.push(c);
                 out
             })),
-            // Without quotes it is split, and a pattern.
+            // Without quotes it would be split and treated as a pattern.
             false => is_safe(&text).then_some(text),
         };
     }
@@ -280,7 +283,8 @@ mod tests {
                 "$(kubectl get pod \"${P}\" -n \"$ns\" | wc -l)",
             ),
             ("a() { k get \"$1\"; }\nb() { a \"$2\"; }\nA=$(b x \"it's\")", "$(k get \"it's\")"),
-            // An argument that is missing, or split, or used otherwise; a function that does more, or is another one later.
+            // An argument that is missing, is split, or is used in another way; a function that does more, or is redefined
+            // later.
             ("a() { k get \"$2\"; }\nA=$(a x)", "$(a x)"),
             ("a() { k get $1; }\nA=$(a 'x y')", "$(a 'x y')"),
             ("a() { k get \"${1:-x}\"; }\nA=$(a x)", "$(a x)"),

@@ -1,5 +1,5 @@
-//! Scripts as tasks have them, read without the parser: commands, pipes, lists, conditions and loops. What is rarer, and
-//! what the grammar reads in a way of its own, is left to the parser; what is read here is read as the parser reads it.
+//! Reads typical task scripts without the parser: commands, pipes, lists, conditions and loops. Rarer constructs, and
+//! those that the grammar reads in a peculiar way, are left to the parser. The result is the same as the parser's.
 
 use std::ops::Range;
 
@@ -8,17 +8,18 @@ use super::{
     program::{Branch, Kind, Program, Repeat, Statement},
 };
 
-/// What the parser would make of a text; `None`: there may be more in it than is known here.
+/// Returns what the parser would produce for a text, or `None` if the text may contain something this reader does not
+/// know.
 pub fn read(text: &str) -> Option<Program> {
     let mut reader = Reader { text, at: 0, depth: 0 };
     let body = reader.list()?;
     (reader.at == text.len()).then_some(Program { body, sound: true })
 }
 
-/// How deep statements may nest.
+/// The maximum nesting depth of statements.
 const DEPTH: usize = 40;
 
-/// Commands whose arguments are more than words to the grammar.
+/// Commands whose arguments the grammar does not read as plain words.
 const DECLARING: [&str; 7] = ["declare", "typeset", "export", "readonly", "local", "unset", "unsetenv"];
 
 struct Reader<'t> {
@@ -27,7 +28,7 @@ struct Reader<'t> {
     depth: usize,
 }
 
-/// Where a word stands, and whether nothing in it is expanded.
+/// The range of a word, and whether it contains no expansion.
 struct Piece {
     range: Range<usize>,
     literal: bool,
@@ -46,7 +47,7 @@ impl<'t> Reader<'t> {
         self.text.as_bytes()[self.at..].starts_with(token.as_bytes()).then(|| self.at += token.len())
     }
 
-    /// Blanks, and ends of lines that a backslash takes away where the command goes on.
+    /// Skips blanks, and newlines escaped with a backslash if the command continues after them.
     fn blanks(&mut self) {
         let blank = |b: &&u8| matches!(b, b' ' | b'\t');
         let bytes = self.text.as_bytes();
@@ -60,7 +61,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Blanks, empty lines and comments.
+    /// Skips blanks, empty lines and comments.
     fn lines(&mut self) {
         loop {
             self.blanks();
@@ -72,7 +73,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The letters that stand here, which may be a reserved word.
+    /// The text up to the next blank or operator, which may be a reserved word.
     fn keyword(&self) -> &'t str {
         let rest = &self.text[self.at..];
         let end = rest
@@ -81,12 +82,12 @@ impl<'t> Reader<'t> {
         &rest[..end.unwrap_or(rest.len())]
     }
 
-    /// A reserved word that has to stand here.
+    /// Consumes a reserved word that is required here.
     fn reserved(&mut self, word: &str) -> Option<()> {
         (self.keyword() == word).then(|| self.at += word.len())
     }
 
-    /// Statements up to the end of the text, a closing bracket or the reserved word that ends a part.
+    /// Reads statements up to the end of the text, a closing bracket or a reserved word that ends a part.
     fn list(&mut self) -> Option<Vec<Statement>> {
         self.depth += 1;
         let mut list = Vec::new();
@@ -113,12 +114,12 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A list that has to have something in it.
+    /// Reads a list that must not be empty.
     fn some(&mut self) -> Option<Vec<Statement>> {
         self.list().filter(|list| !list.is_empty())
     }
 
-    /// Pipelines with `&&` and `||` between them, which bind alike.
+    /// Reads pipelines joined with `&&` and `||`, which have the same precedence.
     fn and_or(&mut self) -> Option<Statement> {
         let mut left = self.pipeline()?;
         for _ in 0..super::DEPTH / 2 {
@@ -138,7 +139,7 @@ impl<'t> Reader<'t> {
         None
     }
 
-    /// Commands with pipes between them, or one.
+    /// Reads one command, or several joined with pipes.
     fn pipeline(&mut self) -> Option<Statement> {
         let mut parts = vec![self.part()?];
         loop {
@@ -153,7 +154,7 @@ impl<'t> Reader<'t> {
         super::program::pipeline(parts)
     }
 
-    /// A command with its redirections.
+    /// Reads a command with its redirections.
     fn part(&mut self) -> Option<Statement> {
         if self.depth > DEPTH {
             return None;
@@ -172,7 +173,7 @@ impl<'t> Reader<'t> {
         Some(inner)
     }
 
-    /// One command: simple, or made of others.
+    /// Reads one command, simple or compound.
     fn command(&mut self) -> Option<Statement> {
         let start = self.at;
         let kind = match self.keyword() {
@@ -180,7 +181,7 @@ impl<'t> Reader<'t> {
             word @ ("while" | "until") => {
                 self.at += word.len();
                 let repeat = if word == "until" { Repeat::Until } else { Repeat::While };
-                // The grammar has no `&` there.
+                // The grammar does not accept `&` here.
                 let condition = self.some().filter(|list| list.iter().all(|s| !s.background))?;
                 Kind::Loop { repeat, condition, body: self.do_group()? }
             }
@@ -256,7 +257,7 @@ impl<'t> Reader<'t> {
         Some(statement(start..self.at, Kind::Function { name: name.to_owned(), body: vec![body] }))
     }
 
-    /// `[ … ]`, in the forms that the grammar reads like everybody.
+    /// Reads `[ … ]` in the forms that the grammar reads as a shell does.
     fn test(&mut self, close: &str) -> Option<Statement> {
         let start = self.at;
         self.at += close.len();
@@ -277,7 +278,7 @@ impl<'t> Reader<'t> {
             }
         }
         self.at += close.len();
-        // What follows at once, the grammar may take for a part of the test.
+        // The grammar may read text that directly follows as part of the test.
         if !matches!(self.peek(), None | Some(b' ' | b'\t' | b'\n' | b';')) {
             return None;
         }
@@ -293,14 +294,14 @@ impl<'t> Reader<'t> {
         let known = match words[..] {
             [op, a] | ["!", op, a] if unary(op) => operand(a),
             [a, op, b] if binary(op) => operand(a) && operand(b),
-            // `[ 1=2 ]`: a word, which the grammar takes for no test.
+            // `[ 1=2 ]`: a single word, which the grammar does not read as a test.
             [a] => a.contains('=') && a.bytes().all(|b| b.is_ascii_alphanumeric() || b"_./=".contains(&b)),
             _ => false,
         };
         known.then(|| Statement { nested, ..statement(start..self.at, Kind::Test) })
     }
 
-    /// Assignments, and the words of a command.
+    /// Reads assignments and the words of a command.
     fn simple(&mut self) -> Option<Statement> {
         let start = self.at;
         let mut end = start;
@@ -356,14 +357,14 @@ impl<'t> Reader<'t> {
         Some(Statement { nested, ..statement(start..end, kind) })
     }
 
-    /// The name of a variable.
+    /// Reads the name of a variable.
     fn name(&mut self) -> Option<()> {
         let rest = &self.text.as_bytes()[self.at..];
         let length = rest.iter().position(|b| !b.is_ascii_alphanumeric() && *b != b'_').unwrap_or(rest.len());
         (length > 0 && !rest[0].is_ascii_digit()).then(|| self.at += length)
     }
 
-    /// The redirections behind a command.
+    /// Reads the redirections after a command.
     fn redirections(&mut self, inner: &mut Statement) -> Option<()> {
         loop {
             let before = self.at;
@@ -387,7 +388,7 @@ impl<'t> Reader<'t> {
                     return Some(());
                 }
             };
-            // An assignment and a function are no commands that could be redirected.
+            // Assignments and functions are not commands that can be redirected.
             if matches!(inner.kind, Kind::Assignment | Kind::Declaration | Kind::Function { .. }) {
                 return None;
             }
@@ -413,7 +414,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The lines behind `<<EOF`, where that is the end of the statement.
+    /// Reads the lines after `<<EOF` if `<<EOF` is the end of the statement.
     fn here_document(&mut self, inner: &mut Statement) -> Option<()> {
         let (line, rest) = self.text[self.at..].split_once('\n')?;
         let quote = line.chars().next().filter(|c| matches!(c, '\'' | '"'));
@@ -421,7 +422,7 @@ impl<'t> Reader<'t> {
         let named = !end.is_empty() && end.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_');
         let mut length = 0;
         for line in rest.split_inclusive('\n').take_while(|line| line.trim_end_matches('\n') != end) {
-            // The end of the document, to the grammar alone.
+            // The grammar would end the document here, the shell would not.
             if line.trim_start().starts_with(end) {
                 return None;
             }
@@ -440,7 +441,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// One word; the statements of its substitutions go to `nested`.
+    /// Reads one word. The statements in its substitutions are added to `nested`.
     fn word(&mut self, nested: &mut Vec<Statement>) -> Option<Piece> {
         let start = self.at;
         let mut literal = true;
@@ -462,7 +463,7 @@ impl<'t> Reader<'t> {
         (self.at > start).then_some(Piece { range: start..self.at, literal })
     }
 
-    /// `"…"`, and whether nothing in it is expanded.
+    /// Reads `"…"`. Returns whether it contains no expansion.
     fn quoted(&mut self, nested: &mut Vec<Statement>) -> Option<bool> {
         let mut literal = true;
         self.at += 1;
@@ -482,7 +483,7 @@ impl<'t> Reader<'t> {
         Some(literal)
     }
 
-    /// `$NAME`, `${NAME}`, `$(…)`.
+    /// Reads `$NAME`, `${NAME}` or `$(…)`.
     fn expansion(&mut self, nested: &mut Vec<Statement>) -> Option<()> {
         self.at += 1;
         match self.peek()? {
@@ -511,7 +512,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// `$((A + 1))`: operands and operators, no brackets.
+    /// Reads `$((A + 1))`: operands and operators, without brackets.
     fn arithmetic(&mut self) -> Option<()> {
         self.at += "((".len();
         loop {
@@ -564,7 +565,7 @@ mod tests {
         select(of.to_vec()).prop_map(str::to_owned).boxed()
     }
 
-    /// Commands of words, some of which mean something to the shell.
+    /// Commands made of words, some of which are special to the shell.
     fn command() -> impl Strategy<Value = String> {
         let words = bash::BUILTINS.iter().chain(KEYWORDS).chain(&DECLARING).map(|w| (*w).to_owned());
         let piece = prop_oneof![
@@ -622,7 +623,7 @@ mod tests {
         (before, words, behind).prop_map(|(a, b, c)| format!("{a}{b}{c}"))
     }
 
-    /// Commands of which most are read.
+    /// Commands that are mostly accepted by the reader.
     fn sane() -> impl Strategy<Value = String> {
         let name = texts(&[
             "a",
@@ -713,7 +714,7 @@ mod tests {
         }), 4 => alone]
     }
 
-    /// `[ … ]` of words and operators.
+    /// `[ … ]` with words and operators.
     fn test() -> impl Strategy<Value = String> {
         let word = texts(&[
             "\"$A\"", "$A", "a", "3", "\"x y\"", "\"\"", "''", "-z", "-n", "-f", "!", "=", "==", "!=", "-eq", "-ge",
@@ -724,7 +725,7 @@ mod tests {
         (brackets, vec(word, 0..5)).prop_map(|((open, close), words)| format!("{open} {} {close}", words.join(" ")))
     }
 
-    /// Scripts of all that is read here, and of a little more.
+    /// Scripts with every supported construct, and some that are not supported.
     fn scripts() -> impl Strategy<Value = String> {
         let line = prop_oneof![1 => " {0,2}#[a-z \\\\'\"$(é]{0,8}", 1 => "[ \t]{0,2}"];
         let leaf = prop_oneof![12 => sane(), 2 => command(), 1 => test(), 1 => line];
@@ -771,7 +772,7 @@ mod tests {
             if let Some(plain) = read(&text) {
                 let script = bash::parse(&text);
                 let parsed = script.as_ref().map(bash::Script::program);
-                // Where the grammar goes astray without a word, it may; what it refuses is not read here either.
+                // The grammar may silently misread a script; but a script that it rejects must not be accepted here.
                 let astray = |parsed: &Program| !parsed.sound && script.as_ref().is_some_and(bash::Script::is_sound);
                 let right = parsed.as_ref().is_some_and(|parsed| astray(parsed) || *parsed == plain);
                 prop_assert!(right, "{:?}\n{:?}\n{:?}", text, plain, parsed);

@@ -1,4 +1,5 @@
-//! A script as statements: what rules ask of it, without the grammar's names. Owned, so that it outlives the tree.
+//! A script as statements, in the form that rules need, independent of the grammar's names. Owned, so that it outlives
+//! the tree.
 
 use std::ops::Range;
 
@@ -10,22 +11,22 @@ use super::{Script, Word};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Program {
     pub body: Vec<Statement>,
-    /// Whether all of it was understood. Conclusions from what is *not* there need this.
+    /// Whether the whole script was understood. Conclusions from the *absence* of something require this.
     pub sound: bool,
 }
 
-/// A statement, with what rules ask about it.
+/// A statement, with the properties that rules ask for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Statement {
     pub range: Range<usize>,
     pub kind: Kind,
     /// Ends in `&`.
     pub background: bool,
-    /// Its standard input is a file, a here-document or another command.
+    /// Whether its standard input is a file, a here-document or another command.
     pub fed: bool,
-    /// Its standard output is a file.
+    /// Whether its standard output is a file.
     pub written: bool,
-    /// What stands in its `$(…)`, `<(…)` and backticks.
+    /// The statements in its `$(…)`, `<(…)` and backticks.
     pub nested: Vec<Statement>,
 }
 
@@ -35,7 +36,7 @@ pub enum Kind {
     Command(Vec<Word>),
     /// `NAME=value`.
     Assignment,
-    /// `export`, `local`, `readonly`, `unset`: they succeed, whatever the substitutions in them do.
+    /// `export`, `local`, `readonly`, `unset`: they succeed regardless of the substitutions in them.
     Declaration,
     /// `[ … ]`, `[[ … ]]`, `(( … ))`.
     Test,
@@ -70,7 +71,7 @@ pub struct Branch {
     pub body: Vec<Statement>,
 }
 
-/// What decides how often a loop runs.
+/// What determines how often a loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repeat {
     For,
@@ -79,7 +80,7 @@ pub enum Repeat {
 }
 
 impl Statement {
-    /// The words of a simple command.
+    /// The words of a simple command; empty for other statements.
     pub fn words(&self) -> &[Word] {
         match &self.kind {
             Kind::Command(words) => words,
@@ -87,19 +88,20 @@ impl Statement {
         }
     }
 
-    /// The name of a simple command, without its folder; empty for anything else.
+    /// The name of a simple command, without its directory; empty for other statements.
     pub fn name(&self) -> &str {
-        // Asked for by every rule of every command: names are short.
+        // Every rule calls this for every command. Names are short.
         let text = self.words().first().map_or("", |w| w.text.as_str());
         &text[text.bytes().rposition(|b| b == b'/').map_or(0, |at| at + 1)..]
     }
 
-    /// The same, with one name for programs with the same command line: `kubectl` for `oc` ([`super::tools`]).
+    /// Like [`Self::name`], but with one common name for programs with the same command line: `kubectl` for `oc`
+    /// ([`super::tools`]).
     pub fn tool(&self) -> &str {
         super::tools::canonical(self.name())
     }
 
-    /// The name of a function that is defined here.
+    /// The name of the function defined here.
     pub fn function(&self) -> Option<&str> {
         match &self.kind {
             Kind::Function { name, .. } => Some(name),
@@ -107,7 +109,7 @@ impl Statement {
         }
     }
 
-    /// The lists of statements inside, substitutions last.
+    /// Visits the statement lists inside this statement, substitutions last.
     pub fn lists<'s>(&'s self, visit: &mut dyn FnMut(&'s [Self])) {
         match &self.kind {
             Kind::Command(_) | Kind::Assignment | Kind::Declaration | Kind::Test | Kind::Unknown => {}
@@ -133,7 +135,7 @@ impl Statement {
         }
     }
 
-    /// Whether nothing is inside: most statements are such, and every rule walks through all of them.
+    /// Whether the statement contains no others. Most statements do not, and every rule walks through all of them.
     fn is_leaf(&self) -> bool {
         let simple =
             matches!(self.kind, Kind::Command(_) | Kind::Assignment | Kind::Declaration | Kind::Test | Kind::Unknown);
@@ -158,13 +160,13 @@ impl Statement {
         lists
     }
 
-    /// Whether it is `set -FLAG`, or `set -o NAME`.
+    /// Whether this is `set -FLAG` or `set -o NAME`.
     pub fn sets(&self, flag: char, name: &str) -> bool {
         let short = |w: &Word| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(flag);
         self.name() == "set" && self.words()[1..].iter().any(|w| short(w) || w.text == name)
     }
 
-    /// This statement and every one below it, in the order written.
+    /// Visits this statement and every statement inside it, in the order written.
     pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Self)) {
         visit(self);
         if !self.is_leaf() {
@@ -174,7 +176,7 @@ impl Statement {
 }
 
 impl Program {
-    /// This statement and all inside it, outer ones first.
+    /// Visits every statement and all statements inside it, outer ones first.
     pub fn walk<'s>(&'s self, visit: &mut dyn FnMut(&'s Statement)) {
         self.body.iter().for_each(|s| s.walk(visit));
     }
@@ -190,7 +192,7 @@ impl Program {
         found
     }
 
-    /// Words that hold `mark` are not literal: something is filled in there before the shell reads it.
+    /// Marks words that contain `mark` as not literal, because a value is filled in there before the shell reads them.
     pub fn mark_filled(&mut self, mark: char) {
         fn visit(list: &mut [Statement], mark: char) {
             for statement in list {
@@ -203,12 +205,12 @@ impl Program {
         visit(&mut self.body, mark);
     }
 
-    /// Whether `set -e` (or `-o errexit`) stands anywhere.
+    /// Whether `set -e` (or `-o errexit`) occurs anywhere.
     pub fn stops_at_errors(&self) -> bool {
         self.sets('e', "errexit")
     }
 
-    /// Whether `set -FLAG`, or `set -o NAME`, stands anywhere.
+    /// Whether `set -FLAG` or `set -o NAME` occurs anywhere.
     pub fn sets(&self, flag: char, name: &str) -> bool {
         let mut sets = false;
         self.walk(&mut |s| sets |= s.sets(flag, name));
@@ -216,7 +218,7 @@ impl Program {
     }
 }
 
-/// How deep statements may nest; what lies deeper is not understood.
+/// The maximum nesting depth of statements. Deeper statements are not understood.
 const DEPTH: usize = 100;
 
 pub(super) fn read(script: &Script) -> Program {
@@ -227,15 +229,15 @@ pub(super) fn read(script: &Script) -> Program {
     Program { body, sound }
 }
 
-/// Whether the grammar took the next line for more of this one: between `… | wc -l` and `helm list && echo` it may see no end,
-/// and behind `[ $A -ge 3 ]` look for another bracket.
+/// Whether the grammar read the next line as a continuation of this one. It may miss the end of a statement between
+/// `… | wc -l` and `helm list && echo`, and look for another bracket after `[ $A -ge 3 ]`.
 fn crosses_lines(statement: &Statement, text: &str) -> bool {
     let mut crosses = false;
     statement.walk(&mut |s| {
         crosses |= match &s.kind {
             Kind::Command(words) => {
                 let broken = |between: &str| between.replace("\\\n", "").contains('\n');
-                // Behind an assignment it may take the next line for the command.
+                // After an assignment, the grammar may read the next line as the command.
                 let before =
                     words.first().and_then(|word| text.get(s.range.start..word.range.start)).unwrap_or_default();
                 broken(&before[before.trim_end_matches([' ', '\t', '\n', '\\']).len()..])
@@ -255,7 +257,7 @@ fn crosses_lines(statement: &Statement, text: &str) -> bool {
 
 struct Reader<'s> {
     script: &'s Script,
-    /// One for all: to make one costs more than to use it.
+    /// Shared, because creating a cursor costs more than using it.
     cursor: TreeCursor<'s>,
     sound: bool,
 }
@@ -269,7 +271,7 @@ impl<'s> Reader<'s> {
         node.children(&mut self.cursor).any(|c| c.kind() == token)
     }
 
-    /// The statements that are children of a node.
+    /// The statements among the children of a node.
     fn list(&mut self, node: Node<'s>, depth: usize) -> Vec<Statement> {
         let mut list: Vec<Statement> = Vec::new();
         for child in self.children(node) {
@@ -342,7 +344,7 @@ impl<'s> Reader<'s> {
                 let items: Vec<_> = self.children(node).into_iter().filter(|c| c.kind() == "case_item").collect();
                 Kind::Case(items.into_iter().map(|item| self.list(item, depth)).collect())
             }
-            // `(( … ))` is a compound statement to the grammar.
+            // In the grammar, `(( … ))` is a compound statement.
             "compound_statement" if self.has_token(node, "((") => Kind::Test,
             "compound_statement" => Kind::Group(self.list(node, depth)),
             "subshell" => Kind::Subshell(self.list(node, depth)),
@@ -387,7 +389,7 @@ impl<'s> Reader<'s> {
                 target.nested.extend(self.substitutions(redirect, depth));
                 continue;
             }
-            // What follows `<<EOF` on its line stands inside the here-document to the grammar.
+            // In the grammar, the text after `<<EOF` on the same line is part of the here-document.
             for file in self.children(redirect).into_iter().filter(|c| c.kind() == "file_redirect") {
                 target.written |= self.script.text(file).contains('>');
                 target.nested.extend(self.substitutions(file, depth));
@@ -408,7 +410,7 @@ impl<'s> Reader<'s> {
                 target.nested.extend(self.substitutions(body, depth));
             }
             if let Some(more) = more {
-                // `cat <<EOF | kubectl apply && echo`: the rest of the line hangs below the pipe.
+                // `cat <<EOF | kubectl apply && echo`: in the tree, the rest of the line is below the pipe.
                 let first = std::mem::replace(target, plain(node, Kind::Unknown));
                 let Range { start, end } = first.range;
                 *target = self.list(more, depth).into_iter().fold(first, piped);
@@ -436,7 +438,7 @@ impl<'s> Reader<'s> {
         Kind::If { branches, otherwise }
     }
 
-    /// Conditions stand before `then`, the body behind it.
+    /// Conditions are the statements before `then`; the body comes after it.
     fn branch(&mut self, node: Node<'s>, depth: usize) -> Branch {
         let then = node.children(&mut self.cursor).find(|c| c.kind() == "then");
         let then = then.map_or(node.start_byte(), |t| t.start_byte());
@@ -457,7 +459,7 @@ impl<'s> Reader<'s> {
     /// The statements of the substitutions in a node's words.
     fn substitutions(&mut self, node: Node<'s>, depth: usize) -> Vec<Statement> {
         let mut found = Vec::new();
-        // Most statements have none of the characters that a substitution begins with.
+        // Most statements contain none of the characters that start a substitution.
         if !self.script.text(node).contains(['(', '`']) {
             return found;
         }
@@ -476,8 +478,8 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// The command that redirections behind a statement belong to: the last one in it. The grammar has them behind the whole of
-/// a list or a pipeline.
+/// The command that redirections after a statement belong to: the last one in it. In the grammar, they belong to the whole
+/// list or pipeline.
 fn last(statement: &mut Statement, end: usize) -> &mut Statement {
     statement.range.end = end;
     if matches!(&statement.kind, Kind::Not(inner) if matches!(inner.kind, Kind::Pipeline(_))) {
@@ -496,13 +498,14 @@ fn last(statement: &mut Statement, end: usize) -> &mut Statement {
     }
 }
 
-/// A pipeline of some parts. `! a | b` negates all of it, and the grammar gives the `!` to the first part.
+/// Joins parts into a pipeline. `! a | b` negates the whole pipeline, but the grammar attaches the `!` to the first
+/// part.
 pub(super) fn pipeline(parts: Vec<Statement>) -> Option<Statement> {
     parts.into_iter().reduce(piped)
 }
 
-/// What one statement writes is read by the next. Where the grammar has a list or a pipeline on one side of the pipe, only
-/// the command next to the pipe takes part in it.
+/// Pipes the output of one statement into the next. Where the grammar has a list or a pipeline on one side of the pipe,
+/// only the command next to the pipe is part of it.
 fn piped(left: Statement, right: Statement) -> Statement {
     let range = left.range.start..right.range.end;
     let kind = match (left.kind, right.kind) {
@@ -511,7 +514,7 @@ fn piped(left: Statement, right: Statement) -> Statement {
         (kind, Kind::And(pair)) => Kind::And(Box::new(before(Statement { kind, ..left }, *pair))),
         (kind, Kind::Or(pair)) => Kind::Or(Box::new(before(Statement { kind, ..left }, *pair))),
         (Kind::Not(mut inner), kind) => {
-            // What `! a` has been given with `<` and `>` is the command's.
+            // The redirections `<` and `>` of `! a` belong to the command.
             inner.fed |= left.fed;
             inner.written |= left.written;
             inner.nested.extend(left.nested);
@@ -546,7 +549,7 @@ fn plain(node: Node<'_>, kind: Kind) -> Statement {
     Statement { range: node.byte_range(), kind, background: false, fed: false, written: false, nested: Vec::new() }
 }
 
-/// Whether a redirection gives standard input.
+/// Whether a redirection provides standard input.
 fn feeds(node: Node<'_>, script: &Script) -> bool {
     match node.kind() {
         "heredoc_redirect" | "herestring_redirect" => true,

@@ -1,5 +1,5 @@
-//! A prompt reaches a shell agent as data: where `{{ .Prompt }}` stands in `runPrompt`, read as bash, says how it is
-//! written there (`decisions.md` §8). No IO.
+//! Passes a prompt to a shell agent as data: the place of `{{ .Prompt }}` in `runPrompt`, read as bash, determines how
+//! the prompt is written there (`decisions.md` §8). No IO.
 //!
 //! Property: *in each context, for any prompt without NUL, the agent reads exactly that prompt.*
 
@@ -15,40 +15,41 @@ use super::{
 };
 use crate::ascii::{Ascii, ascii};
 
-/// What `runPrompt` may use.
+/// The fields that `runPrompt` may use.
 pub const FIELDS: [&str; 3] = ["McpServerFileArgs", "AllowedToolArgs", PROMPT];
 const PROMPT: &str = "Prompt";
 
-/// The variable that holds the prompt, where it is short enough for one.
+/// The variable that contains the prompt, if the prompt is short enough for a variable.
 pub const VARIABLE: &str = "GEVALS_PROMPT";
-/// The variable that holds the path of a file with the prompt.
+/// The variable that contains the path of a file with the prompt.
 pub const FILE_VARIABLE: &str = "GEVALS_PROMPT_FILE";
 
-/// Where a prompt stands.
+/// The context in which a prompt is placed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Context {
     /// Written as one single-quoted word.
     Bare,
     /// Inside `"…"`: a reference to the variable.
     DoubleQuoted,
-    /// Inside `'…'`: the text, its quotes written `'\''`.
+    /// Inside `'…'`: the text itself, with its quotes written as `'\''`.
     SingleQuoted,
-    /// A reference to the variable.
+    /// In a here-document: a reference to the variable.
     Heredoc,
-    /// The text, under a delimiter that it does not hold.
+    /// In a here-document with a quoted delimiter: the text itself, under a delimiter that it does not contain.
     QuotedHeredoc,
 }
 
-/// A prompt while there is none.
+/// A sample prompt, used when there is no actual one.
 const PROBE: &str = "Create the pod `web`, and say when it is ready. Its image is \"nginx\".";
 
 /// Every place of the prompt in a `runPrompt` template, with its context.
 ///
 /// # Errors
-/// A template that cannot be read, and a place where the prompt would not be data: in `$(…)`, a nested shell, a comment.
+/// If the template cannot be parsed, or if the prompt would not be data in some place: in `$(…)`, a nested shell, a
+/// comment.
 pub fn prompt_context(run_prompt: &str) -> Result<Vec<(Range<usize>, Context)>, Fault> {
     let mut found = Vec::new();
-    // Branches of the template may be taken or not.
+    // Branches of the template may or may not be taken.
     for value in ["x", ""] {
         let frame = Frame::new(run_prompt, &[("McpServerFileArgs", value), ("AllowedToolArgs", value)], PROBE)?;
         let places = frame.places.into_iter().map(|place| (place.text.origin, place.context));
@@ -59,23 +60,23 @@ pub fn prompt_context(run_prompt: &str) -> Result<Vec<(Range<usize>, Context)>, 
     Ok(found)
 }
 
-/// A command line, with the places of the prompt in it.
+/// A command line, and the places of the prompt in it.
 #[derive(Debug)]
 pub struct Frame {
-    /// With words that stand in for the prompt.
+    /// The line with placeholder words instead of the prompt.
     line: String,
     places: Vec<Place>,
 }
 
 #[derive(Debug)]
 struct Place {
-    /// Of the word.
+    /// Range of the placeholder word.
     range: Range<usize>,
     text: Text,
-    /// Whether the text is the whole prompt, as [`VARIABLE`] holds it.
+    /// Whether the text is the whole prompt, as in [`VARIABLE`].
     whole: bool,
     context: Context,
-    /// Of a quoted heredoc.
+    /// Set for a quoted here-document.
     heredoc: Option<Heredoc>,
 }
 
@@ -90,7 +91,7 @@ impl Frame {
     /// Evaluates a `runPrompt` template.
     ///
     /// # Errors
-    /// As [`prompt_context`].
+    /// Same as [`prompt_context`].
     pub fn new(run_prompt: &str, values: &[(&str, &str)], prompt: &str) -> Result<Self, Fault> {
         let whole = |message: &str| Fault { range: 0..run_prompt.len(), message: message.to_owned() };
         let words = StandIns::new(run_prompt).map_err(|error| whole(&error.to_string()))?;
@@ -101,7 +102,7 @@ impl Frame {
         }
         let values: Vec<_> = FIELDS.iter().map(|field| (*field, value(values, field))).collect();
         let line = gotext::evaluate(&template, &values, words.functions())
-            // Its range is one of another text.
+            // The fault's range refers to another text.
             .map_err(|fault| whole(&fault.message))?;
         let spots = words.places(&line);
         if spots.is_empty() {
@@ -121,13 +122,13 @@ impl Frame {
         Ok(Self { line, places })
     }
 
-    /// Whether it refers to [`VARIABLE`].
+    /// Whether the command line refers to [`VARIABLE`].
     pub fn needs_variable(&self) -> bool {
         self.line.contains(VARIABLE)
             || self.places.iter().any(|p| p.whole && matches!(p.context, Context::DoubleQuoted | Context::Heredoc))
     }
 
-    /// The command line; [`VARIABLE`] must hold the prompt where it runs.
+    /// The command line. [`VARIABLE`] must contain the prompt when it runs.
     pub fn fill(&self) -> String {
         let mut edits: Vec<(Range<usize>, String)> = Vec::new();
         let mut renamed: Vec<&Heredoc> = Vec::new();
@@ -158,7 +159,7 @@ fn value<'v>(values: &[(&str, &'v str)], field: &str) -> &'v str {
     values.iter().find(|(name, _)| *name == field).map_or("", |(_, value)| value)
 }
 
-/// A part of a text with some ranges replaced, in their order.
+/// A part of a text in which some ranges, given in order, are replaced.
 fn edited(text: &str, part: Range<usize>, edits: impl Iterator<Item = (Range<usize>, String)>) -> String {
     let mut out = String::new();
     let mut at = part.start;
@@ -188,8 +189,9 @@ fn escaped(text: &str, special: &[char]) -> String {
     text.chars().flat_map(|c| special.contains(&c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// The script, if all of it is understood. The grammar does not know a redirection between a heredoc and a pipe
-/// (`<<'EOT' 2>&1 | tee log`); without them, and at the same length, quotes are where they were.
+/// The parsed script, if all of it is understood. The grammar does not know a redirection between a here-document and a
+/// pipe (`<<'EOT' 2>&1 | tee log`); such redirections are replaced with blanks of the same length, so that the quotes
+/// stay where they were.
 fn sound(text: &str) -> Option<Script> {
     let whole = super::parse(text)?;
     if whole.is_sound() {
@@ -200,7 +202,7 @@ fn sound(text: &str) -> Option<Script> {
     super::parse(&blank).filter(Script::is_sound)
 }
 
-/// Nodes that words may stand in and keep their meaning.
+/// Node kinds whose words keep their meaning.
 const PLAIN: [&str; 23] = [
     "program",
     "list",
@@ -227,7 +229,7 @@ const PLAIN: [&str; 23] = [
     "string",
 ];
 
-/// The context of a place; else where it stands instead.
+/// The context of a place, or a description of the place if the prompt is not allowed there.
 fn place(script: &Script, range: &Range<usize>) -> Result<(Context, Option<Heredoc>), String> {
     let node = script.root().descendant_for_byte_range(range.start, range.end).ok_or("there")?;
     let (context, heredoc, held) = match (node.kind(), node.parent()) {
@@ -298,14 +300,14 @@ fn describe(kind: &str) -> String {
     }
 }
 
-/// Commands that hand their words, or their input, to a shell.
+/// Commands that pass their words or their input to a shell.
 const EVALUATORS: [&str; 6] = ["eval", "ssh", "su", "watch", "parallel", "trap"];
-/// Commands that run the command behind them.
+/// Commands that run the command given as their arguments.
 const WRAPPERS: [&str; 12] =
     ["sudo", "doas", "env", "timeout", "nice", "nohup", "exec", "command", "stdbuf", "setsid", "docker", "kubectl"];
 
-/// Refuses a prompt that would be read by a shell a second time: as the code of `-c`, by `eval`, or on the standard input
-/// of a shell, to which any part of the line may lead.
+/// Rejects a prompt that a shell would read a second time: as the code of `-c`, by `eval`, or on the standard input of a
+/// shell, which any part of the line may reach.
 fn nested_shell(script: &Script, range: &Range<usize>) -> Result<(), String> {
     let holds = |held: &Range<usize>| held.start <= range.start && range.end <= held.end;
     for command in script.of_kind("command") {
@@ -319,7 +321,7 @@ fn nested_shell(script: &Script, range: &Range<usize>) -> Result<(), String> {
         {
             return Err(format!("in what `{}` evaluates", name(i)));
         }
-        // Shells read the text they are given as code once more.
+        // Shells evaluate the text they are given as code.
         for shell in (0..words.len()).filter(|i| SHELLS.contains(&name(*i)) || name(*i) == "fish") {
             match code(&words[shell + 1..]) {
                 Code::Word(word) if holds(&word.range) => {

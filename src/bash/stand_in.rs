@@ -1,5 +1,5 @@
-//! Words that stand in for texts while a template is evaluated, so that it is known where in the result the texts are. Functions of the
-//! template that look into a text get the text itself; what they make of it gets a word of its own. No IO.
+//! Placeholder words for texts during the evaluation of a template, so that the places of the texts in the result are known. Template
+//! functions that inspect a text get the text itself, and their result gets a placeholder of its own. No IO.
 
 use std::{
     ops::Range,
@@ -9,31 +9,32 @@ use std::{
 use gotmpl::{FuncMap, Result, Template, TemplateError, Value};
 use regex::{Captures, Regex};
 
-/// A text that a word stands in for.
+/// A text with a placeholder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Text {
     pub value: String,
-    /// What a shell makes of the text where it stands bare, if that is not the text: `printf "%q"` adds the quotes that a shell takes
-    /// away.
+    /// The value of the text where it appears unquoted in a shell, if that differs from the text: `printf "%q"` adds quotes that a
+    /// shell removes.
     pub bare: Option<String>,
-    /// Where in the template it comes from.
+    /// The range in the template that it comes from.
     pub origin: Range<usize>,
 }
 
-/// The words of one template, with their texts.
+/// The placeholders of one template, with their texts.
 #[derive(Clone, Debug)]
 pub struct StandIns {
-    /// A plain word wherever it stands, and part of no name; a number and `/` follow.
+    /// The start of each placeholder, followed by a number and `/`: a plain word in any position, and not part of a
+    /// name.
     prefix: Arc<str>,
     word: Arc<Regex>,
     texts: Arc<Mutex<Vec<Text>>>,
 }
 
 impl StandIns {
-    /// Words that do not occur in `template`.
+    /// Creates placeholders that do not occur in `template`.
     ///
     /// # Errors
-    /// Never: the pattern is one of ours.
+    /// Never: the pattern is always valid.
     pub fn new(template: &str) -> std::result::Result<Self, regex::Error> {
         let mut prefix = "/prompt".to_owned();
         while template.contains(&prefix) {
@@ -43,14 +44,14 @@ impl StandIns {
         Ok(Self { prefix: prefix.into(), word, texts: Arc::default() })
     }
 
-    /// A new word.
+    /// Adds a text and returns its placeholder.
     pub fn add(&self, text: Text) -> String {
         let mut texts = self.texts();
         texts.push(text);
         format!("{}{}/", self.prefix, texts.len() - 1)
     }
 
-    /// The places of all words in a text, with what they stand for.
+    /// The places of all placeholders in a text, with their texts.
     pub fn places(&self, text: &str) -> Vec<(Range<usize>, Text)> {
         let texts = self.texts();
         let found = self.word.captures_iter(text).filter_map(|found| {
@@ -60,9 +61,9 @@ impl StandIns {
         found.collect()
     }
 
-    /// Functions that see through the words.
+    /// Template functions that see the texts behind the placeholders.
     pub fn functions(&self) -> FuncMap {
-        // What the others are given they only compare with nothing, or hand on.
+        // The other functions only test whether their arguments are empty, or pass them on.
         let names = ["eq", "ne", "lt", "le", "gt", "ge", "len", "index", "slice", "html", "js", "urlquery", "printf"];
         let function = |name: &'static str| {
             let own = self.clone();
@@ -79,7 +80,8 @@ impl StandIns {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A text with all words replaced, and where the first came from; `None` where there is none.
+    /// A text with all placeholders replaced, and the origin of the first one. Returns `None` if it contains no
+    /// placeholder.
     fn seen(&self, value: &Value) -> Option<(String, Range<usize>)> {
         let text = value.as_str()?;
         let origin = self.places(text).into_iter().next()?.1.origin;
@@ -90,7 +92,7 @@ impl StandIns {
         Some((whole.into_owned(), origin))
     }
 
-    /// A function of the texts; its result, where that is a text, has a word of its own.
+    /// Calls a function with the actual texts. If the result is a text, it gets a placeholder of its own.
     fn look(&self, name: &str, args: &[Value]) -> Result<Value> {
         let seen: Vec<_> = args.iter().map(|arg| self.seen(arg)).collect();
         let Some(origin) = seen.iter().flatten().map(|(_, origin)| origin.clone()).next() else {
@@ -110,7 +112,7 @@ impl StandIns {
         Value::String(self.add(Text { value, bare, origin }).into())
     }
 
-    /// `%s` and `%v` hand a word on; any other verb is a function of its text.
+    /// `%s` and `%v` pass a placeholder on; any other verb is applied to its text.
     fn printf(&self, args: &[Value]) -> Result<Value> {
         let Some(format) = args.first().and_then(Value::as_str).filter(|f| !f.contains(['*', '['])) else {
             return self.look("printf", args);
@@ -147,7 +149,7 @@ impl StandIns {
     }
 }
 
-/// A function as every template has it.
+/// Calls the standard function of this name.
 fn usual(name: &str, args: &[Value]) -> Result<Value> {
     let values: String = (0..args.len()).map(|nth| format!(" (index . {nth})")).collect();
     let template = Template::new(name).parse(&format!("{{{{ {name}{values} }}}}"))?;

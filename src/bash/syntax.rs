@@ -1,44 +1,44 @@
-//! Whether a shell can parse a script, and where it cannot: the grammar of POSIX with what bash adds, and nothing but
-//! that. Tree-sitter understands more than a shell does, and less.
+//! Checks whether a shell can parse a script, and where it cannot, according to the POSIX grammar and the extensions of
+//! bash. Tree-sitter accepts some scripts that a shell rejects, and rejects some that a shell accepts.
 //!
-//! What depends on what a script did before (`alias`, `shopt -s extglob`), what follows an `exit`, and corners that
-//! versions of bash read in different ways are left alone: then there is no fault.
+//! No fault is reported for anything that depends on earlier commands of a script (`alias`, `shopt -s extglob`), that
+//! follows an `exit`, or that versions of bash read differently.
 
 use std::ops::Range;
 
 use crate::hir::is_variable as is_name;
 
-/// Whose grammar it is.
+/// The shell grammar to check against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Grammar {
     Bash,
-    /// What any `sh` knows: what bash adds are words, or is left alone.
+    /// What any `sh` knows: extensions of bash are read as words or are not checked.
     Posix,
 }
 
-/// The first place where a shell gives up.
+/// The first place where a shell reports a syntax error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     pub at: Range<usize>,
     pub message: String,
-    /// What was open there, and what it waits for.
+    /// The innermost open construct, and what it waits for.
     pub open: Option<(Range<usize>, String)>,
 }
 
 /// What is wrong with a script.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// The shell refuses it.
+    /// The error for which the shell rejects the script, if any.
     pub fault: Option<Fault>,
-    /// A here-document that runs on to the end of the script, and its delimiter: shells warn of it at most.
+    /// A here-document that runs to the end of the script, with its delimiter. Shells print a warning at most.
     pub endless: Option<(Range<usize>, String)>,
-    /// Something is nested deeper than [`DEPTH`]: it was not read to its end.
+    /// Whether something is nested deeper than [`DEPTH`], so that the script was not read to its end.
     pub deep: bool,
 }
 
 /// Reads a script as a shell does.
 pub fn check(text: &str, grammar: Grammar) -> Report {
-    // These change how what follows is read.
+    // These change how the text after them is read.
     if ["alias", "extglob"].iter().any(|word| text.contains(word)) {
         return Report::default();
     }
@@ -56,7 +56,8 @@ pub fn check(text: &str, grammar: Grammar) -> Report {
         deep: false,
     };
     let fault = match parser.script() {
-        // What follows may be no script; an end without its beginning stands in one.
+        // The text after `exit` may not be a script. A closing word without its opening word is in a script
+        // nevertheless.
         Err(Stop::Fault(fault)) if !parser.exited || CLOSERS.contains(&&text[fault.at.clone()]) => Some(*fault),
         Ok(()) | Err(_) => None,
     };
@@ -65,7 +66,7 @@ pub fn check(text: &str, grammar: Grammar) -> Report {
 
 enum Stop {
     Fault(Box<Fault>),
-    /// Not read any further.
+    /// Parsing stops without a verdict.
     Unsure,
 }
 
@@ -87,7 +88,7 @@ struct Token {
     end: usize,
 }
 
-/// A here-document that has begun in this line.
+/// A here-document that started on the current line.
 struct Document {
     at: Range<usize>,
     delimiter: String,
@@ -100,22 +101,22 @@ struct Parser<'t> {
     bytes: &'t [u8],
     at: usize,
     grammar: Grammar,
-    /// The token that was looked at last.
+    /// The token that was peeked last.
     next: Option<Token>,
     documents: Vec<Document>,
     endless: Option<(Range<usize>, String)>,
-    /// What has begun and not ended: where, as what, and what ends it.
+    /// Open constructs: the place, the opening word, and the word that closes it.
     open: Vec<(Range<usize>, &'static str, &'static str)>,
     depth: usize,
-    /// Whether a command of the script itself has ended it.
+    /// Whether a command at the top level has ended the script.
     exited: bool,
     deep: bool,
 }
 
-/// Deeper than any script: the stack is not endless.
+/// The nesting limit, which protects the stack. No script is nested this deep.
 const DEPTH: usize = 120;
 
-/// Longer ones first.
+/// Longer operators come first.
 const OPERATORS: [(&str, Kind); 23] = [
     ("&>>", Kind::Redirect),
     (";;&", Kind::Operator),
@@ -148,7 +149,7 @@ const OF_BASH: [&str; 6] = ["&>>", ";;&", "<<<", ";&", "|&", "&>"];
 /// Builtins whose arguments may be arrays.
 const DECLARES: [&str; 8] = ["alias", "declare", "eval", "export", "let", "local", "readonly", "typeset"];
 
-/// Words that end a list, where a command may begin.
+/// Words that end a list, in command position.
 const CLOSERS: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
 
 impl<'t> Parser<'t> {
@@ -171,7 +172,7 @@ impl<'t> Parser<'t> {
             let line = &self.text[start.start..end.start];
             match self.slice(start) {
                 "exit" if !line.contains(['&', '|']) => self.exited = true,
-                // `exec >log` goes on.
+                // The script continues after `exec >log`.
                 "exec" if !line.contains(['&', '|', '<', '>']) => return Err(Stop::Unsure),
                 _ => {}
             }
@@ -180,7 +181,7 @@ impl<'t> Parser<'t> {
 
     // ---- commands
 
-    /// Commands up to a word or an operator that ends them; at least one.
+    /// Reads at least one command, up to a word or an operator that ends the list.
     fn list(&mut self, ends: &[&str]) -> Parsed {
         self.deeper(|parser| {
             parser.newlines()?;
@@ -238,7 +239,7 @@ impl<'t> Parser<'t> {
                 _ => break,
             }
         }
-        // `time` and `!` stand alone, too.
+        // `time` and `!` may also appear without a command.
         if prefixed {
             let next = self.peek(true)?;
             if matches!(next.kind, Kind::End | Kind::Newline) || self.slice(next) == ";" {
@@ -276,7 +277,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A compound command or a function, if one begins here.
+    /// Reads a compound command or a function, if one starts here.
     fn compound(&mut self) -> Parsed<bool> {
         let next = self.peek(true)?;
         let bash = self.is_bash();
@@ -437,7 +438,7 @@ impl<'t> Parser<'t> {
                     return self.body();
                 }
                 (Kind::Operator, "(") => {
-                    // What other shells, options and prefixes (`command declare`) allow.
+                    // Forms that other shells, options and prefixes (`command declare`) allow.
                     let before = self.bytes[..next.start].last().copied();
                     let odd = matches!(before, Some(b'?' | b'*' | b'+' | b'@' | b'!'))
                         || before == Some(b'=') && command.is_some_and(|c| ["command", "builtin"].contains(&c));
@@ -449,11 +450,11 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The body of a function.
+    /// Reads the body of a function.
     fn body(&mut self) -> Parsed {
         self.newlines()?;
         let next = self.peek(true)?;
-        // Any command is one elsewhere.
+        // Other shells accept any command as a body.
         if !self.is_bash() {
             return self.command();
         }
@@ -472,7 +473,7 @@ impl<'t> Parser<'t> {
             let next = self.peek(!redirected)?;
             match next.kind {
                 Kind::Redirect => self.redirect()?,
-                // `2` of `2>`, and `{fd}` of `{fd}>`, are part of it.
+                // `2` in `2>` and `{fd}` in `{fd}>` are part of the redirection.
                 Kind::Word if !redirected && CLOSERS.contains(&self.slice(next)) => return Ok(()),
                 Kind::Word
                     if self.slice(next) == "{" || self.bytes.get(next.end).is_some_and(|b| b"<>".contains(b)) =>
@@ -493,14 +494,14 @@ impl<'t> Parser<'t> {
         let mut target = self.peek(false)?;
         let digits = self.slice(target).bytes().take_while(u8::is_ascii_digit).count();
         if op.ends_with('&') && target.kind == Kind::Redirect && digits > 0 {
-            // `2>&1>x`: a descriptor, and another redirection.
+            // `2>&1>x`: a descriptor, followed by another redirection.
             target = Token { kind: Kind::Word, end: target.start + digits, ..target };
             (self.next, self.at) = (Some(target), target.end);
         }
         if target.kind != Kind::Word {
             return Err(self.unexpected(target));
         }
-        // Before the line goes on: a here-document begins behind it.
+        // Must happen before reading on: the here-document starts on the next line.
         if let "<<" | "<<-" = op {
             let written = self.slice(target);
             let delimiter: String = written.chars().filter(|c| !['\'', '"', '\\'].contains(c)).collect();
@@ -515,7 +516,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// `[[ … ]]`, behind its opening.
+    /// Reads `[[ … ]]`, after its opening.
     fn condition(&mut self) -> Parsed {
         self.condition_or()?;
         self.newlines()?;
@@ -574,7 +575,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What stands to the right of `==` and `=~`: parentheses belong to it.
+    /// Reads the right-hand side of `==` and `=~`, of which parentheses are a part.
     fn pattern(&mut self) -> Parsed {
         self.blanks();
         if self.bytes[self.at..].starts_with(b"]] ") || self.text[self.at..].trim_end() == "]]" {
@@ -625,7 +626,7 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// `assigns`: an assignment may stand here, with an array or a subscript.
+    /// `assigns`: whether an assignment, with an array or a subscript, is allowed here.
     fn peek(&mut self, assigns: bool) -> Parsed<Token> {
         match self.next {
             Some(token) => Ok(token),
@@ -650,7 +651,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Takes one of these operators, if it is next.
+    /// Consumes one of these operators, if it is next.
     fn operator(&mut self, operators: &[&str]) -> Parsed<bool> {
         let next = self.peek(true)?;
         let found = next.kind == Kind::Operator && operators.contains(&self.slice(next));
@@ -670,7 +671,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Takes this word or operator, or there is a fault.
+    /// Consumes this word or operator, or fails.
     fn word(&mut self, word: &str) -> Parsed {
         let next = self.take(true)?;
         if self.slice(next) == word { Ok(()) } else { Err(self.missing(word, next)) }
@@ -703,7 +704,7 @@ impl<'t> Parser<'t> {
         fault(token.start..token.end, message, self.waiting())
     }
 
-    /// This word or operator should stand before a token.
+    /// The error for a word or an operator that is missing before a token.
     fn missing(&self, word: &str, token: Token) -> Stop {
         let found = match token.kind {
             Kind::End => return self.unexpected(token),
@@ -713,7 +714,7 @@ impl<'t> Parser<'t> {
         fault(token.start..token.end, format!("`{word}` is missing before {found}"), self.waiting())
     }
 
-    /// What is open.
+    /// The innermost open construct, and what it waits for.
     fn waiting(&self) -> Option<(Range<usize>, String)> {
         let (at, word, end) = self.open.last()?;
         Some((at.clone(), format!("`{word}` is open, and waits for `{end}`")))
@@ -789,7 +790,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// One character of a word, or what is quoted or expanded there.
+    /// Reads one character of a word, or one quoted or expanded part.
     fn piece(&mut self) -> Parsed {
         match self.bytes.get(self.at) {
             Some(b'\\') => {
@@ -825,7 +826,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// `$'…'`, from its quote.
+    /// Reads `$'…'`, starting at its quote.
     fn ansi(&mut self) -> Parsed {
         let start = self.at;
         self.at += 1;
@@ -862,7 +863,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// What is in it is parsed when it runs.
+    /// Skips backticks. Their content is parsed when they run.
     fn backticks(&mut self) -> Parsed {
         let start = self.at;
         self.at += 1;
@@ -906,7 +907,7 @@ impl<'t> Parser<'t> {
                 self.at += 1;
                 Ok(())
             }
-            // `$$(` is no substitution.
+            // `$$(` is not a substitution.
             [b'$', ..] => {
                 self.at += 2;
                 Ok(())
@@ -918,10 +919,10 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `${…}`, behind its opening.
+    /// Reads `${…}`, after its opening.
     fn braces(&mut self, start: usize, quoted: bool) -> Parsed {
         self.open.push((start..self.at, "${", "}"));
-        // `${#a}`, `${a#b}`, `${$}`: no comment, no expansion.
+        // `${#a}`, `${a#b}`, `${$}`: not a comment, not an expansion.
         if matches!(self.bytes[self.at..], [b'#' | b'$' | b'!' | b'?', ..]) {
             self.at += 1;
         }
@@ -932,7 +933,7 @@ impl<'t> Parser<'t> {
                     return Err(self.unexpected(end));
                 }
                 Some(b'}') => break,
-                // In double quotes it quotes for bash alone.
+                // Inside double quotes, only bash treats it as a quote.
                 Some(b'\'') if quoted && !self.is_bash() => self.at += 1,
                 Some(b'$') => self.dollar(quoted)?,
                 Some(b'{' | b'<' | b'>') => self.at += 1,
@@ -944,7 +945,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// `$((…))` behind its first parenthesis, and `$[…]`: up to the bracket that closes it.
+    /// Reads `$((…))` after its first parenthesis, and `$[…]`, up to the closing bracket.
     fn enclosed(&mut self, start: usize, (open, close): (u8, u8), name: &str) -> Parsed {
         let len = self.at - start + usize::from(open == b'(');
         let mut depth = 0;
@@ -965,7 +966,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// `((…))`, behind its opening. False where it is none: then nothing was taken.
+    /// Reads `((…))`, after its opening. Returns false, without consuming anything, if this is not arithmetic.
     fn arithmetic(&mut self, from: usize) -> Parsed<bool> {
         let back = (self.at, self.next.take());
         let open = self.open.len();
@@ -973,7 +974,7 @@ impl<'t> Parser<'t> {
         let mut depth = 0;
         loop {
             match self.bytes.get(self.at) {
-                // What is open is reported where it is read as commands.
+                // An unclosed construct is reported when the text is read as commands.
                 None => break,
                 Some(b'(') => depth += 1,
                 Some(b')') if depth > 0 => depth -= 1,
@@ -996,7 +997,7 @@ impl<'t> Parser<'t> {
         Ok(false)
     }
 
-    /// `$(…)` and `<(…)`, behind their opening of `len` bytes.
+    /// Reads `$(…)` and `<(…)`, after their opening of `len` bytes.
     fn substitution(&mut self, from: usize, len: usize) -> Parsed {
         self.deeper(|parser| parser.substituted(from, len))
     }
@@ -1024,7 +1025,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// `(…)` of an assignment.
+    /// Reads the `(…)` of an assignment.
     fn array(&mut self) -> Parsed {
         let start = self.at;
         self.at += 1;
@@ -1045,7 +1046,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// `[…]` of an assignment.
+    /// Reads the `[…]` of an assignment.
     fn subscript(&mut self) -> Parsed {
         self.at += 1;
         loop {
@@ -1061,7 +1062,7 @@ impl<'t> Parser<'t> {
 
     // ---- here-documents
 
-    /// Reads the here-documents that the line before began.
+    /// Reads the bodies of the here-documents that started on the previous line.
     fn bodies(&mut self) {
         for document in std::mem::take(&mut self.documents) {
             let mut joined = false;
@@ -1094,7 +1095,7 @@ fn fault(at: Range<usize>, message: String, open: Option<(Range<usize>, String)>
     Stop::Fault(Box::new(Fault { at, message, open }))
 }
 
-/// `a=…`, `a+=…`, `a[i]=…`.
+/// Whether a word is an assignment: `a=…`, `a+=…`, `a[i]=…`.
 fn is_assignment(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=') else { return false };
     let name = name.strip_suffix('+').unwrap_or(name);

@@ -1,6 +1,6 @@
-//! Facts about the programs that scripts call: one table a program, in `tools/NAME.toml`, for every room that reads scripts. They
-//! are data; `docs/effects.md` says what the keys mean, and `build.rs` makes JSON of them, which is read faster. What only one rule
-//! needs to know of a program stands in that rule.
+//! Facts about the programs that scripts call, shared by all modules that read scripts. There is one table per program, in
+//! `tools/NAME.toml`. `docs/effects.md` describes the keys, and `build.rs` converts the tables to JSON, which is faster to read.
+//! Facts that only one rule needs are in that rule.
 
 use std::{
     collections::BTreeMap,
@@ -78,10 +78,10 @@ pub struct Tool {
     /// Names of resource fields, under `names`.
     #[serde(default)]
     fields: BTreeMap<String, Vec<String>>,
-    /// `values`, to be searched.
+    /// `values` as a set, for lookups.
     #[serde(skip)]
     valued: FxHashSet<String>,
-    /// Every word for a kind, with the one that stands for all, and whether it is one of `wide`.
+    /// Every word for a kind, with the canonical word, and whether it is in `wide`.
     #[serde(skip)]
     by_word: FxHashMap<String, (String, bool)>,
 }
@@ -131,13 +131,13 @@ pub struct Command {
     words: Vec<Place>,
 }
 
-/// What may stand in a place of a usage.
+/// What is allowed at a position of a usage.
 #[derive(Clone, PartialEq, Debug)]
 enum Place {
     Word(String),
     Files,
     Names,
-    /// `slashed`: `KIND NAME` may be one word.
+    /// `slashed`: whether `KIND NAME` may be one word.
     Kind {
         slashed: bool,
     },
@@ -196,8 +196,8 @@ const TABLES: &[&str] = tables![
     "ssh"
 ];
 
-/// Fields of what kubectl works on, by groups of names, or by the kind and the field that they stand under. They are two thirds of what
-/// is known of it, and only what asks for a field reads them.
+/// The fields of kubectl's resources, by group of names, or by the kind and the field that contains them. They are two thirds of the
+/// facts about kubectl, and only lookups of fields read them.
 static FIELDS: LazyLock<FxHashMap<&'static str, Vec<&'static str>>> = LazyLock::new(|| {
     let mut all: FxHashMap<&str, Vec<&str>> = FxHashMap::default();
     let mut group = "";
@@ -211,7 +211,7 @@ static FIELDS: LazyLock<FxHashMap<&'static str, Vec<&'static str>>> = LazyLock::
     all
 });
 
-/// Where the table of a program is, by every name of it. The names stand in the first list of a table.
+/// The index of a program's table, by every name of the program. The names are the first list in a table.
 static BY_NAME: LazyLock<FxHashMap<&'static str, usize>> = LazyLock::new(|| {
     let names = |text: &'static str| {
         let list = text.split_once(r#""names":["#).map_or("", |(_, rest)| rest.split(']').next().unwrap_or_default());
@@ -220,7 +220,7 @@ static BY_NAME: LazyLock<FxHashMap<&'static str, usize>> = LazyLock::new(|| {
     TABLES.iter().enumerate().flat_map(|(table, text)| names(text).map(move |name| (name, table))).collect()
 });
 
-/// The tables that a task has asked for: that of Kubernetes alone takes as long to read as a small suite.
+/// The tables that have been read so far: reading the Kubernetes table alone takes as long as reading a small suite.
 static TOOLS: [OnceLock<Option<Tool>>; TABLES.len()] = [const { OnceLock::new() }; TABLES.len()];
 
 impl Tool {
@@ -243,25 +243,25 @@ impl Tool {
         self
     }
 
-    /// The fields that are known beside its own table.
+    /// Fields that are known in addition to those in its own table.
     fn more_fields(&self) -> Option<&'static FxHashMap<&'static str, Vec<&'static str>>> {
         self.names.iter().any(|name| name == "kubectl").then(|| &*FIELDS)
     }
 
-    /// The names of a group of its fields: `names`, `quota`.
+    /// The names in a group of its fields: `names`, `quota`.
     pub fn fields(&self, group: &str) -> impl Iterator<Item = &str> {
         let own = self.fields.get(group).into_iter().flatten().map(String::as_str);
         let more = self.more_fields().and_then(|all| all.get(group));
         own.chain(more.into_iter().flatten().copied())
     }
 
-    /// Whether it has a field of this name somewhere.
+    /// Whether a field of this name exists anywhere.
     pub fn is_field(&self, name: &str) -> bool {
         self.fields.values().flatten().any(|known| known == name)
             || ["names", "quota"].iter().any(|group| self.fields(group).any(|known| known == name))
     }
 
-    /// What may stand right under a field of a kind; nothing where that is not known.
+    /// The fields allowed directly under a field of a kind; empty if they are not known.
     pub fn under(&self, kind: &str, field: &str) -> Vec<&str> {
         let own = self.places.get(kind).and_then(|fields| fields.get(field));
         let more = self.more_fields().and_then(|all| all.get(format!("{kind} {field}").as_str()));
@@ -269,7 +269,7 @@ impl Tool {
         own.chain(more.into_iter().flatten().copied()).collect()
     }
 
-    /// Adds what a project says of a program: its commands come first, and its system counts.
+    /// Adds a project's facts about a program: its commands come first, and its system takes precedence.
     fn extended(mut self, own: Self) -> Self {
         fn merge(all: &mut BTreeMap<String, Vec<String>>, own: BTreeMap<String, Vec<String>>) {
             own.into_iter().for_each(|(key, words)| all.entry(key).or_default().extend(words));
@@ -300,21 +300,21 @@ impl Tool {
     }
 }
 
-/// What is known of programs in a project: gevals' own tables, and what `[effects]` of its `gevals.toml` adds.
+/// Facts about programs in a project: gevals' own tables, and the additions in `[effects]` of its `gevals.toml`.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
     own: FxHashMap<String, Arc<Tool>>,
 }
 
 impl Tools {
-    /// With what a project says of programs, by their names.
+    /// The tables, with a project's facts about programs, by program name.
     pub fn of(own: impl IntoIterator<Item = (String, Tool)>) -> Self {
         let mut tools = Self::default();
         for (name, said) in own {
             let known = tool(&name).cloned().unwrap_or_default();
             let own_words = said.clone().indexed().by_word;
             let mut tool = known.extended(said).indexed();
-            // A word of a project's own means what the project says.
+            // If a project defines a word, its definition applies.
             tool.by_word.extend(own_words);
             if !tool.names.contains(&name) {
                 tool.names.insert(0, name);
@@ -325,30 +325,30 @@ impl Tools {
         tools
     }
 
-    /// Whether a program of the project's own deletes things of this kind.
+    /// Whether one of the project's own programs deletes resources of this kind.
     pub fn releases(&self, system: &str, kind: &str) -> bool {
         let deletes = |command: &Command| command.deletes.as_deref() == Some(kind);
         self.own.values().any(|tool| tool.system == system && tool.commands.iter().any(deletes))
     }
 
-    /// The entry of a program; `name` is without a folder.
+    /// The entry of a program. `name` must not include a directory.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         let own = if self.own.is_empty() { None } else { self.own.get(name).map(Arc::as_ref) };
         own.or_else(|| tool(name))
     }
 }
 
-/// Programs that change nothing, whatever they are asked to do.
+/// Programs that never change anything.
 #[rustfmt::skip]
 const LOOKERS: &[&str] = &[
     "test", "[", "grep", "true", "cat", "ls", "head", "tail", "wc", "jq", "diff", "cmp", "command", "which", "stat", "file",
     "egrep", "fgrep", "sha256sum", "du", "printenv", "base64", "cut",
 ];
 
-/// Shells that read what Bourne's reads, and quote as it does.
+/// Shells that read Bourne shell syntax and use its quoting.
 pub const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash"];
 
-/// The entry of a program; `name` is without a folder.
+/// The entry of a program. `name` must not include a directory.
 pub fn tool(name: &str) -> Option<&'static Tool> {
     table(*BY_NAME.get(name)?)
 }
@@ -357,10 +357,10 @@ fn table(at: usize) -> Option<&'static Tool> {
     TOOLS[at].get_or_init(|| Tool::read(TABLES[at])).as_ref()
 }
 
-/// Every entry that says which words a field can hold, once.
+/// Every entry that lists the words a field can contain, once each.
 pub fn all() -> impl Iterator<Item = &'static Tool> {
     static SAYING: LazyLock<Vec<&'static Tool>> = LazyLock::new(|| {
-        // The others are not even read.
+        // The other tables are not read at all.
         let says = |(_, text): &(usize, &&str)| text.contains("fixed") || text.contains("seconds");
         let all = TABLES.iter().enumerate().filter(says).filter_map(|(at, _)| table(at));
         all.filter(|tool| !tool.fixed.is_empty() || !tool.seconds.is_empty()).collect()
@@ -368,21 +368,21 @@ pub fn all() -> impl Iterator<Item = &'static Tool> {
     SAYING.iter().copied()
 }
 
-/// The name that stands for all programs with the same command line: `kubectl` for `oc`.
+/// The common name of all programs with the same command line: `kubectl` for `oc`.
 pub fn canonical(name: &str) -> &str {
     match name {
-        // Asked for of every command, and most are none of these.
+        // Called for every command, and most commands are none of these.
         "oc" | "podman" | "nerdctl" => tool(name).and_then(|tool| tool.names.first()).map_or(name, String::as_str),
         _ => name,
     }
 }
 
-/// Whether a program has this option, with a value behind it: one that takes `--namespace` works in a namespace.
+/// Whether a program has this option with a value. A program that accepts `--namespace` works in a namespace.
 pub fn takes(name: &str, option: &str) -> bool {
     tool(name).is_some_and(|tool| tool.valued.contains(option))
 }
 
-/// The words behind the name of a program that are neither options nor values of options.
+/// The words after the name of a program that are neither options nor values of options.
 pub fn operands<'w, W: AsRef<str>>(name: &str, words: &'w [W]) -> impl Iterator<Item = &'w W> {
     operands_of(tool(name), words)
 }
@@ -417,8 +417,8 @@ fn operands_of<'w, W: AsRef<str>>(tool: Option<&'w Tool>, words: &'w [W]) -> imp
     })
 }
 
-/// The pattern that a grep looks for, among the words behind its name: what `-e` names, else the first operand. `None`: it is not a word of
-/// its own.
+/// The pattern that a grep searches for, among the words after its name: the value of `-e`, otherwise the first operand. Returns `None` if
+/// the pattern is not a separate word.
 pub fn searched<W: AsRef<str>>(words: &[W]) -> Option<&W> {
     let grep = tool("grep")?;
     let is_pattern =
@@ -431,7 +431,7 @@ pub fn searched<W: AsRef<str>>(words: &[W]) -> Option<&W> {
     }
 }
 
-/// Whether a command, its words written apart by spaces, changes nothing.
+/// Whether a command, given as words separated by spaces, changes nothing.
 pub fn looks(run: &str) -> bool {
     let words: Vec<&str> = run.split_whitespace().collect();
     let Some((&name, rest)) = words.split_first() else { return false };
@@ -447,7 +447,8 @@ pub fn looks(run: &str) -> bool {
     LOOKERS.contains(&name) || tool(name).is_some_and(|tool| tool.looks.iter().any(begins))
 }
 
-/// Whether a command changes nothing, also one that another program runs: `kubectl exec POD -- cat FILE`, `timeout 5 curl URL`.
+/// Whether a command changes nothing, including a command run by another program: `kubectl exec POD -- cat FILE`,
+/// `timeout 5 curl URL`.
 pub fn only_looks(run: &str) -> bool {
     let words: Vec<&str> = run.split_whitespace().collect();
     let plain = !run.contains(['|', ';', '&', '>', '`', '(', '\n']);
@@ -493,8 +494,8 @@ pub fn only_looks(run: &str) -> bool {
             }
 }
 
-/// Whether a command that fails ends with status 1, and never with another one. Not so what hands on the status of another program
-/// (`kubectl exec`, `timeout`), and not what nobody knows.
+/// Whether a failing command always ends with status 1. False for commands that pass on the status of another program
+/// (`kubectl exec`, `timeout`), and for unknown commands.
 pub fn fails_with_one(run: &str) -> bool {
     const OF_CLUSTERS: [&str; 34] = [
         "adm",
@@ -542,18 +543,18 @@ pub fn fails_with_one(run: &str) -> bool {
     }
 }
 
-/// Whether a command is told to change nothing.
+/// Whether a command has an option that makes it a dry run.
 pub fn is_dry<W: AsRef<str>>(words: &[W]) -> bool {
     words.iter().any(|word| word.as_ref().starts_with("--dry-run"))
 }
 
 impl Tool {
-    /// The words behind its name that are neither options nor values of options.
+    /// The words after its name that are neither options nor values of options.
     pub fn operands<'w, W: AsRef<str>>(&'w self, words: &'w [W]) -> impl Iterator<Item = &'w W> {
         operands_of(Some(self), words)
     }
 
-    /// What a command line, without the program's name, asks for.
+    /// The command that a command line, without the program's name, invokes.
     pub fn command<W: AsRef<str>>(&self, words: &[W], fed: bool) -> Option<&Command> {
         let operands: Vec<&str> = self.operands(words).map(AsRef::as_ref).collect();
         self.commands.iter().find(|command| {
@@ -565,7 +566,8 @@ impl Tool {
         })
     }
 
-    /// The last of options of one letter that share a dash, where none before it takes the rest of the word: `-c` of `-tAc`.
+    /// The last of several one-letter options that share a dash, if none before it takes the rest of the word as its value:
+    /// `-c` in `-tAc`.
     pub fn last_of(&self, word: &str) -> Option<String> {
         let letters = word.strip_prefix('-').filter(|letters| self.short && letters.len() > 1)?;
         let (last, before) = letters.as_bytes().split_last()?;
@@ -574,7 +576,7 @@ impl Tool {
         (flags && last.is_ascii_alphabetic()).then(|| format!("-{}", char::from(*last)))
     }
 
-    /// Whether an option is given: alone, with a value behind `=`, or among options of one letter.
+    /// Whether an option is given: alone, with a value after `=`, or among one-letter options.
     pub fn has<W: AsRef<str>>(&self, words: &[W], option: &str) -> bool {
         let letter = option.strip_prefix('-').filter(|rest| self.short && rest.len() == 1);
         words.iter().map(AsRef::as_ref).take_while(|word| *word != "--").any(|word| {
@@ -587,14 +589,15 @@ impl Tool {
         })
     }
 
-    /// The one word for a kind of its things, and whether such a thing lives in all parts of the system. `None`: not known.
+    /// The canonical word for a kind, and whether its resources are cluster-wide. Returns `None` if the kind is not known.
     pub fn kind(&self, word: &str) -> Option<(&str, bool)> {
         let lower = || word.bytes().any(|b| b.is_ascii_uppercase()).then(|| word.to_lowercase());
         let known = self.by_word.get(word).or_else(|| self.by_word.get(&lower()?));
         known.map(|(kind, wide)| (kind.as_str(), *wide))
     }
 
-    /// The conditions that things of a kind have; also of kinds that the table does not list. `None`: not known.
+    /// The conditions that resources of a kind have, including kinds that the table does not list. Returns `None` if
+    /// they are not known.
     pub fn conditions_of(&self, word: &str) -> Option<(&str, &[String])> {
         let word = word.split(['/', '.']).next().unwrap_or(word).to_lowercase();
         let kind = self.kind(&word).map_or(word.as_str(), |(kind, _)| kind);
@@ -603,7 +606,7 @@ impl Tool {
         known.map(|(kind, conditions)| (kind.as_str(), conditions.as_slice()))
     }
 
-    /// Every word for a kind.
+    /// Every word for every kind.
     pub fn kinds(&self) -> impl Iterator<Item = &str> {
         let all = self.wide.iter().chain(&self.kinds);
         all.flat_map(|(kind, others)| others.iter().chain([kind])).map(String::as_str)
@@ -635,7 +638,7 @@ impl Command {
                 }
             }
         }
-        // A program without operations has no more operands than it is known to have.
+        // A program without operations accepts no more operands than are known.
         !self.fed || given.next().is_none()
     }
 }

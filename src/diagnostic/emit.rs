@@ -1,4 +1,4 @@
-//! Findings as data: what `check --format json` prints (`decisions.md` §10).
+//! Findings as data: the output of `check --format json` (`decisions.md` §10).
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -100,7 +100,7 @@ pub struct EditReport {
     pub text: String,
 }
 
-/// The report on `diagnostics`, in their order, after `files` files of a known kind were looked at.
+/// Builds the report on `diagnostics`, in their order, after a check of `files` files of a known kind.
 pub fn report(diagnostics: &[Diagnostic], sources: &Sources, files: usize) -> DiagnosticReport {
     DiagnosticReport { version: 1, diagnostics: diagnostics.iter().map(|d| finding(d, sources)).collect(), files }
 }

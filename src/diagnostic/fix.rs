@@ -1,11 +1,11 @@
-//! Applies fixes to texts. Fixes that get in each other's way wait for the next round of `check --fix`.
+//! Applies fixes to texts. Conflicting fixes wait for the next round of `check --fix`.
 
 use std::collections::BTreeMap;
 
 use super::{Diagnostic, Edit, Fix};
 use crate::source::{FileId, Source, Sources};
 
-/// Why edits cannot be applied.
+/// The reason why edits cannot be applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Conflict {
     #[error("two edits change the same text")]
@@ -14,7 +14,7 @@ pub enum Conflict {
     OutOfRange,
 }
 
-/// Gives the edits of a finding the quotes that stand where they write: a name in quotes stays in quotes, and a JSON
+/// Adapts the edits of a finding to the quotes at the place where they write: a quoted name stays quoted, and a JSON
 /// file stays JSON.
 pub fn keep_quotes(diagnostic: &mut Diagnostic, sources: &Sources) {
     for edit in diagnostic.fix.iter_mut().flat_map(|f| &mut f.edits) {
@@ -37,10 +37,11 @@ fn in_quotes(old: &str, new: &str, source: &Source) -> Option<String> {
     }
 }
 
-/// The text after all `edits`, whose order matters only between insertions at one place. Identical edits count once.
+/// The text after all `edits`, whose order matters only between insertions at the same place. Identical edits count
+/// once.
 ///
 /// # Errors
-/// Two edits overlap, or one lies outside of the text.
+/// If two edits overlap, or one lies outside of the text.
 pub fn apply(text: &str, edits: &[Edit]) -> Result<String, Conflict> {
     let mut chosen = Vec::new();
     for edit in edits {
@@ -49,13 +50,13 @@ pub fn apply(text: &str, edits: &[Edit]) -> Result<String, Conflict> {
     Ok(write(text, chosen))
 }
 
-/// The new text of every file that the fixes of `diagnostics` change. A fix is taken whole or not at all, the first come
-/// first; one that overlaps another taken before it is left for the next round.
+/// The new text of every file that the fixes of `diagnostics` change. A fix is applied as a whole or not at all, in the
+/// given order. A fix that overlaps one applied before it is left for the next round.
 pub fn apply_all(diagnostics: &[Diagnostic], sources: &Sources) -> Vec<(FileId, String)> {
     apply_these(diagnostics.iter().filter_map(|d| d.fix.as_ref()), sources).0
 }
 
-/// As [`apply_all`], of these fixes; and which of them were taken.
+/// Like [`apply_all`], for these fixes. Also returns the fixes that were applied.
 pub fn apply_these<'a>(
     fixes: impl IntoIterator<Item = &'a Fix>,
     sources: &Sources,
@@ -86,7 +87,7 @@ pub fn apply_these<'a>(
     (chosen.into_iter().filter_map(rewrite).collect(), whole)
 }
 
-/// Adds `edit` to edits that do not overlap, unless it stands there already.
+/// Adds `edit` to edits that do not overlap, unless an identical one is already present.
 fn admit<'a>(text: &str, chosen: &mut Vec<&'a Edit>, edit: &'a Edit) -> Result<(), Conflict> {
     if text.get(edit.span.range()).is_none() {
         return Err(Conflict::OutOfRange);
@@ -101,7 +102,7 @@ fn admit<'a>(text: &str, chosen: &mut Vec<&'a Edit>, edit: &'a Edit) -> Result<(
     Ok(())
 }
 
-/// Insertions overlap only what they fall inside of: two at one place both stand.
+/// Insertions overlap only ranges that they are inside of: two insertions at the same place are both kept.
 fn overlap(a: &Edit, b: &Edit) -> bool {
     a.span.start < b.span.end && b.span.start < a.span.end
 }

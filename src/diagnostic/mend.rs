@@ -1,4 +1,4 @@
-//! Fixes that can be trusted: what they make of files is looked at again, and a fix that does harm is rolled back.
+//! Applies fixes safely: checks the resulting files again, and rolls back a fix that does harm.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,23 +9,23 @@ use std::{
 use super::{Applicability, Diagnostic, Fix, Strength, fix};
 use crate::source::{FileId, Sources, normalize};
 
-/// Fixes may uncover others; nobody needs more rounds than this.
+/// Fixes may reveal other findings; no file should need more rounds than this.
 const ROUNDS: usize = 20;
 
-/// Texts of files that are not what they were, by normalized path.
+/// The changed texts of files, by normalized path.
 pub type Texts = BTreeMap<PathBuf, Vec<u8>>;
 
-/// What fixes came to.
+/// The result of applying fixes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mended {
-    /// The new texts of the files that fixes changed.
+    /// The new texts of the files that the fixes changed.
     pub texts: Texts,
-    /// Which fixes were rolled back, and why.
+    /// The fixes that were rolled back, with the reasons.
     pub refused: BTreeSet<String>,
 }
 
-/// Applies the safe fixes of what `look` finds in files of which some have other texts, and the `unsafe` ones where they are
-/// asked for; keeps those that cure their finding and add no error.
+/// Applies the safe fixes of the findings of `look`, and the unsafe ones if requested. `look` gets the changed texts of
+/// files. Keeps the fixes that resolve their finding and add no error.
 ///
 /// # Errors
 /// Those of `look`.
@@ -39,13 +39,13 @@ pub fn mend<E>(unsafe_too: bool, look: impl Fn(&Texts, &Sources) -> Result<Vec<D
             d.fix.as_ref().is_some_and(|f| unsafe_too || f.applicability == Applicability::Safe)
                 && !rejected.contains(&identity(d, &sources))
         };
-        // The heaviest first: what a file is decides what else is wrong with it.
+        // The strongest findings come first: the kind of a file determines which other findings it has.
         let heaviest = found.iter().filter(wanted).map(|d| d.strength).min();
         let cures: Vec<_> = found.iter().filter(wanted).filter(|d| Some(d.strength) == heaviest).collect();
         if cures.is_empty() {
             break;
         }
-        // All at once; where that does harm, one by one, to know which does.
+        // First all fixes at once. If that does harm, one by one, to find the fix that does.
         let mut attempts = vec![cures.clone()];
         if cures.len() > 1 {
             attempts.extend(cures.iter().map(|d| vec![*d]));
@@ -78,14 +78,14 @@ pub fn mend<E>(unsafe_too: bool, look: impl Fn(&Texts, &Sources) -> Result<Vec<D
     Ok(mended)
 }
 
-/// What a finding is known by while texts move.
+/// Identifies a finding while texts change.
 type Identity = (&'static str, PathBuf, String);
 
 fn identity(d: &Diagnostic, sources: &Sources) -> Identity {
     (d.rule.name, sources.path(d.span), d.message.clone())
 }
 
-/// The texts with the fixes of findings in them, and the findings whose fix found a place.
+/// The texts with the fixes applied, and the findings whose fix could be applied.
 fn applied<'a>(cures: &[&'a Diagnostic], texts: &Texts, sources: &Sources) -> (Texts, Vec<&'a Diagnostic>) {
     let mut texts = texts.clone();
     let (written, taken) = fix::apply_these(cures.iter().filter_map(|d| d.fix.as_ref()), sources);
@@ -96,10 +96,11 @@ fn applied<'a>(cures: &[&'a Diagnostic], texts: &Texts, sources: &Sources) -> (T
     (texts, cures.iter().copied().filter(|d| d.fix.as_ref().is_some_and(is_taken)).collect())
 }
 
-/// Why fixes must be rolled back: an error that they brought, or a finding that they left.
+/// The reason why fixes must be rolled back: an error that they added, or a finding that they did not resolve.
 ///
-/// A cured hard error may have hidden others, which it is no harm to see; only those that stand where the fix wrote, or at
-/// the value behind the key that it wrote, are its own doing. Any other finding hides nothing.
+/// A fixed hard error may have hidden other errors, and revealing them is not harmful. In that case, only errors in the
+/// text that the fix wrote, or at the value after the key that it wrote, are blamed on the fix. Other findings hide
+/// nothing.
 fn harm(cures: &[&Diagnostic], before: (&[Diagnostic], &Sources), after: (&[Diagnostic], &Sources)) -> Option<String> {
     let counts = |(found, sources): (&[Diagnostic], &Sources)| {
         let mut counts = BTreeMap::<Identity, usize>::new();
@@ -124,8 +125,8 @@ fn harm(cures: &[&Diagnostic], before: (&[Diagnostic], &Sources), after: (&[Diag
     left.map(|_| "it does not cure what it is for".to_owned())
 }
 
-/// The ranges that fixes wrote, in the new texts. A word in another case, `Verify`, is certainly the one that is meant: it is no doing of
-/// its fix what is wrong with its value.
+/// The ranges that fixes wrote, in the new texts. A fix that only changes the case of a word, such as `Verify`, is left out: the word is
+/// certainly the one that was meant, so the fix is not to blame for errors in its value.
 fn written(cures: &[&Diagnostic], sources: &Sources) -> BTreeMap<PathBuf, Vec<Range<usize>>> {
     let mut edits: BTreeMap<FileId, Vec<_>> = BTreeMap::new();
     for edit in cures.iter().filter_map(|d| d.fix.as_ref()).flat_map(|fix| &fix.edits) {
@@ -149,7 +150,7 @@ fn written(cures: &[&Diagnostic], sources: &Sources) -> BTreeMap<PathBuf, Vec<Ra
     edits.into_iter().map(moved).collect()
 }
 
-/// Whether an error stands in text that was written, or begins the value behind it.
+/// Whether an error is in text that was written, or starts at the value after it.
 fn stands_in(d: &Diagnostic, written: &BTreeMap<PathBuf, Vec<Range<usize>>>, sources: &Sources) -> bool {
     let source = sources.get(d.span.file);
     let at = d.span.range();

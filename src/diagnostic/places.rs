@@ -1,13 +1,13 @@
-//! What is found often is reported once: warnings and notes that say the same are one finding with its places.
+//! Merges repeated findings: warnings and notes that say the same become one finding with several places.
 
 use rustc_hash::FxHashMap;
 
 use super::{Diagnostic, Strength};
 
-/// Findings as they are written: a warning or a note that says the same as one before it, by the same rule, is a further
-/// place of that one. Errors stay apart, and so does what has a fix, since each is mended where it stands.
+/// Merges findings for output: a warning or a note with the same rule and the same text as an earlier one becomes a
+/// further place of that one. Errors and findings with a fix are not merged, because each is fixed at its place.
 ///
-/// Whatever looks at places one by one (fixes, baselines, comments that allow) comes before.
+/// Everything that handles places one by one (fixes, baselines, `allow` comments) must run before this.
 pub fn gather(found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     type Words = (&'static str, Strength, String, Option<String>);
     let mut first: FxHashMap<Words, usize> = FxHashMap::default();
@@ -29,7 +29,7 @@ pub fn gather(found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     gathered
 }
 
-/// How many places findings have.
+/// The number of places of all findings.
 pub fn places(gathered: &[Diagnostic]) -> usize {
     gathered.iter().map(|d| 1 + d.places.len()).sum()
 }

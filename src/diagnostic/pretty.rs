@@ -1,8 +1,8 @@
-//! Findings as text for people. The one file that implements `miette::Diagnostic`.
+//! Findings as text for people. This is the only file that implements `miette::Diagnostic`.
 //!
-//! miette never sees a source. It is shown an [`Excerpt`]: the few lines that matter, clipped to the width of the screen
-//! and free of characters that would act on a terminal, with every underline moved to where its text now stands. So a
-//! file of any size and content costs a few lines, and nothing in it can break the picture.
+//! miette never sees a source. It is given an [`Excerpt`]: only the relevant lines, clipped to the width of the screen
+//! and without characters that would affect a terminal, and with every underline moved to the new place of its text. So
+//! a file of any size and content takes a few lines, and nothing in it can break the output.
 
 use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
 
@@ -22,11 +22,11 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pretty {
     pub colour: bool,
-    /// Draw with lines and arrows beyond ASCII.
+    /// Whether to draw with characters beyond ASCII.
     pub unicode: bool,
-    /// The columns of the screen.
+    /// The width of the screen in columns.
     pub width: usize,
-    /// Print no more findings than this, then "and N more".
+    /// The maximum number of findings to print, followed by "and N more".
     pub limit: Option<usize>,
 }
 
@@ -37,20 +37,20 @@ impl Default for Pretty {
 }
 
 impl Pretty {
-    /// What stands for text that is not shown.
+    /// The marker for text that is not shown.
     fn dots(&self) -> &'static str {
         if self.unicode { "…" } else { "..." }
     }
 }
 
-/// Prints each finding with the lines it speaks of, its help and its fix.
+/// Prints each finding with the lines it refers to, its help and its fix.
 pub fn print(diagnostics: &[Diagnostic], sources: &Sources, style: &Pretty, out: &mut impl fmt::Write) -> fmt::Result {
     let shown = shown(diagnostics, style);
     for diagnostic in &shown {
         let excerpt = Excerpt::new(diagnostic, sources, style);
         let mut text = String::new();
         handler(&excerpt, style).render_report(&mut text, &excerpt)?;
-        // miette sets its headline off by two columns; ours begins where a reader scans for it.
+        // miette indents its headline by two columns; ours starts at the first column.
         out.write_str(text.strip_prefix("  ").unwrap_or(&text))?;
         let labels = diagnostic.labels.len().saturating_sub(LABELS);
         if labels > 0 {
@@ -67,7 +67,7 @@ pub fn print(diagnostics: &[Diagnostic], sources: &Sources, style: &Pretty, out:
     more(diagnostics.len() - shown.len(), out)
 }
 
-/// The findings that are shown, errors first: a limit hides warnings and notes, and never an error.
+/// The findings that are shown, errors first. The limit hides warnings and notes, but never an error.
 fn shown<'a>(diagnostics: &'a [Diagnostic], style: &Pretty) -> Vec<&'a Diagnostic> {
     let errors = diagnostics.iter().filter(|d| d.strength.is_error()).count();
     let mut shown = errors_first(diagnostics);
@@ -75,18 +75,18 @@ fn shown<'a>(diagnostics: &'a [Diagnostic], style: &Pretty) -> Vec<&'a Diagnosti
     shown
 }
 
-/// Errors, then warnings, then notes; within each in the order they had.
+/// Errors, then warnings, then notes; each group keeps its order.
 pub(super) fn errors_first(diagnostics: &[Diagnostic]) -> Vec<&Diagnostic> {
     let mut sorted: Vec<_> = diagnostics.iter().collect();
     sorted.sort_by_key(|d| d.strength.max(Strength::Verdict));
     sorted
 }
 
-/// The most places that are shown of what a finding points at, and of what is found often.
+/// The maximum number of labels of a finding, and of places of a repeated finding, that are shown.
 const LABELS: usize = 6;
 const PLACES: usize = 5;
 
-/// Where else the same is found, as text.
+/// The other places of a finding, as text.
 pub(super) fn also(diagnostic: &Diagnostic, sources: &Sources, most: Option<usize>) -> Option<String> {
     let places = &diagnostic.places;
     let most = most.unwrap_or(places.len());
@@ -155,7 +155,7 @@ fn more(hidden: usize, out: &mut impl fmt::Write) -> fmt::Result {
 
 fn handler(excerpt: &Excerpt, style: &Pretty) -> GraphicalReportHandler {
     let mut theme = if style.unicode { GraphicalTheme::unicode_nocolor() } else { GraphicalTheme::none() };
-    // miette prints a rule's name on a line of its own; as the icon it stands where rustc has taught us to look.
+    // miette prints the name of a rule on a separate line. As the icon, it is where rustc users expect it.
     let headline = format!("{}[{}]:", excerpt.strength.level(), excerpt.rule);
     let icons = &mut theme.characters;
     (icons.error, icons.warning, icons.advice) = (headline.clone(), headline.clone(), headline);
@@ -171,7 +171,7 @@ fn handler(excerpt: &Excerpt, style: &Pretty) -> GraphicalReportHandler {
             highlights: excerpt.marks.iter().map(|m| if m.primary { primary } else { other }).collect(),
         };
     }
-    // Lines are wrapped by `wrap`, which leaves names whole.
+    // `wrap` wraps the lines, because it does not break names.
     GraphicalReportHandler::new_themed(theme)
         .with_width(usize::from(u16::MAX))
         .with_wrap_lines(false)
@@ -190,10 +190,10 @@ fn colour_of(strength: Strength, style: &Pretty) -> Style {
     }
 }
 
-/// The most lines of a span that are shown; of a longer one only the first is.
+/// The maximum height of a span that is shown in full; only the first line of a taller one is shown.
 const TALLEST: usize = 4;
 
-/// One finding as miette sees it: its words, and the lines they are about.
+/// One finding as miette sees it: its texts and its lines.
 #[derive(Debug)]
 struct Excerpt {
     strength: Strength,
@@ -211,11 +211,11 @@ struct Excerpt {
 #[derive(Debug)]
 struct Snippet {
     name: String,
-    /// Where they stand in [`Excerpt::text`].
+    /// Their range in [`Excerpt::text`].
     range: Range<usize>,
-    /// Their numbers in their file, from 0.
+    /// Their line numbers in their file, from 0.
     lines: Range<usize>,
-    /// What the snippet's title names.
+    /// The position in the snippet's title.
     at: Position,
 }
 
@@ -224,7 +224,7 @@ struct Snippet {
 struct Mark {
     file: FileId,
     source: Arc<Source>,
-    /// Bytes of the source, at the bounds of characters and before the end of a line.
+    /// Bytes of the source, at character boundaries and before the end of a line.
     from: Range<usize>,
     lines: Range<usize>,
     /// Bytes of [`Excerpt::text`].
@@ -277,7 +277,7 @@ impl Mark {
         Self { file: span.file, source, from: start..end, lines: first..last + 1, to: 0..0, message, primary }
     }
 
-    /// Its lines and one before and behind, without the empty line that a last `\n` begins.
+    /// Its lines plus one before and one after, without the empty line after a final `\n`.
     fn context(&self) -> Range<usize> {
         let starts = self.source.line_starts().len();
         let last_is_empty = line(&self.source, starts - 1).is_empty();
@@ -286,7 +286,8 @@ impl Mark {
     }
 }
 
-/// The marks of each snippet: those whose lines meet. The one with the primary mark comes first, then others of its file.
+/// Groups marks into snippets: marks whose lines touch. The snippet with the primary mark comes first, then the others of
+/// its file.
 fn group(mut marks: Vec<Mark>) -> Vec<Vec<Mark>> {
     let home = marks.iter().find(|m| m.primary).map(|m| m.file);
     marks.sort_by_key(|m| (Some(m.file) != home, m.source.path().to_owned(), m.lines.start));
@@ -306,12 +307,12 @@ fn group(mut marks: Vec<Mark>) -> Vec<Vec<Mark>> {
 }
 
 impl Snippet {
-    /// Writes the lines around `marks` behind `text`.
+    /// Appends the lines around `marks` to `text`.
     fn write(mut marks: Vec<Mark>, width: usize, style: &Pretty, text: &mut String) -> (Self, Vec<Mark>) {
         let source = Arc::clone(&marks[0].source);
         let contexts = marks.iter().map(Mark::context);
         let lines = contexts.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..1);
-        // Line number, frame and gutter; a multi-line mark takes five more.
+        // Line number, frame and gutter; a multi-line mark needs five more columns.
         let room = width.saturating_sub(lines.end.to_string().len() + 4 + 5).max(24);
         let dots = style.dots();
         let from = text.len();
@@ -345,7 +346,7 @@ impl Snippet {
     }
 }
 
-/// Moves marks on one line apart, since underlines share one row: the inner of two stays whole.
+/// Separates overlapping marks on a line, because underlines share one row. The inner one of two stays whole.
 fn apart(mut marks: Vec<Mark>) -> Vec<Mark> {
     marks.sort_by_key(|m| (m.to.start, m.to.end));
     let mut out: Vec<Mark> = Vec::new();
@@ -407,7 +408,7 @@ impl miette::Diagnostic for Excerpt {
 }
 
 impl SourceCode for Excerpt {
-    /// The whole snippet, however little of it is asked for. Asked for no context, miette wants a title.
+    /// Always returns the whole snippet, even if less is requested. If miette requests no context, it wants the title.
     fn read_span<'a>(
         &'a self,
         span: &SourceSpan,
@@ -444,7 +445,7 @@ fn print_fix(fix: &Fix, sources: &Sources, style: &Pretty, out: &mut impl fmt::W
     let Some((old, new)) = change(fix, sources) else { return Ok(()) };
     let lines = || old.iter().chain(&new);
     let indent = lines().map(|l| l.len() - l.trim_start_matches([' ', '\t']).len()).min().unwrap_or(0);
-    // Where the lines part; a long one is clipped around that.
+    // The place of the first difference; a long line is clipped around it.
     let agree = |a: &String, b: &String| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let anchor = old.first().zip(new.first()).map_or(0, |(a, b)| agree(a, b));
     let (red, green) = if style.colour { (Style::new().red(), Style::new().green()) } else { Default::default() };
@@ -459,7 +460,7 @@ fn print_fix(fix: &Fix, sources: &Sources, style: &Pretty, out: &mut impl fmt::W
     Ok(())
 }
 
-/// The lines that `fix` removes and adds, where that is one line and a little more.
+/// The lines that `fix` removes and adds, if that is about one line.
 fn change(fix: &Fix, sources: &Sources) -> Option<(Vec<String>, Vec<String>)> {
     let file = fix.edits.first()?.span.file;
     if fix.edits.iter().any(|e| e.span.file != file) {
@@ -499,7 +500,7 @@ fn name(source: &Source) -> Cow<'_, str> {
     }
 }
 
-/// The line that holds a byte, from 0.
+/// The number of the line that contains a byte, from 0.
 fn line_of(source: &Source, offset: usize) -> usize {
     source.line_starts().partition_point(|&s| s as usize <= offset).saturating_sub(1)
 }
@@ -508,7 +509,7 @@ fn line_start(source: &Source, line: usize) -> usize {
     source.line_starts().get(line).map_or(source.text().len(), |&s| s as usize)
 }
 
-/// The bytes of a line, without its end and without a byte order mark.
+/// The bytes of a line, without its line ending and without a byte order mark.
 fn line(source: &Source, number: usize) -> Range<usize> {
     let (start, end) = (line_start(source, number), line_start(source, number + 1));
     let text = &source.text()[start..end];
@@ -517,7 +518,8 @@ fn line(source: &Source, number: usize) -> Range<usize> {
     start + mark..start + content.len()
 }
 
-/// What is shown of a line, without secrets. What tells one may stand a little before.
+/// The part of a line that is shown, with secrets masked. The text that identifies a secret may be a little before the
+/// window.
 fn veiled<'t>(text: &'t str, line: &Range<usize>, window: &Range<usize>) -> Cow<'t, str> {
     const BEFORE: usize = 200;
     let from = text.ceil_char_boundary(window.start.saturating_sub(BEFORE)).clamp(line.start, window.start);
@@ -527,8 +529,8 @@ fn veiled<'t>(text: &'t str, line: &Range<usize>, window: &Range<usize>) -> Cow<
     }
 }
 
-/// The part of a line that is shown: all of it where there is room, else what is around `anchor`. Costs no more for a
-/// longer line.
+/// The part of a line that is shown: all of it if it fits, otherwise the part around `anchor`. The cost does not depend
+/// on the length of the line.
 fn window(text: &str, line: Range<usize>, anchor: usize, room: usize) -> Range<usize> {
     let fitting = |text: &str, room: usize| {
         let mut used = 0;
@@ -551,7 +553,7 @@ fn window(text: &str, line: Range<usize>, anchor: usize, room: usize) -> Range<u
     start..start + fitting(&text[start..line.end], room)
 }
 
-/// About how wide a character is on the screen; rather too much than too little.
+/// The approximate width of a character on the screen; an upper estimate.
 fn columns(c: char) -> usize {
     match c {
         '\t' => 4,
@@ -561,8 +563,8 @@ fn columns(c: char) -> usize {
     }
 }
 
-/// Whether a terminal or a reader would be misled by a character: controls, and those that change the direction of text
-/// or take no room.
+/// Whether a character would mislead a terminal or a reader: control characters, and characters that change the text
+/// direction or have no width.
 fn acts(c: char) -> bool {
     let hides = matches!(
         c,
@@ -572,9 +574,9 @@ fn acts(c: char) -> bool {
     hides || (c.is_control() && !matches!(c, '\t' | '\n'))
 }
 
-/// `text` with each character that [`acts`] as an escape. A prefix of `text` becomes a prefix of the result.
+/// `text` with each character that [`acts`] escaped. A prefix of `text` becomes a prefix of the result.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    // Most texts are plain; characters are slower to look at than bytes.
+    // Most texts are plain, and checking bytes is faster than checking characters.
     if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || !text.contains(acts) {
         return Cow::Borrowed(text);
     }
@@ -585,7 +587,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Breaks lines at spaces, the first of which begins behind `used` columns; a long word stays whole, so that it can be
+/// Wraps lines at spaces. The first line starts after `used` columns. A long word is not broken, so that it can be
 /// copied.
 fn wrap(text: &str, mut used: usize, width: usize) -> String {
     let text = visible(text);

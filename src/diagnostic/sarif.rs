@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 use super::{Applicability, Diagnostic, Fix, Pretty, Rule, Strength, report};
 use crate::source::{Position, Sources, Span};
 
-/// The page of gevals.
+/// The home page of gevals.
 const HOME: &str = "https://crates.io/crates/gevals";
-/// Where the sources of this version can be read, with the pages of its rules.
+/// The place of this version's sources, which include the pages of its rules.
 const PAGES: &str = concat!("https://docs.rs/crate/gevals/", env!("CARGO_PKG_VERSION"), "/source/lints/");
-/// The name of our fingerprints: another way to make them takes another name.
+/// The name of our fingerprints. Another algorithm needs another name.
 const FINGERPRINT: &str = "gevalsFinding/v1";
 
 pub(super) fn sarif(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> String {
@@ -35,7 +35,7 @@ pub(super) fn sarif(found: &[Diagnostic], sources: &Sources, _: usize, _: &Prett
                 .labels
                 .iter()
                 .map(|l| location(&l.path, l.line, l.column, l.end_line, l.end_column, Some(&l.message)));
-            // SARIF's `locations` are places that must all be changed to mend one fault.
+            // SARIF's `locations` are places that must all be changed to fix one fault.
             let again = f
                 .places
                 .iter()
@@ -79,12 +79,12 @@ pub(super) fn sarif(found: &[Diagnostic], sources: &Sources, _: usize, _: &Prett
     format!("{log:#}\n")
 }
 
-/// Where the page of a rule can be read.
+/// The URL of the page of a rule.
 pub fn page_of(rule: &Rule) -> String {
     format!("{PAGES}{}.md", rule.name)
 }
 
-/// What is said of a rule.
+/// The description of a rule.
 fn told(rule: &Rule) -> Value {
     let (strength, precision) = match rule.strength {
         Strength::Hard => ("error", "very-high"),
@@ -120,8 +120,8 @@ fn location(path: &str, line: usize, column: usize, end_line: usize, end_column:
     location
 }
 
-/// What a finding is, wherever its line moves to: the rule, the file, what is said, the text of the line, and the number among those that are
-/// alike in all this.
+/// Identifies a finding independently of its line number: the rule, the file, the message, the text of the line, and its index among
+/// findings that are equal in all of these.
 fn fingerprint(d: &Diagnostic, path: &str, sources: &Sources, seen: &mut BTreeMap<String, usize>) -> String {
     let source = sources.get(d.span.file);
     let start = d.span.range().start.min(source.text().len());
@@ -139,7 +139,7 @@ fn fingerprint(d: &Diagnostic, path: &str, sources: &Sources, seen: &mut BTreeMa
     format!("{alike}:{nth}")
 }
 
-/// A fix: all its edits, by files.
+/// A fix with all its edits, grouped by file.
 fn mending(fix: &Fix, sources: &Sources) -> Value {
     let mut changes: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for edit in &fix.edits {
@@ -167,7 +167,7 @@ fn ends(span: Span, sources: &Sources) -> (Position, Position) {
     (source.position(span.start), source.position(span.end.max(span.start)))
 }
 
-/// A path as a URI: separators forward, odd characters escaped.
+/// A path as a URI: forward slashes, other special characters escaped.
 fn uri(path: &str) -> String {
     let keep = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
     let path = path.replace('\\', "/");

@@ -1,4 +1,4 @@
-//! The ways in which findings are written. Adding one is a function here, a line in [`WRITERS`], and a test.
+//! The output formats for findings. To add one, add a function here, a line in [`WRITERS`], and a test.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{ci, source::Sources};
 
-/// One way to write findings.
+/// One output format for findings.
 #[derive(Debug)]
 pub struct Writer {
     pub name: &'static str,
     pub summary: &'static str,
-    /// Nothing else may stand on standard output, and nothing is left out.
+    /// Whether nothing else may be written to standard output, and nothing is left out.
     pub machine: bool,
     pub write: fn(&[Diagnostic], &Sources, usize, &Pretty) -> String,
 }
@@ -48,7 +48,7 @@ fn document(found: &[Diagnostic], sources: &Sources, files: usize, _: &Pretty) -
     text
 }
 
-/// Text behind `::` in a command of GitHub Actions. Other runners may read it, too.
+/// Escapes text after `::` in a GitHub Actions command. Other runners may read it as well.
 fn data(text: &str) -> String {
     ci::harmless(text).replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -57,14 +57,14 @@ fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
-/// An annotation of GitHub Actions at a line.
+/// A GitHub Actions annotation at a line.
 pub fn annotation(level: &str, path: &str, line: usize, title: &str, message: &str) -> String {
     format!("::{level} file={},line={line},title={}::{}\n", property(path), property(title), data(message))
 }
 
 fn github(found: &[Diagnostic], sources: &Sources, _: usize, _: &Pretty) -> String {
     let mut out = String::new();
-    // GitHub shows the first ten of each level: errors must not stand behind what fills its lists.
+    // GitHub shows the first ten annotations of each level, so errors come first.
     let found: Vec<_> = errors_first(found).into_iter().cloned().collect();
     for (d, f) in found.iter().zip(report(&found, sources, 0).diagnostics) {
         let level = match d.strength {

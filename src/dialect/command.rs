@@ -1,4 +1,4 @@
-//! Programs with arguments, as MCP configs and agent files name them.
+//! Programs with arguments, as given in MCP configs and agent files.
 
 use crate::{
     decode::{Reader, flow_list, plain_words, quote},
@@ -14,23 +14,23 @@ rule! {
     pub static DEAF_CONTAINER = "deaf-container", Warning;
 }
 
-/// Programs that are started with what they shall run.
+/// Programs that are started with another program or script as an argument.
 const LAUNCHERS: [&str; 14] =
     ["npx", "uvx", "pipx", "bunx", "uv", "node", "deno", "bun", "python", "python3", "docker", "podman", "go", "sh"];
 
-/// `command: npx -y server`: no shell splits it, so it is the name of one program, which nobody has.
+/// Reports `command: npx -y server`: no shell splits it, so it is the name of a single program, which does not exist.
 pub fn one_word(reader: &mut Reader<'_>, command: Entry<'_>, mapping: Node<'_>, args: Option<Node<'_>>) {
     let Some(text) = command.value.as_str() else { return };
     let mut words = text.split_whitespace();
     let (Some(program), Some(_)) = (words.next(), words.next()) else { return };
     let has_option = text.split_whitespace().any(|w| w.starts_with('-'));
     let on_path = !program.contains(['/', '\\', '$']);
-    // The path of a program may hold spaces; what is looked for on PATH and followed by options does not.
+    // The path of a program may contain spaces; a program that is looked up on PATH and has options after it does not.
     let sure = on_path && (has_option || LAUNCHERS.contains(&program));
     if !on_path && !has_option && text[program.len()..].contains(['/', '\\']) {
         return;
     }
-    // What follows the program may be a secret.
+    // The text after the program may be a secret.
     let message = match sure {
         true => format!("`{program} …` is one word: no shell splits it"),
         false => format!("`{program} …` is one word, the name of one program: no shell splits it"),
@@ -48,7 +48,7 @@ pub fn one_word(reader: &mut Reader<'_>, command: Entry<'_>, mapping: Node<'_>, 
     }
 }
 
-/// The program alone, and all else under `args`.
+/// Adds a fix that keeps the program and moves everything else to `args`.
 fn split(
     diagnostic: Diagnostic,
     command: Entry<'_>,
@@ -87,8 +87,8 @@ fn split(
     }
 }
 
-/// `args: ["--port 8080"]`, and words behind the text of `sh -c`: no shell splits the one, and the other has them as its `$0` and `$1`.
-/// What arguments say may be secret, and is not repeated.
+/// Reports `args: ["--port 8080"]`, which no shell splits, and words after the text of `sh -c`, which become its `$0` and `$1`.
+/// Arguments may be secret, so their values are not repeated.
 pub fn arguments(reader: &mut Reader<'_>, program: &str, list: Node<'_>, args: &[Node<'_>]) {
     let texts: Vec<&str> = args.iter().map(|arg| arg.as_str().unwrap_or_default()).collect();
     if SHELLS.contains(&program.rsplit('/').next().unwrap_or(program)) {
@@ -114,7 +114,7 @@ pub fn arguments(reader: &mut Reader<'_>, program: &str, list: Node<'_>, args: &
             && option.len() - name.len() < 3
             && name.starts_with(|c: char| c.is_ascii_alphabetic())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        // What stands behind another option may be its value.
+        // A word after another option may be its value.
         let is_value = nth > 0 && texts[nth - 1].starts_with('-');
         if !is_option || is_value || value.is_empty() || value.contains(char::is_whitespace) {
             continue;
@@ -133,15 +133,15 @@ pub fn arguments(reader: &mut Reader<'_>, program: &str, list: Node<'_>, args: &
     }
 }
 
-/// Programs that take `-c TEXT`.
+/// Programs that accept `-c TEXT`.
 const SHELLS: [&str; 5] = ["sh", "bash", "zsh", "dash", "ash"];
 
-/// A server in a container: its input is closed without `-i`, a terminal spoils what it says, and of the variables it has those that
-/// an option names.
+/// Checks a server in a container: without `-i` its input is closed, a terminal corrupts its output, and it gets only the variables
+/// that an option names.
 pub fn container(reader: &mut Reader<'_>, program: Entry<'_>, args: &[Node<'_>], env: Option<Entry<'_>>) {
     let texts: Vec<&str> = args.iter().map(|arg| arg.as_str().unwrap_or_default()).collect();
     let name = program.value.as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default();
-    // `docker mcp gateway run` and `docker compose run` are others.
+    // `docker mcp gateway run` and `docker compose run` are different commands.
     let at = match texts.as_slice() {
         ["run", ..] => 0,
         ["container", "run", ..] => 1,
@@ -151,7 +151,7 @@ pub fn container(reader: &mut Reader<'_>, program: Entry<'_>, args: &[Node<'_>],
         return;
     }
     let given = &texts[at + 1..];
-    // Those of the image stand among them: one more is no harm.
+    // The options of the image are among these words, but one more does no harm.
     let cluster = |text: &str, flag: char| {
         text.strip_prefix('-').is_some_and(|flags| {
             flags.contains(flag) && flags.chars().all(|c| matches!(c, 'i' | 't' | 'd' | 'P' | 'q'))

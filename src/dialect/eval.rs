@@ -185,7 +185,7 @@ fn eval_name(reader: &mut Reader<'_>, name: Name) -> Name {
             .help("the results file is named after the eval"),
         );
     }
-    // With what is put before and behind it, it has to fit into the 255 bytes that file systems give a name.
+    // With the prefix and the suffix, the name must fit into the 255 bytes that file systems allow for a file name.
     if name.value.len() > LONGEST_NAME {
         let message = format!("the name of an eval has {} bytes, and may have {LONGEST_NAME}", name.value.len());
         reader.error(
@@ -195,7 +195,7 @@ fn eval_name(reader: &mut Reader<'_>, name: Name) -> Name {
     name
 }
 
-/// `tasks/*.yaml` where a task set is wanted, or a list of them.
+/// The error for `tasks/*.yaml` where a task set, or a list of them, is expected.
 fn tasks_in_a_word(node: Node<'_>, what: &str, wanted: &str) -> Diagnostic {
     let diagnostic = decode::mistyped(node, wanted, what);
     let text = node.as_str().unwrap_or_default();
@@ -213,7 +213,7 @@ fn tasks_in_a_word(node: Node<'_>, what: &str, wanted: &str) -> Diagnostic {
     )
 }
 
-/// `builtin.claude-code` where a mapping with this type is wanted.
+/// The error for `builtin.claude-code` where a mapping with this type is expected.
 fn agent_in_a_word(node: Node<'_>) -> Diagnostic {
     let diagnostic = decode::mistyped(node, "a mapping", "a reference to an agent");
     let text = node.as_str().unwrap_or_default();
@@ -237,7 +237,7 @@ fn agent_in_a_word(node: Node<'_>) -> Diagnostic {
     })
 }
 
-/// An agent, or the agent that judges, which has no isolation of its own.
+/// Reads an agent, or a judge's agent, which has no isolation of its own.
 fn agent_ref(
     reader: &mut Reader<'_>,
     node: Node<'_>,
@@ -309,7 +309,7 @@ fn judge(reader: &mut Reader<'_>, node: Node<'_>) -> Option<JudgeRef> {
     Some(JudgeRef { span: node.span(), agent, env })
 }
 
-/// `llmJudge: {type: …, model: …}`: the agent stands one key deeper.
+/// The error for `llmJudge: {type: …, model: …}`: the agent belongs one level deeper.
 fn judge_without_ref(node: Node<'_>) -> Diagnostic {
     let written: Vec<_> = node.entries().map(|e| format!("{}: …", e.name)).collect();
     let diagnostic = Diagnostic::new(&decode::MISSING_FIELD, node.span(), "the agent of a judge stands under `ref`")
@@ -334,7 +334,8 @@ fn judge_without_ref(node: Node<'_>) -> Diagnostic {
     }
 }
 
-/// Keys of `extensions:` that are options of the extension runner and share the map with aliases (`decisions.md` §2).
+/// Keys of `extensions:` that are options of the extension runner, and share the mapping with the aliases
+/// (`decisions.md` §2).
 pub const EXTENSION_OPTIONS: [&str; 6] = ["cacheDir", "timeout", "sandbox", "allowedSources", "deny", "substitute"];
 
 fn extensions(reader: &mut Reader<'_>, node: Node<'_>, options: &mut ExtensionOptions) -> Vec<ExtensionRef> {
@@ -368,7 +369,7 @@ fn extensions(reader: &mut Reader<'_>, node: Node<'_>, options: &mut ExtensionOp
     out
 }
 
-/// `kube`, or `{kube: namespace}`, or `{kube: api}`.
+/// Reads `kube`, `{kube: namespace}` or `{kube: api}`.
 fn world(reader: &mut Reader<'_>, node: Node<'_>) -> Option<KubeWorld> {
     if node.as_str().is_some() {
         return super::choice(reader, node, "world of an eval", &[("kube", KubeWorld::Namespace)]);
@@ -380,7 +381,7 @@ fn world(reader: &mut Reader<'_>, node: Node<'_>) -> Option<KubeWorld> {
     super::choice(reader, kube?, "share of a control plane", &words)
 }
 
-/// How extensions are fetched and run.
+/// Reads an option for how extensions are fetched and run.
 fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>, options: &mut ExtensionOptions) {
     const SANDBOXES: [Sandbox; 5] = [Sandbox::None, Sandbox::Auto, Sandbox::Landlock, Sandbox::Bwrap, Sandbox::Docker];
     match entry.name {
@@ -411,7 +412,7 @@ fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>, options: &mut Ext
     }
 }
 
-/// One of a few words.
+/// Compiles a glob pattern of packages.
 fn package_pattern(text: &str, span: Span) -> Result<globset::GlobMatcher, Box<Diagnostic>> {
     globset::Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| {
         let message = format!("`{text}` is not a pattern: {}", error.kind());
@@ -420,7 +421,7 @@ fn package_pattern(text: &str, span: Span) -> Result<globset::GlobMatcher, Box<D
     })
 }
 
-/// An entry of `deny`: a package or a digest, and why.
+/// Reads an entry of `deny`: a package or a digest, and the reason.
 fn denied(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Denied> {
     let mut fields = reader.fields(node, "an entry of `deny`")?;
     let package = fields.take(reader, "package");
@@ -566,7 +567,7 @@ fn task_set(reader: &mut Reader<'_>, node: Node<'_>) -> Option<TaskSet> {
     })
 }
 
-/// The thirteen kinds of assertions (§5.5.2), and what they take.
+/// Reads the thirteen kinds of assertions (§5.5.2) and their arguments.
 fn assertions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Assertions> {
     let mut fields = reader.fields(node, "assertions")?;
     let mut items = Vec::new();
@@ -628,7 +629,7 @@ fn assertions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Assertions> {
     Some(Assertions { items })
 }
 
-/// An empty list is not configured (§5.5.2), which nobody means who writes it.
+/// Adds an assertion. An empty list counts as not configured (§5.5.2), which is never what its author means.
 fn push_list<T>(
     reader: &mut Reader<'_>,
     items: &mut Vec<Assertion>,
@@ -652,13 +653,13 @@ fn push_list<T>(
     }
 }
 
-/// `toolsUsed: [pods_list]`: a tool is a server's.
+/// The error for `toolsUsed: [pods_list]`: a tool belongs to a server.
 fn call_in_a_word(node: Node<'_>, what: &str, more: &str) -> Diagnostic {
     let help = format!("write `{{server: SERVER, {more}: {}}}`", decode::flow_word(node));
     decode::mistyped(node, "a mapping", what).help(help)
 }
 
-/// Asked for behind all other keys, so that a misspelt one is seen.
+/// Reads `server`. Must be called after all other keys are read, so that a misspelled one is found.
 fn server(reader: &mut Reader<'_>, fields: &mut Fields<'_>, node: Node<'_>) -> Option<Name> {
     match fields.take(reader, "server") {
         Some(n) => reader.name(n, "the server of an assertion"),
@@ -700,7 +701,7 @@ fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<Ca
         Data::Map => {
             argument_places.extend(n.entries().map(|entry| (key(entry), entry.value.span())));
             let value = match kind {
-                // The arguments of prompts are texts (MCP): a number would equal none.
+                // Arguments of prompts are strings (MCP), so a number would never be equal.
                 CallKind::Prompt => {
                     let present = reader.present(n);
                     let text = |entry: crate::yaml::Entry<'_>| {
@@ -749,7 +750,7 @@ fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<Ca
     })
 }
 
-/// A pattern that does not compile would never match, and nobody would know (`tests/coverage.md` E3).
+/// Checks a pattern. A pattern that does not compile would silently never match (`tests/coverage.md` E3).
 fn regex(reader: &mut Reader<'_>, pattern: &Name) {
     if let Err(diagnostic) = decode::check_pattern(&pattern.value, pattern.span) {
         reader.error(*diagnostic);
@@ -818,7 +819,7 @@ fn skill(reader: &mut Reader<'_>, node: Node<'_>) -> Option<SkillMatcher> {
     Some(SkillMatcher { span: node.span(), skill, pattern })
 }
 
-/// What an eval's selector asks of a task's labels: all pairs, exactly.
+/// Whether an eval's selector matches a task's labels: all pairs, exactly.
 pub fn selects(selector: &IndexMap<String, Name>, labels: &IndexMap<String, Name>) -> bool {
     selector.iter().all(|(k, v)| labels.get(k).is_some_and(|l| l.value == v.value))
 }

@@ -17,7 +17,7 @@ rule! {
     pub static EMPTY_PHASE = "empty-phase", Warning;
 }
 
-/// How the legacy dialect is recognised and read.
+/// How the legacy dialect is recognized and read.
 pub const DIALECT: DialectInfo = DialectInfo {
     dialect: Dialect::Legacy,
     versions: &["mcpchecker/v1alpha1"],
@@ -55,7 +55,8 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     Some(task)
 }
 
-/// The phases that stand beside `steps`, where there is no `steps`: that they are out of place is one fault.
+/// The phases next to where `steps` should be, if there is no `steps`. That they are misplaced is reported as one
+/// fault.
 fn outside(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Option<(String, Span)> {
     if fields.remaining().iter().any(|e| e.name == "steps") {
         return None;
@@ -66,7 +67,7 @@ fn outside(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Option<(String, 
     found.iter().map(|e| e.key.span()).min_by_key(|span| span.start).map(|first| (keys.join(", "), first))
 }
 
-/// `{inline, file}`: one script, or none.
+/// Reads `{inline, file}`: one script, or none.
 fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name, &str)>) -> Phase<Path> {
     let mut phase = Phase { key: Some(entry.key.span()), steps: Vec::new() };
     if matches!(entry.value.data(), Data::Seq) {
@@ -84,7 +85,7 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
         fields.take(reader, "exact");
         blank_judge(reader, &mut fields);
     }
-    // Another finding says why there is no script.
+    // Whether another finding explains why there is no script.
     let is_text = |e: &Entry<'_>| e.value.as_str().is_some();
     let said = fields.has_blanks() || !fields.remaining().is_empty() || !inline.iter().chain(&file).all(is_text);
     fields.finish(reader);
@@ -110,7 +111,7 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
         args.truncate(1);
     }
     if args.is_empty() {
-        // What follows in `verify` depends on the assertions of the eval.
+        // The rest of `verify` depends on the assertions of the eval.
         if !said && entry.name != "verify" {
             reader.out.push(empty_phase(entry.name, entry.key.span()));
         }
@@ -126,7 +127,7 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
     phase
 }
 
-/// A phase that is written, and in which nothing runs.
+/// The finding for a phase that is present but runs nothing.
 pub fn empty_phase(name: &str, key: Span) -> Diagnostic {
     Diagnostic::new(&EMPTY_PHASE, key, format!("`{name}` has no script: nothing is run"))
         .help("write `inline: …` or `file: …` under it, or remove the key")
@@ -166,7 +167,8 @@ fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
     }
 }
 
-/// What a judge looks for is an expectation, and may not be blank (`decisions.md` §13).
+/// Reports blank `contains` and `exact`: what a judge looks for is an expectation, and must not be blank
+/// (`decisions.md` §13).
 fn blank_judge(reader: &mut Reader<'_>, fields: &mut Fields<'_>) {
     while let Some(blank) = fields.take_blank(&["contains", "exact"]) {
         let message = format!("`{}` has nothing behind it: the judge is asked nothing", blank.name);

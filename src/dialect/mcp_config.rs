@@ -166,9 +166,9 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
     })
 }
 
-/// A server is reached over HTTP, and a URL says so.
+/// Checks the URL of a server, which is reached over HTTP.
 fn address(reader: &mut Reader<'_>, node: Node<'_>, url: &Expand) {
-    // What a variable holds is not known.
+    // The value of a variable is not known.
     let Some(ExpandPart::Text(text)) = url.parts.first() else { return };
     let begins = |scheme: &str| text.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme));
     if begins("http://") || begins("https://") || url.has_variables() && !text.contains([':', '/', '.']) {
@@ -187,7 +187,7 @@ fn address(reader: &mut Reader<'_>, node: Node<'_>, url: &Expand) {
     });
 }
 
-/// `Bearer $TOKEN`, `Bearer {env.TOKEN}`: only `${TOKEN}` is filled.
+/// Reports `Bearer $TOKEN` and `Bearer {env.TOKEN}`: only `${TOKEN}` is filled.
 fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
     let Some(text) = header.as_str() else { return };
     let dollars = text.split_whitespace().filter_map(|word| Some((word.to_owned(), word.strip_prefix('$')?)));
@@ -197,7 +197,7 @@ fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
     for (bare, name) in dollars.chain(holes).filter(|(_, name)| is_variable(name)) {
         let braced = format!("${{{name}}}");
         let start = text.find(&bare).unwrap_or_default();
-        // Braces need quotes within others.
+        // Inside a flow collection, braces require quotes.
         let (place, written) = match header.is_plain() {
             true => (header.span(), quote(&text.replace(&bare, &braced))),
             false => (header.cooked(start..start + bare.len()), braced.clone()),
@@ -212,8 +212,9 @@ fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
     }
 }
 
-/// `$HOME/notes` in an argument, `~/bin/server` as a program: no shell is there to fill them. Not in arguments of which one may be
-/// a text for a shell. Many programs take `~` in arguments for the home themselves.
+/// Reports `$HOME/notes` in an argument and `~/bin/server` as a program, because no shell expands them. `$HOME` is not reported if
+/// the program or one of the arguments may be a shell or a text for one. `~` in arguments is allowed, because many programs expand
+/// it themselves.
 fn unexpanded(reader: &mut Reader<'_>, command: Node<'_>, args: &[Node<'_>]) {
     const SHELLS: [&str; 9] = ["sh", "bash", "zsh", "dash", "ash", "fish", "ksh", "ssh", "eval"];
     let is_shell = |node: &Node<'_>| {
@@ -259,7 +260,7 @@ fn is_variable(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
-/// Finds `${VAR}` and `${VAR:-default}`; anything else is text.
+/// Finds `${VAR}` and `${VAR:-default}`. Anything else is plain text.
 fn expand(reader: &mut Reader<'_>, node: Node<'_>, text: &str) -> Expand {
     let mut parts = Vec::new();
     let mut literal = String::new();

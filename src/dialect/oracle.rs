@@ -1,4 +1,4 @@
-//! Oracle files: what the scripted agent does for each task (`decisions.md` §8).
+//! Oracle files: the actions of the scripted agent for each task (`decisions.md` §8).
 
 use crate::{
     decode::{self, Leniency, Partial, Reader, arg, key, portable},
@@ -44,7 +44,7 @@ pub fn decode(root: Node<'_>, file: FileId, out: &mut Diagnostics) -> Partial<Or
 }
 
 fn task(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<OracleTask<Path>> {
-    // An agent that does nothing.
+    // The agent does nothing.
     if decode::is_blank(entry.value) {
         let span = entry.key.span();
         return Some(OracleTask { task: key(entry), span, calls: Vec::new(), output: None });

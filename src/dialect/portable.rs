@@ -9,7 +9,7 @@ use crate::{
     yaml::{Data, Node},
 };
 
-/// How the portable dialect is recognised and read.
+/// How the portable dialect is recognized and read.
 pub const DIALECT: DialectInfo = DialectInfo {
     dialect: Dialect::Portable,
     versions: &["mcp-eval/v1"],
@@ -92,7 +92,7 @@ fn import(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Import> {
     })
 }
 
-/// One entry of `requires`; which ones exist depends on the dialect.
+/// Reads one entry of `requires`. Which kinds exist depends on the dialect.
 pub fn requirement(reader: &mut Reader<'_>, node: Node<'_>, dialect: Dialect) -> Option<Requirement> {
     if let Some(name) = node.as_str() {
         let kinds: &[&str] =
@@ -110,7 +110,7 @@ pub fn requirement(reader: &mut Reader<'_>, node: Node<'_>, dialect: Dialect) ->
     let judge = fields.take(reader, "judge");
     let none = [server, extension, command, judge].iter().all(Option::is_none);
     fields.misspells(["mcpServer", "command", "judge"]);
-    // What stands there instead is the fault.
+    // The remaining key is the fault.
     if none && !fields.remaining().is_empty() {
         fields.finish_hard(reader);
         return None;

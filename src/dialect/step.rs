@@ -1,4 +1,4 @@
-//! Steps as they are written in the two newer dialects: a mapping from an operation to its body.
+//! Steps as written in the two newer dialects: a mapping from an operation to its body.
 
 use crate::{
     decode::{self, Reader, Scan, arg, key, unknown_field},
@@ -20,9 +20,9 @@ rule! {
 #[derive(Clone, Copy, Debug)]
 pub struct Style<'a> {
     pub vocabulary: &'a Vocabulary,
-    /// The id stands beside the operation (steps dialect), or inside its body (portable dialect).
+    /// Whether the id is next to the operation (steps dialect) or inside its body (portable dialect).
     pub id_beside: bool,
-    /// Which texts of an operation's arguments have holes.
+    /// Which arguments of an operation may contain holes.
     pub scan: fn(operation: &str, argument: &str) -> Scan,
 }
 
@@ -35,7 +35,7 @@ pub fn phase(reader: &mut Reader<'_>, entry: Option<Entry<'_>>, style: Style<'_>
 fn list(reader: &mut Reader<'_>, node: Node<'_>, what: &str, style: Style<'_>) -> Vec<Step<Path>> {
     let items = reader.items(node, &format!("`{what}`"));
     let mut steps: Vec<_> = items.into_iter().filter_map(|item| step(reader, item, style)).collect();
-    // A suite has thousands of lists of one step.
+    // A suite has thousands of lists with a single step.
     steps.shrink_to_fit();
     steps
 }
@@ -121,7 +121,7 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
     Some(step)
 }
 
-/// `type: llm_judge`, as other tools write steps: here the operation is the key.
+/// The error for `type: llm_judge`, the form of steps in other tools: here, the operation is the key.
 fn typed_step(entry: Entry<'_>, style: Style<'_>) -> Diagnostic {
     let word = entry.value.as_str().unwrap_or_default();
     let bare = |text: &str| text.replace(['_', '-'], "").to_lowercase();
@@ -139,7 +139,7 @@ fn words<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// A step's id: what holes call it by.
+/// Reads the id of a step, which holes refer to.
 fn id(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
     let name = reader.name(node, "the id of a step")?;
     let mut chars = name.value.chars();
@@ -154,7 +154,7 @@ fn id(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
     Some(name)
 }
 
-/// The body of an operation: what belongs to every step, nested steps, and the operation's own arguments.
+/// Reads the body of an operation: the keys that every step has, nested steps, and the operation's own arguments.
 fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Option<Step<Path>> {
     let signature = style.vocabulary.get(operation.name).map(|(_, s)| s.as_ref());
     let control = signature.map_or(Control::Leaf, |s| s.control);
@@ -188,7 +188,7 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
                 step.args = vec![(Spanned::new(short.to_owned(), node.span()), arg(node, scan))];
                 return Some(step);
             }
-            // Unknown operations are reported by name, where `check` binds them.
+            // Unknown operations are reported by name when `check` binds them.
             None if signature.is_none() && !operation.name.contains('.') => return Some(step),
             None => {
                 reader.error(bare_body(operation, signature));
@@ -216,7 +216,7 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
                 step.expect = Some((entry.key.span(), arg(value, (style.scan)(operation.name, "expect"))));
             }
             name => match control.blocks().iter().find(|(key, ..)| *key == name) {
-                // Its lack is reported below.
+                // Its absence is reported below.
                 Some(_) if decode::is_blank(value) => {}
                 Some((key, role, _)) => blocks(reader, value, *role, key, style, &mut step),
                 None => {
@@ -234,8 +234,8 @@ fn body(reader: &mut Reader<'_>, operation: Entry<'_>, style: Style<'_>) -> Opti
     Some(step)
 }
 
-/// Whether a key of a body with nothing behind it is an absent one. What an extension or a tool takes may be null, and an
-/// expectation of nothing is a fault of its own, as is the lack of a key that must be there.
+/// Whether a key of a body without a value counts as absent. Arguments of extensions and tools may be null. A blank
+/// expectation is reported as a separate fault, and so is a missing required key.
 fn absent(key: &str, signature: Option<&Signature>, operation: &str) -> bool {
     let Some(signature) = signature else {
         let of_the_step = ["id", "timeout", "continueOnError", "outputs", "args"];
@@ -250,7 +250,7 @@ fn absent(key: &str, signature: Option<&Signature>, operation: &str) -> bool {
     field.or_else(block).unwrap_or(matches!(key, "id" | "timeout" | "continueOnError" | "outputs" | "var"))
 }
 
-/// `command: test -f x`: a text where the body is wanted, which is probably its most important key.
+/// The error for `command: test -f x`: a text instead of a body, probably meant as the value of its most important key.
 fn bare_body(operation: Entry<'_>, signature: Option<&Signature>) -> Diagnostic {
     let node = operation.value;
     let diagnostic = decode::mistyped(node, "a mapping", &format!("the body of `{}`", operation.name));
@@ -272,7 +272,7 @@ fn bare_body(operation: Entry<'_>, signature: Option<&Signature>) -> Diagnostic 
         return diagnostic.help(format!("write `{}: {whole}`", operation.name)).fix(description, node.span(), whole);
     }
     let diagnostic = diagnostic.help(format!("write `{key}: {}` below `{}:`", &node.written()[..1], operation.name));
-    // Between the key and the text may stand a tag or an anchor.
+    // There may be a tag or an anchor between the key and the text.
     let key_end = operation.key.span().end;
     if node.span().start != key_end + 2 {
         return diagnostic;
@@ -318,7 +318,7 @@ fn required_blocks(reader: &mut Reader<'_>, step: &Step<Path>, signature: &Signa
     }
 }
 
-/// The name a `foreach` gives to its value.
+/// Reads the name that a `foreach` gives to its value.
 fn variable(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
     let name = reader.name(node, "the variable of a `foreach`")?;
     let mut chars = name.value.chars();
@@ -342,7 +342,7 @@ fn outputs(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Vec<(Name, crate::
     Some(reader.present(node).into_iter().map(|e| (key(e), arg(e.value, decode::portable))).collect())
 }
 
-/// What an unknown operation probably should be.
+/// Help for an unknown operation: the nearest known one, and the list of all.
 pub fn unknown_operation_help(name: &str, vocabulary: &Vocabulary) -> (Option<&'static str>, String) {
     let near = nearest(name, vocabulary.names());
     (near, format!("known are {}", words(vocabulary.names())))

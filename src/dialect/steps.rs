@@ -11,7 +11,7 @@ use crate::{
     yaml::Node,
 };
 
-/// How the steps dialect is recognised and read.
+/// How the steps dialect is recognized and read.
 pub const DIALECT: DialectInfo = DialectInfo {
     dialect: Dialect::Steps,
     versions: &["mcpchecker/v1alpha2"],
@@ -56,7 +56,7 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
     Some(task)
 }
 
-/// Where upstream evaluates templates; everywhere else braces are text.
+/// Where upstream evaluates templates. Everywhere else, braces are plain text.
 fn templated(operation: &str, argument: &str) -> Scan {
     match (operation, argument) {
         ("script", "env") | ("http", "url" | "method" | "headers") | ("llmJudge", "contains" | "exact") => holes,
@@ -64,7 +64,8 @@ fn templated(operation: &str, argument: &str) -> Scan {
     }
 }
 
-/// Upstream's holes: `${NAME}`, `{source.field}`. There is no escape; a text that does not parse is an error there.
+/// Upstream's holes: `${NAME}`, `{source.field}`. There is no escape, and a text that does not parse is an error in
+/// upstream.
 pub fn holes(node: Node<'_>) -> Template<Path> {
     let text = node.text().unwrap_or_default();
     match parse(text, &|range| node.cooked(range)) {
@@ -81,13 +82,13 @@ pub fn holes(node: Node<'_>) -> Template<Path> {
     }
 }
 
-/// Text in which upstream leaves holes as they are; each is a suspect.
+/// Text whose holes upstream leaves unchanged. Each of them is a suspect.
 pub fn unexpanded(node: Node<'_>) -> Template<Path> {
     let suspects = suspects(node.text().unwrap_or_default(), &|range| node.cooked(range), "is not filled here");
     Template { suspects, ..literal(node) }
 }
 
-/// The same for the text of a prompt file.
+/// Like [`unexpanded`], for the text of a prompt file.
 pub fn unexpanded_text(text: &str, span: Span, place: &dyn Fn(Range<usize>) -> Span) -> Template<Path> {
     Template { suspects: suspects(text, place, "is not filled here"), ..Template::literal(text, span) }
 }
@@ -98,13 +99,14 @@ fn suspects(text: &str, place: &dyn Fn(Range<usize>) -> Span, why: &str) -> Vec<
         .collect()
 }
 
-/// The prompt: expanded only where it has a `{steps.`, and then whole or not at all (§0.5, "Prompt special case").
+/// The prompt. It is expanded only if it contains `{steps.`, and then as a whole or not at all (§0.5, "Prompt special
+/// case").
 pub fn prompt_holes(node: Node<'_>) -> Template<Path> {
     let text = node.text().unwrap_or_default();
     prompt_text(text, node.span(), &|range| node.cooked(range))
 }
 
-/// The same for the text of a prompt file.
+/// Like [`prompt_holes`], for the text of a prompt file.
 pub fn prompt_text(text: &str, span: Span, place: &dyn Fn(Range<usize>) -> Span) -> Template<Path> {
     if !text.contains("{steps.") {
         let suspects = suspects(text, place, "is not filled in a prompt without `{steps.…}`");
@@ -198,7 +200,7 @@ fn env_path(name: &str, start: usize) -> Option<Path> {
     })
 }
 
-/// `steps.TYPE.KEY` is split at its last dot, since a type may have dots (§0.5).
+/// Parses a path. `steps.TYPE.KEY` is split at its last dot, because a type may contain dots (§0.5).
 fn dotted_path(inner: &str, start: usize) -> Option<Path> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let (root, field) = inner.split_once('.')?;
@@ -217,8 +219,8 @@ fn dotted_path(inner: &str, start: usize) -> Option<Path> {
     Some(Path { root: Ident { text: root.to_owned(), range: start..start + root.len() }, segments })
 }
 
-/// Places that an author would take for a hole: `{` and one of upstream's sources. `{{env.X}}` and `${env.X}` are other
-/// tools'.
+/// Places that an author would take for a hole: `{` and one of upstream's sources. `{{env.X}}` and `${env.X}` belong to
+/// other tools.
 pub fn looks_like_holes(text: &str) -> impl Iterator<Item = (Range<usize>, String)> + '_ {
     const SOURCES: [&str; 4] = ["env", "random", "steps", "agent"];
     text.match_indices('{').filter_map(move |(at, _)| {

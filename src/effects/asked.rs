@@ -1,4 +1,5 @@
-//! What the checks of a script ask of the world: whose output they look at, in which form it is printed, and what they demand of it.
+//! What the checks of a script require: the command whose output they check, the form in which it is printed, and the condition that
+//! it must meet.
 
 use rustc_hash::FxHashSet;
 
@@ -13,23 +14,23 @@ use crate::{
     source::Span,
 };
 
-/// A check, and the output that it looks at.
+/// A check, and the output that it inspects.
 #[derive(Debug)]
 pub struct Question<'m> {
-    /// Where the check stands, and as what.
+    /// The place of the check, and its statement.
     pub span: Span,
     pub content: &'m Content,
     pub statement: &'m Statement,
-    /// The commands whose output it looks at, in the order of the pipe; the first reads the world.
+    /// The commands whose output it inspects, in the order of the pipe. The first one reads the world.
     pub runs: Vec<&'m Run<'m>>,
-    /// The file that it looks at, in the place of commands.
+    /// The file that it inspects instead of the output of commands.
     pub file: Option<Value>,
     pub form: Form,
     pub demand: Demand,
     among: Among,
 }
 
-/// How a demand stands in its check.
+/// How a condition is combined with others in its check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Among {
     Alone,
@@ -37,40 +38,40 @@ enum Among {
     All,
     /// `[[ A || B ]]`
     Any,
-    /// In brackets, or among both.
+    /// In parentheses, or with both operators.
     Mixed,
 }
 
 /// What is printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// One field, by its path: `spec.replicas`.
+    /// A single field, by its path: `spec.replicas`.
     Field(String),
-    /// A whole thing, as YAML or JSON.
+    /// A whole resource, as YAML or JSON.
     Object,
-    /// A row for each thing, for people.
+    /// One row per resource, for people.
     Rows,
-    /// A name for each thing.
+    /// One name per resource.
     Names,
-    /// How many of those there are.
+    /// The number of rows or names.
     Count,
-    /// The status of an answer: three digits.
+    /// The status code of a response: three digits.
     Status,
     Other,
 }
 
-/// What is demanded of it.
+/// The condition that the output must meet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Demand {
-    /// `[ … -ge 3 ]`: the output stands on the left.
+    /// `[ … -ge 3 ]`, with the output on the left.
     Compared { operator: String, with: String },
     /// `grep -q WORD`: the pattern, and the letters of the options.
     Matches { pattern: String, options: String },
-    /// That it is there: `jq -e PATH`, `[ -n … ]`.
+    /// That there is output: `jq -e PATH`, `[ -n … ]`.
     There,
 }
 
-/// A statement and the text that it stands in.
+/// A statement and the text that contains it.
 type Place<'m> = (&'m Content, &'m Statement);
 
 impl<'m> Question<'m> {
@@ -79,12 +80,13 @@ impl<'m> Question<'m> {
         Self { span, content, statement, runs, file: None, form, demand, among: Among::Alone }
     }
 
-    /// Whether its check asks for nothing else.
+    /// Whether its check contains no other condition.
     pub fn is_alone(&self) -> bool {
         self.among == Among::Alone
     }
 
-    /// Whether the script goes well only where the demand is met, or only where it is not. `None`: neither is certain.
+    /// Whether the script succeeds only if the condition is met (`true`), or only if it is not (`false`). Returns
+    /// `None` if neither is certain.
     pub fn is_wanted(&self) -> Option<bool> {
         let (succeeded, failed) = flow::outcomes(&self.content.program, &self.statement.range);
         (succeeded.zero != failed.zero).then_some(succeeded.zero).filter(|wanted| match self.among {
@@ -97,7 +99,7 @@ impl<'m> Question<'m> {
 }
 
 impl Demand {
-    /// Whether a number meets it. `None`: it is another demand.
+    /// Whether a number meets the condition. Returns `None` for other conditions.
     pub fn is_met_by(&self, number: f64) -> Option<bool> {
         let Self::Compared { operator, with } = self else { return None };
         let with: f64 = with.parse().ok()?;
@@ -112,7 +114,7 @@ impl Demand {
         })
     }
 
-    /// What `!` makes of it. `None`: that asks for nothing to be there.
+    /// The condition negated with `!`. Returns `None` for the others, whose negation requires that something is absent.
     fn negated(self) -> Option<Self> {
         const OPPOSITES: [(&str, &str); 5] =
             [("=", "!="), ("==", "!="), ("-eq", "-ne"), ("-ge", "-lt"), ("-gt", "-le")];
@@ -127,7 +129,7 @@ impl Demand {
 }
 
 impl<'a> Model<'a> {
-    /// What a command reads, where it is one thing or one kind of things.
+    /// What a command reads, if it is one resource or one kind of resources.
     pub fn read_by(&self, run: &Run<'_>) -> Option<&Act> {
         let start = run.content.span(run.statement.range.clone());
         let mut acts = self.acts.iter().filter(|act| {
@@ -135,13 +137,13 @@ impl<'a> Model<'a> {
                 && act.span.file == start.file
                 && act.span.start == start.start
         });
-        // In a loop, and of a function that is called again, it is the same.
+        // In a loop, or in a function that is called again, the same resource may be read repeatedly.
         let first = acts.next()?;
         acts.all(|act| act.thing == first.thing).then_some(first)
     }
 }
 
-/// The questions of a script.
+/// The questions that the checks of a script ask.
 pub fn questions<'m>(followed: &'m Followed<'_>) -> Vec<Question<'m>> {
     let trace = &followed.trace;
     let mut found = Vec::new();
@@ -181,7 +183,8 @@ pub fn questions<'m>(followed: &'m Followed<'_>) -> Vec<Question<'m>> {
     found
 }
 
-/// What the commands of a script hand on, each with the command that reads the world and the form in which it is printed.
+/// The outputs that the commands of a script pass on, each as the command that reads the world and the form of the
+/// output.
 pub fn printed<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<'m>, Form)> {
     let trace = &followed.trace;
     (0..trace.chains.len()).filter_map(|chain| {
@@ -190,7 +193,7 @@ pub fn printed<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<
     })
 }
 
-/// The filters of jq that see what another command prints as it is: that command, the run of jq, and the filter.
+/// The jq filters that get the unchanged output of another command: that command, the jq run, and the filter.
 pub fn filtered_by<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<'m>, &'m Run<'m>, String)> {
     let trace = &followed.trace;
     let piped = (0..trace.chains.len()).filter_map(|chain| match whole(trace, chain, 8)?.as_slice() {
@@ -207,12 +210,12 @@ pub fn filtered_by<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m 
     piped.chain(fed).filter_map(by_jq)
 }
 
-/// Whether a command prints a whole thing.
+/// Whether a command prints a whole resource.
 pub fn is_object(run: &Run<'_>) -> bool {
     read(run) == Form::Object
 }
 
-/// The pipelines of a script that begin with a list of things, each with the commands behind it.
+/// The pipelines of a script that start with a list of resources, each with the commands after it.
 pub fn lists<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<'m>, Vec<&'m Run<'m>>)> {
     let trace = &followed.trace;
     trace.pipelines.iter().filter_map(|(.., chain)| {
@@ -222,7 +225,8 @@ pub fn lists<'m>(followed: &'m Followed<'_>) -> impl Iterator<Item = (&'m Run<'m
     })
 }
 
-/// The commands of a chain, those before it whose output it only repeats with it: `echo "$x" | …`, `… <<< "$x"`.
+/// The commands of a chain, preceded by those whose output its first command only repeats: `echo "$x" | …`,
+/// `… <<< "$x"`.
 fn whole<'m>(trace: &'m Trace<'_>, chain: usize, depth: usize) -> Option<Vec<&'m Run<'m>>> {
     let mut runs: Vec<&Run<'_>> = trace.chains.get(chain)?.iter().filter_map(|at| trace.runs.get(*at)).collect();
     let first = *runs.first()?;
@@ -280,7 +284,7 @@ fn test<'m>(trace: &'m Trace<'_>, place: Place<'m>, words: &[Value], found: &mut
     }
 }
 
-/// `… | grep -q WORD`, `… | jq -e PATH`.
+/// Adds the question of `… | grep -q WORD` or `… | jq -e PATH`.
 fn filter<'m>(place: Place<'m>, last: &Run<'_>, runs: Vec<&'m Run<'m>>, found: &mut Vec<Question<'m>>) {
     let options = options(last);
     let operand = operand(last);
@@ -300,13 +304,13 @@ fn filter<'m>(place: Place<'m>, last: &Run<'_>, runs: Vec<&'m Run<'m>>, found: &
     }
 }
 
-/// The letters of the options of one letter.
+/// The letters of all one-letter options.
 pub fn options(run: &Run<'_>) -> String {
     let words = run.words.iter().skip(1).filter_map(Value::literal).take_while(|word| *word != "--");
     words.filter(|word| !word.starts_with("--")).filter_map(|word| word.strip_prefix('-')).collect()
 }
 
-/// The pattern of a grep, or the first operand of another program, where it is literal.
+/// The pattern of a grep, or the first operand of another program, if it is literal.
 pub fn operand(run: &Run<'_>) -> Option<String> {
     let (name, spelt) = (run.statement.name(), spelt(run));
     let found = match name {
@@ -316,15 +320,15 @@ pub fn operand(run: &Run<'_>) -> Option<String> {
     found.filter(|word| **word != UNKNOWN).map(|word| (*word).to_owned())
 }
 
-/// The words behind the name of a command.
+/// The words after the name of a command.
 fn spelt<'r>(run: &'r Run<'_>) -> Vec<&'r str> {
     run.words.iter().skip(1).map(|word| word.literal().unwrap_or(UNKNOWN)).collect()
 }
 
-/// In the place of a word that is not known.
+/// Replaces a word that is not known.
 const UNKNOWN: &str = "\u{1a}";
 
-/// `spec.replicas` of `.spec.replicas`, of `{.spec.replicas}`, where it is a plain path.
+/// `spec.replicas` for `.spec.replicas` or `{.spec.replicas}`, if it is a plain path.
 fn path(text: &str) -> Option<String> {
     let text = text.trim().strip_prefix('{').map_or(text.trim(), |rest| rest.trim_end_matches('}'));
     let inner = text.strip_prefix('.')?;
@@ -344,13 +348,13 @@ pub fn value_of<'r>(words: &[&'r str], short: &str, long: &str) -> Option<&'r st
     })
 }
 
-/// Whether the first line of a list says what stands in its columns.
+/// Whether the first line of a list is a header.
 pub fn is_headed(run: &Run<'_>) -> bool {
     let bare = |word: &Value| word.literal().is_some_and(|word| word.starts_with("--no-headers"));
     read(run) == Form::Rows && !run.words.iter().any(bare)
 }
 
-/// In which form a chain prints.
+/// The form in which a chain prints.
 fn form(runs: &[&Run<'_>]) -> Form {
     let Some((first, others)) = runs.split_first() else { return Form::Other };
     others.iter().fold(read(first), |form, run| {
@@ -369,16 +373,16 @@ fn form(runs: &[&Run<'_>]) -> Form {
     })
 }
 
-/// In which form the first command prints.
+/// The form in which the first command prints.
 fn read(run: &Run<'_>) -> Form {
     let (tool, words) = (run.statement.tool(), spelt(run));
-    // A brace that a task writes as `\{` is one to the shell.
+    // A brace that a task writes as `\{` is a plain brace to the shell.
     let value_of = |short: &str, long: &str| value_of(&words, short, long).map(|value| value.replace("\\{", "{"));
     let mut operands = tools::operands(tool, &words).copied().filter(|word| *word != UNKNOWN).peekable();
     // `docker container ls`
     operands.next_if(|word| tool == "docker" && matches!(*word, "container" | "image" | "volume" | "network"));
     let asks = operands.next().unwrap_or_default();
-    // A name for each, and nothing else.
+    // Only names, one per resource.
     let brief = || options(run).contains('q') || words.iter().any(|word| matches!(*word, "--quiet" | "--short"));
     match tool {
         "kubectl" if asks == "get" => match value_of("-o", "--output").as_deref() {

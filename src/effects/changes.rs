@@ -1,4 +1,4 @@
-//! What a task changes in the world, and what is still there behind its cleanup.
+//! What a task changes in the world, and what remains after its cleanup.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,18 @@ use crate::{
     hir::{Def, PhaseKind, Task},
 };
 
-/// What a task changes in the world, for people: `namespace shop`, `pod web in shop`.
+/// What a task changes in the world, described for people: `namespace shop`, `pod web in shop`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Changes {
     pub creates: BTreeSet<String>,
     pub deletes: BTreeSet<String>,
-    /// What set-up makes and nothing takes away.
+    /// What setup creates and nothing removes.
     pub leaves: BTreeSet<String>,
 }
 
 impl Model<'_> {
-    /// What the scripts and steps of a task change. What has no name that is known is left out, and so is what an agent does.
+    /// What the scripts and steps of a task change. Resources without a known name are left out, and so are changes by the
+    /// agent.
     pub fn changes(&self, task: &Task<Def>, tools: &Tools) -> Changes {
         let of = |verb: Verb| {
             let acts = self.acts.iter().filter(move |act| act.verb == verb && is_named(&act.thing));
@@ -32,8 +33,8 @@ impl Model<'_> {
         }
     }
 
-    /// What set-up makes under a name that is known, and nothing takes away. `None`: cleanup does what the model does not see, or
-    /// deletes by a label or a list.
+    /// The operations of setup that create a resource with a known name that nothing removes. Returns `None` if cleanup has
+    /// effects that the model does not see, or deletes by a label or a list.
     pub fn left_behind(&self, task: &Task<Def>, tools: &Tools) -> Option<Vec<&Act>> {
         let made: Vec<&Act> = self.in_phase(PhaseKind::Setup).filter(|act| self.makes(act, task, tools)).collect();
         if made.is_empty() {
@@ -46,7 +47,7 @@ impl Model<'_> {
         let deleted: Vec<&Thing> = self.acts.iter().filter(deletes).map(|act| &act.thing).collect();
         let stays = |act: &&&Act| {
             let thing = &act.thing;
-            // Of a database that is kept, what set-up made in it is dropped.
+            // If the database is kept, the tables that setup created in it are dropped.
             let emptied = thing.system == "file"
                 && deleted.iter().any(|gone| {
                     gone.system == "sqlite"
@@ -60,7 +61,7 @@ impl Model<'_> {
         Some(made.iter().filter(stays).copied().collect())
     }
 
-    /// Whether something is made that stays, under a name that is known.
+    /// Whether an operation creates a lasting resource with a known name.
     fn makes(&self, act: &Act, task: &Task<Def>, tools: &Tools) -> bool {
         let thing = &act.thing;
         let Some(name) = thing
@@ -71,13 +72,13 @@ impl Model<'_> {
             return false;
         };
         match thing.system.as_str() {
-            // What stays in the folder of the task, and what a script cleans up by itself, is no leak.
+            // Files in the task's directory, and files that a script removes itself, are not leaks.
             "file" => {
                 let shown = name.shown();
                 let absolute = shown.starts_with("/tmp/") || shown.starts_with("/var/tmp/");
                 absolute && !self.traps()
             }
-            // What a POST makes has a name that only the server knows, and `…/register` is no thing.
+            // The name of a resource created with POST is known only to the server, and `…/register` is not a resource.
             "http" => {
                 let shown = name.shown();
                 let last = shown.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -89,7 +90,8 @@ impl Model<'_> {
                 matches!(thing.kind.as_str(), "table" | "database" | "schema" | "role" | "user" | "view")
             }
             "git" => false,
-            // What lies behind a server of a task may end with it; where cleanup deletes such things, it deletes them all.
+            // Resources behind a server of the task may end with the server. If cleanup deletes any of them, it is
+            // expected to delete all.
             system => {
                 tools.releases(system, &thing.kind)
                     || self
@@ -106,7 +108,7 @@ impl Model<'_> {
         })
     }
 
-    /// Whether cleanup may delete anything by a label, a list or a name that is filled in.
+    /// Whether cleanup may delete resources by a label, a list or a name that is filled in.
     pub fn sweeps(&self) -> bool {
         self.scripts.iter().filter(|script| script.view.phase == PhaseKind::Cleanup).any(|script| {
             script.view.content.program.commands().into_iter().any(|command| {
@@ -125,7 +127,7 @@ impl Model<'_> {
 }
 
 impl Thing {
-    /// Whether it is gone when another is deleted.
+    /// Whether this resource is removed when `gone` is deleted.
     pub fn goes_with(&self, gone: &Self) -> bool {
         let same = self.system == gone.system || self.system == "helm" && gone.system == "kubernetes";
         if !same {
@@ -137,7 +139,7 @@ impl Thing {
                 || self.name == gone.name
                 || gone.name.as_ref().is_some_and(|name| !name.is_known());
         }
-        // A thing goes with its kind: `widgetfleets.example.com`.
+        // A custom resource is removed together with its definition: `widgetfleets.example.com`.
         let plural = gone.name.as_ref().and_then(super::Value::literal).and_then(|name| name.split('.').next());
         let stem = self.kind.trim_end_matches(['s', 'y']);
         if gone.kind == "customresourcedefinition" && !stem.is_empty() && plural.is_some_and(|p| p.starts_with(stem)) {
@@ -149,11 +151,11 @@ impl Thing {
     }
 }
 
-/// Ends of addresses at which something is done.
+/// Last segments of URLs that perform an action.
 const CALLS: [&str; 10] =
     ["register", "create", "add", "update", "enable", "start", "restore", "import", "apply", "run"];
 
-/// A PUT says itself what the thing is called.
+/// Whether the operation is a PUT, whose URL contains the name of the resource.
 pub fn is_put(act: &Act, task: &Task<Def>) -> bool {
     let mut found = false;
     task.walk(&mut |_, step| {
@@ -166,12 +168,12 @@ pub fn is_put(act: &Act, task: &Task<Def>) -> bool {
     found
 }
 
-/// Something with a name of its own, which is no file of the task's folder.
+/// Whether a resource has a known name and is not a file in the task's directory.
 fn is_named(thing: &Thing) -> bool {
     thing.name.as_ref().is_some_and(|name| name.is_known() && (thing.system != "file" || name.shown().starts_with('/')))
 }
 
-/// Whether a thing lies in another that set-up makes: it goes with it.
+/// Whether a resource is inside another one that setup creates, so that it is removed together with it.
 fn lies_in_another(act: &Act, made: &[&Act]) -> bool {
     let thing = &act.thing;
     let mut others = made.iter().filter(|outer| !std::ptr::eq(**outer, act)).map(|outer| &outer.thing);
@@ -184,7 +186,8 @@ fn lies_in_another(act: &Act, made: &[&Act]) -> bool {
     }
 }
 
-/// A database goes with what holds it, and a table with its database.
+/// Whether a resource is removed together with its database: a database with the container or cluster that runs it, a
+/// table with its database.
 fn goes_with_database(thing: &Thing, made: &[&Act], deleted: &[&Thing]) -> bool {
     let holds = |outer: &&Act| matches!(outer.thing.system.as_str(), "docker" | "kubernetes");
     let outer = |gone: &&&Thing| gone.system == thing.system && matches!(gone.kind.as_str(), "database" | "schema");
@@ -192,11 +195,12 @@ fn goes_with_database(thing: &Thing, made: &[&Act], deleted: &[&Thing]) -> bool 
         && (made.iter().any(holds) || thing.kind != "database" && deleted.iter().any(|gone| outer(&gone)))
 }
 
-/// Whether the URL of one has the name of the other among its segments, with more behind it: `…/permissions/shop/guest` goes with `…/vhosts/shop`.
+/// Whether the URL of `inner` contains the name of `outer` as a segment, with more after it: `…/permissions/shop/guest` is removed with
+/// `…/vhosts/shop`.
 fn lies_under_name(inner: &Thing, outer: &Thing) -> bool {
     let segments = |thing: &Thing| thing.name.as_ref().filter(|name| name.is_known()).map(|name| name.split('/'));
     let (Some(inner), Some(outer)) = (segments(inner), segments(outer)) else { return false };
-    // `https:`, nothing and the host; or what stands for all of that.
+    // The segments `https:`, an empty one and the host; or one placeholder for all of them.
     let host = |url: &[Value]| if url.get(1).is_some_and(|part| *part == Value::default()) { 3 } else { 1 };
     let (begin, Some(name)) = (host(&outer), outer.last()) else { return false };
     outer.len() > begin + 1
@@ -206,7 +210,7 @@ fn lies_under_name(inner: &Thing, outer: &Thing) -> bool {
         && inner[begin + 1..inner.len() - 1].contains(name)
 }
 
-/// Whether the path of one begins with that of the other.
+/// Whether the path of `inner` starts with that of `outer`.
 fn lies_in(inner: &Thing, outer: &Thing) -> bool {
     let path = |thing: &Thing| thing.name.as_ref().map(|name| name.shown().trim_end_matches(['/', '*']).to_owned());
     match (path(inner), path(outer)) {

@@ -1,4 +1,4 @@
-//! What the scripts of a task read from the environment that gevals runs in: nothing in the task sets it.
+//! Variables that the scripts of a task inherit from the environment of gevals, because nothing in the task sets them.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use crate::{
     source::Span,
 };
 
-/// Variables of gevals' own environment that the scripts of a task depend on.
+/// Variables of gevals' environment that the scripts of a task depend on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Inherited {
-    /// Those that scripts name, each with the first place that does.
+    /// Variables that scripts name, each with the first place.
     pub scripts: IndexMap<String, Span>,
-    /// Those that programs look for without being told: `KUBECONFIG`.
+    /// Variables that programs read by default: `KUBECONFIG`.
     pub programs: BTreeSet<String>,
 }
 
 impl Model<'_> {
-    /// What scripts read and neither they, their steps, nor the task set.
+    /// The variables that scripts read and that neither they, their steps nor the task set.
     pub fn inherited(&self, task: &Task<Def>, tools: &Tools) -> Inherited {
         let mut found = Inherited::default();
         let declared = |name: &str| task.env.iter().any(|(known, _)| known.value == name);
@@ -32,7 +32,7 @@ impl Model<'_> {
         };
         self.foreign.iter().for_each(|(name, span)| read(name, *span));
         for trace in self.scripts.iter().map(|script| &script.trace) {
-            // `A="${A:-x}"` reads what it sets.
+            // `A="${A:-x}"` reads the variable that it sets.
             let inherited = trace.unset.iter().filter(|read| read.provided || !trace.sets.contains(&read.name));
             inherited.for_each(|unset| read(&unset.name, unset.content.span(unset.range.clone())));
             trace.asked.iter().for_each(|(name, content, range)| read(name, content.span(range.clone())));
@@ -47,7 +47,7 @@ impl Model<'_> {
     }
 }
 
-/// What the shell sets by itself, what belongs to the machine, and what gevals gives.
+/// Whether a variable is set by the shell, belongs to the machine, or is set by gevals.
 fn is_own(name: &str) -> bool {
     const MACHINE: [&str; 10] = ["HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "HOSTNAME", "IFS"];
     MACHINE.contains(&name) || bash::sets_by_itself(name)

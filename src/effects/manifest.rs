@@ -1,5 +1,5 @@
-//! The objects that a manifest of Kubernetes describes, as far as their names tell. Only what decides which object is meant is read:
-//! kind, name and namespace of each document, also in a `List`.
+//! The objects that a Kubernetes manifest describes, as far as they can be identified. Only the identifying fields are read: kind,
+//! name and namespace of each document, also in a `List`.
 
 use super::value::{Piece, Value};
 
@@ -11,7 +11,7 @@ pub struct Object {
     pub namespace: Option<Value>,
 }
 
-/// All objects of a text. `None`: there may be others in it than can be read here.
+/// All objects in a text. Returns `None` if the text may contain others that cannot be read here.
 pub fn objects(text: &Value) -> Option<Vec<Object>> {
     let lines = text.split('\n');
     let mut found = Vec::new();
@@ -28,7 +28,7 @@ pub fn objects(text: &Value) -> Option<Vec<Object>> {
     Some(found)
 }
 
-/// The object of one document; nothing where it is empty.
+/// The object in one document; `Some(None)` if the document is empty.
 fn object(lines: &[&Value]) -> Option<Option<Object>> {
     let (mut kind, mut name, mut namespace) = (None, None, None);
     let mut inside = false;
@@ -36,7 +36,7 @@ fn object(lines: &[&Value]) -> Option<Option<Object>> {
     let mut is_empty = true;
     for line in lines {
         let Some(Piece::Text(begin)) = line.pieces().first() else {
-            // A line that is filled in may be anything.
+            // A line that starts with a hole may be anything.
             if line.pieces().is_empty() {
                 continue;
             }
@@ -49,7 +49,7 @@ fn object(lines: &[&Value]) -> Option<Option<Object>> {
         is_empty = false;
         let indent = begin.len() - content.len();
         if indent == 0 {
-            // JSON is not read, nor is a mapping on one line.
+            // JSON and mappings on one line are not read.
             if content.starts_with(['{', '[']) {
                 return None;
             }
@@ -79,7 +79,7 @@ fn object(lines: &[&Value]) -> Option<Option<Object>> {
     Some(Some(Object { kind, name: name?, namespace }))
 }
 
-/// What stands behind a key on its line, without quotes.
+/// The value of a key on its line, without quotes.
 fn value(line: &Value, key: &str) -> Option<Value> {
     let mut pieces = line.pieces().iter();
     let Some(Piece::Text(first)) = pieces.next() else { return None };

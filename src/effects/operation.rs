@@ -1,4 +1,5 @@
-//! What steps do that are no scripts: files, requests, operations of extensions, and tools of MCP servers, by their names and arguments.
+//! The effects of steps that are not scripts: files, requests, operations of extensions, and tools of MCP servers, determined by their
+//! names and arguments.
 
 use super::{Act, Given, Model, Thing, Variables, Verb, loop_name, manifest, of_object, of_template, value::Value};
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     template::SegmentKind,
 };
 
-/// Rounds of a `foreach` over a list that is written out.
+/// The maximum number of rounds of a `foreach` over a literal list.
 const ROUNDS: usize = 32;
 
 /// Follows the steps of a task.
@@ -21,11 +22,11 @@ pub(super) fn steps(given: Given<'_>, environment: &Variables, model: &mut Model
     }
 }
 
-/// Where a step stands.
+/// The context of a step.
 #[derive(Clone, Copy)]
 struct Place {
     phase: PhaseKind,
-    /// It may not run at all.
+    /// Whether it may not run at all.
     maybe: bool,
 }
 
@@ -62,7 +63,7 @@ fn follow(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variab
     }
 }
 
-/// Notes the value of a round, and all that lies in it.
+/// Records the value of a round, and all values inside it.
 fn of_round(name: &str, path: &mut Vec<SegmentKind>, value: &Arg<Def>, outer: &Variables, environment: &mut Variables) {
     environment.insert(loop_name(name, &*path), text_of(value, outer));
     let inner: Vec<(SegmentKind, &Arg<Def>)> = match &value.kind {
@@ -86,11 +87,11 @@ fn text_of(arg: &Arg<Def>, environment: &Variables) -> Value {
     }
 }
 
-/// What is done: to which thing, in which system.
+/// What is done, and to which resource.
 type Done = (Verb, Thing);
 
 fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variables, model: &mut Model<'_>) {
-    // The arguments of a tool stand together.
+    // The arguments of a tool are grouped under `args`.
     let find = |key: &str| step.arg(key).or_else(|| step.arg("args")?.get(key));
     let arg = |key: &str| match &find(key)?.kind {
         ArgKind::Text(template) => Some(of_template(template, environment)),
@@ -152,7 +153,7 @@ fn leaf(step: &Step<Def>, place: Place, given: Given<'_>, environment: &Variable
     }
 }
 
-/// What a URL names: without its query; `…/a,b` are two.
+/// The resources that a URL names, without its query. `…/a,b` names two.
 fn resources(url: &Value) -> Vec<Value> {
     let path = url.split('?').into_iter().next().unwrap_or_default();
     let mut segments = path.split('/');
@@ -173,7 +174,7 @@ fn resources(url: &Value) -> Vec<Value> {
     names.into_iter().map(of).collect()
 }
 
-/// The objects of the manifest that an operation is given.
+/// The objects in the manifest that an operation is given.
 fn described(
     operation: &str,
     step: &Step<Def>,
@@ -211,7 +212,8 @@ fn described(
     Some(objects.into_iter().map(|object| (verb, of_object(object, arg("namespace"), tool))).collect())
 }
 
-/// What an operation on Kubernetes does, by its name and arguments; nothing where these do not tell.
+/// The effects of an operation on Kubernetes, according to its name and arguments; empty if these do not determine
+/// them.
 fn on_kubernetes(
     operation: &str,
     step: &Step<Def>,
@@ -244,7 +246,7 @@ fn on_kubernetes(
         (Some(kind), Some(name)) => {
             vec![(verb, object(&kind, arg("namespace").or_else(|| inner("namespace")), name, tool))]
         }
-        // All of a kind.
+        // All resources of a kind.
         (Some(kind), None) if is(&["count"]) => {
             let all = object(&kind, arg("namespace"), Value::default(), tool);
             vec![(verb, Thing { name: None, ..all })]
@@ -257,7 +259,7 @@ fn object(kind: &str, space: Option<Value>, name: Value, tool: &tools::Tool) -> 
     of_object(manifest::Object { kind: kind.to_lowercase(), name, namespace: None }, space, tool)
 }
 
-/// The words of a name, in small letters: `notes_create`, `listPods`.
+/// The words of a name in lower case: `notes_create`, `listPods`.
 pub fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = vec![String::new()];
     let mut before = ' ';
@@ -274,7 +276,7 @@ pub fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Words of tools that say what they do.
+/// Words in the names of tools that indicate what they do.
 const VERBS: [(Verb, &[&str]); 4] = [
     (
         Verb::Reads,
@@ -297,11 +299,11 @@ const VERBS: [(Verb, &[&str]); 4] = [
     ),
 ];
 
-/// Arguments that say what a thing is called.
+/// Arguments that contain the name of a resource.
 const NAMES: [&str; 11] =
     ["name", "title", "path", "key", "slug", "id", "uri", "filename", "file_path", "filePath", "table"];
 
-/// What a tool does, by its name and arguments. `None`: these do not tell.
+/// The effects of a tool, according to its name and arguments. Returns `None` if these do not determine them.
 fn by_tool(
     (server, name): (&str, &str),
     step: &Step<Def>,
@@ -341,7 +343,7 @@ fn by_tool(
     if !several.is_empty() {
         return Some(several.into_iter().map(|name| (verb, thing(Some(name)))).collect());
     }
-    // What has no name of its own is called something by the server.
+    // The server chooses the name of a new resource if none is given.
     let name = match verb {
         Verb::Creates => Some(named.unwrap_or_else(Value::unknown)),
         _ => named,
@@ -349,7 +351,7 @@ fn by_tool(
     Some(vec![(verb, thing(name))])
 }
 
-/// One of a kind: `entity` of `entities`.
+/// The singular of a word: `entity` for `entities`.
 fn singular(word: &str) -> String {
     match word.strip_suffix("ies") {
         Some(stem) if stem.len() > 2 => format!("{stem}y"),
@@ -357,7 +359,8 @@ fn singular(word: &str) -> String {
     }
 }
 
-/// The names of several things: `names: [a, b]`, `entities: [{name: a}, {name: b}]`. Nothing where one of them is not told.
+/// The names of several resources: `names: [a, b]`, `entities: [{name: a}, {name: b}]`. Empty if one of the names is not
+/// known.
 fn listed(step: &Step<Def>, environment: &Variables) -> Vec<Value> {
     let Some(ArgKind::Record(args)) = step.arg("args").map(|args| &args.kind) else { return Vec::new() };
     let lists = args.iter().filter_map(|(key, arg)| match &arg.kind {

@@ -1,9 +1,9 @@
-//! Which variables of its environment a program reads that stands in a script: a filter of jq, a text of Python, awk, Perl, Ruby or
-//! JavaScript, and the text of another shell.
+//! The environment variables that are read by a program inside a script: a jq filter, code in Python, awk, Perl, Ruby or
+//! JavaScript, and code for another shell.
 
 use crate::bash::ast;
 
-/// How a language asks for a variable: what stands before its name.
+/// The syntax for reading an environment variable in each language: the text before its name.
 const PYTHON: &[&str] = &["os.environ[", "os.environ.get(", "os.getenv(", "environ[", "environ.get(", "getenv("];
 const JQ: &[&str] = &["env.", "$ENV.", "$ENV["];
 const AWK: &[&str] = &["ENVIRON["];
@@ -11,7 +11,7 @@ const NODE: &[&str] = &["process.env.", "process.env["];
 const RUBY: &[&str] = &["ENV[", "ENV.fetch("];
 const PERL: &[&str] = &["$ENV{"];
 
-/// The names of the variables that a program asks its environment for. `text`: its words and its input, as written.
+/// The names of the environment variables that a program reads. `text` contains its words and its input, as written.
 pub(super) fn asked<'t>(program: &str, text: &'t str) -> Vec<&'t str> {
     let forms = match program {
         "python" | "python3" => PYTHON,
@@ -25,7 +25,7 @@ pub(super) fn asked<'t>(program: &str, text: &'t str) -> Vec<&'t str> {
     let mut found: Vec<&str> = Vec::new();
     for form in forms {
         for (at, _) in text.match_indices(form) {
-            // `my_env.X` is another thing.
+            // `my_env.X` is something else.
             let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
             if form.starts_with(|c: char| c.is_ascii_lowercase()) && text[..at].ends_with(part) {
                 continue;
@@ -41,7 +41,7 @@ pub(super) fn asked<'t>(program: &str, text: &'t str) -> Vec<&'t str> {
     found
 }
 
-/// The variables that the text of a shell reads and does not set itself.
+/// The variables that shell code reads and does not set itself.
 pub(super) fn read_by_shell(text: &str) -> Vec<String> {
     let sets = |name: &str| {
         [format!("{name}="), format!("for {name} "), format!("read {name}"), format!("read -r {name}")]
@@ -55,7 +55,7 @@ pub(super) fn read_by_shell(text: &str) -> Vec<String> {
     names
 }
 
-/// Where a text has an expansion that no shell can do: `${count.index}`, `${{ a }}`. Returns the place and what stands there.
+/// The first expansion in a text that no shell supports, with its place: `${count.index}`, `${{ a }}`.
 pub(super) fn bad_expansion(text: &str) -> Option<(usize, &str)> {
     let mut from = 0;
     while let Some(at) = text[from..].find("${").map(|at| from + at) {
@@ -81,7 +81,7 @@ pub(super) fn bad_expansion(text: &str) -> Option<(usize, &str)> {
     None
 }
 
-/// Where a text has `$(params.version)`: a command whose name no program has. Returns the place and what stands there.
+/// The first `$(params.version)` in a text, with its place: no program has a name like this.
 pub(super) fn dotted_command(text: &str) -> Option<(usize, &str)> {
     text.match_indices("$(").find_map(|(at, _)| {
         let end = text[at..].find(')')?;

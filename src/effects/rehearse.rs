@@ -1,5 +1,5 @@
-//! A rehearsal without an agent: set-up is run in a world of memory, and then each check of verify. What a program does that is not
-//! known here ends the rehearsal, or is not known; nothing is concluded from that.
+//! A rehearsal without an agent: runs setup in a simulated world in memory, and then each check of verify. Behavior of programs
+//! that is not known here ends the rehearsal or gives an unknown result, from which nothing is concluded.
 
 mod cluster;
 mod containers;
@@ -36,19 +36,19 @@ use crate::{
 
 pub use steps::passes_at_once;
 
-/// A text, where all of it is known.
+/// A text, or `None` if it is not completely known.
 pub type Text = Option<String>;
 
-/// In the place of `{random.id}`: what is called so is new in each run.
+/// The value of `{random.id}`. Resources with it in their name are new in each run.
 const RANDOM: &str = "q7x2m9ka";
 
-/// A longer text is not followed.
+/// The maximum length of a text in bytes. Longer texts are not followed.
 const MOST: usize = 1 << 18;
 
-/// Before a text of which more may be there than is known.
+/// Marks a text that may contain more than is known.
 const OPEN: char = '\u{2}';
 
-/// How a command has ended, and what it has printed.
+/// The status of a command, and its output.
 pub struct Done {
     pub status: Option<bool>,
     pub out: Text,
@@ -68,19 +68,19 @@ impl Done {
     }
 }
 
-/// Why a list of statements is left.
+/// The reason for leaving a list of statements.
 enum Stop {
     Exit(Option<bool>),
     Return(Option<bool>),
     Break,
     Continue,
-    /// What comes then is not known.
+    /// The rest is not known.
     Lost,
 }
 
 type Flow = Result<Option<bool>, Stop>;
 
-/// What a rehearsal takes place in.
+/// The simulated world of a rehearsal.
 struct World<'a> {
     disk: Disk<'a>,
     cluster: Cluster<'a>,
@@ -103,7 +103,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// The text of a value, where all of it is known.
+/// The text of a value, if it is completely known.
 fn text_of(value: &Value) -> Text {
     let piece = |piece: &Piece| match piece {
         Piece::Text(text) => Some(text.clone()),
@@ -113,28 +113,28 @@ fn text_of(value: &Value) -> Text {
     value.pieces().iter().map(piece).collect()
 }
 
-/// How many statements are run, and how deep functions may call each other.
+/// Limits on the number of statements and on the depth of function calls.
 const STEPS: usize = 4000;
 const DEPTH: usize = 8;
-/// So many substitutions of a statement are looked through.
+/// The maximum number of substitutions that are searched in a statement.
 const SUBSTITUTIONS: usize = 50;
 const ROUNDS: usize = 32;
 
 struct Shell<'s, 'w, 'a> {
     world: &'w mut World<'a>,
     content: &'s Content,
-    /// What stands in the place of the holes of the script, in order.
+    /// The values of the script's holes, in order.
     holes: Vec<Text>,
     variables: FxHashMap<String, Text>,
     functions: FxHashMap<&'s str, &'s [Statement]>,
-    /// Where it stands.
+    /// The current directory.
     folder: Text,
-    /// What has been printed.
+    /// The output so far.
     out: Text,
     last: Option<bool>,
     errexit: bool,
     pipefail: bool,
-    /// In set-up what is not known goes well: else there is no run at all.
+    /// Whether an unknown status counts as success. True in setup, because without setup there is no run.
     hopes: bool,
     steps: usize,
     depth: usize,
@@ -162,7 +162,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         Ok(status)
     }
 
-    /// How a status that stands alone goes on.
+    /// The effect of a status that is not part of a condition.
     fn settle(&self, status: Option<bool>, lenient: bool) -> Flow {
         match status {
             _ if lenient => Ok(status),
@@ -282,7 +282,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         }
     }
 
-    /// Runs something in a shell of its own, where an exit is an end.
+    /// Runs something in a subshell, where an exit is a normal end.
     fn inner(&mut self, run: impl FnOnce(&mut Self) -> Flow) -> Flow {
         match run(self) {
             Err(Stop::Exit(status)) => Ok(status),
@@ -290,7 +290,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         }
     }
 
-    /// The same, and what it prints.
+    /// Like [`Self::inner`], and returns the output.
     fn captured(&mut self, run: impl FnOnce(&mut Self) -> Flow) -> Result<(Option<bool>, Text), Stop> {
         let before = self.out.replace(String::new());
         let status = self.inner(run);
@@ -298,7 +298,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         Ok((status?, text))
     }
 
-    /// What may have been run, or not.
+    /// Accounts for statements that may or may not have run.
     fn perhaps(&mut self, list: &'s [Statement]) -> Result<(), Stop> {
         for statement in list {
             let mut lost = false;
@@ -323,7 +323,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         Ok(())
     }
 
-    /// Takes note that a command may have run. `false`: it is not known what it may have done.
+    /// Accounts for a command that may have run. Returns `false` if its effects are not known.
     fn passes_over(&mut self, s: &'s Statement) -> bool {
         const IDLE: [&str; 22] = [
             "echo", "printf", "true", ":", "sleep", "date", "cat", "grep", "jq", "test", "false", "head", "tail",
@@ -342,7 +342,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         }
         match name {
             _ if IDLE.contains(&name) => true,
-            // In set-up a failure is the end of all.
+            // A failure in setup ends the run.
             "exit" | "return" => self.hopes && words.get(1).is_some_and(|code| *code != "0"),
             "kubectl" | "oc" => {
                 match Cluster::changes(&words[1..]) {
@@ -405,7 +405,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         let mut values: Vec<Text> = Vec::new();
         let mut name = String::new();
         if clause.trim_start().starts_with("((") {
-            // Of rounds that are alike the first tells all.
+            // All rounds are alike, so one is enough.
             values.push(None);
         } else {
             let words = ast::split(clause, s.range.start + 3);
@@ -424,7 +424,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
             }
         }
         let mut status = Some(true);
-        // Verify waits in vain: the world of a rehearsal stands still.
+        // Waiting in verify is pointless, because the simulated world does not change.
         let waits = !self.hopes && body.iter().any(|s| s.name() == "sleep");
         for value in values.into_iter().take(if waits { 1 } else { ROUNDS }) {
             self.variables.insert(name.clone(), value);
@@ -438,7 +438,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         Ok(status)
     }
 
-    /// A part of the script, in which each hole is what stands in its place. `None`: that is not known.
+    /// A part of the script with its holes filled in. Returns `None` if a value is not known.
     fn source(&self, range: std::ops::Range<usize>) -> Text {
         let text = self.content.text.get(range.clone())?;
         if !text.contains(HOLE) {
@@ -452,7 +452,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
             }
             out.push_str(self.content.text.get(at..hole.start)?);
             let value = value.as_ref()?;
-            // The shell reads what is filled in.
+            // The shell would interpret the value.
             if value.contains(['$', '`', '"', '\'', '\\', '\n']) {
                 return None;
             }
@@ -493,7 +493,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         Ok(status)
     }
 
-    /// The texts that a word becomes.
+    /// The texts that a word expands to.
     fn words(&mut self, word: &ast::Word, nested: &'s [Statement]) -> Result<Vec<Text>, Stop> {
         let bare = |part: &Part| matches!(part, Part::Var { quoted: false, .. } | Part::Command { quoted: false, .. });
         let (value, _) = self.value(&word.parts, nested)?;
@@ -509,7 +509,7 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
         })
     }
 
-    /// What parts of a word become, and how the last command in it has ended.
+    /// The text that the parts of a word expand to, and the status of the last command in it.
     fn value(&mut self, parts: &[Part], nested: &'s [Statement]) -> Result<(Text, Option<bool>), Stop> {
         let mut out = Some(String::new());
         let mut status = Some(true);
@@ -556,11 +556,11 @@ impl<'s, 'w, 'a> Shell<'s, 'w, 'a> {
     }
 }
 
-/// Where the output of a command goes, and where its input comes from.
+/// The redirections of a command.
 #[derive(Default)]
 struct Redirects {
     input: Option<Text>,
-    /// The file, and whether it is added to what it holds.
+    /// The file, and whether the output is appended.
     output: Option<(Text, bool)>,
     discards: bool,
 }
@@ -620,7 +620,7 @@ impl<'s> Shell<'s, '_, '_> {
         Ok(done.status)
     }
 
-    /// Whether what a command prints goes into no file.
+    /// Whether a command writes no output to a file.
     fn writes_nothing(&self, s: &Statement) -> bool {
         let behind = s.words().last().and_then(|last| self.content.text.get(last.range.end..s.range.end));
         behind.is_some_and(|behind| {
@@ -631,7 +631,7 @@ impl<'s> Shell<'s, '_, '_> {
         })
     }
 
-    /// Reads what stands behind the words of a command.
+    /// Reads the redirections after the words of a command.
     fn redirects(&mut self, s: &'s Statement, from: usize) -> Result<Redirects, Stop> {
         let mut found = Redirects::default();
         if !s.written && !s.fed {
@@ -650,7 +650,7 @@ impl<'s> Shell<'s, '_, '_> {
                 rest = behind[word.range.end..].trim_start();
             } else if rest.starts_with("<<") {
                 found.input = Some(self.document(s, from)?);
-                // What stands on the line of `<<EOF` behind it.
+                // The rest of the line after `<<EOF`.
                 let line = rest.lines().next().unwrap_or_default();
                 if let Some(at) = line.find('>') {
                     let word = ast::words(line[at + 1..].trim_start_matches('>'), 0).next().ok_or(Stop::Lost)?;
@@ -675,7 +675,7 @@ impl<'s> Shell<'s, '_, '_> {
                 let word = ast::words(behind, 0).next().ok_or(Stop::Lost)?;
                 rest = behind[word.range.end..].trim_start();
                 if word.source.starts_with('&') {
-                    // `>&2`: on the other stream.
+                    // `>&2`: to the other stream.
                     found.discards |= number.is_none_or(|number| number == '1') && word.source == "&2";
                     continue;
                 }
@@ -737,7 +737,7 @@ impl<'s> Shell<'s, '_, '_> {
         Ok(self.holds(&words, text.starts_with("[[")))
     }
 
-    /// `(( n >= 3 ))`
+    /// Evaluates `(( n >= 3 ))`.
     fn number_test(&self, text: &str) -> Option<bool> {
         let inner = text.strip_prefix("((")?.strip_suffix("))")?.trim();
         let sign = [">=", "<=", "==", "!=", ">", "<"].into_iter().find(|sign| inner.contains(sign))?;
@@ -754,7 +754,7 @@ impl<'s> Shell<'s, '_, '_> {
         if words.iter().any(|(_, source)| source == "(" || source == ")") {
             return None;
         }
-        // What binds last.
+        // The operators with the lowest precedence first.
         for (signs, any) in [(["||", "-o"], true), (["&&", "-a"], false)] {
             if let Some(at) = (0..words.len()).find(|at| signs.iter().any(|sign| is(*at, sign))) {
                 let (a, b) = (self.holds(&words[..at], double), self.holds(&words[at + 1..], double));
@@ -818,7 +818,7 @@ impl<'s> Shell<'s, '_, '_> {
         }
     }
 
-    /// What a command does.
+    /// Runs a command.
     fn program(&mut self, s: &'s Statement, words: &[Text], input: Option<Text>, lenient: bool) -> Result<Done, Stop> {
         let Some(Some(name)) = words.first() else { return Err(Stop::Lost) };
         let name = name.rsplit('/').next().unwrap_or(name).to_owned();
@@ -912,14 +912,14 @@ impl<'s> Shell<'s, '_, '_> {
         match status {
             Ok(status) | Err(Stop::Return(status)) => Ok(Done { status, out }),
             Err(stop) => {
-                // What it has printed before it left.
+                // Its output up to that point.
                 self.print(out);
                 Err(stop)
             }
         }
     }
 
-    /// A command of which it is not known how it ends, or which of its things it is about.
+    /// Handles a command whose status, or the resources it affects, are not known.
     fn unknown(&mut self, name: &str, s: &'s Statement, args: &[&str], told: bool) -> Result<Done, Stop> {
         const LOOKS: [&str; 34] = [
             "cat",
@@ -982,21 +982,21 @@ impl<'s> Shell<'s, '_, '_> {
                     return Err(Stop::Lost);
                 }
             }
-            // Without effect on what is known here.
+            // No effect on anything that is simulated here.
             "chmod" | "chown" | "ssh-keygen" | "which" | "command" | "type" | "id" | "gh" | "aws" | "gcloud" | "az" => {
                 if args.iter().any(|arg| matches!(*arg, "clone" | "cp" | "sync" | "download" | "get-credentials")) {
                     return Err(Stop::Lost);
                 }
             }
             _ if LOOKS.contains(&name) => {}
-            // Verify changes nothing that counts.
+            // Verify changes nothing relevant.
             _ if !self.hopes => {}
             _ => return Err(Stop::Lost),
         }
         Ok(Done::unknown())
     }
 
-    /// What a program does whose words are all known. `None`: it is asked for what is not known here.
+    /// Runs a program whose words are all known. Returns `None` if the request is not supported here.
     fn known(&mut self, name: &str, args: &[&str], input: Option<Text>, lenient: bool) -> Result<Option<Done>, Stop> {
         let folder = self.folder.clone();
         let path = |word: &str| absolute(folder.as_deref(), word);
@@ -1186,7 +1186,7 @@ impl<'s> Shell<'s, '_, '_> {
                     Some(text) => {
                         let done = self.world.databases.run(&key, &text, "|");
                         let bare = letters.contains('t') && letters.contains('A');
-                        // Without `-q` it says what it has done.
+                        // Without `-q`, it also reports what it has done.
                         let says = text.to_lowercase().matches("select").count() == 1
                             && text.trim_start().to_lowercase().starts_with("select");
                         Some(Done { out: done.out.filter(|_| bare && says), ..done })
@@ -1201,7 +1201,7 @@ impl<'s> Shell<'s, '_, '_> {
         })
     }
 
-    /// A filter on its input, or on files.
+    /// Runs a filter on its input or on files.
     fn filter(&mut self, name: &str, args: &[&str], input: Option<Text>) -> Option<Done> {
         if let Some(text) = input {
             let done = filters::run(name, args, &text?);
@@ -1209,7 +1209,7 @@ impl<'s> Shell<'s, '_, '_> {
                 return done;
             }
         }
-        // The files stand at the end.
+        // The files are the last arguments.
         let first = match name {
             "cat" => 0,
             "wc" | "head" | "tail" | "sort" => {
@@ -1241,13 +1241,13 @@ impl<'s> Shell<'s, '_, '_> {
         }
         let done = filters::run(name, options, &all)?;
         match name {
-            // It says the name, too.
+            // It prints the name of the file as well.
             "wc" => Some(Done { out: None, ..done }),
             _ => Some(done),
         }
     }
 
-    /// `find DIR -name '*.x' -type f`
+    /// Runs `find DIR -name '*.x' -type f`.
     fn find(&self, args: &[&str]) -> Option<String> {
         let (dir, rest) = args.split_first()?;
         let root = absolute(self.folder.as_deref(), dir)?;
@@ -1275,7 +1275,7 @@ impl<'s> Shell<'s, '_, '_> {
                 out.push_str(&format!("{}/{own}\n", dir.trim_end_matches('/')));
             }
         }
-        // The folder itself.
+        // Without a filter, the output would include the directory itself.
         (folders == Some(false) || name.is_some()).then_some(out)
     }
 }
@@ -1292,7 +1292,7 @@ fn compared(sign: &str, a: i64, b: i64) -> Option<bool> {
     })
 }
 
-/// What `echo` and `printf` print.
+/// The output of `echo` and `printf`.
 fn said(name: &str, args: &[&str]) -> Text {
     if name == "echo" {
         let (bare, mut args) = (args.first() == Some(&"-n"), args);
@@ -1337,7 +1337,7 @@ fn said(name: &str, args: &[&str]) -> Text {
     Some(out)
 }
 
-/// Whether a text is one that a rehearsal may follow.
+/// Whether a rehearsal can follow a text.
 fn is_shell(reader: Reader) -> bool {
     reader != Reader::Foreign
 }

@@ -1,4 +1,4 @@
-//! What the steps of a task give to a shell: the text, where it is written, and what reads it.
+//! The texts that the steps of a task pass to a shell: the content, its place, and the shell that reads it.
 
 use std::{
     ops::Range,
@@ -18,10 +18,10 @@ use crate::{
     yaml::{SourceMap, Style},
 };
 
-/// One text that a step gives to a shell.
+/// A text that a step passes to a shell.
 #[derive(Debug)]
 pub struct ScriptView<'a> {
-    /// When it runs: the cleanup of a group in verify is cleanup.
+    /// The phase in which it runs: for the cleanup of a group in verify, this is cleanup.
     pub phase: PhaseKind,
     pub step: &'a Step<Def>,
     pub form: Form,
@@ -29,14 +29,14 @@ pub struct ScriptView<'a> {
     pub key: Span,
     pub value: &'a Arg<Def>,
     pub reader: Reader,
-    /// The shell reads the text from its standard input, which the commands in it inherit.
+    /// Whether the shell reads the text from its standard input, which the commands in it inherit.
     pub on_stdin: bool,
-    /// The folder it runs in, where that is known.
+    /// The directory it runs in, if known.
     pub dir: Option<PathBuf>,
     pub content: Arc<Content>,
 }
 
-/// How a script is given to its step.
+/// How a script is passed to its step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Form {
     /// `command`: the text is an argument of the shell.
@@ -48,37 +48,38 @@ pub enum Form {
     },
 }
 
-/// What reads a text.
+/// The program that reads a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// `/bin/sh`, which may be any POSIX shell.
     Posix,
     Bash,
-    /// A shell that only the machine knows, or one that is neither.
+    /// The machine's default shell, or a shell that is neither of the above.
     Shell,
-    /// No first line says what.
+    /// There is no shebang line.
     Nothing,
-    /// No shell: Python, a program.
+    /// Not a shell: Python, a program.
     Foreign,
 }
 
-/// A text and what it says.
+/// A text and its parsed form.
 #[derive(Debug)]
 pub struct Content {
-    /// As the shell will read it, but for holes: each is [`HOLE`]s, of the same length.
+    /// The text as the shell will read it, except that each hole is replaced with [`HOLE`]s of the same length.
     pub text: String,
-    /// As the parser tells it, once somebody asks.
+    /// The parser's result, computed on first use.
     parsed: OnceLock<Option<bash::Script>>,
-    /// Empty and not sound where it is no shell's.
+    /// Empty and not sound if the text is not a shell script.
     pub program: Program,
-    /// Whether it was read without the parser, which is only possible where the shell parses it, too.
+    /// Whether it was read without the parser, which is possible only for texts that a shell can parse.
     pub is_plain: bool,
     place: Place,
     /// The holes of the text, in order.
     pub holes: Vec<Range<usize>>,
-    /// How the text is written in YAML; `None` for a file.
+    /// The style of the text in YAML; `None` for a file.
     pub style: Option<Style>,
-    /// What stands before each line in the file; `None` where a line of the text is no line of the file.
+    /// The indentation of each line in the file; `None` if a line of the text does not correspond to a line of the
+    /// file.
     indent: Option<String>,
 }
 
@@ -88,7 +89,7 @@ enum Place {
     Scalar(SourceMap),
 }
 
-/// Script files by path. One is kept as long as somebody looks at it, and its place in the sources for ever.
+/// Script files by path. A file is cached as long as it is in use; its entry in the sources is permanent.
 #[derive(Debug, Default)]
 pub struct ScriptFiles(Mutex<FxHashMap<PathBuf, Known>>);
 
@@ -98,7 +99,7 @@ struct Known {
     script: Weak<ScriptFile>,
 }
 
-/// A file of a script, read once.
+/// A script file, read once.
 #[derive(Debug)]
 pub struct ScriptFile {
     pub content: Arc<Content>,
@@ -106,7 +107,7 @@ pub struct ScriptFile {
     pub executable: bool,
 }
 
-/// What stands for a byte of a hole: a part of a word, and in no script of anybody's.
+/// Replaces each byte of a hole: part of a word, and not used in any real script.
 pub const HOLE: char = '\u{1a}';
 
 impl ScriptFiles {
@@ -118,7 +119,7 @@ impl ScriptFiles {
         }
         let text = String::from_utf8(files.read(path).ok()?);
         let executable = matches!(files.stat(path), Some(crate::source::Stat::File { executable: true }));
-        // Of a program nothing is to be read.
+        // A binary program has no text to read.
         let (text, reader) = match text {
             Ok(text) => {
                 let reader = shebang(&text).unwrap_or(Reader::Nothing);
@@ -158,12 +159,12 @@ impl Content {
         content
     }
 
-    /// `None` where it is no shell's.
+    /// The parsed script; `None` if it is not a shell script or cannot be parsed.
     pub fn script(&self) -> Option<&bash::Script> {
         self.parsed.get_or_init(|| bash::parse(&self.text)).as_ref()
     }
 
-    /// Where these bytes of the text are written.
+    /// The place where a range of the text is written.
     pub fn span(&self, range: Range<usize>) -> Span {
         match &self.place {
             Place::File(file) => Span::new(*file, range),
@@ -171,13 +172,13 @@ impl Content {
         }
     }
 
-    /// The edit that puts `lines` before the line that begins at `at`.
+    /// The edit that inserts `lines` before the line that starts at `at`.
     pub fn before_line(&self, at: usize, lines: &str) -> Option<(Span, String)> {
         let indent = self.indent.as_ref()?;
         Some((self.span(at..at), lines.lines().map(|l| format!("{l}\n{indent}")).collect()))
     }
 
-    /// The edit that puts a line behind the one that ends at `end`, indented like the statement at `start`.
+    /// The edit that inserts a line after the one that ends at `end`, indented like the statement at `start`.
     pub fn after_line(&self, start: usize, end: usize, line: &str) -> Option<(Span, String)> {
         let indent = self.indent.as_ref()?;
         let own = &self.text[self.line_start(start)..start];
@@ -185,7 +186,7 @@ impl Content {
             .then(|| (self.span(end..end), format!("\n{indent}{own}{line}")))
     }
 
-    /// The first byte of the line that holds a byte.
+    /// The first byte of the line that contains a byte.
     pub fn line_start(&self, at: usize) -> usize {
         self.text[..at].rfind('\n').map_or(0, |i| i + 1)
     }
@@ -196,7 +197,7 @@ fn path_of(task: &Task<Def>, step: &Step<Def>) -> Option<PathBuf> {
     is_script.then(|| Some(resolve(&task.dir, step.arg("file")?.as_literal()?)))?
 }
 
-/// The texts that a task's steps give to shells, in the order written.
+/// The texts that a task's steps pass to shells, in the order written.
 pub fn views<'a>(
     unit: &TaskUnit,
     task: &'a Task<Def>,
@@ -298,7 +299,7 @@ fn view<'a>(
     Some(view(form, dir, reader, on_stdin, Arc::new(content)))
 }
 
-/// The text with its holes hidden.
+/// The text with its holes masked.
 pub fn masked(text: &str, holes: &[Range<usize>]) -> String {
     let mut masked = text.to_owned();
     for hole in holes {
@@ -308,7 +309,7 @@ pub fn masked(text: &str, holes: &[Range<usize>]) -> String {
     masked
 }
 
-/// What the first line says.
+/// The reader named in the first line.
 pub fn shebang(text: &str) -> Option<Reader> {
     let line = text.strip_prefix("#!")?.lines().next()?;
     let mut words = line.split_whitespace();
@@ -319,7 +320,7 @@ pub fn shebang(text: &str) -> Option<Reader> {
     words.find(|w| !w.starts_with('-') && !w.contains('=')).map(named)
 }
 
-/// What reads a script that is given to a program of this name.
+/// The reader for a script that is passed to a program of this name.
 pub fn named(shell: &str) -> Reader {
     match shell.rsplit('/').next().unwrap_or(shell) {
         "sh" | "dash" | "ash" => Reader::Posix,
@@ -330,7 +331,7 @@ pub fn named(shell: &str) -> Reader {
 }
 
 impl ScriptView<'_> {
-    /// The file that the text is in, where it is one of its own.
+    /// The file of the text, if it is in its own file.
     pub fn path(&self) -> Option<&Path> {
         match &self.form {
             Form::File { path, .. } => Some(path),
@@ -338,7 +339,7 @@ impl ScriptView<'_> {
         }
     }
 
-    /// How messages call it.
+    /// What messages call it.
     pub fn what(&self) -> &'static str {
         match self.form {
             Form::Line => "command",
@@ -346,7 +347,7 @@ impl ScriptView<'_> {
         }
     }
 
-    /// Whether the exit status of this text is what passes or fails its step: 0 passes it.
+    /// Whether the exit status of this text alone decides whether its step passes: 0 passes it.
     pub fn decides_by_status(&self) -> bool {
         let usual = |expect: &Arg<Def>| match &expect.kind {
             ArgKind::Record(fields) => {
@@ -357,14 +358,14 @@ impl ScriptView<'_> {
         self.is_judged() && self.step.expect.as_ref().is_none_or(|(_, expect)| usual(expect))
     }
 
-    /// Whether its step passes or fails by what this text, which is a shell's, does and prints.
+    /// Whether the text is a shell script whose status and output decide whether its step passes.
     pub fn is_judged(&self) -> bool {
         let json = self.step.arg("protocol").is_some_and(|p| p.as_literal() != Some("none"));
         !json && self.reader != Reader::Foreign
     }
 }
 
-/// The text of a source that begins the line of a span, where it is blank.
+/// The text before a span on its line, if it is blank.
 pub fn margin(source: &Source, span: Span) -> Option<&str> {
     let before = source.text().get(..span.start as usize)?;
     let line = &before[before.rfind('\n').map_or(0, |i| i + 1)..];

@@ -1,5 +1,5 @@
-//! What a script runs: an abstract interpreter of shell. It follows assignments, functions, substitutions of literal texts and loops over
-//! known lists, and knows of each command the words as far as they can be told. What it does not know is [`Value::unknown`].
+//! An abstract interpreter for shell scripts. It follows assignments, functions, substitutions of literal texts and loops over known
+//! lists, and determines the words of each command as far as possible. Everything else is [`Value::unknown`].
 
 use std::{
     borrow::Cow,
@@ -24,24 +24,24 @@ use crate::bash::{
     tools,
 };
 
-/// Variables and what they hold.
+/// Variables and their values.
 pub type Variables = FxHashMap<String, Value>;
 
-/// One run of a simple command.
+/// One execution of a simple command.
 #[derive(Clone, Debug)]
 pub struct Run<'s> {
-    /// The text that it stands in.
+    /// The text that contains it.
     pub content: &'s Content,
     pub statement: &'s Statement,
-    /// Its words, the name first.
+    /// Its words, starting with the name.
     pub words: Vec<Value>,
-    /// What it reads from its standard input, where that is written out.
+    /// Its standard input, if it is written in the script.
     pub input: Option<Value>,
-    /// The file that its standard output goes to.
+    /// The file that its standard output is written to.
     pub output: Option<Value>,
-    /// It may not run at all: it stands in a branch, or in a loop.
+    /// Whether it may not run at all, because it is in a branch or in a loop.
     pub maybe: bool,
-    /// Its failure is passed over where it stands: before `||`, in a condition.
+    /// Whether its failure is ignored, because it is before `||` or in a condition.
     pub lenient: bool,
 }
 
@@ -53,37 +53,37 @@ pub struct Test<'s> {
     pub words: Vec<Value>,
 }
 
-/// A variable that is read, and nothing in the script or its task sets it.
+/// A variable that is read, but not set in the script or its task.
 #[derive(Clone, Debug)]
 pub struct Unset<'s> {
     pub content: &'s Content,
     pub name: String,
     pub range: Range<usize>,
-    /// It has a default.
+    /// Whether it has a default.
     pub provided: bool,
 }
 
-/// A variable of the script that a program looks for in its environment, where it is not.
+/// A variable of the script that a program reads from its environment, although it is not exported.
 #[derive(Clone, Debug)]
 pub struct Unexported<'s> {
     pub content: &'s Content,
     pub name: String,
-    /// The program that looks.
+    /// The program that reads it.
     pub program: String,
     pub range: Range<usize>,
 }
 
-/// `${count.index}`: an expansion that the shell cannot do.
+/// `${count.index}`: an expansion that the shell does not support.
 #[derive(Clone, Debug)]
 pub struct Bad<'s> {
     pub content: &'s Content,
     pub text: String,
     pub range: Range<usize>,
-    /// It stands in a here-document.
+    /// Whether it is in a here-document.
     pub in_document: bool,
 }
 
-/// A variable that a part of a pipeline, or a subshell, changes, and that is read behind it.
+/// A variable that is changed in a subshell, or in a part of a pipeline, and read after it.
 #[derive(Clone, Debug)]
 pub struct Lost<'s> {
     pub content: &'s Content,
@@ -92,43 +92,45 @@ pub struct Lost<'s> {
     pub read: Range<usize>,
 }
 
-/// What was seen in one script.
+/// The result of following one script.
 #[derive(Clone, Debug, Default)]
 pub struct Trace<'s> {
     pub runs: Vec<Run<'s>>,
-    /// Commands that hand on what they print, each the runs of its parts by their place in `runs`: those in `$(…)`, and pipelines.
+    /// Commands whose output is passed on: those in `$(…)`, and pipelines. Each is given as the runs of its parts, by their index
+    /// in `runs`.
     pub chains: Vec<Vec<usize>>,
-    /// The pipelines among them.
+    /// The chains that are pipelines.
     pub pipelines: Vec<(&'s Content, &'s Statement, usize)>,
-    /// `[ … ]` and `[[ … ]]`; `test …` is a run.
+    /// `[ … ]` and `[[ … ]]`. `test …` is recorded as a run.
     pub tests: Vec<Test<'s>>,
     pub unset: Vec<Unset<'s>>,
     /// Variables that the script sets.
     pub sets: BTreeSet<String>,
-    /// Variables that are read after a shell of its own has changed them in vain.
+    /// Variables that are read after a subshell has changed them without effect.
     pub lost: Vec<Lost<'s>>,
     pub unexported: Vec<Unexported<'s>>,
-    /// Variables that programs in it look for in their environment, and that neither it nor its task sets.
+    /// Variables that programs in the script read from their environment, and that neither the script nor its task
+    /// sets.
     pub asked: Vec<(String, &'s Content, Range<usize>)>,
     pub bad: Vec<Bad<'s>>,
-    /// `$NAME` of a variable of the script, in a here-document in which nothing is filled in.
+    /// `$NAME` of a script variable in a here-document that is not expanded.
     pub literal: Vec<Bad<'s>>,
-    /// It may run what cannot be seen: `eval`, a file that is not there.
+    /// Whether it may run commands that the analysis does not see: `eval`, a file that does not exist.
     pub opaque: bool,
-    /// The scripts that it reads.
+    /// The scripts that it sources.
     pub sources: Vec<&'s Content>,
 }
 
-/// Scripts that others read, by the place of the command that reads them.
+/// Sourced scripts, by the place of the command that sources them.
 pub type Sourced<'s> = FxHashMap<(*const Content, usize), (PathBuf, &'s Arc<Content>)>;
 
-/// How much is followed: statements, and calls of functions inside each other.
+/// Limits on the number of statements and on the depth of function calls.
 const STEPS: usize = 20_000;
 const DEPTH: usize = 12;
-/// Rounds of a loop over a known list.
+/// The maximum number of rounds of a loop over a known list.
 const ROUNDS: usize = 32;
 
-/// Follows a script. `holes` are what stands in the place of its holes, in order.
+/// Follows a script. `holes` are the values of its holes, in order.
 pub fn follow<'s>(
     content: &'s Content,
     holes: &[Value],
@@ -164,12 +166,12 @@ pub fn follow<'s>(
     shell.trace
 }
 
-/// Marks the beginning of a hole, behind which its number stands, and what fills it up.
+/// Marks the start of a hole, followed by its number and by padding.
 const BEGIN: char = super::script::HOLE;
 const FILL: char = '\u{19}';
 const DIGITS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// The text of a script in which each hole says its number.
+/// The text of a script in which each hole contains its number.
 fn marked(content: &Content) -> Cow<'_, str> {
     if content.holes.is_empty() {
         return Cow::Borrowed(&content.text);
@@ -188,7 +190,7 @@ fn marked(content: &Content) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Where a statement stands.
+/// The context of a statement.
 #[derive(Clone, Copy, Default)]
 struct Place {
     maybe: bool,
@@ -196,7 +198,7 @@ struct Place {
 }
 
 struct Shell<'s, 'h> {
-    /// The script, and its text in which each hole says its number.
+    /// The script, and its text in which each hole contains its number.
     marked: (&'s Content, &'h str),
     holes: &'h [Value],
     sourced: &'h Sourced<'s>,
@@ -204,24 +206,25 @@ struct Shell<'s, 'h> {
     variables: Rc<Variables>,
     trace: Trace<'s>,
     steps: usize,
-    /// Variables with another value in a shell that has ended, and where they got it.
+    /// Variables that were changed in a subshell that has ended, and where.
     changed: FxHashMap<String, Range<usize>>,
-    /// Where variables are set in the part of a pipeline, or the subshell, that is being followed.
+    /// Where variables were set in the current subshell or part of a pipeline.
     inner: Option<FxHashMap<String, Range<usize>>>,
-    /// What the variables that are local to each function that is being followed were outside of it.
+    /// For each function being followed: the outer state of its local variables.
     locals: Vec<FxHashMap<String, Outside>>,
-    /// What stands in the substitutions of the statement that is being followed.
+    /// The statements in the substitutions of the current statement.
     inside: &'s [Statement],
-    /// Whether a pipeline fails where any part does.
+    /// Whether a pipeline fails if any part fails.
     pipefail: bool,
-    /// Variables that programs see.
+    /// Exported variables.
     exported: BTreeSet<String>,
     exports_all: bool,
     /// Places at which an unset variable was reported.
     read: BTreeSet<(usize, String)>,
 }
 
-/// A variable that a function hides: its value, and where a shell of its own has changed it, or is changing it.
+/// A variable that a function hides: its value, where a finished subshell has changed it, and where the current one
+/// has.
 type Outside = (Option<Value>, Option<Range<usize>>, Option<Range<usize>>);
 
 impl<'s: 'h, 'h> Shell<'s, 'h> {
@@ -244,7 +247,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         let may = Place { maybe: true, ..place };
         match s.kind {
             Kind::Command(_) => {}
-            // Nobody asks how the list of a loop has ended.
+            // The exit status of the substitutions in a loop's list is ignored.
             Kind::Loop { .. } => self.nested(content, s, Place { lenient: true, ..place }, depth),
             _ => self.nested(content, s, place, depth),
         }
@@ -263,7 +266,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                     fed = self.printed(content, part, input.as_ref());
                     self.statement(content, part, input, Place { lenient, ..place }, depth);
                 }
-                // Each part runs in a shell of its own.
+                // Each part runs in a subshell.
                 self.leave(before);
                 if let Some(chain) = self.chain(s) {
                     self.trace.pipelines.push((content, s, chain));
@@ -325,7 +328,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// What stands in substitutions.
+    /// Follows the statements in substitutions.
     fn nested(&mut self, content: &'s Content, s: &'s Statement, place: Place, depth: usize) {
         if !s.nested.is_empty() {
             let before = Rc::clone(&self.variables);
@@ -335,7 +338,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         self.inside = &s.nested;
     }
 
-    /// A command or a pipeline that has been followed as one that hands on what it prints. `None`: it is made of other statements.
+    /// Records a command or a pipeline that has been followed as a chain. Returns `None` if it contains other statements.
     fn chain(&mut self, s: &'s Statement) -> Option<usize> {
         let mut runs = Vec::new();
         self.links(s, DEPTH, &mut runs)?;
@@ -366,14 +369,14 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// What a `$(…)` of the statement that is being followed prints.
+    /// The chain of a `$(…)` in the current statement.
     fn substituted(&mut self, content: &'s Content, text: &str) -> Option<usize> {
         let inside = self.inside;
         let inner = inside.iter().find(|inner| self.text(content, inner.range.clone()) == text.trim())?;
         self.chain(inner)
     }
 
-    /// What two ways left of a variable, where they differ, is not known.
+    /// Joins the variables of two branches: if their values differ, the value is unknown.
     fn join(&mut self, other: Rc<Variables>) {
         if Rc::ptr_eq(&self.variables, &other) {
             return;
@@ -391,21 +394,22 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// Begins a shell of its own.
+    /// Enters a subshell.
     fn enter(&mut self) -> (Rc<Variables>, Option<FxHashMap<String, Range<usize>>>) {
         (Rc::clone(&self.variables), self.inner.replace(FxHashMap::default()))
     }
 
-    /// Ends it: what it set is lost.
+    /// Leaves a subshell, whose changes of variables are lost.
     fn leave(&mut self, (variables, inner): (Rc<Variables>, Option<FxHashMap<String, Range<usize>>>)) {
         self.variables = variables;
         let lost = std::mem::replace(&mut self.inner, inner).unwrap_or_default();
-        // Only of what was there before somebody may expect that it has changed.
+        // Only a change of a variable that existed before can be missed.
         let lost = lost.into_iter().filter(|(name, _)| self.variables.contains_key(name));
         self.changed.extend(lost);
     }
 
-    /// Behind what may not have run: what was lost before it still is, unless it was reported.
+    /// Joins lost changes after something that may not have run: earlier lost changes remain, unless they were
+    /// reported.
     fn changed_as(&mut self, before: FxHashMap<String, Range<usize>>) {
         let reported = |name: &String| self.trace.lost.iter().any(|lost| lost.name == *name);
         let still: Vec<_> = before.into_iter().filter(|(name, _)| !reported(name)).collect();
@@ -465,13 +469,13 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
             Some((name, known)) => {
                 for value in known {
                     self.set(&name, value);
-                    // A known list is gone through to its end, unless a round leaves.
+                    // A loop over a known list runs all its rounds, unless one of them leaves it.
                     let leaves = body.iter().any(leaves);
                     self.list(content, body, if leaves { may } else { place }, depth);
                 }
             }
             None => {
-                // What a round changes is not known at the beginning of any.
+                // Variables that a round changes are unknown at the start of every round.
                 let (before, steps) = (Rc::clone(&self.variables), self.steps);
                 let (runs, unset, lost) = (self.trace.runs.len(), self.trace.unset.len(), self.trace.lost.len());
                 let (chains, pipelines, tests) =
@@ -541,7 +545,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// A variable becomes local to the function that is being followed.
+    /// Makes a variable local to the current function.
     fn hide(&mut self, name: &str) {
         if self.locals.last().is_some_and(|locals| !locals.contains_key(name)) {
             let inner = self.inner.as_ref().and_then(|inner| inner.get(name).cloned());
@@ -552,7 +556,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// Behind a function its local variables are what they were before.
+    /// Restores the outer values of local variables after a function.
     fn uncover(&mut self) {
         for (name, (value, changed, inner)) in self.locals.pop().unwrap_or_default() {
             let variables = Rc::make_mut(&mut self.variables);
@@ -573,7 +577,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// A test reads variables; `(( … ))` may set some.
+    /// A test reads variables. `(( … ))` may also set them.
     fn test(&mut self, content: &'s Content, s: &'s Statement) {
         let text = self.text(content, s.range.clone());
         if text.starts_with("((") {
@@ -597,7 +601,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
     fn command(&mut self, content: &'s Content, s: &'s Statement, input: Option<Value>, place: Place, depth: usize) {
         self.nested(content, s, place, depth);
         let Some(first) = s.words().first() else { return };
-        // `NAME=value command`: of the command alone.
+        // `NAME=value command`: only for this command.
         let own = self.text(content, s.range.start..first.range.start);
         let before = (!own.trim().is_empty()).then(|| Rc::clone(&self.variables));
         let mut given: Vec<String> = Vec::new();
@@ -617,7 +621,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 words.push(Value::text(source));
                 continue;
             }
-            // The arguments of a function, or of the script.
+            // The arguments of a function or of the script.
             let is_all = matches!(source, "\"$@\"" | "\"${@}\"" | "$@");
             let count =
                 is_all.then(|| self.variables.get("#").and_then(Value::literal)?.parse::<usize>().ok()).flatten();
@@ -672,7 +676,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// What the shell itself does.
+    /// Handles builtins of the shell.
     fn known(
         &mut self,
         content: &'s Content,
@@ -718,7 +722,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 _ => self.trace.opaque = true,
             },
             "eval" => self.trace.opaque = true,
-            // A program that cannot be told, or one that runs another.
+            // A program whose name is not known, or one that runs another program.
             "" | "bash" | "sh" | "xargs" | "make" | "python" | "python3" | "node" | "find" | "parallel" => {
                 self.trace.opaque = true
             }
@@ -729,7 +733,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// Variables that a program looks for in its environment, and that the script has only for itself.
+    /// Variables that a program reads from its environment, but that the script does not export.
     fn environment(
         &mut self,
         content: &'s Content,
@@ -748,7 +752,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                     let literal = |nth: usize| three[nth].literal().unwrap_or_default();
                     matches!(literal(0), "bash" | "sh") && literal(1).starts_with('-') && literal(1).ends_with('c')
                 });
-                // In single quotes; else the script itself fills it in.
+                // Only in single quotes; otherwise the script itself expands it.
                 let place = shells.and_then(|three| words.iter().position(|word| std::ptr::eq(word, &three[2])));
                 let word = place.and_then(|at| s.words().get(at)).filter(|_| words.len() == s.words().len());
                 let source = word.map(|word| self.text(content, word.range.clone())).unwrap_or_default();
@@ -761,7 +765,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                 programs::asked(name, &text.join("\n")).into_iter().map(str::to_owned).collect()
             }
             _ => {
-                // A command that has it written out needs no environment.
+                // A command that mentions the variable explicitly does not need the environment.
                 let written = |name: &&String| {
                     content.text.contains(&format!("${name}")) || content.text.contains(&format!("${{{name}"))
                 };
@@ -790,9 +794,9 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// Reports what the shell cannot expand in a word.
+    /// Reports expansions in a word that the shell does not support.
     fn bad_expansion(&mut self, content: &'s Content, source: &str, start: usize) {
-        // What stands in a substitution is looked at by itself.
+        // Substitutions are checked separately.
         if !source.contains("${") || source.starts_with('\'') || source.contains("$(") || unescaped(source) {
             return;
         }
@@ -809,10 +813,10 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// The texts that a word becomes.
+    /// The texts that a word expands to.
     fn words(&mut self, content: &'s Content, word: &ast::Word) -> Vec<Value> {
         let value = self.value(content, word);
-        // A variable without quotes becomes several words, as does a brace expansion.
+        // A variable without quotes can expand to several words.
         if let [Part::Var { quoted: false, .. }] = word.parts.as_slice()
             && value.literal().is_some_and(|text| text.contains(' '))
         {
@@ -864,7 +868,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// A literal text, in which holes are what stands in their place.
+    /// Appends a literal text, with its holes replaced with their values.
     fn filled(&self, text: &str, value: &mut Value) {
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once(BEGIN) {
@@ -887,7 +891,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         value.push(Piece::Text(rest.to_owned()));
     }
 
-    /// What a here-document or a here-string gives to a command.
+    /// The text of a here-document or here-string of a command.
     fn document(&mut self, content: &'s Content, s: &Statement) -> Option<Value> {
         if !s.fed {
             return None;
@@ -898,7 +902,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         let place = s.range.start + at..s.range.end;
         let mut value = Value::default();
         if let Some(text) = behind.strip_prefix('<') {
-            // Behind the command may stand the `)` of `$(jq . <<<"$x")`.
+            // After the command, there may be the `)` of `$(jq . <<<"$x")`.
             let text = text.get(..s.range.len().saturating_sub(at + 3)).unwrap_or(text);
             let word = ast::words(text, s.range.start + at + 3).next()?;
             return Some(self.value(content, &word));
@@ -928,7 +932,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
                     let at = body.find(bad).map_or(place.start, |at| content.text.len() - body.len() + at);
                     self.bad(content, bad, at..at + bad.len(), true);
                 }
-                // `$$` is the number of the process, and quotes in SQL.
+                // `$$` is the process id, but also a quote in SQL.
                 if let Some(at) = body[..text.len().min(body.len())].find("$$").filter(|_| s.tool() == "psql") {
                     let at = content.text.len() - body.len() + at;
                     self.bad(content, "$$", at..at + 2, true);
@@ -939,7 +943,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         Some(value)
     }
 
-    /// Notes variables of the script that a here-document has in its text, and that no shell fills in there.
+    /// Records variables of the script that appear in a here-document that no shell expands.
     fn literal(&mut self, content: &'s Content, s: &Statement, text: &str) {
         let own = |name: &&String| self.trace.sets.contains(*name) && !self.exported.contains(*name);
         let names = ast::names_in(text);
@@ -950,7 +954,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         }
     }
 
-    /// The file of `> FILE` and `>> FILE`.
+    /// The file in `> FILE` and `>> FILE`.
     fn output(&mut self, content: &'s Content, behind: &str, start: usize) -> Option<Value> {
         let at = behind.match_indices('>').map(|(at, _)| at).find(|&at| {
             let before = behind[..at].chars().next_back();
@@ -962,7 +966,7 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
         (value.literal() != Some("/dev/null")).then_some(value)
     }
 
-    /// What a command prints, where that is written out: `echo`, `printf '%s'`, `cat` of a here-document.
+    /// The output of a command, if it is written in the script: `echo`, `printf '%s'`, `cat` with a here-document.
     fn printed(&mut self, content: &'s Content, s: &'s Statement, input: Option<&Value>) -> Option<Value> {
         match s.name() {
             "cat" if s.words().len() == 1 => self.document(content, s).or_else(|| input.cloned()),
@@ -991,7 +995,8 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
 }
 
 impl<'s: 'h, 'h> Shell<'s, 'h> {
-    /// The manifest that `kubectl create KIND NAME --dry-run=client -o yaml` prints, as far as it says which object it is.
+    /// The manifest that `kubectl create KIND NAME --dry-run=client -o yaml` prints, reduced to the fields that identify
+    /// the object.
     fn dry(&mut self, content: &'s Content, s: &'s Statement) -> Option<Value> {
         let mut words = Vec::new();
         for word in s.words() {
@@ -1019,14 +1024,14 @@ impl<'s: 'h, 'h> Shell<'s, 'h> {
     }
 }
 
-/// Whether a statement may leave the list or the loop that it stands in.
+/// Whether a statement may leave the list or the loop that contains it.
 fn leaves(statement: &Statement) -> bool {
     let mut found = false;
     statement.walk(&mut |s| found |= matches!(s.name(), "exit" | "return" | "break" | "continue"));
     found
 }
 
-/// Whether a text has a command in backticks.
+/// Whether a text contains a command in backticks.
 fn unescaped(text: &str) -> bool {
     text.match_indices('`').any(|(at, _)| !text[..at].ends_with('\\'))
 }

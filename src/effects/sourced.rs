@@ -1,4 +1,4 @@
-//! Which other scripts a script reads: `source x`, and `. "$(dirname "$0")/x"`.
+//! The scripts that a script sources: `source x`, and `. "$(dirname "$0")/x"`.
 
 use std::{path::PathBuf, sync::LazyLock};
 
@@ -12,15 +12,15 @@ use crate::{
     source::resolve,
 };
 
-/// The word behind `source`, where it is a path from the folder in which the script runs.
+/// The argument of `source`, if it is a path relative to the directory in which the script runs.
 pub fn sourced(statement: &Statement) -> Option<&Word> {
     let word = matches!(statement.name(), "source" | ".").then(|| statement.words().get(1))??;
-    // Without a slash it is looked for on PATH; absolute paths are this machine's.
+    // A name without a slash is searched on PATH; absolute paths are specific to the machine.
     let relative = word.text.contains('/') && !word.text.starts_with(['/', '~']);
     (word.literal && relative).then_some(word)
 }
 
-/// The files that a script reads whatever happens, where their place is known.
+/// The files that a script always sources, if their place is known.
 pub fn read_by<'s>(script: &'s ScriptView<'_>) -> impl Iterator<Item = (&'s Word, PathBuf)> {
     placed(script).into_iter().filter_map(|(statement, dir)| match (sourced(statement), dir) {
         (Some(word), Some(dir)) => Some((word, resolve(&dir, &word.text))),
@@ -28,11 +28,11 @@ pub fn read_by<'s>(script: &'s ScriptView<'_>) -> impl Iterator<Item = (&'s Word
     })
 }
 
-/// The statements that run whatever happens, each with the folder that it runs in, up to one behind which the folder is not known.
+/// The statements that always run, each with the directory it runs in, up to one after which the directory is not known.
 pub fn placed<'s>(script: &'s ScriptView<'_>) -> Vec<(&'s Statement, Option<PathBuf>)> {
     let (mut dir, mut found) = (script.dir.clone(), Vec::new());
     for statement in &script.content.program.body {
-        // `cd … || exit 1` goes on in the new folder, too.
+        // `cd … || exit 1` continues in the new directory as well.
         let first = match &statement.kind {
             Kind::Or(pair) => &pair[0],
             _ => statement,
@@ -49,19 +49,19 @@ pub fn placed<'s>(script: &'s ScriptView<'_>) -> Vec<(&'s Statement, Option<Path
     found
 }
 
-/// `. "$(dirname "$0")/lib.sh"`, `source "$HERE/lib.sh"`: the path of a file beside the script's own file.
+/// The path of a file next to the script's own file: `. "$(dirname "$0")/lib.sh"`, `source "$HERE/lib.sh"`.
 pub fn beside<'s>(statement: &'s Statement, script: &ScriptView<'_>) -> Option<(&'s Word, PathBuf)> {
     let word = matches!(statement.name(), "source" | ".").then(|| statement.words().get(1))??;
     of_own_folder(word, script).map(|path| (word, path))
 }
 
-/// The file that a word names by the script's own folder.
+/// The file that a word names relative to the script's own directory.
 pub fn of_own_folder(word: &Word, script: &ScriptView<'_>) -> Option<PathBuf> {
     let names_file = !word.literal && word.text.rsplit_once('/').is_some_and(|(_, name)| !name.contains(')'));
     names_file.then(|| own_folder(&word.text, script))?
 }
 
-/// The script's own folder, or a path below it, as a text names it.
+/// The script's own directory, or a path below it, that a text names.
 fn own_folder(text: &str, script: &ScriptView<'_>) -> Option<PathBuf> {
     let Form::File { path, .. } = &script.form else { return None };
     let own = path.parent()?;
@@ -78,7 +78,8 @@ fn own_folder(text: &str, script: &ScriptView<'_>) -> Option<PathBuf> {
     ((rest.is_empty() || rest.starts_with('/')) && plain(&rest)).then(|| resolve(own, &format!(".{head}{rest}")))
 }
 
-/// What a variable adds to the script's own folder, where it is given that folder, once.
+/// The path that a variable adds to the script's own directory, if the variable is assigned this directory exactly
+/// once.
 fn assigned(text: &str, name: &str) -> Option<String> {
     let given = |line: &str| {
         let line = line.trim_start();
@@ -94,7 +95,7 @@ fn assigned(text: &str, name: &str) -> Option<String> {
     (rest.is_empty() || rest.starts_with('/') && !rest.contains(['$', ' ', ';'])).then(|| format!("{more}{rest}"))
 }
 
-/// The folder that a script's file is in, without quotes; and what follows it inside.
+/// An expression for the directory of the script's file, without quotes, and the path inside it.
 static OWN_FOLDER: LazyLock<Ascii> = LazyLock::new(|| {
     let own = r"(?:\$0|\$\{0\}|\$BASH_SOURCE|\$\{BASH_SOURCE(?:\[0\])?\})";
     let dir = format!(r"(?:\$\(dirname (?:-- )?{own}\)|\$\{{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\}})");

@@ -1,9 +1,10 @@
-//! What statements of SQL make, drop and read, as far as their first words tell.
+//! What SQL statements create, drop and read, according to their first words.
 
 use super::{Verb, value::Value};
 use crate::ascii::{Ascii, ascii};
 
-/// What each statement does: the verb, the kind of thing and its name, and whether it succeeds where there is nothing to be done.
+/// The effects of the statements: the verb, the kind of resource, its name, and whether the statement succeeds if there is
+/// nothing to do.
 pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
     let text = text.shown();
     let mut found = Vec::new();
@@ -22,7 +23,7 @@ pub(super) fn statements(text: &Value) -> Vec<(Verb, String, Value, bool)> {
         let word = |group: usize| statement.get(group).map_or("", |m| m.as_str());
         let verb = if word(1).eq_ignore_ascii_case("from") { Verb::Reads } else { Verb::Changes };
         let name = word(2).trim_matches('"');
-        // What the database itself has.
+        // Tables of the database system itself.
         if !["pg_", "information_schema", "sqlite_", "pragma_"].iter().any(|own| name.starts_with(own)) {
             found.push((verb, "table".to_owned(), Value::text(name), false));
         }

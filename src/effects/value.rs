@@ -1,5 +1,5 @@
-//! What is known of a text before anything runs: literal pieces, names of which it is known that they are the same text wherever they
-//! stand (`{random.id}`, a variable of the environment), and what is not known at all.
+//! What is known of a text before anything runs: literal pieces; names, which have the same value everywhere (`{random.id}`, an
+//! environment variable); and unknown pieces.
 
 /// A text in pieces.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -11,9 +11,9 @@ pub struct Value {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Piece {
     Text(String),
-    /// Something of this name, the same wherever it stands in a task.
+    /// A placeholder with this name, which has the same value everywhere in a task.
     Name(String),
-    /// What a command of its script prints: a place in [`super::shell::Trace::chains`].
+    /// The output of a command in its script: an index in [`super::shell::Trace::chains`].
     Printed(usize),
     Unknown,
 }
@@ -36,7 +36,7 @@ impl Value {
         Self { pieces: vec![Piece::Name(name.into())] }
     }
 
-    /// Adds a piece at the end.
+    /// Appends a piece.
     pub fn push(&mut self, piece: Piece) {
         match (self.pieces.last_mut(), piece) {
             (_, Piece::Text(text)) if text.is_empty() => {}
@@ -46,17 +46,17 @@ impl Value {
         }
     }
 
-    /// Adds a text at the end.
+    /// Appends a text.
     pub fn append(&mut self, other: &Self) {
         other.pieces.iter().for_each(|piece| self.push(piece.clone()));
     }
 
-    /// Its pieces; texts do not follow one another.
+    /// Its pieces. There are no adjacent text pieces.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// The text, where all of it is literal.
+    /// The text, if it is completely literal.
     pub fn literal(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [] => Some(""),
@@ -65,7 +65,7 @@ impl Value {
         }
     }
 
-    /// The command whose output it is as a whole.
+    /// The command, if the text is exactly its output.
     pub fn printed(&self) -> Option<usize> {
         match self.pieces.as_slice() {
             [Piece::Printed(chain)] => Some(*chain),
@@ -73,17 +73,17 @@ impl Value {
         }
     }
 
-    /// Whether nothing in it is unknown.
+    /// Whether it contains no unknown piece.
     pub fn is_known(&self) -> bool {
         !self.pieces.iter().any(|piece| matches!(piece, Piece::Unknown | Piece::Printed(_)))
     }
 
-    /// Whether the two are certainly the same text.
+    /// Whether both are certainly the same text.
     pub fn is(&self, other: &Self) -> bool {
         self.is_known() && self == other
     }
 
-    /// Whether the two may be the same text.
+    /// Whether both may be the same text.
     pub fn may_be(&self, other: &Self) -> bool {
         if let (Some(a), Some(b)) = (self.literal(), other.literal()) {
             return a == b;
@@ -105,7 +105,7 @@ impl Value {
                 && self.ends().ends_with_either(other.ends())
     }
 
-    /// What stands around `{random.id}`, eight letters and digits, where all else is literal.
+    /// The literal texts around `{random.id}`, which is eight letters and digits; empty if there are other pieces.
     fn around_random(&self) -> Vec<&str> {
         let mut around = vec![""];
         for piece in &self.pieces {
@@ -118,7 +118,7 @@ impl Value {
         around
     }
 
-    /// Of texts with the same names in the same order only the literal pieces tell them apart.
+    /// Whether both have the same names in the same order, so that they differ because of their literal pieces.
     fn is_apart(&self, other: &Self) -> bool {
         let names = |value: &Self| -> Vec<Piece> {
             value.pieces.iter().filter(|piece| matches!(piece, Piece::Name(_))).cloned().collect()
@@ -140,7 +140,7 @@ impl Value {
         }
     }
 
-    /// For people: names in their own form, `…` for what is not known.
+    /// The text for people: names as written, `…` for unknown pieces.
     pub fn shown(&self) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) | Piece::Name(text) => text.clone(),
@@ -149,7 +149,7 @@ impl Value {
         self.pieces.iter().map(piece).collect()
     }
 
-    /// The values between a character, where it stands in literal pieces.
+    /// Splits at a character, where it appears in literal pieces.
     pub fn split(&self, at: char) -> Vec<Self> {
         let mut parts = vec![Self::default()];
         for piece in &self.pieces {
@@ -211,7 +211,7 @@ mod tests {
         unknown.push(Piece::Unknown);
         assert!(!a.is(&unknown) && a.may_be(&unknown) && !other.may_be(&unknown));
         assert!(Value::unknown().may_be(&a) && !Value::unknown().is(&Value::unknown()));
-        // Two names may be one text.
+        // Two names may have the same value.
         assert!(Value::name("$A").may_be(&Value::name("$B")) && !Value::name("$A").is(&Value::name("$B")));
         assert!(
             Value::text("demo-a1b2c3d4").may_be(&a)

@@ -1,5 +1,5 @@
-//! Whether a program keeps to a protocol of extensions: numbered requirements, each tried. What is called is an unknown operation, or one
-//! without the arguments that it requires, so that nothing is done.
+//! Tests whether a program conforms to one of the protocols for extensions, as numbered requirements. The tests only call an unknown
+//! operation, or an operation without its required arguments, so that nothing is done.
 
 use std::{ffi::OsString, path::Path, process::Stdio, time::Duration};
 
@@ -20,9 +20,9 @@ use crate::{
     plan,
 };
 
-/// How long it may take to end.
+/// The time that a program has to end.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long an answer is waited for that must not come.
+/// How long to wait for an answer that must not come.
 const SILENCE: Duration = Duration::from_millis(300);
 /// An operation that no extension has.
 const NOBODYS: &str = "gevals-conformance-no-such-operation";
@@ -55,10 +55,10 @@ const ONESHOT: [(&str, &str); 6] = [
     ("S6", "without its input file the program ends with a status that is not 0"),
 ];
 
-/// Tries all requirements of the protocol that a program speaks: the one-shot protocol if an `extension.yaml` stands beside it.
+/// Tests all requirements of the protocol of a program: the one-shot protocol if there is an `extension.yaml` next to it.
 ///
 /// # Errors
-/// There is no such program.
+/// If there is no such program.
 #[expect(clippy::disallowed_methods, reason = "a manifest is read where its program is")]
 pub async fn conformance(path: &Path) -> Result<Vec<Requirement>, String> {
     let folder = tempfile::tempdir().map_err(|e| format!("cannot be tried: {e}"))?;
@@ -99,7 +99,7 @@ fn kept(good: bool, why: impl FnOnce() -> String) -> Kept {
     if good { Kept::Yes } else { Kept::No(why()) }
 }
 
-/// A program that speaks JSON-RPC, as it is tried.
+/// A program under test that speaks JSON-RPC.
 struct Peer {
     process: Process,
     input: Option<ChildStdin>,
@@ -131,7 +131,7 @@ impl Peer {
         (id, format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})))
     }
 
-    /// The next message with an id.
+    /// Waits for the next message with an id.
     async fn answer(&mut self, patience: Duration) -> Result<Value, String> {
         let until = Instant::now() + patience;
         loop {
@@ -167,7 +167,7 @@ impl Peer {
         result.cloned().ok_or_else(|| format!("the answer has no result: {answer}"))
     }
 
-    /// The status it ended with, if it did in time.
+    /// The status it ended with, if it ended in time.
     async fn end(&self) -> Option<String> {
         tokio::time::timeout(GRACE, self.process.wait_for_all()).await.ok()
     }
@@ -181,7 +181,7 @@ fn call(operation: &str) -> Value {
     })
 }
 
-/// Whether an answer says no.
+/// Whether an answer is a refusal.
 fn refused(answer: Result<Value, String>) -> Kept {
     match answer {
         Ok(answer) if answer.get("error").is_some_and(Value::is_object) => Kept::Yes,
@@ -275,7 +275,7 @@ async fn session(program: &Path, args: &[OsString], folder: &Path) -> Vec<Requir
         let (id, line) = peer.request("execute", &call(NOBODYS));
         peer.write(&line).await?;
         loop {
-            // The rubbish may be answered with an error that has no id.
+            // The invalid line may be answered with an error without an id.
             if peer.answer(HANDSHAKE).await?["id"] == id {
                 return Ok::<(), String>(());
             }
@@ -379,7 +379,7 @@ fn said_no(ran: Result<(Option<i32>, String), String>) -> Kept {
     }
 }
 
-/// Runs the program once; gives its status and what it printed.
+/// Runs the program once. Returns its status and its output.
 async fn once(
     program: &Path,
     folder: &Path,

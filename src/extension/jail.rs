@@ -1,4 +1,5 @@
-//! Extensions in a sandbox: what is not granted is not there (`decisions.md` §9; `portable-format.md`, extensions).
+//! Extensions in a sandbox, where only granted resources are available (`decisions.md` §9; `portable-format.md`,
+//! extensions).
 #![expect(clippy::disallowed_methods, reason = "the jail is made of paths of this machine")]
 
 use std::{
@@ -20,17 +21,17 @@ use crate::{
 /// The jail of one extension.
 pub(super) struct Jail {
     walls: Walls,
-    /// The program, or its folder where that has a manifest.
+    /// The program, or its directory if it contains a manifest.
     home: PathBuf,
     granted: Granted,
 }
 
-/// What a jail is made of.
+/// The mechanism of a jail.
 enum Walls {
-    /// bubblewrap, and whether it bounds folders in memory.
+    /// bubblewrap, and whether it can limit the size of directories in memory.
     Bwrap(PathBuf, bool),
     Docker(Docker),
-    /// gevals, which confines itself, and a folder for temporary files.
+    /// gevals, which confines itself, and a directory for temporary files.
     #[cfg(target_os = "linux")]
     Landlock(PathBuf, tempfile::TempDir),
 }
@@ -39,14 +40,14 @@ enum Walls {
 pub(super) struct Jailed {
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// Lives as long as the program may.
+    /// Must live as long as the program.
     pub container: Option<Container>,
 }
 
-/// The sandbox that a name means on this machine; for `auto` the strongest that needs nothing but the machine.
+/// The sandbox that a setting selects on this machine. For `auto`, the strongest one that needs no additional service.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why none is available.
 pub fn usable(sandbox: Sandbox, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Sandbox, String> {
     match sandbox {
         Sandbox::None => Ok(sandbox),
@@ -72,7 +73,7 @@ fn landlock() -> Result<(), String> {
 }
 
 impl Walls {
-    /// `env` is told where temporary files go.
+    /// Finds the mechanism, and sets the directory for temporary files in `env`.
     fn new(
         sandbox: Sandbox,
         lookup: &dyn Fn(&str) -> Option<String>,
@@ -99,7 +100,7 @@ impl Walls {
 }
 
 impl Jail {
-    /// Finds the sandbox, and reduces the environment of the extension to what it is given.
+    /// Finds the sandbox, and reduces the environment of the extension to the granted variables.
     pub fn new(
         sandbox: Sandbox,
         (program, executable): (&Path, Option<&Path>),
@@ -124,7 +125,7 @@ impl Jail {
         Ok(Self { walls, home: home.to_owned(), granted })
     }
 
-    /// The command line that runs a program in the jail, which may also read `input`. `env` is what it will be given.
+    /// The command line that runs a program in the jail. The program may also read `input`. `env` is its environment.
     pub fn command(
         &self,
         program: &Path,
@@ -161,7 +162,7 @@ impl Jail {
     }
 }
 
-/// The same with paths from the eval's folder.
+/// Resolves paths relative to the eval's directory.
 fn resolved(granted: &Granted, dir: &Path) -> Granted {
     let absolute = |paths: &[PathBuf]| {
         let paths = paths.iter().map(|path| dir.join(path));

@@ -1,4 +1,5 @@
-//! One process a call: `PROGRAM action|check NAME --input FILE` (`portable-format.md`, extensions).
+//! The one-shot protocol, with one process per call: `PROGRAM action|check NAME --input FILE` (`portable-format.md`,
+//! extensions).
 
 use std::{io::Write, path::PathBuf, process::Stdio};
 
@@ -14,9 +15,9 @@ use super::{
     jail::{Jail, Jailed},
 };
 
-/// Bytes of standard output that an answer may have.
+/// The maximum size of an answer on standard output, in bytes.
 const MOST: usize = 16 << 20;
-/// Bytes of standard error that are kept.
+/// The maximum number of bytes of standard error that are kept.
 const LOGGED: u64 = 1 << 20;
 
 /// A program that is started for each call.
@@ -24,14 +25,14 @@ pub(super) struct OneShot {
     pub name: String,
     pub program: PathBuf,
     pub env: IndexMap<String, String>,
-    /// What the eval configures it with; null where it does not.
+    /// Its configuration in the eval, or null.
     pub config: Value,
-    /// Where it runs in a sandbox.
+    /// The jail, if it runs in a sandbox.
     pub jail: Option<Jail>,
 }
 
 impl OneShot {
-    /// Does an operation.
+    /// Runs an operation.
     pub async fn execute(&self, call: &Call<'_>, started: Option<&Started>) -> Result<Answer, String> {
         let what = format!("{}.{}", self.name, call.operation);
         let fault = |e: std::io::Error| format!("`{what}` was not done: {e}");
@@ -85,7 +86,7 @@ impl OneShot {
     }
 }
 
-/// All that an answer may have; what goes beyond is a fault.
+/// Reads a whole answer. Fails if it exceeds the maximum.
 async fn whole(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {
@@ -97,7 +98,7 @@ async fn whole(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8
     }
 }
 
-/// The beginning of a log; the rest is read and thrown away, so that nobody waits to write it.
+/// Reads the start of a log. The rest is read and discarded, so that the writer does not block.
 async fn head(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
@@ -107,13 +108,13 @@ async fn head(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Whatever a call leaves behind ends with it.
+/// Kills all processes left by a call when dropped.
 struct Group(Option<u32>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw) {
-            // ESRCH: nothing was left.
+            // ESRCH: no process was left.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }

@@ -26,12 +26,12 @@ use crate::{
     ty::duration,
 };
 
-/// Bytes of a line.
+/// The maximum length of a line in bytes.
 const LONGEST: usize = 64 * 1024 * 1024;
-/// Lines of log that are kept of one call, and characters of a line.
+/// The maximum number of log lines kept per call, and of characters per line.
 const LOGGED: usize = 1000;
 const LOGGED_OF_LINE: usize = 1000;
-/// How long it may take to end.
+/// The time that a program has to end.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A running extension.
@@ -41,7 +41,7 @@ pub(super) struct Session {
     input: tokio::sync::Mutex<Option<ChildStdin>>,
     next: AtomicU64,
     shared: Arc<Shared>,
-    /// What it answered to `initialize`.
+    /// Its answer to `initialize`.
     pub manifest: Value,
 }
 
@@ -49,9 +49,9 @@ pub(super) struct Session {
 struct Shared {
     waiting: Mutex<HashMap<u64, oneshot::Sender<Result<Value, String>>>>,
     log: Mutex<Vec<String>>,
-    /// The last line that was no message.
+    /// The last line that was not a message.
     rubbish: Mutex<Option<String>>,
-    /// Why nothing more is read.
+    /// The reason why the output is no longer read.
     ended: Mutex<Option<String>>,
 }
 
@@ -60,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Session {
-    /// Starts a program and shakes hands.
+    /// Starts a program and performs the handshake.
     pub async fn start(
         name: &str,
         (program, args): (PathBuf, Vec<OsString>),
@@ -94,7 +94,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Does an operation.
+    /// Runs an operation.
     pub async fn execute(&self, call: &Call<'_>) -> Result<Answer, String> {
         let mut context = json!({
             "workdir": call.workdir,
@@ -137,17 +137,17 @@ impl Session {
         }
         match answered.await {
             Ok(answer) => answer,
-            // The reader is gone, and all that waited with it.
+            // The reader has ended, and dropped all waiting calls.
             Err(_) => Err(self.end().await),
         }
     }
 
-    /// Whether it has ended, or can no longer be heard.
+    /// Whether it has ended, or its output can no longer be read.
     pub fn is_dead(&self) -> bool {
         self.process.exited().is_some() || lock(&self.shared.ended).is_some()
     }
 
-    /// How it ended, for a message.
+    /// A description of how it ended, for a message.
     async fn end(&self) -> String {
         let why = lock(&self.shared.ended).clone();
         let exit = tokio::time::timeout(Duration::from_millis(500), self.process.wait_for_all()).await.ok();
@@ -163,7 +163,7 @@ impl Session {
         what + &last.or(rubbish).unwrap_or_default()
     }
 
-    /// Asks it to end, and sees to it.
+    /// Requests a shutdown, and enforces it.
     pub async fn close(&self) {
         let asked = tokio::time::timeout(GRACE, self.request("shutdown", json!({}))).await;
         drop(self.input.lock().await.take());
@@ -171,8 +171,8 @@ impl Session {
     }
 }
 
-/// A call that is dropped before its answer. Where no other waits for the program it is ended: what is not waited for any more
-/// must not change the world later.
+/// A guard for a call that is dropped before its answer arrives. If no other call waits for the program, the program is
+/// killed, because a call that was given up must not change the world later.
 struct GivenUp<'s> {
     session: &'s Session,
     answered: bool,
@@ -192,7 +192,7 @@ impl Drop for GivenUp<'_> {
     }
 }
 
-/// One that is given up without being closed.
+/// Kills a session that is dropped without being closed.
 impl Drop for Session {
     fn drop(&mut self) {
         if self.process.exited().is_none() {
@@ -201,7 +201,7 @@ impl Drop for Session {
     }
 }
 
-/// Hands answers to those who wait for them, until the output ends.
+/// Passes answers on to the waiting calls, until the output ends.
 async fn read(output: ChildStdout, shared: Arc<Shared>) {
     let mut lines = Lines::new(output, LONGEST);
     let why = loop {
@@ -237,7 +237,7 @@ fn message(line: &[u8], shared: &Shared) {
         }
         return;
     }
-    // An answer to a call that was given up is dropped.
+    // The answer to a call that was given up is dropped.
     let Some(waits) = message["id"].as_u64().and_then(|id| lock(&shared.waiting).remove(&id)) else { return };
     let _ = waits.send(match (message.get("error").filter(|e| !e.is_null()), message.get("result")) {
         (Some(error), _) => {

@@ -1,4 +1,4 @@
-//! Files by pattern: `**`, `{a,b}` and `[set]` are known (`decisions.md` §2).
+//! Finds files by pattern. `**`, `{a,b}` and `[set]` are supported (`decisions.md` §2).
 
 use std::{
     collections::BTreeSet,
@@ -19,37 +19,37 @@ use crate::{
     source::{Files, ReadError, Stat, normalize, resolve},
 };
 
-/// Links may lead in circles.
+/// Limits the depth, because links may be circular.
 const MAX_DEPTH: usize = 64;
 
-/// Folders nobody keeps tasks in.
+/// Directories that never contain tasks.
 const SKIPPED: [&str; 5] = [".git", ".gevals", "node_modules", "target", ".venv"];
 
-/// A file, or a folder that is not searched, and why.
+/// A file; or a directory that could not be searched, with the reason.
 pub type Found = Result<PathBuf, (PathBuf, ReadError)>;
 
-/// What a pattern matches, or why that is nothing.
+/// The files that a pattern matches, or the reason why there are none.
 pub type Matched = Result<Arc<[PathBuf]>, Box<Diagnostic>>;
 
-/// All YAML and JSON files below a folder, sorted, without what ignore files and `exclude` leave out.
+/// All YAML and JSON files below a directory, sorted, except those excluded by ignore files and `exclude`.
 pub fn yaml_files(dir: &Path, exclude: &[String], files: &dyn Files) -> Vec<Found> {
     let mut excluded = GitignoreBuilder::new(normalize(dir));
     for pattern in exclude {
-        // A malformed pattern matches nothing; git does the same.
+        // A malformed pattern matches nothing, as in git.
         let _ = excluded.add_line(None, pattern);
     }
     let root = Ignores { here: excluded.build().into_iter().collect(), above: None };
     search(&normalize(dir), files, 0, &root)
 }
 
-/// The ignore files that hold for a folder, the nearest first.
+/// The ignore files that apply to a directory, nearest first.
 struct Ignores<'a> {
     here: Vec<Gitignore>,
     above: Option<&'a Self>,
 }
 
 impl Ignores<'_> {
-    /// The ignore file nearest to the path has the last word.
+    /// Whether a path is ignored. The ignore file nearest to the path decides.
     fn ignore(&self, path: &Path, is_dir: bool) -> bool {
         let here = self.here.iter().rev().map(|i| i.matched(path, is_dir)).find(|m| !m.is_none());
         match here {
@@ -59,7 +59,7 @@ impl Ignores<'_> {
     }
 }
 
-/// Folders are searched side by side: a suite has one for each of its tasks.
+/// Searches directories in parallel, because a suite has one for each of its tasks.
 fn search(dir: &Path, files: &dyn Files, depth: usize, above: &Ignores<'_>) -> Vec<Found> {
     if depth > MAX_DEPTH {
         return Vec::new();
@@ -95,16 +95,16 @@ fn search(dir: &Path, files: &dyn Files, depth: usize, above: &Ignores<'_>) -> V
     found.collect()
 }
 
-/// Why a folder is empty, where that is because it may not be read.
+/// The reason why a directory is empty, if it may not be read.
 fn refused(dir: &Path, files: &dyn Files) -> Vec<Found> {
     files.refusal(dir).map(|why| Err((dir.to_owned(), why))).into_iter().collect()
 }
 
-/// The files that a pattern matches, sorted. The folder before the pattern's first special character is taken as it is,
-/// whatever characters its own name has.
+/// The files that a pattern matches, sorted. The directory before the pattern's first special character is taken
+/// literally.
 ///
 /// # Errors
-/// When the pattern is malformed, matches nothing, or would be looked for in a folder that may not be read.
+/// If the pattern is malformed, matches nothing, or requires a directory that may not be read.
 pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Matched {
     let text = &pattern.value;
     let Pattern { prefix, root, matcher } = read(base, pattern)?;
@@ -112,7 +112,7 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Matched {
     for one in walk(&root, files, 0, &|path| matcher.is_match(path.strip_prefix(&root).unwrap_or(path))) {
         match one {
             Ok(path) => found.push(path),
-            // What it holds is found where it really is.
+            // Its content is found at its real location.
             Err((_, ReadError::Circular)) => {}
             Err((folder, why)) => {
                 let folder = folder.display().to_string();
@@ -153,10 +153,10 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Matched {
     Ok(found.into())
 }
 
-/// Those of some files that a pattern matches.
+/// The files among the given ones that a pattern matches.
 ///
 /// # Errors
-/// When the pattern is malformed.
+/// If the pattern is malformed.
 pub fn among(base: &Path, pattern: &Name, files: &BTreeSet<PathBuf>) -> Matched {
     let Pattern { root, matcher, .. } = read(base, pattern)?;
     let is_meant = |path: &&PathBuf| path.strip_prefix(&root).is_ok_and(|path| matcher.is_match(path));
@@ -164,9 +164,9 @@ pub fn among(base: &Path, pattern: &Name, files: &BTreeSet<PathBuf>) -> Matched 
 }
 
 struct Pattern<'p> {
-    /// What stands before the first special character, as it is written.
+    /// The text before the first special character, as written.
     prefix: &'p str,
-    /// The folder that it names.
+    /// The directory that the prefix names.
     root: PathBuf,
     matcher: GlobMatcher,
 }
@@ -186,7 +186,7 @@ fn read<'p>(base: &Path, pattern: &'p Name) -> Result<Pattern<'p>, Box<Diagnosti
     Ok(Pattern { prefix, root: resolve(base, prefix), matcher: glob.compile_matcher() })
 }
 
-/// The files below a folder that are wanted.
+/// The matching files below a directory.
 fn walk(dir: &Path, files: &dyn Files, depth: usize, wanted: &(dyn Fn(&Path) -> bool + Sync)) -> Vec<Found> {
     if depth > MAX_DEPTH {
         return Vec::new();

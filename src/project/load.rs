@@ -1,4 +1,4 @@
-//! From paths to a project: the files named, and what the evals among them refer to.
+//! Loads a project from paths: the named files, and the files that the evals among them refer to.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,7 +26,7 @@ use crate::{
     template, yaml,
 };
 
-/// Reads the files and folders named, and everything they refer to.
+/// Reads the named files and directories, and everything they refer to.
 pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Project {
     let asked = cx.memory.map(|_| Asked::of(cx.files));
     let files = asked.as_ref().map_or(cx.files, |asked| asked as &dyn Files);
@@ -58,7 +58,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     }
     let mut seen = indexmap::IndexSet::new();
     wanted.retain(|(path, _)| seen.insert(path.clone()));
-    // Reading and parsing is done side by side; what refers to other files is followed one by one.
+    // Files are read and parsed in parallel; references to other files are followed sequentially.
     let parsed: Vec<_> = parallel::map(&wanted, 2, |(path, named)| parse(path, *named, cx));
     loader.tasks.units.reserve_exact(parsed.iter().filter(|p| matches!(p, Parsed::Task(..))).count());
     let mut evals = Vec::new();
@@ -98,7 +98,7 @@ pub fn load(paths: &[PathBuf], cx: Context<'_>, out: &mut Diagnostics) -> Projec
     loader.project
 }
 
-/// The files of a folder that may be ours.
+/// The files in a directory that may be ours.
 fn searched(dir: &Path, cx: Context<'_>) -> Arc<[glob::Found]> {
     let search = |files: &dyn Files| glob::yaml_files(dir, cx.exclude, files).into();
     match cx.memory {
@@ -110,14 +110,14 @@ fn searched(dir: &Path, cx: Context<'_>) -> Arc<[glob::Found]> {
     }
 }
 
-/// The tools of a server as a lock knows them.
+/// The tools of a server according to a lock file.
 pub fn locked_tools(name: &str, server: &LockedServer) -> primitive::Tools {
     let schemas = server.tools.iter().map(|(name, tool)| (name.clone(), tool.input_schema.clone()));
     let says = "so says its schema in `gevals.lock`".to_owned();
     primitive::Tools { server: name.to_owned(), says, schemas: schemas.collect() }
 }
 
-/// What a file turned out to be.
+/// The result of reading a file.
 #[derive(Clone, Debug)]
 pub enum Parsed {
     Unreadable,
@@ -128,7 +128,7 @@ pub enum Parsed {
     Other(Arc<yaml::Tree>, FileId, FileKind, Diagnostics),
 }
 
-/// Reads and parses one file. One that was named must be ours; one found in a folder may be another program's.
+/// Reads and parses one file. A named file must be ours; a file found in a directory may belong to another program.
 fn parse(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     match cx.memory {
         None => parse_anew(path, named, cx),
@@ -184,11 +184,11 @@ fn parse_anew(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
     }
 }
 
-/// What can be said about an eval by itself.
+/// What can be determined about an eval on its own, before its references are followed.
 struct ReadEval {
     decoded: Partial<hir::Eval>,
     found: Diagnostics,
-    /// What the globs of its task sets match, by their order; of those that no other repository decides.
+    /// The matches of the globs of its task sets, in order; only for those without a source repository.
     matched: Vec<Option<glob::Matched>>,
 }
 
@@ -201,21 +201,22 @@ fn read_eval(path: &Path, tree: &yaml::Tree, file: FileId, cx: Context<'_>) -> R
 }
 
 struct Loader<'a> {
-    /// With `asked`, where there is a memory.
+    /// Uses `asked` if there is a memory.
     cx: Context<'a>,
-    /// The files themselves.
+    /// The files themselves, without recording.
     plain: &'a dyn Files,
     asked: Option<&'a Asked<'a>>,
     project: Project,
     tasks: Tasks,
-    /// By folder: evals that share a lock share what was checked under it.
+    /// By path of the lock file, or `None` if there is no lock file. Evals that share a lock share everything that was
+    /// checked with it.
     locks: HashMap<Option<PathBuf>, Arc<Lock>>,
     /// By lock and aliases, with the lock that they were added to.
     bundled: HashMap<(*const Lock, Vec<String>, Substitute), (Arc<Lock>, Arc<Lock>)>,
 }
 
 impl Loader<'_> {
-    /// A file that was named, or found, on its own.
+    /// Reads a file that was named or found on its own.
     fn lone(&mut self, path: &Path, tree: yaml::Tree, file: FileId, kind: FileKind, out: &mut Diagnostics) {
         match kind {
             FileKind::Agent => {
@@ -269,7 +270,7 @@ impl Loader<'_> {
             let path = path.to_string_lossy();
             eval.mcp_config = Some(overrides::typed("--mcp-config-file", &path, self.cx.sources));
         }
-        // What a command line names is found from where it was typed.
+        // Paths on the command line are relative to the current directory.
         let from = |overridden: bool| if overridden { Path::new("") } else { dir.as_path() };
         if let Some(eval) = &unit.eval {
             match self.lock(&dir, out) {
@@ -345,7 +346,7 @@ impl Loader<'_> {
         unit
     }
 
-    /// Whether the agent that was chosen is a script for `builtin.script`.
+    /// Whether the chosen agent is a script for `builtin.script`.
     fn is_oracle(&self, choice: &AgentChoice) -> bool {
         let AgentChoice::File(path) = choice else { return false };
         let Some(text) = self.cx.files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
@@ -356,7 +357,7 @@ impl Loader<'_> {
         tree.is_ok_and(|t| matches!(dialect::identify(t.root(), true, &mut ignored), Ok(Some(FileKind::Oracle))))
     }
 
-    /// The lock beside the eval, or in a folder above it.
+    /// The lock file next to the eval, or in a directory above it.
     fn lock(&mut self, dir: &Path, out: &mut Diagnostics) -> Result<Arc<Lock>, Reported> {
         let found =
             dir.ancestors().chain(dir.as_os_str().is_empty().then(|| Path::new(""))).map(|d| d.join(lock::FILE_NAME));
@@ -395,7 +396,7 @@ impl Loader<'_> {
         Ok(Arc::clone(self.locks.entry(None).or_default()))
     }
 
-    /// The same lock, with what the eval says of extensions: those that are bundled are known under its aliases without a lock.
+    /// The lock with the eval's settings for extensions: bundled extensions are known under its aliases without being locked.
     fn for_eval(&mut self, lock: Arc<Lock>, eval: &hir::Eval) -> Arc<Lock> {
         let substitute = eval.extension_options.substitute;
         let bundled = eval.extensions.iter().filter_map(|extension| {
@@ -487,9 +488,9 @@ impl Loader<'_> {
     }
 }
 
-/// The first of a folder's files and folders that may not be read, or the folder itself.
+/// The first file or directory below a directory that may not be read, or the directory itself.
 fn refused(dir: &Path, depth: usize, files: &dyn Files) -> Option<(PathBuf, ReadError)> {
-    /// Folders within folders.
+    /// The maximum depth of nested directories.
     const DEPTH: usize = 32;
     if let Some(why) = files.refusal(dir).filter(|_| depth <= DEPTH) {
         return (why != ReadError::Circular).then(|| (dir.to_owned(), why));
@@ -505,7 +506,7 @@ fn refused(dir: &Path, depth: usize, files: &dyn Files) -> Option<(PathBuf, Read
     })
 }
 
-/// The path that an agent of this type must have.
+/// The path that an agent of this type requires.
 fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> Result<&'a Name, Reported> {
     agent.path.as_ref().ok_or_else(|| {
         let message = format!("an agent of type `{}` has no `path`", agent.kind.value);
@@ -513,7 +514,7 @@ fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> R
     })
 }
 
-/// The tasks that a recording tells something of, besides their prompts; else what is wrong with it.
+/// The tasks for which a recording contains more than their prompts. Fails with what is wrong with the recording.
 fn recorded(text: &str) -> Result<BTreeSet<String>, String> {
     #[derive(Deserialize)]
     struct Line {
@@ -535,7 +536,7 @@ fn recorded(text: &str) -> Result<BTreeSet<String>, String> {
         }
         _ => return Err("is none".to_owned()),
     }
-    // Of a run that died the last line may be cut.
+    // The last line may be truncated if the run died.
     let lines = lines.filter_map(Result::ok).filter(|line| line.kind != "prompt");
     Ok(lines.filter_map(|line| Some(line.task?.name)).collect())
 }

@@ -1,7 +1,7 @@
-//! Whether a file that was found, and not named, may be one of ours: what its text says, before it is parsed.
+//! Decides from its text, before parsing, whether a file that was found, and not named, may be one of ours.
 //!
-//! There may be thousands of files of other programs in a folder, and some are no YAML at all: JSON with comments, JSON
-//! lines, templates. None of them is worth a complaint, nor the time of a parser.
+//! A directory may contain thousands of files of other programs, and some are not YAML at all: JSON with comments, JSON
+//! lines, templates. They must not cause findings or take the time of a parser.
 
 use crate::{
     diagnostic::nearest,
@@ -13,10 +13,10 @@ pub(super) fn is_mcp_config(root: Node<'_>) -> bool {
     root.entries().any(|e| nearest(e.name, ["mcpServers"]).is_some())
 }
 
-/// Keys at the top of our files, one of which each has.
+/// Top-level keys of our files. Each file has at least one of them.
 const KEYS: [&str; 8] = ["kind", "Kind", "KIND", "spec", "steps", "config", "commands", "prompt"];
 
-/// A cheap look before the parser: does this text say, or nearly, that it is one of ours?
+/// A cheap check before parsing: whether a text declares, or nearly declares, to be one of ours.
 pub fn may_be_ours(text: &str) -> bool {
     if is_lines(text) {
         return false;
@@ -33,7 +33,7 @@ pub fn may_be_ours(text: &str) -> bool {
     })
 }
 
-/// Whether a text that does not parse, or has several documents, says that it is one of ours.
+/// Whether a text that does not parse, or has several documents, declares to be one of ours.
 pub fn says_so(text: &str) -> bool {
     if is_flow(text) {
         let value = |key: &str| {
@@ -47,7 +47,7 @@ pub fn says_so(text: &str) -> bool {
     !is_template(text)
         && documents(text).any(|document| {
             let top = Top::of(document);
-            // Cut off in the middle of its kind.
+            // Truncated in the middle of its kind.
             let open = |kind: &str| kind.starts_with(['[', '{']) && !kind.starts_with("{{");
             top.version.map_or_else(
                 || top.kind.is_some_and(|kind| is_kind(kind) || open(kind)),
@@ -60,13 +60,13 @@ fn is_kind(word: &str) -> bool {
     KINDS.iter().any(|kind| kind.eq_ignore_ascii_case(word))
 }
 
-/// Whether a text is a mapping or a list in brackets, as JSON is, and not a template that begins with an action.
+/// Whether a text is a mapping or a list in brackets, like JSON, and not a template that starts with an action.
 fn is_flow(text: &str) -> bool {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     text.starts_with(['{', '[']) && !text.starts_with("{{")
 }
 
-/// Whether a text is JSON lines: records of a log, or of data, and not one document.
+/// Whether a text is JSON lines, which are records of a log or of data, and not a single document.
 fn is_lines(text: &str) -> bool {
     let mut lines = text.trim_start_matches('\u{feff}').lines().map(str::trim).filter(|line| !line.is_empty());
     let mut record = || lines.next().is_some_and(|line| line.starts_with('{') && line.ends_with('}'));
@@ -77,7 +77,7 @@ fn documents(text: &str) -> impl Iterator<Item = &str> {
     text.split("\n---").map(|document| document.strip_prefix("---").unwrap_or(document))
 }
 
-/// Helm charts and other Go templates of whole files: lines of control, or values of a chart.
+/// Whether a text is a Helm chart or another Go template of a whole file: it has control lines or values of a chart.
 fn is_template(text: &str) -> bool {
     text.contains("{{")
         && ([".Values", ".Release", ".Chart"].iter().any(|word| text.contains(word))
@@ -88,7 +88,7 @@ fn is_template(text: &str) -> bool {
             }))
 }
 
-/// What stands at the top of one document in YAML's block style.
+/// The top-level keys of one document in YAML's block style.
 #[derive(Default)]
 struct Top<'t> {
     version: Option<&'t str>,

@@ -1,4 +1,4 @@
-//! What a command line, or the environment, puts in the place of what an eval says.
+//! Settings from the command line and the environment that override those of an eval.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,30 +9,30 @@ use crate::{
     source::{Sources, Span, Spanned},
 };
 
-/// What follows an option of the command line, with its place there.
+/// The argument of a command-line option, with its place on the command line.
 pub(super) fn typed(option: &str, value: &str, sources: &Sources) -> Spanned<String> {
     let start = option.len() + 1;
     let file = sources.give(format!("{option} {value}"));
     Spanned::new(value.to_owned(), Span::new(file, start..start + value.len()))
 }
 
-/// What the command line and the environment put in the place of what the eval says.
+/// Settings from the command line and the environment that override those of the eval.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     pub agent: Option<AgentChoice>,
-    /// Of the agent, whichever it is.
+    /// The model of the agent, whichever agent it is.
     pub model: Option<String>,
-    /// From the current folder.
+    /// Relative to the current directory.
     pub mcp_config: Option<PathBuf>,
     /// For evals that name no MCP config.
     pub server: Option<EnvServer>,
-    /// Whether the environment was asked for a server: where it has none, there is none.
+    /// Whether the environment was checked for a server, so that no `server` means there is none.
     pub asked: bool,
     pub limits: LimitOverrides,
 }
 
-/// Of every task: the first two over what it says itself, the others where it says nothing (§1.8 of the upstream
-/// behaviour).
+/// Limits for every task: the first two override the task's own, the others apply if the task has none (§1.8 of the
+/// upstream behaviour).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitOverrides {
     pub timeout: Option<Duration>,
@@ -41,17 +41,17 @@ pub struct LimitOverrides {
     pub default_cleanup_timeout: Option<Duration>,
 }
 
-/// An agent named on a command line.
+/// An agent given on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AgentChoice {
-    /// A file of kind Agent or Oracle, from the current folder.
+    /// A file of kind Agent or Oracle, relative to the current directory.
     File(PathBuf),
-    /// `builtin.NAME`, or `builtin.NAME:MODEL`, or `builtin.NAME:PATH` where it takes a path.
+    /// `builtin.NAME`, `builtin.NAME:MODEL`, or `builtin.NAME:PATH` if it takes a path.
     Builtin { kind: String, rest: Option<String> },
 }
 
 impl AgentChoice {
-    /// Reads what stands on the command line.
+    /// Parses the argument of the command-line option.
     pub fn parse(text: &str) -> Self {
         match text.starts_with("builtin.") {
             false => Self::File(PathBuf::from(text)),
@@ -62,7 +62,7 @@ impl AgentChoice {
         }
     }
 
-    /// As an eval would say it; `oracle` where a file is of that kind.
+    /// The reference as an eval would write it. `oracle`: whether the file is of that kind.
     pub fn reference(&self, oracle: bool, sources: &Sources) -> AgentRef {
         const OPTION: &str = "--agent ";
         let words = match self {
@@ -94,7 +94,7 @@ impl AgentChoice {
     }
 }
 
-/// The one server that `MCP_*` variables describe (§4.2 of the upstream behaviour).
+/// The server that `MCP_*` variables describe (§4.2 of the upstream behaviour).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EnvServer {
     pub name: String,
@@ -102,7 +102,7 @@ pub struct EnvServer {
     pub transport: EnvTransport,
 }
 
-/// How the server that variables describe is reached.
+/// The transport of the server that the variables describe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EnvTransport {
     Stdio { command: String, args: Vec<String>, env: Vec<(String, String)> },
@@ -110,10 +110,10 @@ pub enum EnvTransport {
 }
 
 impl EnvServer {
-    /// Reads the variables; none where none of those that make a server is set.
+    /// Reads the variables. Returns `None` if none of the variables that define a server is set.
     ///
     /// # Errors
-    /// The variable that cannot be read, and why.
+    /// The variable that cannot be read, and the reason.
     pub fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         let get = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let (url, host, port) = (get("MCP_URL"), get("MCP_HOST"), get("MCP_PORT"));
@@ -145,9 +145,9 @@ impl EnvServer {
         }))
     }
 
-    /// As a config of this one server; `span` stands for its place.
+    /// A config with only this server. `span` is used as its place.
     pub(super) fn config(&self, span: Span) -> McpConfig {
-        // What a variable holds is meant as it is: nothing in it is expanded again.
+        // The value of a variable is literal and not expanded again.
         let plain = |text: &str| Expand { span, parts: vec![ExpandPart::Text(text.to_owned())] };
         let name = |text: &str| Spanned::new(text.to_owned(), span);
         let named = |pairs: &[(String, String)]| pairs.iter().map(|(n, v)| (name(n), plain(v))).collect();
@@ -170,7 +170,7 @@ impl EnvServer {
     }
 }
 
-/// A JSON list, or words between commas.
+/// Reads a JSON list, or words separated by commas.
 fn args(text: &str) -> Result<Vec<String>, String> {
     if text.trim_start().starts_with('[') {
         return serde_json::from_str(text).map_err(|e| format!("`MCP_ARGS` is no JSON list of strings: {e}"));

@@ -1,4 +1,4 @@
-//! Reading one file: its text, its tree, and the task in it.
+//! Reads one file: its text, its tree, and the task in it.
 
 use std::{
     path::{Path, PathBuf},
@@ -36,7 +36,7 @@ pub(super) fn text(
     }
 }
 
-/// Reads a file that another refers to; `written` is what stands there for the path.
+/// Reads a file that another one refers to. `written` is the path as written there.
 pub(super) fn read(
     path: &Path,
     written: &str,
@@ -75,18 +75,18 @@ pub(super) fn read(
     }
 }
 
-/// What a file turned out to be.
+/// The result of judging a file.
 pub(super) enum Judged {
     Ours(yaml::Tree, FileKind),
-    /// Another program's; its tree, where there was a reason to read it.
+    /// A file of another program, with its tree if it was parsed.
     Foreign(Option<yaml::Tree>),
 }
 
-/// Looks at a file before it is judged. One that is `held` to be ours was named; one that was found in a folder or by a
-/// glob is ours only by what it says, and where it is not, nothing is reported.
+/// Decides whether a file is ours. A `held` file was named, so it must be ours. A file found in a directory or by a
+/// glob is ours only if its content says so; otherwise nothing is reported.
 ///
 /// # Errors
-/// It is ours, and cannot be read.
+/// If the file is ours and cannot be read.
 pub(super) fn judge(file: FileId, text: &Arc<str>, held: bool, out: &mut Diagnostics) -> Result<Judged, Reported> {
     if !held && !ours::may_be_ours(text) {
         return Ok(Judged::Foreign(None));
@@ -102,7 +102,7 @@ pub(super) fn judge(file: FileId, text: &Arc<str>, held: bool, out: &mut Diagnos
     };
     let mut said = Diagnostics::default();
     let kind = dialect::identify(tree.root(), held, &mut said);
-    // What is ours in a later document would be read by nobody.
+    // A later document that is ours would be ignored.
     let second = found.iter().any(|d| d.rule.name == yaml::SECOND_DOCUMENT.name);
     let foreign = matches!(kind, Ok(None)) && !held && !(second && ours::says_so(text));
     if !foreign {
@@ -116,7 +116,8 @@ pub(super) fn judge(file: FileId, text: &Arc<str>, held: bool, out: &mut Diagnos
     }
 }
 
-/// Whether a text is empty, or says no more than that it is a task. Comments alone are the values of many a chart.
+/// Whether a text is empty, or contains nothing but `kind: Task`. A text with only comments does not count, because the
+/// values of many charts look like that.
 pub(super) fn is_bare(text: &str) -> bool {
     let said = text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
     let mut said = said.filter(|line| !line.is_empty() && !line.starts_with('#') && *line != "---").peekable();
@@ -155,7 +156,7 @@ pub(super) fn task_unit(
             shrink(&mut phase.steps);
         }
     }
-    // A fault of the YAML itself leaves no plan either; it has been reported.
+    // A YAML error, which has been reported, also means that there is no plan.
     if reported.is_none() && broken.is_some() {
         reported = Some(Reported::of(out));
     }
@@ -168,7 +169,7 @@ pub(super) fn task_unit(
     unit
 }
 
-/// Gives back what the vectors of steps have to spare: there may be thousands of tasks.
+/// Frees the spare capacity of step vectors, because there may be thousands of tasks.
 fn shrink(steps: &mut Vec<hir::Step<template::Path>>) {
     steps.shrink_to_fit();
     for step in steps {
@@ -177,7 +178,7 @@ fn shrink(steps: &mut Vec<hir::Step<template::Path>>) {
     }
 }
 
-/// Words that YAML 1.1 reads otherwise, but for those of which something has been said.
+/// Reports words that YAML 1.1 reads differently, except those that already have a finding.
 pub(super) fn yaml11_words(tree: &yaml::Tree, out: &mut Diagnostics) {
     let said: FxHashSet<Span> = out.iter().map(|d| d.span).collect();
     let mut words = Diagnostics::default();
@@ -185,7 +186,7 @@ pub(super) fn yaml11_words(tree: &yaml::Tree, out: &mut Diagnostics) {
     out.extend(words.into_iter().filter(|d| !said.contains(&d.span)));
 }
 
-/// Reads the prompt where it is a file: its holes are found, and underlined, in that file.
+/// Reads the prompt if it is in a file. Its holes are located in that file.
 fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut Diagnostics) -> Result<(), Reported> {
     let dialect = task.dialect;
     let Some(prompt) = &mut task.prompt else { return Ok(()) };
@@ -202,7 +203,7 @@ fn prompt_file(task: &mut hir::Task<template::Path>, cx: Context<'_>, out: &mut 
     Ok(())
 }
 
-/// A folder that is named in a file. No path at all is none to the disk.
+/// A directory that is named in a file. An empty path becomes `.`, because the file system does not accept it.
 pub fn folder(dir: &Path, name: &str) -> PathBuf {
     let path = resolve(dir, name);
     if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }
@@ -212,7 +213,7 @@ pub(super) fn dir_of(path: &Path) -> PathBuf {
     path.parent().map(Path::to_owned).unwrap_or_default()
 }
 
-/// A file that is not of the kind which `name` must refer to.
+/// Reports a file that is not of the kind that `name` must refer to.
 pub(super) fn wrong_kind(name: &Name, wanted: &str, found: Option<FileKind>, out: &mut Diagnostics) -> Reported {
     let found =
         found.map_or_else(|| "it has no `kind` of gevals".to_owned(), |k| format!("it is of kind `{}`", k.name()));

@@ -1,5 +1,5 @@
-//! Task sets from repositories (`sources:` of an eval; §2.6 of the upstream behaviour): `gevals lock` fetches them below the lock's
-//! folder and pins their commits, and from then on they are files.
+//! Task sets from repositories (`sources:` of an eval; §2.6 of the upstream behaviour). `gevals lock` fetches them into a directory
+//! below that of the lock file and pins their commits; from then on they are files.
 
 use std::{
     collections::HashMap,
@@ -18,15 +18,15 @@ use crate::{
     template::Path as Hole,
 };
 
-/// Folders within folders.
+/// The maximum depth of nested directories.
 const DEEPEST: usize = 64;
 
-/// What a lock calls a source: `REPO@REF`.
+/// The key of a source in the lock file: `REPO@REF`.
 pub fn reference(source: &SourceRef) -> Option<String> {
     Some(format!("{}@{}", source.repo.as_ref()?.value, source.reference.as_ref()?.value))
 }
 
-/// Where a source is kept, below the folder of the lock.
+/// The directory of a source, relative to that of the lock file.
 pub fn folder(reference: &str, commit: &str) -> PathBuf {
     let repo = reference.rsplit_once('@').map_or(reference, |(repo, _)| repo);
     let bare =
@@ -39,7 +39,7 @@ pub fn folder(reference: &str, commit: &str) -> PathBuf {
 /// SHA-256 over `path:REL` and the bytes of each file, in the order of their paths.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// If a file cannot be read.
 pub fn digest(dir: &Path, files: &dyn Files) -> Result<String, String> {
     fn walk(dir: &Path, below: &str, depth: usize, files: &dyn Files, out: &mut Vec<(String, PathBuf)>) {
         for (name, is_dir) in files.entries(dir).iter() {
@@ -63,10 +63,10 @@ pub fn digest(dir: &Path, files: &dyn Files) -> Result<String, String> {
     Ok(hex::encode(digest.finalize()))
 }
 
-/// Digests of folders that were looked at.
+/// Digests of directories, computed once.
 pub(super) type Digests = HashMap<PathBuf, Result<String, String>>;
 
-/// The folder that the paths of a task set start from.
+/// The directory that the paths of a task set are relative to.
 pub(super) fn base(
     eval: &Eval,
     set: &TaskSet,
@@ -80,7 +80,7 @@ pub(super) fn base(
         let near = crate::diagnostic::nearest(&name.value, eval.sources.iter().map(|s| s.name.value.as_str()));
         let diagnostic = fault(format!("the eval has no source `{}`", name.value));
         return Err(Box::new(match near {
-            // Which of the two names is the right one nobody can tell.
+            // It is not known which of the two names is the right one.
             Some(near) => diagnostic.here(format!("did you mean `{near}`?")),
             None => diagnostic.help("define it: `sources: {NAME: {repo: github.com/OWNER/REPO, ref: TAG}}`"),
         }));
@@ -120,13 +120,13 @@ pub(super) fn base(
     }
 }
 
-/// A task with the names that the eval has for the servers that its source knows by others.
+/// Renames the servers of a task from the names in its source to those in the eval.
 pub(super) fn map_servers(task: &mut Task<Hole>, source: &SourceRef) {
     for Requirement { kind, alias } in &mut task.requires {
         if let RequirementKind::McpServer(name) = kind
             && let Some(own) = source.server_mapping.get(&name.value)
         {
-            // Its steps go on with the name that they know.
+            // Its steps keep using the original name.
             alias.get_or_insert_with(|| name.clone());
             name.value.clone_from(&own.value);
         }

@@ -1,4 +1,4 @@
-//! The tasks of an eval: which files its task sets reach, and which of the tasks in them they choose (§2.4).
+//! Selects the tasks of an eval: the files that its task sets reach, and the tasks chosen among them (§2.4).
 
 use std::{
     path::{Path, PathBuf},
@@ -22,16 +22,16 @@ use crate::{
     source::{Files, resolve},
 };
 
-/// The tasks that were read, in order, and by path: a file is read once, however many refer to it.
+/// The tasks that were read, in order and by path. A file is read once, however many task sets refer to it.
 #[derive(Default)]
 pub(super) struct Tasks {
     pub units: Vec<Arc<TaskUnit>>,
     by_path: FxHashMap<PathBuf, usize>,
     /// Files of other programs that a glob matched.
     pub foreign: IndexSet<PathBuf>,
-    /// What is known to be no task, and where a glob may match it.
+    /// Files that are known not to be tasks, although a glob may match them.
     pub others: FxHashSet<PathBuf>,
-    /// Of the repositories that tasks come from.
+    /// Digests of the repositories that tasks come from.
     digests: Digests,
 }
 
@@ -44,22 +44,22 @@ impl Tasks {
     }
 }
 
-/// What an eval takes.
+/// The selection of an eval.
 pub(super) struct Chosen {
     pub selected: Vec<Selected>,
-    /// Files that could not be read as the tasks that they may be.
+    /// Files that may be tasks but could not be read.
     pub unread: Vec<PathBuf>,
     pub failed: Option<Reported>,
 }
 
-/// What the globs of an eval's task sets match, by their order; of those that no other repository decides.
+/// The matches of the globs of an eval's task sets, in order; only for those without a source repository.
 pub(super) fn matched(eval: &Eval, cx: Context<'_>) -> Vec<Option<glob::Matched>> {
     let here = |set: &TaskSet| set.source.is_none() && set.path.is_none();
     let find = |set: &TaskSet| Some(matched_by(&eval.dir, set.glob.as_ref().filter(|_| here(set))?, cx));
     eval.task_sets.iter().map(find).collect()
 }
 
-/// The tasks of an eval, in order of collection (§2.4).
+/// Selects the tasks of an eval, in order of collection (§2.4).
 pub(super) fn select(
     eval: &Eval,
     mut ahead: Vec<Option<glob::Matched>>,
@@ -72,7 +72,7 @@ pub(super) fn select(
     let mut selected: Vec<Selected> = Vec::new();
     let mut at: IndexMap<usize, usize> = IndexMap::new();
     let mut failed = None;
-    // Tasks of sources that know servers by other names.
+    // Tasks of sources that use other names for servers.
     let mut own: FxHashMap<(String, PathBuf), usize> = FxHashMap::default();
     for (index, set) in eval.task_sets.iter().enumerate() {
         let dir = match set.source.as_ref().map(|name| base(eval, set, name, lock, &mut tasks.digests, cx)) {
@@ -83,7 +83,7 @@ pub(super) fn select(
                 continue;
             }
         };
-        // Where servers have other names the task is another, and of this eval alone.
+        // If servers have other names, the task is different, and belongs to this eval only.
         let source = set.source.as_ref().and_then(|name| eval.sources.iter().find(|s| s.name.value == name.value));
         let mapped = source.filter(|source| !source.server_mapping.is_empty());
         let (paths, place) = match (&set.path, &set.glob) {
@@ -200,7 +200,7 @@ fn nothing_selected(tasks: &Tasks, set: &TaskSet, place: &Name, out: &mut Diagno
             .collect();
         found
     };
-    // The label to blame is one that no task has; else it is their combination.
+    // Report a label that no task has; if there is none, report the combination.
     let unknown = set.selector.iter().find(|(key, value)| !labels(key).contains(value.value.as_str()));
     let Some((key, value)) = unknown.or_else(|| set.selector.iter().next()) else {
         out.error(
@@ -232,10 +232,10 @@ fn nothing_selected(tasks: &Tasks, set: &TaskSet, place: &Name, out: &mut Diagno
     out.push(diagnostic);
 }
 
-/// What came of a file that a task set names, or that its glob matches.
+/// The result of reading a file that a task set names, or that its glob matches.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// What names it, and whether that is its path.
+    /// The place that refers to it, and whether it is a path.
     place: Name,
     named: bool,
     unit: Result<Option<Arc<TaskUnit>>, Reported>,
@@ -243,13 +243,13 @@ pub struct Named {
 }
 
 impl Named {
-    /// What was found in reading it, where it is a task.
+    /// The findings from reading it, if it is a task.
     pub fn task(&self) -> Option<&Diagnostics> {
         matches!(self.unit, Ok(Some(_))).then_some(&self.found)
     }
 }
 
-/// The task in a file. A file that a glob matches may be another's.
+/// Reads the task in a file. A file that a glob matches may belong to another program.
 fn task(path: &Path, place: &Name, named: bool, cx: Context<'_>) -> Named {
     let mut found = Diagnostics::default();
     let unit = task_in(path, place, named, cx, &mut found).map(|unit| unit.map(Arc::new));
@@ -265,7 +265,7 @@ fn task_in(
 ) -> Result<Option<TaskUnit>, Reported> {
     let (file, text) = read::read(path, &place.value, place.span, "task", cx, out)?;
     let mut found = Diagnostics::default();
-    // A file that was cut off belongs to the suite, too.
+    // A truncated file belongs to the suite as well.
     let is_bare = read::is_bare(&text);
     match read::judge(file, &text, named || is_bare, &mut found) {
         Ok(Judged::Ours(tree, FileKind::Task(dialect))) => {
@@ -275,11 +275,11 @@ fn task_in(
         Ok(Judged::Ours(_, kind)) if named => Err(read::wrong_kind(place, "Task", Some(kind), out)),
         Ok(Judged::Foreign(_)) if named => Err(read::wrong_kind(place, "Task", None, out)),
         Ok(Judged::Foreign(_)) if is_bare => {
-            // The glob names many.
+            // The glob matches several files, so the message names this one.
             let place = Name { value: path.display().to_string(), span: place.span };
             Err(read::wrong_kind(&place, "Task", None, out))
         }
-        // It is checked for itself, if at all.
+        // It is checked separately, if at all.
         Ok(Judged::Ours(..)) => Ok(None),
         Ok(Judged::Foreign(_)) => {
             out.extend(found);

@@ -1,36 +1,36 @@
-//! Arguments that a tool may be called with, guessed from its schema.
+//! Sample arguments for a tool, derived from its schema.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-/// How deep values are made up.
+/// The maximum depth of generated values.
 const DEPTH: usize = 8;
 
-/// What stands where nothing is known of a text.
+/// The value of a string of which nothing is known.
 const TEXT: &str = "example";
 
-/// A value that the description of a text names: behind `e.g.` or its like, in quotes.
+/// A value in the description of a string: in quotes after `e.g.` or similar.
 static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?i)(?:\be\.\s?g\.|\bfor example\b|\bexamples?:|\bsuch as\b)[^'"`]{0,20}['"`]([^'"`]{1,100})['"`]"#)
         .ok()
 });
 
-/// Arguments for a tool.
+/// Sample arguments for a tool.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
     pub arguments: Map<String, Value>,
-    /// The names of those texts of which nothing is known: what stands there is made up.
+    /// The names of strings of which nothing is known, so that their values are made up.
     pub made_up: Vec<String>,
 }
 
-/// The arguments that a schema of a tool requires, each with a value that it may take.
+/// The arguments that the schema of a tool requires, each with an allowed value.
 pub fn arguments(schema: &Value) -> Map<String, Value> {
     sample(schema, &|_| None).arguments
 }
 
-/// The same, with what `known` says of a text by its name, and which of them are made up.
+/// Like [`arguments`], but with values for strings from `known`, by name, and with the list of made-up ones.
 pub fn sample(schema: &Value, known: &dyn Fn(&str) -> Option<Value>) -> Sample {
     let mut sampler = Sampler { root: schema, known, made_up: Vec::new() };
     let arguments = match sampler.object(schema, 0) {
@@ -41,19 +41,19 @@ pub fn sample(schema: &Value, known: &dyn Fn(&str) -> Option<Value>) -> Sample {
 }
 
 struct Sampler<'a> {
-    /// What `$ref` points into.
+    /// The schema that `$ref`s point into.
     root: &'a Value,
     known: &'a dyn Fn(&str) -> Option<Value>,
     made_up: Vec<String>,
 }
 
 impl Sampler<'_> {
-    /// A value that a schema may take: what the schema names itself, else the simplest one.
+    /// A value that a schema allows: one that the schema itself contains, otherwise the simplest one.
     fn value(&mut self, name: &str, schema: &Value, depth: usize) -> Value {
         let given = schema.get("default").or_else(|| schema.get("const"));
         let given = given.or_else(|| schema.get("enum")?.as_array()?.first());
         let given = given.or_else(|| schema.get("examples")?.as_array()?.first());
-        // A `null` as the default of what must be there says nothing.
+        // A `null` as the default of a required value has no meaning.
         if let Some(value) = given.filter(|value| !value.is_null() || schema.get("type").is_none()) {
             return value.clone();
         }
@@ -117,7 +117,7 @@ impl Sampler<'_> {
         if !self.made_up.iter().any(|known| known == name) {
             self.made_up.push(name.to_owned());
         }
-        // What it names need not be there.
+        // The resource it refers to may not exist.
         let named = format.and_then(|format| match format {
             "email" => Some("someone@example.org"),
             "uri" | "url" => Some("https://example.org"),
@@ -136,7 +136,7 @@ impl Sampler<'_> {
     }
 }
 
-/// The smallest number that is allowed, or 1.
+/// The smallest number allowed, or 1.
 fn number(schema: &Value) -> Value {
     let bound = |key: &str| schema.get(key).and_then(Value::as_i64);
     if let Some(least) = schema.get("minimum") {

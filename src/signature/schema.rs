@@ -1,8 +1,8 @@
-//! A JSON Schema as its author wrote it: what arguments and results are held against.
+//! A JSON Schema as its author wrote it, against which arguments and results are validated.
 //!
-//! Nothing is fetched: what a reference to another document demands is not known, and a value is judged as far as its
-//! schema is. The same holds of values: a hole may be filled by anything, so only what must be wrong whatever fills it
-//! is a fault.
+//! Nothing is fetched: the requirements of a referenced document are unknown, and a value is validated as far as its
+//! schema is known. The same applies to values: a hole may have any value, so a fault is reported only if it occurs for
+//! every possible value.
 
 use std::{
     fmt,
@@ -16,8 +16,7 @@ use jsonschema::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// A schema (2020-12, or the draft its `$schema` names), compiled when something is first held against it. Clones share
-/// it.
+/// A schema (2020-12, or the draft named in its `$schema`), compiled when a value is first validated. Clones share it.
 #[derive(Clone, Default)]
 pub struct Schema(Arc<Inner>);
 
@@ -28,30 +27,30 @@ struct Inner {
 }
 
 struct Compiled {
-    /// `None`: nothing is known of any value.
+    /// `None` if nothing can be validated.
     validator: Option<Validator>,
-    /// What of the schema is not judged, and why.
+    /// The part of the schema that is not validated, and why.
     gap: Option<String>,
 }
 
-/// What is wrong with a value.
+/// A fault in a value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
-    /// Where: a JSON pointer into the value.
+    /// The place: a JSON pointer into the value.
     pub at: String,
     pub kind: FaultKind,
 }
 
-/// What a schema finds wrong with a value.
+/// The kind of a fault.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FaultKind {
     /// A key of the record at this place is missing.
     Missing(String),
-    /// A key of the record at this place is one too many.
+    /// The record at this place has a key that is not allowed.
     Unknown(String),
-    /// It is of another type than asked for; the text is the demand.
+    /// The value has the wrong type. The text is the requirement.
     Type(String),
-    /// It is of the right type, and not what is asked for; the text is the demand: *must be at least 3*.
+    /// The value has the right type, but is not allowed. The text is the requirement: *must be at least 3*.
     Value(String),
 }
 
@@ -66,7 +65,7 @@ impl fmt::Display for FaultKind {
 }
 
 impl fmt::Display for Fault {
-    /// As a sentence about the value: *`.items[0].name` must be a string*.
+    /// The fault as a sentence about the value: *`.items[0].name` must be a string*.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.at.is_empty() {
             true => write!(f, "it {}", self.kind),
@@ -75,7 +74,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A JSON pointer as people write paths: `items[0].name`.
+/// A JSON pointer in the usual path notation: `items[0].name`.
 fn path_of(pointer: &str) -> String {
     let mut path = String::new();
     for token in pointer.split('/').skip(1) {
@@ -90,14 +89,15 @@ fn path_of(pointer: &str) -> String {
     path
 }
 
-/// Of patterns: steps back, for those with look-around, and bytes. The others take linear time.
+/// Limits for patterns: backtracking steps, for those with look-around, and size in bytes. All other patterns run in
+/// linear time.
 const BACKTRACKS: usize = 10_000;
 const PATTERN_SIZE: usize = 1 << 20;
-/// Schemas that apply to one value. More, or a circle, is not judged.
+/// The maximum number of schemas that apply to one value. Larger or recursive schemas are not validated.
 const WEIGHT: usize = 10_000;
 
 impl Schema {
-    /// A schema; it is compiled when first asked for.
+    /// A schema, which is compiled on first use.
     pub fn new(json: Value) -> Self {
         Self(Arc::new(Inner { json, compiled: OnceLock::new() }))
     }
@@ -107,12 +107,12 @@ impl Schema {
         &self.0.json
     }
 
-    /// What of it is not judged, and why. `None`: all of it is.
+    /// The part of the schema that is not validated, and why. `None` if all of it is.
     pub fn gap(&self) -> Option<&str> {
         self.compiled().gap.as_deref()
     }
 
-    /// What is wrong with `value`, in which what stands at the pointers of `unknown` may be anything.
+    /// The faults in `value`. The values at the pointers in `unknown` may be anything.
     pub fn faults(&self, value: &Value, unknown: &[String]) -> Vec<Fault> {
         let Some(validator) = &self.compiled().validator else { return Vec::new() };
         let mut faults = Vec::new();
@@ -143,7 +143,7 @@ impl Schema {
                 .backtrack_limit(BACKTRACKS)
                 .size_limit(PATTERN_SIZE)
                 .dfa_size_limit(PATTERN_SIZE);
-            // What a `format` means is the server's business.
+            // The meaning of `format` is up to the server.
             let options = jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns);
             match options.build(&known) {
                 Ok(validator) => Compiled { validator: Some(validator), gap },
@@ -153,7 +153,7 @@ impl Schema {
     }
 }
 
-/// Whether a fault is one whatever stands at the unknown places.
+/// Whether an error occurs for all possible values at the unknown places.
 fn is_certain(error: &ValidationError<'_>, unknown: &[String]) -> bool {
     use ValidationErrorKind as K;
     if matches!(error.kind(), K::BacktrackLimitExceeded { .. } | K::RegexEngineFailure { .. } | K::Referencing(_)) {
@@ -168,7 +168,7 @@ fn is_certain(error: &ValidationError<'_>, unknown: &[String]) -> bool {
     if unknown.iter().any(|place| inside(at, place)) {
         return false;
     }
-    // What applies only if something else does depends on that, which may be a hole.
+    // A conditional schema may depend on a hole.
     const CONDITIONAL: [&str; 8] =
         ["then", "else", "not", "anyOf", "oneOf", "contains", "unevaluatedProperties", "unevaluatedItems"];
     let path = error.evaluation_path().as_str();
@@ -297,7 +297,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The schemas directly inside one.
+/// The schemas directly inside a schema.
 fn inner(schema: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
     schema.iter_mut().flat_map(|(key, value)| {
         let found: Box<dyn Iterator<Item = &mut Value>> = match (key.as_str(), value) {
@@ -325,8 +325,8 @@ fn inner(schema: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
     })
 }
 
-/// Opens every schema that refers to another document, or to a name instead of a place; whether there was one. Keys
-/// that have a default need not be given.
+/// Removes the constraints of every schema that refers to another document, or to a name instead of a location. Returns
+/// whether there was one. Also makes keys with a default optional.
 fn close(schema: &mut Value, named: bool) -> bool {
     let Value::Object(map) = schema else { return false };
     let has_default = |map: &Map<String, Value>, key: &Value| {
@@ -352,7 +352,7 @@ fn close(schema: &mut Value, named: bool) -> bool {
     foreign
 }
 
-/// Leaves only what can demand less, and never more, where a schema inside demands less.
+/// Removes everything that could become stricter if a schema inside it is relaxed.
 fn monotone(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     for key in ["not", "oneOf", "if", "then", "else", "maxContains", "unevaluatedProperties", "unevaluatedItems"] {
@@ -361,7 +361,7 @@ fn monotone(schema: &mut Value) {
     inner(map).for_each(monotone);
 }
 
-/// How many schemas apply to one value. `None`: too many, or a circle.
+/// The number of schemas that apply to one value. `None` if there are too many, or if they are recursive.
 fn weight(schema: &Value, root: &Value, depth: usize) -> Option<usize> {
     let Value::Object(map) = schema else { return Some(1) };
     if depth > 64 {
@@ -478,7 +478,7 @@ mod tests {
         );
         assert_eq!(of(json!({ "a": null, "deep": { "c": null } }), &["/a", "/deep/c"]), ["`deep` has no `b`"]);
         assert_eq!(of(json!({ "a": null, "other": 1 }), &["/a"]), ["`other` must be a string, not a number"]);
-        // `/ab` does not stand below `/a`.
+        // `/ab` is not below `/a`.
         assert_eq!(of(json!({ "a": null, "ab": 1 }), &["/a"]), ["`ab` must be a string, not a number"]);
     }
 
@@ -524,7 +524,7 @@ mod tests {
             assert!(schema.faults(&json!({ "a": "aaa" }), &[]).is_empty(), "{schema:?}");
             assert!(schema.gap().is_some(), "{schema:?}");
         }
-        // Without a limit this would not end.
+        // Without a limit, this would not end.
         let slow = Schema::new(json!({ "pattern": "^(?=(a+)+$)(a+)+b\\1$" }));
         assert!(slow.faults(&json!("a".repeat(5000)), &[]).len() < 2);
         // A list of lists of lists.

@@ -1,12 +1,12 @@
-//! JSON Schema, as far as a checker of literal arguments and typed holes needs it.
+//! JSON Schema, as far as it is needed to check literal arguments and typed holes.
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use crate::ty::Type;
 
-/// What a value must look like. Made from JSON Schema by [`Shape::from_schema`], which is total: what it does not
-/// understand is [`Shape::Any`], never an error.
+/// The required form of a value. [`Shape::from_schema`] converts any JSON Schema: parts that it does not understand
+/// become [`Shape::Any`], never an error.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Shape {
     #[default]
@@ -30,7 +30,7 @@ pub enum Shape {
         fields: IndexMap<String, Field>,
         rest: Option<Box<Shape>>,
     },
-    /// One of several; the kind of the value decides which.
+    /// One of several, chosen by the kind of the value.
     OneOf(Vec<Shape>),
 }
 
@@ -43,10 +43,10 @@ pub struct Field {
     pub doc: String,
 }
 
-/// What a text must be, beyond text; checked where it has no holes.
+/// The required format of a string, checked if it has no holes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Format {
-    /// Go syntax, above zero.
+    /// Go syntax, greater than zero.
     Duration,
     /// RE2 syntax.
     Regex,
@@ -58,16 +58,16 @@ pub enum Format {
     Mode,
     /// `2xx`, `any`.
     StatusClass,
-    /// A path of an existing file, relative to the task.
+    /// The path of an existing file, relative to the task.
     File,
-    /// A path, relative to the task, that need not exist yet.
+    /// A path, relative to the task, that does not have to exist yet.
     Path,
     Url,
-    /// Of a request; any word is one.
+    /// The method of a request; any word is allowed.
     Method,
     /// A decimal number.
     Number,
-    /// Text of a shell script.
+    /// The text of a shell script.
     Script,
 }
 
@@ -104,7 +104,7 @@ impl Shape {
         read(schema, schema, 0)
     }
 
-    /// Reads the schema of a foreign tool: its `format` has none of our meanings.
+    /// Reads the schema of a foreign tool, whose `format`s do not have our meanings.
     pub fn from_foreign(schema: &Value) -> Self {
         let mut shape = Self::from_schema(schema);
         shape.forget_formats();
@@ -132,7 +132,7 @@ impl Shape {
         }
     }
 
-    /// What may stand here: the shapes of one of several, else this one.
+    /// The allowed shapes: those of a [`Shape::OneOf`], otherwise this one.
     pub fn alternatives(&self) -> &[Shape] {
         match self {
             Self::OneOf(shapes) => shapes,
@@ -140,7 +140,7 @@ impl Shape {
         }
     }
 
-    /// Whether a record with this key may stand here, alone or as an item of a list.
+    /// Whether a record with this key is allowed, alone or as an item of a list.
     pub fn holds(&self, key: &str) -> bool {
         match self {
             Self::Record { fields, .. } => fields.contains_key(key),
@@ -150,7 +150,7 @@ impl Shape {
         }
     }
 
-    /// The type a hole must have to stand here.
+    /// The type that a hole must have in this place.
     pub fn ty(&self) -> Type {
         match self {
             Self::Any => Type::Any,
@@ -167,14 +167,14 @@ impl Shape {
         }
     }
 
-    /// As in messages: `a string`, `a list of strings`, `a duration`.
+    /// The description in messages: `a string`, `a list of strings`, `a duration`.
     pub fn describe(&self) -> String {
         match self {
             Self::String { format: Some(Format::Duration), .. } => "a duration".to_owned(),
             Self::String { format: Some(Format::Regex), .. } => "a pattern".to_owned(),
             Self::Integer { .. } => "an integer".to_owned(),
             Self::OneOf(shapes) => {
-                // What may be left out may be null, too; nobody means it who writes something.
+                // An optional value may also be null, but that is not what an author who writes a value means.
                 let words: Vec<_> = shapes.iter().filter(|s| **s != Self::Null).map(Self::one).collect();
                 match words.split_last() {
                     Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
@@ -187,7 +187,7 @@ impl Shape {
 }
 
 impl Shape {
-    /// As one of several: words stand for themselves.
+    /// The description as one of several alternatives: enumerated words are listed.
     fn one(&self) -> String {
         match self {
             Self::String { one_of, format: None } if !one_of.is_empty() => {
@@ -198,7 +198,7 @@ impl Shape {
     }
 }
 
-/// `$ref`s are followed this deep; a recursive schema is `any` below.
+/// The maximum depth of `$ref`s that are followed. A recursive schema is `any` below it.
 const DEPTH: usize = 24;
 
 fn read(schema: &Value, root: &Value, depth: usize) -> Shape {
@@ -210,7 +210,7 @@ fn read(schema: &Value, root: &Value, depth: usize) -> Shape {
         let target = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
         return target.map_or(Shape::Any, |t| read(t, root, depth + 1));
     }
-    // Beside properties, they say which of these go together: that is no matter of shape.
+    // Next to `properties`, they only specify which properties go together, which does not affect the shape.
     let combined = !map.contains_key("properties");
     for key in ["oneOf", "anyOf"] {
         if let (true, Some(Value::Array(options))) = (combined, map.get(key)) {

@@ -1,4 +1,4 @@
-//! What a text names: files and folders, by their paths from its folder and from those that it works in.
+//! The files and directories that a text names, by paths relative to its directory and to those that it works in.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,29 +11,30 @@ use regex::Regex;
 
 use super::{Files, Stat, normalize, resolve};
 
-/// How deep texts within texts are looked into: quoted ones, and commands in the place of a word.
+/// The maximum depth of nested texts: quoted ones, and command substitutions.
 const DEEPEST: usize = 4;
-/// Folders that one text works in.
+/// The maximum number of directories that one text works in.
 const MOST_FOLDERS: usize = 32;
-/// Folders that `**` stands for.
+/// The maximum number of directories that `**` matches.
 const MOST_BELOW: usize = 10_000;
-/// Folders that hold what was made or installed, not written.
+/// Directories with generated or installed files.
 const MADE: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "dist"];
 
-/// Whether a file or folder of this name is one that people write: it is not hidden, and holds nothing that was made or installed.
+/// Whether a file or directory with this name is written by people: it is not hidden, and does not contain generated or installed
+/// files.
 pub fn is_written(name: &str) -> bool {
     !name.starts_with('.') && !MADE.contains(&name)
 }
 
-/// The files and folders that a text in this folder names, and whether each is a folder: one that is written with a `/`, such as `data/`,
-/// or that a script goes to (`cd data`, `make -C data`). From there, and from a `workdir: data`, names are found as well. Understood are patterns
-/// (`data/*.json`), names with blanks in quotes or behind a `\`, and paths behind a variable (`$DIR/web.yaml`). What a program computes
-/// is not.
+/// The files and directories that a text in this directory names, each with whether it is a directory. A directory counts if it is written
+/// with a `/`, such as `data/`, or if a script changes to it (`cd data`, `make -C data`). Names relative to such a directory, or to a
+/// `workdir: data`, are found as well. Patterns (`data/*.json`), names with blanks in quotes or after a `\`, and paths after a variable
+/// (`$DIR/web.yaml`) are supported. Names that a program computes are not found.
 pub fn mentions(text: &str, dir: &Path, files: &dyn Files) -> BTreeMap<PathBuf, bool> {
     let mut lists = Vec::new();
     words(text, DEEPEST, &mut lists);
     let folders = folders(&lists, dir, files);
-    // What a program reads in a folder that a script goes to is not said.
+    // It is not known which files a program reads in a directory that a script changes to.
     let gone_to = folders.iter().filter(|(_, is_whole)| *is_whole);
     let mut found: BTreeMap<PathBuf, bool> = gone_to.map(|(folder, _)| (folder.clone(), true)).collect();
     let mut names: BTreeSet<&str> = plain(text).collect();
@@ -54,7 +55,7 @@ pub fn mentions(text: &str, dir: &Path, files: &dyn Files) -> BTreeMap<PathBuf, 
     found
 }
 
-/// The folder itself, and those that the text works in from there; whether a script goes to it.
+/// The directory itself, and those that the text works in from there, each with whether a script changes to it.
 fn folders(lists: &[Vec<String>], dir: &Path, files: &dyn Files) -> Vec<(PathBuf, bool)> {
     let works = lists.iter().flat_map(|list| list.windows(2)).filter_map(|pair| {
         let [before, to] = pair else { return None };
@@ -67,7 +68,7 @@ fn folders(lists: &[Vec<String>], dir: &Path, files: &dyn Files) -> Vec<(PathBuf
     });
     let works: BTreeSet<(&str, bool)> = works.collect();
     let mut folders = vec![(normalize(dir), false)];
-    // From each of them to each, in whatever order the text says so.
+    // From each of them to each, regardless of the order in the text.
     let mut known = 0;
     while known < folders.len() {
         for (to, goes) in &works {
@@ -81,12 +82,12 @@ fn folders(lists: &[Vec<String>], dir: &Path, files: &dyn Files) -> Vec<(PathBuf
     folders
 }
 
-/// Runs of characters that stand in most paths, whatever language the text is in.
+/// Runs of the characters that most paths consist of, regardless of the language of the text.
 fn plain(text: &str) -> impl Iterator<Item = &str> {
     static PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\w./@+-]+").ok());
     PATHS.iter().flat_map(|paths| paths.find_iter(text)).filter_map(|found| {
         let word = found.as_str();
-        // The beginning of a pattern.
+        // The start of a pattern.
         if text[found.end()..].starts_with(['*', '?', '[']) {
             return None;
         }
@@ -103,14 +104,14 @@ fn plain(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A word without the variable or the command that it begins with.
+/// A word without the variable or the command that it starts with.
 fn behind_variable(word: &str) -> &str {
     word.strip_prefix('$')
         .map_or(word, |rest| rest.split_once('/').map_or("", |(_, rest)| rest.trim_start_matches('/')))
 }
 
-/// The words of a text as a shell would take them apart, without their quotes; `$(…)` and `${…}` are `$`. What is quoted, and what is
-/// such a command, may be a text itself: lists of its words follow.
+/// The words of a text as a shell would split them, without their quotes; `$(…)` and `${…}` become `$`. Quoted parts and such
+/// commands may be texts themselves, whose words follow in separate lists.
 fn words(text: &str, depth: usize, out: &mut Vec<Vec<String>>) {
     let (mut list, mut word, mut inner) = (Vec::new(), String::new(), Vec::new());
     let (parentheses, braces) = (closings(text, '(', ')'), closings(text, '{', '}'));
@@ -160,13 +161,13 @@ fn words(text: &str, depth: usize, out: &mut Vec<Vec<String>>) {
     list.extend(Some(word).filter(|word| !word.is_empty()));
     inner.extend(quoted_from.map(|from| &text[from..]));
     out.push(list);
-    // A single word was taken already.
+    // A single word has already been added.
     for text in inner.into_iter().filter(|text| depth > 0 && text.contains(char::is_whitespace)) {
         words(text, depth - 1, out);
     }
 }
 
-/// Where each bracket of a kind closes that does, by the place where it opens.
+/// The position of the closing bracket for each opening bracket of a kind that is closed.
 fn closings(text: &str, open: char, close: char) -> HashMap<usize, usize> {
     let mut opened = Vec::new();
     let mut found = HashMap::new();
@@ -180,13 +181,13 @@ fn closings(text: &str, open: char, close: char) -> HashMap<usize, usize> {
     found
 }
 
-/// Whether it may stand for several names, and says something of them.
+/// Whether a name is a pattern that contains some literal text.
 fn is_pattern(name: &str) -> bool {
     let wild = name.contains(['*', '?']) || name.find('[').is_some_and(|open| name[open..].contains(']'));
     wild && (name.starts_with("./") || name.contains(|c: char| c.is_alphanumeric()))
 }
 
-/// What a pattern stands for, from this folder. As in a shell, `*` is no name that begins with a dot.
+/// Adds the matches of a pattern in this directory. As in a shell, `*` does not match names that start with a dot.
 fn matching(folder: &Path, pattern: &str, files: &dyn Files, found: &mut BTreeMap<PathBuf, bool>) {
     let parts: Vec<&str> = pattern.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     let mut paths = BTreeSet::from([folder.to_owned()]);
@@ -237,7 +238,7 @@ fn matching(folder: &Path, pattern: &str, files: &dyn Files, found: &mut BTreeMa
     }
 }
 
-/// What there is by this name.
+/// The entry with this name.
 fn named(folder: &Path, name: &str, files: &dyn Files) -> Option<(PathBuf, bool)> {
     let entry = |folder: &Path, name: &str| {
         let entries = files.entries(folder);
@@ -245,7 +246,7 @@ fn named(folder: &Path, name: &str, files: &dyn Files) -> Option<(PathBuf, bool)
         Some(entries[at].1)
     };
     let trimmed = name.trim_end_matches(['.', '/']);
-    // Most words name nothing.
+    // Most words are not names of files.
     let first = trimmed.split('/').find(|part| !matches!(*part, "." | ""))?;
     if first != ".." {
         entry(folder, first)?;
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
     use crate::source::MemoryFiles;
 
-    /// Of these files, those that a text in `t` names.
+    /// The files among these that a text in `t` names.
     fn of(text: &str) -> String {
         let mut files = MemoryFiles::default();
         for path in [
@@ -294,7 +295,7 @@ mod tests {
             (". ./.env", "t/.env"),
             ("cat /lib.sh \"/lib.sh\" nothing/lib.sh", ""),
             ("kubectl apply -f ../shared/web.yaml", "shared/web.yaml"),
-            // Behind a variable or a command.
+            // After a variable or a command.
             (". $DIR/lib.sh", "t/lib.sh"),
             (". \"${DIR}/lib.sh\"", "t/lib.sh"),
             (". \"$DIR\"/lib.sh", "t/lib.sh"),
@@ -320,9 +321,9 @@ mod tests {
             ("# don't\ncat \"my data/my list.txt\" # can't", "t/my data/my list.txt"),
             ("cat \"it's.txt\"", "t/it's.txt"),
             ("bash -c 'cat \"my data/my list.txt\"'", "t/my data/my list.txt"),
-            // What a program computes may be any file of a folder.
+            // A computed name may be any file in a directory.
             ("cat data/$x.json", "t/data/"),
-            // Folders that it goes to.
+            // Directories that a script changes to.
             ("cd data && cat c.txt", "t/data/ t/data/c.txt"),
             ("cd \"$(dirname \"$0\")/data\"\ncat *.json", "t/data/ t/data/a.json t/data/b.json"),
             ("cat d.json; cd deep; cd data", "t/data/ t/data/deep/ t/data/deep/d.json"),
@@ -336,7 +337,7 @@ mod tests {
         }
     }
 
-    /// Whatever the text is, it is read to its end.
+    /// Any text is read to its end.
     #[test]
     fn quotes_and_brackets_need_not_close() {
         for text in ["\"", "'", "`", "$(", "${", "\\", "\"$(\"", "'\"'\"$(`\\", "[", "[]", "./", "*", "ä\"ö 'ü"] {

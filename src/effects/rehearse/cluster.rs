@@ -1,5 +1,5 @@
-//! The objects of a rehearsal: what `kubectl` and operations on Kubernetes make, and what a look at them finds. A field that nobody has
-//! given is not known, since the cluster may fill it in.
+//! The objects of a rehearsal: what `kubectl` and Kubernetes operations create, and what queries return. A field that was not set is
+//! unknown, because the cluster may fill it in.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use serde_json::{Map, Value as Json, json};
 use super::{Done, OPEN, RANDOM, Text, filters, json};
 use crate::bash::tools::Tools;
 
-/// What is known of a cluster.
+/// The known state of a cluster.
 pub struct Cluster<'a> {
     objects: Vec<Object>,
-    /// Namespaces that were made in the rehearsal: what lies in them is known.
+    /// Namespaces that were created in the rehearsal, so that their content is known.
     fresh: BTreeSet<String>,
-    /// Kind, namespace and name of what was taken away.
+    /// Kind, namespace and name of deleted objects.
     gone: BTreeSet<(String, String, String)>,
     lost: bool,
-    /// What is being made was certainly not there before.
+    /// Whether the object being created certainly did not exist before.
     sure: bool,
     tools: &'a Tools,
 }
@@ -25,13 +25,13 @@ struct Object {
     kind: String,
     space: String,
     name: String,
-    /// `None`: it is there, and its fields are not known.
+    /// `None` if the object exists but its fields are not known.
     body: Option<Json>,
-    /// Set-up has waited until it is.
+    /// Whether setup has waited until it is ready.
     ready: bool,
 }
 
-/// Kinds of which controllers make things by themselves.
+/// Kinds of which controllers create objects on their own.
 const DERIVED: [&str; 12] = [
     "pod",
     "replicaset",
@@ -47,14 +47,14 @@ const DERIVED: [&str; 12] = [
     "controllerrevision",
 ];
 
-/// What a command line of `kubectl` says.
+/// A `kubectl` command line.
 struct Line<'l> {
     operands: Vec<&'l str>,
     options: Vec<(&'l str, &'l str)>,
 }
 
 impl<'l> Line<'l> {
-    /// Options that stand alone.
+    /// Options without a value.
     const ALONE: [&'static str; 22] = [
         "--ignore-not-found",
         "--overwrite",
@@ -116,7 +116,7 @@ impl<'l> Line<'l> {
         self.get(&["-n", "--namespace"]).unwrap_or_default()
     }
 
-    /// Only these options are there, and those that change nothing here.
+    /// Whether only these options are given, and options without an effect here.
     fn only(&self, names: &[&str]) -> bool {
         const IDLE: [&str; 8] = [
             "-n",
@@ -137,12 +137,12 @@ impl<'a> Cluster<'a> {
         Self { objects: Vec::new(), fresh: BTreeSet::new(), gone: BTreeSet::new(), lost: false, sure: false, tools }
     }
 
-    /// Anything may be there.
+    /// Marks the whole state as unknown.
     pub fn forget(&mut self) {
         self.lost = true;
     }
 
-    /// What is known may be so no longer.
+    /// Marks the known state as no longer certain.
     pub fn doubt(&mut self) {
         self.lost |= !self.objects.is_empty() || !self.gone.is_empty();
     }
@@ -180,7 +180,7 @@ impl<'a> Cluster<'a> {
     fn kind(&self, word: &str) -> (String, bool) {
         let plain = word.split('.').next().unwrap_or(word).to_lowercase();
         match self.tools.tool("kubectl").and_then(|tool| tool.kind(&plain)) {
-            // A kind of a namespace lies in one; of a kind that is not listed that is not known.
+            // Objects of a namespaced kind are in a namespace. For a kind that is not listed, this is assumed.
             Some((kind, wide)) => (kind.to_owned(), wide),
             None => (plain.strip_suffix('s').unwrap_or(&plain).to_owned(), false),
         }
@@ -190,7 +190,7 @@ impl<'a> Cluster<'a> {
         self.objects.iter().position(|o| o.kind == kind && o.space == space && o.name == name)
     }
 
-    /// Whether there is such an object. `None`: not known.
+    /// Whether an object exists. Returns `None` if that is not known.
     fn is_there(&self, kind: &str, space: &str, name: &str) -> Option<bool> {
         if self.lost {
             return None;
@@ -208,7 +208,7 @@ impl<'a> Cluster<'a> {
         absent.then_some(false)
     }
 
-    /// `KIND NAME…` or `KIND/NAME…`.
+    /// Parses `KIND NAME…` or `KIND/NAME…`.
     fn named(&self, operands: &[&str]) -> Option<Vec<(String, bool, String)>> {
         let first = operands.first()?;
         if first.contains('/') {
@@ -227,7 +227,7 @@ impl<'a> Cluster<'a> {
             .then(|| operands[1..].iter().map(|name| (kind.clone(), wide, (*name).to_owned())).collect())
     }
 
-    /// Puts an object there; with `merges` it takes over what it says of one that is there.
+    /// Stores an object. With `merges`, the new fields are merged into an existing object.
     fn put(&mut self, kind: &str, wide: bool, space: &str, name: &str, body: Option<Json>, merges: bool) {
         let space = if wide { "" } else { space };
         let was_gone = self.gone.remove(&(kind.to_owned(), space.to_owned(), name.to_owned()));
@@ -253,7 +253,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Puts the object of a manifest there.
+    /// Stores the object of a manifest.
     pub fn apply(&mut self, manifest: &Json, space: &str, sure: bool) -> Option<()> {
         self.sure = sure;
         if manifest.get("kind").and_then(Json::as_str).is_some_and(|kind| kind == "List") {
@@ -275,7 +275,7 @@ impl<'a> Cluster<'a> {
         Some(())
     }
 
-    /// Takes an object away.
+    /// Deletes an object.
     pub fn delete(&mut self, kind: &str, space: &str, name: &str) {
         let (kind, wide) = self.kind(kind);
         let space = if wide { "" } else { space };
@@ -287,7 +287,8 @@ impl<'a> Cluster<'a> {
         self.gone.insert((kind, space.to_owned(), name.to_owned()));
     }
 
-    /// Runs a command line. `read` gives the text of a file, `input` is what the command is fed, and its failure is no end if not `strict`.
+    /// Runs a command line. `read` returns the text of a file, and `input` is the command's standard input. With `strict`, a failure of the
+    /// command ends the script.
     pub fn run(&mut self, args: &[&str], input: Option<&str>, read: &dyn Fn(&str) -> Text, strict: bool) -> Done {
         let line = Line::read(args);
         let sure = strict && line.operands.first() == Some(&"create");
@@ -306,7 +307,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// `kubectl create KIND NAME … --dry-run=client -o yaml`: the manifest.
+    /// The manifest printed by `kubectl create KIND NAME … --dry-run=client -o yaml`.
     fn dry(&self, args: &[&str], line: &Line<'_>) -> Done {
         let mut other = Cluster::new(self.tools);
         let args: Vec<&str> = args.iter().filter(|arg| !arg.starts_with("--dry-run")).copied().collect();
@@ -508,7 +509,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Nothing is known any longer of the fields of these.
+    /// Marks the fields of these objects as unknown.
     fn vague(&mut self, named: &[(String, bool, String)], space: &str) {
         for (kind, wide, name) in named {
             if let Some(at) = self.find(kind, if *wide { "" } else { space }, name) {
@@ -630,7 +631,7 @@ impl<'a> Cluster<'a> {
 }
 
 impl Object {
-    /// With what every thing of its kind has.
+    /// The object with the fields that every object of its kind has.
     fn shown(&self) -> Option<Json> {
         let mut body = self.body.clone()?;
         let fields = body.as_object_mut()?;
@@ -660,7 +661,7 @@ impl Object {
 }
 
 impl Cluster<'_> {
-    /// Set-up has waited for what a command line waits for.
+    /// Records that setup has waited for the condition of a command line.
     pub fn awaited(&mut self, args: &[&str]) {
         let line = Line::read(args);
         let from = match line.operands.first() {
@@ -684,7 +685,7 @@ impl Cluster<'_> {
     }
 }
 
-/// The fields at a path, which are made where they are not there.
+/// The fields at a path, which are created if they do not exist.
 fn fields<'b>(body: &'b mut Json, path: &[&str]) -> Option<&'b mut Map<String, Json>> {
     let mut here = body.as_object_mut()?;
     for name in path {
@@ -693,7 +694,7 @@ fn fields<'b>(body: &'b mut Json, path: &[&str]) -> Option<&'b mut Map<String, J
     Some(here)
 }
 
-/// Takes over what another object says. `None`: how lists are joined is not known here.
+/// Merges another object into this one. Returns `None` for lists, because it is not known how they are merged.
 fn merge(old: &mut Json, new: Json) -> Option<()> {
     match (old, new) {
         (Json::Object(old), Json::Object(new)) => {
@@ -723,7 +724,7 @@ fn has_list(value: &Json) -> bool {
     }
 }
 
-/// The documents of a manifest.
+/// The documents in a manifest.
 fn documents(text: &str) -> Option<Vec<Json>> {
     let mut found = Vec::new();
     for document in text.split("\n---") {

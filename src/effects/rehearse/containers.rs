@@ -1,10 +1,10 @@
-//! The containers of a rehearsal: what `docker run` says of them.
+//! The containers of a rehearsal, as created with `docker run`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Done, OPEN};
 
-/// Containers, by their names.
+/// Containers by name.
 #[derive(Default)]
 pub struct Containers {
     all: BTreeMap<String, Container>,
@@ -74,7 +74,7 @@ impl Containers {
                     }
                 }
                 let detached = rest.iter().any(|word| matches!(*word, "-d" | "--detach"));
-                // One with a command of its own may be at its end.
+                // A container with its own command may already have exited.
                 container.running =
                     if *verb == "create" { Some(false) } else { (detached && words.next().is_none()).then_some(true) };
                 if let Some(name) = name {

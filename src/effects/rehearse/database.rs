@@ -1,10 +1,10 @@
-//! The tables of a rehearsal: what plain statements of SQL make, and what plain queries find.
+//! The tables of a rehearsal: what simple SQL statements create, and what simple queries return.
 
 use std::collections::BTreeMap;
 
 use super::{Done, MOST, Text};
 
-/// Databases, by where they are.
+/// Databases by location.
 #[derive(Default)]
 pub struct Databases {
     all: BTreeMap<String, Database>,
@@ -13,7 +13,7 @@ pub struct Databases {
 #[derive(Default)]
 struct Database {
     tables: BTreeMap<String, Table>,
-    /// Something was done to it that is not understood.
+    /// Whether a statement was not understood.
     lost: bool,
 }
 
@@ -22,29 +22,30 @@ struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     lost: bool,
-    /// A number that the database gives is not that of the row: one was given, or a row was deleted.
+    /// Whether generated numbers may differ from row numbers, because a number was given explicitly or a row was
+    /// deleted.
     skips: bool,
-    /// Rows without an order may come in another: there is an index, or they were updated.
+    /// Whether rows without `ORDER BY` may be in a different order, because there is an index or rows were updated.
     mixed: bool,
-    /// Changes of another table may change it.
+    /// Whether changes of another table may change this one.
     follows: bool,
 }
 
 #[derive(Clone, Default)]
 struct Column {
     name: String,
-    /// Filled by the database where it is left out.
+    /// Whether the database generates the value if it is omitted.
     counts: bool,
     default: Option<Cell>,
-    /// What it holds is printed as it was written.
+    /// Whether its values are printed as written.
     is_plain: bool,
     is_text: bool,
-    /// No two rows have the same.
+    /// Whether its values are unique.
     is_key: bool,
 }
 
 impl Column {
-    /// The value as the column holds it, where it takes it as it is.
+    /// The value as stored in the column, or `None` if the column may convert it.
     fn takes(&self, cell: Cell) -> Cell {
         cell.filter(|field| match field {
             Field::Null => true,
@@ -54,7 +55,7 @@ impl Column {
     }
 }
 
-/// A value, `None` where it is not known.
+/// A value, or `None` if it is not known.
 type Cell = Option<Field>;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -65,7 +66,7 @@ enum Field {
 }
 
 impl Databases {
-    /// Nothing is known of a database any longer.
+    /// Marks a database as unknown.
     pub fn forget(&mut self, key: &str) {
         self.all.entry(key.to_owned()).or_default().lost = true;
     }
@@ -74,17 +75,17 @@ impl Databases {
         self.all.values_mut().for_each(|base| base.lost = true);
     }
 
-    /// A database is dropped, or made new.
+    /// Empties a database that is dropped or created.
     pub fn clear(&mut self, key: &str) {
         self.all.insert(key.to_owned(), Database::default());
     }
 
-    /// All at a path, and below it, is gone.
+    /// Removes all databases at and below a path.
     pub fn clear_below(&mut self, path: &str) {
         self.all.retain(|key, _| !key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
     }
 
-    /// Runs statements; what they print has `between` its columns. `None` as a status: they may fail.
+    /// Runs statements. `between` separates the columns of the output. The status is `None` if the statements may fail.
     pub fn run(&mut self, key: &str, sql: &str, between: &str) -> Done {
         let Some(tokens) = tokens(sql).filter(|_| sql.len() < MOST) else {
             self.forget(key);
@@ -101,7 +102,7 @@ impl Databases {
                 Some(text) => out = out.zip(text).map(|(out, text)| out + &text),
                 None if reader.is("select") => return Done::unknown(),
                 None => {
-                    // Which table is meant may not be known.
+                    // It may not be known which table is affected.
                     base.lost = true;
                     return Done::unknown();
                 }
@@ -112,7 +113,7 @@ impl Databases {
 }
 
 impl Database {
-    /// What a statement prints. `None`: it is not understood.
+    /// The output of a statement. Returns `None` if the statement is not understood.
     fn statement(&mut self, r: &mut Reader<'_>, between: &str) -> Option<Text> {
         const QUIET: [&str; 8] = ["begin", "commit", "pragma", "analyze", "vacuum", "set", "grant", "comment"];
         let silent = Some(Some(String::new()));
@@ -181,7 +182,7 @@ impl Database {
         None
     }
 
-    /// A table is changed, and others that follow it.
+    /// Marks the tables that depend on a changed table as unknown.
     fn disturb(&mut self, name: &str) {
         self.tables
             .iter_mut()
@@ -190,7 +191,7 @@ impl Database {
     }
 
     fn select(&self, r: &mut Reader<'_>, between: &str) -> Option<String> {
-        // The caller asks what it was.
+        // The caller has checked that this is a `SELECT`.
         let start = r.at;
         let found = self.rows(&mut Reader { tokens: r.tokens, at: start + 1, conditions: 0 });
         let rows = found?;
@@ -216,7 +217,7 @@ impl Database {
         }
         let table = self.tables.get(&r.name()?).filter(|table| !table.lost)?;
         let filter = if r.takes(&["where"]) { Some(Condition::read(r)?) } else { None };
-        // Without rows, too, a column has to be there.
+        // Columns must exist even if there are no rows.
         let named = wanted.iter().filter_map(|wanted| match wanted {
             Wanted::Column(name) | Wanted::Total(_, Some(name)) => Some(name.as_str()),
             _ => None,
@@ -241,7 +242,7 @@ impl Database {
             r.takes(&["asc"]);
             let mut cells = rows.iter().map(|row| &row[column]);
             let first = cells.next().cloned().flatten();
-            // Those that are equal have no order, nor has NULL one for all databases.
+            // Equal values have no defined order, and the order of NULL depends on the database.
             if !rows.is_empty() && !cells.all(|cell| compare(&first, cell).is_some()) {
                 return None;
             }
@@ -334,7 +335,7 @@ impl Table {
                 self.skips |= self.columns[*place].counts;
             }
             r.sign(")").then_some(())?;
-            // One that is there already is refused, with all of the statement.
+            // A duplicate key makes the whole statement fail.
             let is_double = |(at, column): (usize, &Column)| {
                 column.is_key
                     && row[at] != Some(Field::Null)
@@ -357,7 +358,7 @@ impl Table {
         loop {
             let column = self.column(&r.name()?)?;
             r.sign("=").then_some(())?;
-            // What it does to others of the same value is not known.
+            // The effect on rows with the same value is not known.
             (!self.columns[column].is_key).then_some(())?;
             sets.push((column, self.columns[column].takes(r.value()?)));
             if !r.sign(",") {
@@ -410,7 +411,7 @@ impl Table {
         };
         let number = match function.as_str() {
             "count" => cells.len() as f64,
-            // How a sum of fractions is printed is another matter.
+            // The format of a fractional sum depends on the database.
             "sum" if !cells.is_empty() => Some(numbers()?.iter().sum::<f64>()).filter(|sum| sum.fract() == 0.0)?,
             "max" => numbers()?.into_iter().reduce(f64::max)?,
             "min" => numbers()?.into_iter().reduce(f64::min)?,
@@ -433,7 +434,7 @@ impl Field {
 fn compare(a: &Cell, b: &Cell) -> Option<std::cmp::Ordering> {
     match (a.as_ref()?, b.as_ref()?) {
         (Field::Number(a), Field::Number(b)) => a.partial_cmp(b),
-        // Which of two texts comes first is a matter of a language, but for plain ones.
+        // The order of texts depends on the collation, except for simple ones.
         (Field::Text(a), Field::Text(b)) => {
             let plain = |text: &str| text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
             (a == b || plain(a) && plain(b)).then(|| a.cmp(b))
@@ -442,7 +443,7 @@ fn compare(a: &Cell, b: &Cell) -> Option<std::cmp::Ordering> {
     }
 }
 
-/// What a query asks for.
+/// One item of a `SELECT` list.
 enum Wanted {
     All,
     Column(String),
@@ -527,7 +528,7 @@ impl Condition {
         Some(Self::Compares(left, operator.to_owned(), r.operand()?))
     }
 
-    /// The columns that it is about.
+    /// The columns that it refers to.
     fn columns<'c>(&'c self, found: &mut Vec<&'c str>) {
         let mut add = |operand: &'c Operand| {
             if let Operand::Column(name) = operand {
@@ -542,7 +543,8 @@ impl Condition {
         }
     }
 
-    /// `None`: that is not known. What is compared with nothing does not hold.
+    /// Whether the condition is true for a row. Returns `None` if that is not known. A comparison with NULL is not
+    /// true.
     fn holds(&self, table: &Table, row: &[Cell]) -> Option<bool> {
         match self {
             Self::And(pair) => match (pair[0].holds(table, row), pair[1].holds(table, row)) {
@@ -555,7 +557,7 @@ impl Condition {
                 (Some(false), Some(false)) => Some(false),
                 _ => None,
             },
-            // `NOT` of a comparison with nothing is nothing.
+            // `NOT` of a comparison with NULL is NULL.
             Self::Not(inner) => (!row.contains(&Some(Field::Null))).then_some(!inner.holds(table, row)?),
             Self::IsNull(operand, wanted) => Some((operand.of(table, row)? == Field::Null) == *wanted),
             Self::In(operand, values, wanted) => {
@@ -592,7 +594,7 @@ impl Condition {
     }
 }
 
-/// The columns of `CREATE TABLE`.
+/// Reads the columns of `CREATE TABLE`.
 fn columns(r: &mut Reader<'_>) -> Option<Vec<Column>> {
     const RULES: [&str; 6] = ["primary", "foreign", "unique", "check", "constraint", "exclude"];
     r.sign("(").then_some(())?;
@@ -629,7 +631,7 @@ fn columns(r: &mut Reader<'_>) -> Option<Vec<Column>> {
             || is("identity")
             || is("integer") && is("primary");
         column.is_key = is("primary") || is("unique");
-        // How a number with a fraction, a truth and a time are printed is another matter, and that of a column without a type.
+        // The format of fractional numbers, booleans, times and columns without a type depends on the database.
         let first = words.first().map_or("", String::as_str);
         column.is_text = matches!(first, "text" | "varchar") || first == "character" && is("varying");
         column.is_plain = column.is_text
@@ -654,7 +656,7 @@ enum Token {
     Sign(String),
 }
 
-/// `None`: it has what is not understood.
+/// Splits SQL into tokens. Returns `None` if it contains something that is not understood.
 fn tokens(sql: &str) -> Option<Vec<Token>> {
     let mut found = Vec::new();
     let mut rest = sql.trim_start();
@@ -690,7 +692,7 @@ fn tokens(sql: &str) -> Option<Vec<Token>> {
             }
             c if c.is_ascii_digit() || c == '-' && rest[1..].starts_with(|c: char| c.is_ascii_digit()) => {
                 let end = rest[1..].find(|c: char| !(c.is_ascii_digit() || c == '.')).map_or(rest.len(), |end| end + 1);
-                // A larger one is not held as it is.
+                // Larger numbers cannot be represented exactly.
                 let number: f64 = rest[..end].parse().ok()?;
                 (number.abs() < 9e15).then_some(())?;
                 found.push(Token::Number(number));
@@ -714,14 +716,14 @@ fn tokens(sql: &str) -> Option<Vec<Token>> {
 struct Reader<'t> {
     tokens: &'t [Token],
     at: usize,
-    /// How many conditions have been read.
+    /// The number of conditions read so far.
     conditions: usize,
 }
 
-/// A table with more rows is not followed.
+/// The maximum number of rows. Larger tables are not followed.
 const ROWS: usize = 500;
 
-/// A statement with more conditions is not read.
+/// The maximum number of conditions in a statement.
 const CONDITIONS: usize = 100;
 
 impl Reader<'_> {
@@ -767,7 +769,7 @@ impl Reader<'_> {
         Some(name)
     }
 
-    /// A literal value.
+    /// Reads a literal value.
     fn value(&mut self) -> Option<Cell> {
         let cell = match self.tokens.get(self.at)? {
             Token::Text(text) => Some(Field::Text(text.clone())),
@@ -780,7 +782,7 @@ impl Reader<'_> {
         Some(cell)
     }
 
-    /// A value, or a call of a function, of which nothing is known.
+    /// Reads a literal value, or a function call, whose result is unknown.
     fn expression(&mut self) -> Option<Cell> {
         if let Some(cell) = self.value() {
             return Some(cell);

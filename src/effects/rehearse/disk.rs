@@ -1,4 +1,4 @@
-//! The files of a rehearsal: those that set-up makes, those of the project, and those of which it is known that they are not there.
+//! The files of a rehearsal: those that setup creates, those of the project, and those known not to exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,22 +8,22 @@ use std::{
 use super::{MOST, RANDOM, Text};
 use crate::source::{Files, Stat, normalize};
 
-/// What there is at a path.
+/// The entry at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Node {
     File(Text),
     Folder,
 }
 
-/// Files and folders, by absolute paths.
+/// Files and directories by absolute path.
 pub struct Disk<'a> {
     nodes: BTreeMap<String, Node>,
-    /// What was taken away, with all that lay in it.
+    /// Removed paths, including everything below them.
     gone: BTreeSet<String>,
-    /// What may hold anything.
+    /// Directories with unknown content.
     open: BTreeSet<String>,
     files: &'a dyn Files,
-    /// The folder of the task: its files are known.
+    /// The directory of the task, whose files are known.
     home: &'a Path,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Disk<'a> {
         Self { nodes: BTreeMap::new(), gone: BTreeSet::new(), open: BTreeSet::new(), files, home }
     }
 
-    /// What there is at a path: `Some(None)` where there is nothing, `None` where that is not known.
+    /// The entry at a path: `Some(None)` if nothing exists there, `None` if that is not known.
     pub fn at(&self, path: &str) -> Option<Option<Node>> {
         if let Some(node) = self.nodes.get(path) {
             return Some(Some(node.clone()));
@@ -60,7 +60,7 @@ impl<'a> Disk<'a> {
         }
     }
 
-    /// Whether all that lies at a path, and in it, was made in the rehearsal.
+    /// Whether everything at and below a path was created in the rehearsal.
     pub fn is_cleared(&self, path: &str) -> bool {
         !self.is_open(path) && (path.contains(RANDOM) || ancestors(path).any(|outer| self.gone.contains(outer)))
     }
@@ -69,7 +69,7 @@ impl<'a> Disk<'a> {
         ancestors(path).any(|outer| self.open.contains(outer))
     }
 
-    /// What lies in a folder may be anything from now on.
+    /// Marks the content of a directory as unknown.
     pub fn doubt(&mut self, path: &str) {
         self.nodes.retain(|known, _| known == path || !ancestors(known).any(|outer| outer == path));
         self.open.insert(path.to_owned());
@@ -100,14 +100,15 @@ impl<'a> Disk<'a> {
         }
     }
 
-    /// Takes away what is at a path, with all that lies in it.
+    /// Removes the entry at a path, with everything below it.
     pub fn remove(&mut self, path: &str) {
         self.nodes.retain(|known, _| !ancestors(known).any(|outer| outer == path));
         self.open.retain(|known| !ancestors(known).any(|outer| outer == path));
         self.gone.insert(path.to_owned());
     }
 
-    /// The paths of all files and folders in a folder. `None`: there may be others.
+    /// The paths of all files and directories below a directory, each with whether it is a directory. Returns `None` if
+    /// there may be others.
     pub fn below(&self, path: &str) -> Option<Vec<(String, bool)>> {
         if !self.is_cleared(path) || self.nodes.get(path) != Some(&Node::Folder) {
             return None;
@@ -120,7 +121,7 @@ impl<'a> Disk<'a> {
     }
 }
 
-/// A path and the folders around it, from the inside.
+/// A path and the directories that contain it, innermost first.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| {
         let at = path.rfind('/')?;
@@ -128,7 +129,7 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The path as seen from a folder.
+/// The absolute form of a path relative to a directory.
 pub fn absolute(from: Option<&str>, path: &str) -> Option<String> {
     if path.starts_with('~') || path.is_empty() {
         return None;

@@ -1,12 +1,12 @@
-//! What programs print that only work on texts: `grep`, `wc`, `sort`, `jq`.
+//! The output of programs that only process text: `grep`, `wc`, `sort`, `jq`.
 
 use serde_json::Value as Json;
 
 use super::{Done, MOST, OPEN, Text, json};
 
-/// What a filter makes of a text. `None`: it is none of those known here, or is asked for what is not.
+/// Runs a filter on a text. Returns `None` if the program or one of its arguments is not supported here.
 pub fn run(name: &str, args: &[&str], input: &str) -> Option<Done> {
-    // Of a thing only a part is known.
+    // Only a part of the text is known.
     if let Some(known) = input.strip_prefix(OPEN) {
         return of_open(name, args, known);
     }
@@ -29,7 +29,7 @@ pub fn run(name: &str, args: &[&str], input: &str) -> Option<Done> {
             };
             Done::prints(&format!("{count}\n"))
         }
-        // `tail -n +2` counts from the beginning.
+        // `tail -n +2` counts from the start.
         "head" | "tail" if args.iter().any(|arg| arg.contains('+')) => None,
         "head" | "tail" => {
             let count: usize = match args {
@@ -52,7 +52,7 @@ pub fn run(name: &str, args: &[&str], input: &str) -> Option<Done> {
                 numbers?;
                 lines.sort_by_key(|line| line.trim().parse::<i64>().unwrap_or_default());
             } else {
-                // The order of other letters is that of a language.
+                // The order of other characters depends on the locale.
                 let plain = |line: &&str| line.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
                 lines.iter().all(plain).then_some(())?;
                 lines.sort_unstable();
@@ -152,7 +152,7 @@ pub fn run(name: &str, args: &[&str], input: &str) -> Option<Done> {
     }
 }
 
-/// What was put into base64 by [`wrapped`].
+/// Decodes base64, as encoded by [`wrapped`].
 fn unwrapped(text: &str) -> Option<String> {
     let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
     for c in text.trim_end_matches('=').bytes() {
@@ -170,7 +170,7 @@ fn unwrapped(text: &str) -> Option<String> {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// A text in base64.
+/// Encodes a text in base64.
 pub fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for three in text.as_bytes().chunks(3) {
@@ -188,7 +188,7 @@ fn of_open(name: &str, args: &[&str], known: &str) -> Option<Done> {
     match name {
         "jq" => jq(args, known, true),
         "cat" if args.is_empty() => Some(Done { status: Some(true), out: Some(format!("{OPEN}{known}")) }),
-        // What is found is there; what is not found may be there.
+        // A match is certain; a missing match may be in the unknown part.
         "grep" | "egrep" | "fgrep" => {
             let counts = args
                 .iter()
@@ -247,7 +247,8 @@ fn grep(name: &str, args: &[&str], lines: &[&str]) -> Option<Done> {
     Some(Done { status: Some(!found.is_empty()), out: Some(out) })
 }
 
-/// A pattern of the wide form. `None`: programs read its escapes otherwise than the library does, as `\\d`.
+/// An extended regular expression. Returns `None` if it contains escapes such as `\\d`, which programs and the library
+/// read differently.
 fn wide(pattern: &str) -> Option<String> {
     let mut chars = pattern.chars();
     let mut inside = false;
@@ -268,7 +269,8 @@ fn wide(pattern: &str) -> Option<String> {
     Some(pattern.to_owned())
 }
 
-/// A pattern of the simple form as one of the wide form. `None`: it has what only the simple form knows.
+/// Converts a basic regular expression to an extended one. Returns `None` if it uses features that only the basic form
+/// has.
 fn basic(pattern: &str) -> Option<String> {
     let mut out = String::new();
     let mut chars = pattern.chars().peekable();
@@ -283,7 +285,7 @@ fn basic(pattern: &str) -> Option<String> {
                 inside = false;
                 out.push(c);
             }
-            // There it is a character like others.
+            // Inside brackets, it is a literal character.
             '\\' if inside => return None,
             _ if inside => out.push(c),
             '\\' => match chars.next()? {

@@ -1,4 +1,4 @@
-//! The repositories of a rehearsal: branches, tags, and what each commit holds.
+//! The repositories of a rehearsal: branches, tags, and the content of each commit.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::{
     disk::{Disk, Node, absolute},
 };
 
-/// A longer history is not followed.
+/// The maximum number of commits. Longer histories are not followed.
 const COMMITS: usize = 50;
 
-/// Repositories, by their folders.
+/// Repositories by directory.
 #[derive(Default)]
 pub struct Repos {
     all: BTreeMap<String, Repo>,
@@ -38,7 +38,7 @@ impl Repo {
         self.branches.get(&self.branch).copied()
     }
 
-    /// The commit that a word names.
+    /// The commit that a word refers to.
     fn commit(&self, word: &str) -> Option<Option<usize>> {
         if word.contains(['~', '^', '@', '{']) {
             return None;
@@ -54,7 +54,7 @@ impl Repo {
 }
 
 impl Repos {
-    /// Runs `git` in a folder.
+    /// Runs `git` in a directory.
     pub fn run(&mut self, args: &[&str], from: Option<&str>, disk: &mut Disk<'_>) -> Done {
         let mut place = from.map(str::to_owned);
         let mut rest = args;
@@ -100,7 +100,7 @@ impl Repos {
             repo.lost |= !looks;
         }
         if !looks {
-            // `git clone URL DIR` makes a folder, too.
+            // `git clone URL DIR` creates a directory as well.
             let named = rest.last().filter(|_| rest.first() == Some(&"clone"));
             let made = named.and_then(|word| absolute(place.as_deref(), word));
             key.or(place).into_iter().chain(made).for_each(|path| disk.doubt(&path));
@@ -108,7 +108,7 @@ impl Repos {
         Done::unknown()
     }
 
-    /// All at a path, and below it, is gone.
+    /// Removes all repositories at and below a path.
     pub fn remove(&mut self, path: &str) {
         self.all.retain(|key, _| !key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
     }
@@ -139,7 +139,7 @@ impl Repos {
     }
 }
 
-/// What a command does in a repository at `root`, given in a folder of it. `None`: that is not known.
+/// Runs a command in the repository at `root`, from a directory inside it. Returns `None` if the effect is not known.
 fn run(repo: &mut Repo, args: &[&str], root: &str, place: &str, disk: &mut Disk<'_>) -> Option<Done> {
     let quiet = Some(Done { status: Some(true), out: None });
     let (verb, rest) = args.split_first()?;
@@ -164,7 +164,7 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, place: &str, disk: &mut Disk<
                     here.insert(inside(&path)?, disk.text(&path));
                 }
             }
-            // What is gone, and what is ignored, is another matter.
+            // Deleted and ignored files are not supported.
             let plain = place == root && head.keys().all(|path| here.contains_key(path));
             (plain && !here.keys().any(|path| path.ends_with(".gitignore"))).then_some(())?;
             repo.staged.append(&mut here);
@@ -184,7 +184,7 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, place: &str, disk: &mut Disk<
             let before = parent.map(|at| repo.commits[at].files.clone()).unwrap_or_default();
             let mut files = before.clone();
             files.append(&mut repo.staged);
-            // Where nothing has changed, there is no commit.
+            // If nothing has changed, no commit is created.
             let changed = files.iter().any(|(path, text)| text.is_none() || before.get(path) != Some(text));
             (changed || has(&["--allow-empty"])).then_some(())?;
             repo.commits.push(Commit { subject: subject.to_owned(), files, parent });
@@ -238,7 +238,7 @@ fn run(repo: &mut Repo, args: &[&str], root: &str, place: &str, disk: &mut Disk<
             [name] if repo.branches.contains_key(*name) => {
                 let (old, new) =
                     (repo.commits[repo.head()?].files.clone(), repo.commits[repo.branches[*name]].files.clone());
-                // What is not committed goes along, or keeps it from being done.
+                // Uncommitted changes are carried over, or prevent the checkout.
                 let at = |path: &String| disk.at(&format!("{root}/{path}"));
                 let is_kept =
                     |(path, text): (&String, &Text)| text.is_some() && at(path) == Some(Some(Node::File(text.clone())));

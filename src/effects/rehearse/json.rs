@@ -1,17 +1,17 @@
-//! Paths into JSON and filters of jq, as far as they are plain. Of an *open* value, which its system may have filled in, a field that is
-//! not there is not known to be missing.
+//! JSON paths and jq filters, as far as they are simple. In an *open* value, which its system may have extended, a field that is absent
+//! is not known to be missing.
 
 use serde_json::{Value as Json, json};
 
-/// Fields in which nothing is filled in.
+/// Fields whose content is not filled in by the system.
 const CLOSED: [&str; 6] = ["data", "stringData", "labels", "annotations", "matchLabels", "selector"];
 
-/// Whether nobody but the author gives a field. Controllers have names of their own for theirs.
+/// Whether only the author sets a field. Controllers use prefixed names for their own fields.
 fn is_closed(name: &str, parent: Option<&str>) -> bool {
     parent.is_some_and(|parent| CLOSED.contains(&parent)) && !name.contains("kubernetes.io") && !name.contains("k8s.io")
 }
 
-/// The value of a field. `None`: not known.
+/// The value of a field. Returns `None` if it is not known.
 fn field(value: &Json, name: &str, open: bool, parent: Option<&str>) -> Option<Json> {
     match value {
         Json::Object(fields) => match fields.get(name) {
@@ -19,13 +19,13 @@ fn field(value: &Json, name: &str, open: bool, parent: Option<&str>) -> Option<J
             None => (!open || is_closed(name, parent)).then_some(Json::Null),
         },
         Json::Null if !open => Some(Json::Null),
-        // What has no labels at all may have got some.
+        // An object without labels may have been given some.
         Json::Null => None,
         _ => None,
     }
 }
 
-/// What a template of `-o jsonpath=` prints of an object. `None`: not known.
+/// The output of a `-o jsonpath=` template for an object. Returns `None` if it is not known.
 pub fn by_template(template: &str, value: &Json) -> Option<String> {
     let mut out = String::new();
     let mut rest = template;
@@ -69,7 +69,7 @@ fn by_path(path: &str, value: &Json) -> Option<String> {
     Some(texts?.join(" "))
 }
 
-/// On one line, without quotes. `None`: of a list or an object the form is another matter.
+/// The value on one line, without quotes. Returns `None` for lists and objects, which have another format.
 fn printed(value: &Json) -> Option<String> {
     match value {
         Json::Null => Some(String::new()),
@@ -138,7 +138,7 @@ fn steps(path: &str) -> Option<Vec<Step>> {
     Some(found)
 }
 
-/// What a filter of jq gives for a value. `None`: not known.
+/// The results of a jq filter for a value. Returns `None` if they are not known.
 pub fn by_filter(filter: &str, value: &Json, open: bool, given: &[(String, Json)]) -> Option<Vec<Json>> {
     let tokens = tokens(filter).filter(|tokens| tokens.len() <= TOKENS)?;
     let mut parser = Parser { tokens: &tokens, at: 0, depth: 0 };
@@ -152,7 +152,7 @@ pub fn by_filter(filter: &str, value: &Json, open: bool, given: &[(String, Json)
     )
 }
 
-/// A longer filter is not read.
+/// The maximum number of tokens in a filter.
 const TOKENS: usize = 200;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -365,7 +365,7 @@ impl Parser<'_> {
     }
 }
 
-/// A value and the name of the field that it stands in.
+/// A value, and the name of the field that contains it.
 #[derive(Clone)]
 struct Item {
     value: Json,
@@ -383,7 +383,7 @@ fn is_true(value: &Json) -> bool {
 }
 
 impl Runner<'_> {
-    /// `None`: it is not known what comes of it, or it fails.
+    /// Returns `None` if the result is not known, or if the filter fails.
     fn run(&mut self, filter: &Filter, on: &Item) -> Option<Vec<Item>> {
         self.steps = self.steps.checked_sub(1)?;
         let plain = |value: Json| Some(vec![Item { value, parent: None }]);

@@ -16,7 +16,7 @@ use crate::{
     source::Files,
 };
 
-/// Runs set-up in a world of memory, and then verify: whether each step of it certainly goes well.
+/// Runs setup in a simulated world, and then verify. Returns whether each step of verify certainly succeeds.
 pub fn passes_at_once<'s>(
     task: &Task<Def>,
     script_of: &dyn Fn(&Step<Def>) -> Option<&'s ScriptView<'s>>,
@@ -27,7 +27,7 @@ pub fn passes_at_once<'s>(
     if task.verify.steps.is_empty() || !task.setup.steps.iter().chain(&task.verify.steps).all(leaf) {
         return false;
     }
-    // Most tasks ask somewhere what is not known here.
+    // Most tasks check something that is not known here.
     for step in &task.verify.steps {
         let told = match &step.op.kind {
             OperationKind::Builtin("command" | "script") => script_of(step).is_some_and(|script| {
@@ -49,7 +49,7 @@ pub fn passes_at_once<'s>(
         && task.verify.steps.iter().all(|step| stage.check(step, script_of(step)) == Some(true))
 }
 
-/// Whether a script only runs programs that a rehearsal can run.
+/// Whether a script only runs programs that a rehearsal supports.
 fn asks_known(script: &ScriptView<'_>) -> bool {
     let is_known = |name: &str| {
         matches!(
@@ -125,7 +125,7 @@ struct Stage<'a, 't> {
     world: World<'a>,
     task: &'t Task<Def>,
     environment: Variables,
-    /// How many statements may still be run.
+    /// The number of statements that may still be run.
     steps: usize,
 }
 
@@ -153,7 +153,7 @@ impl Stage<'_, '_> {
         })
     }
 
-    /// `None`: it may do what is not known.
+    /// Runs a step of setup. Returns `None` if its effects are not known.
     fn set_up(&mut self, step: &Step<Def>, script: Option<&ScriptView<'_>>) -> Option<()> {
         match &step.op.kind {
             OperationKind::Builtin("command" | "script") => {
@@ -174,7 +174,7 @@ impl Stage<'_, '_> {
                 }
                 Some(())
             }
-            // What a server has is not known here.
+            // The state of a server is not simulated.
             OperationKind::Builtin("http" | "sleep") => Some(()),
             OperationKind::Extension { operation, .. } => {
                 if self.on_cluster(operation, step).is_none() {
@@ -207,7 +207,7 @@ impl Stage<'_, '_> {
         absolute(Some(&self.task.dir.to_string_lossy()), path)
     }
 
-    /// What an operation does to the objects of a cluster.
+    /// Applies an operation to the objects of a cluster.
     fn on_cluster(&mut self, operation: &str, step: &Step<Def>) -> Option<()> {
         if !is_kubernetes(step) {
             return None;
@@ -257,7 +257,7 @@ impl Stage<'_, '_> {
         }
     }
 
-    /// Kind, namespace and name of the object that a step is about.
+    /// Kind, namespace and name of the object that a step refers to.
     fn object(&self, step: &Step<Def>) -> Option<(String, String, String)> {
         let text = |key: &str| step.arg(key).and_then(|arg| self.text(arg));
         let inner =
@@ -276,7 +276,7 @@ impl Stage<'_, '_> {
         Some((kind, space.unwrap_or_default(), name))
     }
 
-    /// Whether a step of verify goes well. `None`: not known.
+    /// Whether a step of verify succeeds. Returns `None` if that is not known.
     fn check(&mut self, step: &Step<Def>, script: Option<&ScriptView<'_>>) -> Option<bool> {
         match &step.op.kind {
             OperationKind::Builtin("command" | "script") => {
@@ -377,7 +377,7 @@ fn is_kubernetes(step: &Step<Def>) -> bool {
     matches!(&step.op.kind, OperationKind::Extension { package, .. } if package.contains("kubernetes"))
 }
 
-/// Whether a text is as a step expects it.
+/// Whether a text meets the expectation of a step.
 fn meets(text: &str, expect: &Json) -> Option<bool> {
     let trimmed = text.trim_end_matches('\n');
     match expect {
