@@ -35,7 +35,7 @@ pub struct Command {
     pub env: IndexMap<String, String>,
 }
 
-/// The shell where `shell` is left out.
+/// The default of `shell`.
 pub fn default_shell() -> String {
     "/bin/sh".to_owned()
 }
@@ -53,7 +53,7 @@ pub struct Expect {
     pub stderr: Option<TextExpect>,
 }
 
-/// Which exit status is right.
+/// Which exit status is expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitCode {
     Any,
@@ -119,7 +119,7 @@ fn signature() -> Signature {
     }
 }
 
-/// What every process gives.
+/// The outputs of every process.
 pub fn process_locals() -> Values {
     values([("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)])
 }

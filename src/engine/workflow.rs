@@ -505,7 +505,7 @@ mod tests {
         assert!(
             sizes(&pack(100, |_| {}), |unit| if unit % 4 == 3 { 30.0 } else { 0.01 }).iter().all(|size| *size == 1)
         );
-        // Four lanes, twelve units: none takes more than its share, unless it is short.
+        // Four lanes, twelve units left: none takes more than its share, unless it is short.
         let few = sizes(&pack(16, |_| {}), |_| 0.4);
         assert_eq!(few, [1, 1, 1, 1, 3, 2, 2, 2, 2, 1]);
     }
