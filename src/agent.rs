@@ -51,7 +51,7 @@ pub struct AgentContext<'a> {
     pub host: &'a dyn Host,
     /// The prompt as it is sent.
     pub prompt: &'a str,
-    /// The task's name, for messages, and for agents that look up their part by it.
+    /// The task's name, for messages, and for agents that look up their calls by it.
     pub task: &'a str,
     /// The repetition of the task, from 0.
     pub run: u32,

@@ -109,11 +109,11 @@ impl fmt::Display for Grading {
 /// One evaluation that a server ships. Its combination of level and grading is one of the five valid ones.
 #[derive(Clone, Debug)]
 pub struct Eval {
-    /// The whole eval.
+    /// The span of the whole eval.
     pub span: Span,
     /// Stable, and unique in the list.
     pub id: Name,
-    /// For people.
+    /// The name for people.
     pub name: Name,
     pub description: Option<Name>,
     pub grading: Spanned<Grading>,

@@ -1,4 +1,4 @@
-//! `command`: a line of shell.
+//! `command`: runs a shell command.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -69,7 +69,7 @@ impl Default for ExitCode {
 }
 
 impl ExitCode {
-    /// Whether a command may end with this status.
+    /// Whether this exit status is expected.
     pub fn admits(self, code: i32) -> bool {
         match self {
             Self::Any => true,

@@ -158,7 +158,7 @@ impl JsonSchema for Count {
     }
 }
 
-/// A number to compare with; a hole may give it as text.
+/// A number to compare with; a hole may produce it as text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound(pub String);
 

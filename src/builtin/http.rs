@@ -104,7 +104,7 @@ impl Default for Status {
 }
 
 impl Status {
-    /// Whether an answer may have this status.
+    /// Whether this status is expected.
     pub fn admits(&self, code: u16) -> bool {
         match self {
             Self::Any => true,

@@ -328,7 +328,7 @@ fn files(path: &FilePath) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// The documents of a YAML text.
+/// Parses the documents of a YAML text.
 pub fn documents(text: &str, what: &str) -> Result<Vec<Value>> {
     serde_yaml::Deserializer::from_str(text)
         .map(|document| Value::deserialize(document).map_err(|e| Error::Broken(format!("{what}: {e}"))))

@@ -67,7 +67,7 @@ fn text(error: Error) -> String {
     }
 }
 
-/// An object: its kind, its namespace, its name.
+/// The kind, the namespace and the name of an object.
 type Place = (String, Option<String>, String);
 
 /// The recorded properties of an object.

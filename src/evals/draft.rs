@@ -32,7 +32,7 @@ pub struct Drafted {
     pub left_out: Vec<(String, String)>,
 }
 
-/// An eval, and the tool that it calls.
+/// A tool, and the eval that calls it.
 type Draft = (String, Value);
 
 /// Drafts evals. Without `any`, only tools that are declared read-only are called; `private` returns why a text must

@@ -30,7 +30,7 @@ const INVALID_PARAMS: i64 = -32602;
 /// # async fn ship() -> Result<(), gevals::evals::Fault> {
 /// let evals = gevals::evals::Shipped::parse("evals.yaml", "kind: McpEvals\nevals: []\n")?;
 /// let (near, far) = tokio::io::duplex(64 * 1024);
-/// tokio::spawn(my_server(far)); // as it would serve standard input and output: one message a line
+/// tokio::spawn(my_server(far)); // as it would serve standard input and output: one message per line
 /// evals.serve_stdio(near).await;
 /// # Ok(())
 /// # }

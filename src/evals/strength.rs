@@ -19,7 +19,7 @@ pub const VALUES: usize = 16;
 /// A way in which a tool is broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mutant {
-    /// It answers with an error.
+    /// It returns an error.
     Error,
     /// It returns an empty answer.
     Empty,
@@ -70,7 +70,7 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// For people: `wrong-value at content[0].text`.
+    /// A title for people: `wrong-value at content[0].text`.
     pub fn title(&self) -> String {
         match &self.at {
             Some(at) => format!("{} at {at}", self.mutant.name()),
@@ -304,7 +304,7 @@ impl Place {
         Some(wrong)
     }
 
-    /// For people: `content[0].text`.
+    /// A title for people: `content[0].text`.
     fn title(&self) -> String {
         let steps = |pointer: &str| {
             let mut text = String::new();

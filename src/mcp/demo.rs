@@ -53,7 +53,7 @@ pub async fn serve(dir: &Path, stream: impl AsyncRead + AsyncWrite + Send + 'sta
     own::serve(Server::open(dir)?, stream, CancellationToken::new()).await
 }
 
-/// Serves the notes of a directory over streamable HTTP at `/mcp`, until `stop` is cancelled.
+/// Serves the notes of a directory over streamable HTTP at `/mcp`, until `stop` is canceled.
 pub async fn serve_http(dir: &Path, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
     own::serve_http(Server::open(dir)?, listener, stop).await
 }

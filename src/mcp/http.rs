@@ -122,7 +122,7 @@ impl Server {
             }
             let Some(message) = Message::parse(message) else { continue };
             match (message.shape(), message.method.as_deref()) {
-                // What follows needs the session that the answer opens.
+                // The following messages need the session that the answer opens.
                 (Shape::Request, Some("initialize")) => {
                     let within = link.relay.options.initialize_timeout;
                     let _ = tokio::time::timeout(within, link.exchange(&message, envelope)).await;

@@ -38,7 +38,7 @@ pub(super) enum Shape {
 }
 
 impl Message {
-    /// `None` if the bytes are not one JSON object that has the shape of a JSON-RPC message.
+    /// Returns `None` if the bytes are not a JSON object with the shape of a JSON-RPC message.
     pub fn parse(bytes: Bytes) -> Option<Message> {
         let text = str::from_utf8(&bytes).ok()?;
         const NAMES: [&str; 6] = ["id", "method", "params", "result", "error", "jsonrpc"];

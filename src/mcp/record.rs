@@ -77,7 +77,7 @@ pub enum CallOutcome {
         code: i64,
         message: String,
     },
-    /// The server died or the connection broke before an answer came.
+    /// The server exited or the connection broke before an answer arrived.
     Lost,
     /// The agent canceled the call, or disconnected.
     Cancelled,

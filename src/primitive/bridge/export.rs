@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Portable<'a> {
     pub task: &'a Task<Path>,
-    /// Its file.
+    /// The syntax tree of its file.
     pub tree: &'a Tree,
     /// The text of the prompt, if it is in a separate file.
     pub prompt: Option<&'a str>,
