@@ -10,7 +10,7 @@ use crate::journal::Carried;
 /// The version of the messages. It is part of the name of the queue, so workers and clients of another version use
 /// another queue.
 pub const VERSION: u32 = 3;
-/// How often a unit is started if its attempts are lost with their workers.
+/// How often a unit is started at most if its attempts are lost with their workers.
 pub const MOST_LOST: u32 = 5;
 
 /// The request of a client.

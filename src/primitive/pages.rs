@@ -19,7 +19,7 @@ pub const LIST_CHANGED: &str = "notifications/evals/list_changed";
 /// Default number of evals per page.
 pub const PAGE: usize = 100;
 
-/// Size in bytes from which no further eval is added to a page.
+/// Maximum size of a page in bytes, unless it has only one eval.
 const PAGE_SIZE: usize = 1 << 20;
 /// How many replaced lists are kept for clients in the middle of them.
 const KEPT: usize = 4;
