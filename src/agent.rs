@@ -1,7 +1,7 @@
-//! The agents: what does the task's prompt on the eval's servers. One file a kind.
+//! The agents, which work on the task's prompt with the eval's servers. One file per kind of agent.
 //!
-//! An agent gets the prompt and the recording fronts of the servers, and gives back what it said. Starting servers,
-//! recording calls and judging are others' business.
+//! An agent gets the prompt and the recording fronts of the servers, and returns what it said. Starting servers,
+//! recording calls and judging happen elsewhere.
 
 mod acp;
 mod claude;
@@ -34,11 +34,11 @@ use crate::{
     ty::duration,
 };
 
-/// Bytes kept of an agent's answer.
+/// Maximum number of bytes kept of an agent's answer.
 const KEPT: usize = 16 << 20;
-/// Bytes kept of all that it says.
+/// Maximum number of bytes kept of everything it says.
 const TRANSCRIPT: usize = 4 << 20;
-/// And of what it complains of.
+/// Maximum number of bytes kept of its standard error.
 const COMPLAINTS: usize = 4 << 10;
 
 pub use acp::program as acp_program;
@@ -46,37 +46,37 @@ pub use claude::adapter_or_cli as claude_code;
 pub use model::{Conversation, Conversed, Speaker, converse, endpoint};
 pub use replay::{Drawn, drawn, follow};
 
-/// What an agent works with.
+/// The input and environment of an agent.
 pub struct AgentContext<'a> {
     pub host: &'a dyn Host,
-    /// As sent.
+    /// The prompt as it is sent.
     pub prompt: &'a str,
-    /// The task's name, for messages, and for agents that look up their part by it.
+    /// The task's name, for messages, and for agents that look up their calls by it.
     pub task: &'a str,
-    /// Which repetition of it, from 0.
+    /// The repetition of the task, from 0.
     pub run: u32,
-    /// The task's folder.
+    /// The task's directory.
     pub dir: &'a Path,
     /// The enabled servers, behind their recorders.
     pub servers: &'a [AgentServer],
-    /// What it is given to read; for agents that are processes.
+    /// The skills it gets; for agents that are processes.
     pub skills: Option<&'a SkillMount>,
-    /// What is left for it.
+    /// The time it has left.
     pub timeout: Duration,
     pub cancel: &'a CancellationToken,
-    /// Fills a template of the oracle; the value is what `calls` stands for, a list of `{content, structuredContent,
-    /// isError}`. Errors are the message.
+    /// Fills a template of the oracle; the value is what `calls` refers to, a list of
+    /// `{content, structuredContent, isError}`. The error is the message.
     pub fill: &'a (dyn Fn(&Arg<Def>, &Value) -> Result<Value, String> + Send + Sync),
-    /// Receives what the turn has used so far, whenever that is known anew. Where it is too much, `cancel` fires.
+    /// Receives the usage of the turn so far, whenever it changes. If it exceeds a limit, `cancel` fires.
     pub used: &'a (dyn Fn(Spent) + Send + Sync),
     pub calls: &'a dyn AgentCalls,
-    /// What keeps it apart from the machine; for agents that are processes.
+    /// Isolates it from the machine; for agents that are processes.
     pub jail: Option<&'a Jail>,
 }
 
 impl AgentContext<'_> {
-    /// The process in the agent's jail, where it has one, and what must be held as long as it lives. `own` are its folders, `named` what
-    /// its command line names.
+    /// The process in the agent's jail, if it has one, and what must be kept as long as it lives. `own` contains its
+    /// directories, `named` the paths on its command line.
     fn confined(&self, exec: Exec, own: &[&Path], named: &[PathBuf]) -> Result<(Exec, Option<Doors>), String> {
         let Some(jail) = self.jail else { return Ok((exec, None)) };
         let ports: Vec<u16> = self.servers.iter().filter_map(|server| port(&server.url)).collect();
@@ -85,7 +85,7 @@ impl AgentContext<'_> {
     }
 }
 
-/// How a process ended that may have been in a jail.
+/// How a process ended that may have run in a jail.
 fn ended(jail: Option<&Jail>, exit: Exit) -> Exit {
     jail.map_or(exit.clone(), |jail| jail.ended(exit))
 }
@@ -99,29 +99,29 @@ fn port(url: &str) -> Option<u16> {
 #[derive(Clone, Debug)]
 pub struct AgentServer {
     pub name: String,
-    /// Of the recorder's HTTP front.
+    /// The URL of the recorder's HTTP front.
     pub url: String,
-    /// Tools the agent may call without being asked, by name.
+    /// Names of the tools that the agent may call without asking for permission.
     pub allowed: Vec<String>,
-    /// The titles of these tools, where they have one: an agent may ask for permission by it.
+    /// The titles of these tools, if they have one: an agent may use the title to ask for permission.
     pub titles: Vec<String>,
-    /// As the MCP config has it; the agent gets it.
+    /// As in the MCP config; passed on to the agent.
     pub enable_all_tools: bool,
 }
 
 /// Makes recorded calls, for agents that run within gevals.
 pub trait AgentCalls: Send + Sync {
-    /// The tools of a server, as `tools/list` has them.
+    /// The tools of a server, as in `tools/list`.
     ///
     /// # Errors
-    /// The server is lost, or there is none of this name.
+    /// The server is lost, or no server has this name.
     fn tools<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Vec<Value>, String>>;
 
-    /// The result, as `{content, structuredContent, isError}` for a tool; a refusal by the server is a result with
-    /// `isError: true`.
+    /// Makes a call. Returns `{content, structuredContent, isError}` for a tool; a refusal by the server is a result
+    /// with `isError: true`.
     ///
     /// # Errors
-    /// The server is lost, or there is none of this name.
+    /// The server is lost, or no server has this name.
     fn call<'a>(
         &'a self,
         server: &'a str,
@@ -130,45 +130,45 @@ pub trait AgentCalls: Send + Sync {
         args: Value,
     ) -> BoxFuture<'a, Result<Value, String>>;
 
-    /// Whether a server has reported, since this was last asked, that its list of tools has changed.
+    /// Whether a server has reported since the last call of this function that its list of tools has changed.
     fn tools_changed(&self) -> bool {
         false
     }
 }
 
-/// What an agent did.
+/// The result of an agent's turn.
 #[derive(Debug)]
 pub struct AgentDone {
     pub result: Result<(), AgentFault>,
     /// Its last message.
     pub output: String,
-    /// All it said.
+    /// Everything it said.
     pub transcript: String,
     pub exit_code: i32,
-    /// What the model's endpoint or the agent reported; `None` where neither does.
+    /// As reported by the model's endpoint or the agent; `None` if neither reports it.
     pub usage: Option<Spent>,
-    /// What it thought, said and did with tools of its own and of servers, where it tells.
+    /// What it thought, said and did with its own tools and those of servers, if it reports this.
     pub steps: Option<Vec<AgentStep>>,
-    /// Why it stopped, where it says that it was not done.
+    /// Why it stopped, if it reports that it was not done.
     pub cut: Option<String>,
-    /// What a replay was to find and found otherwise.
+    /// Where a replay found something other than what was recorded.
     pub differences: Vec<Difference>,
-    /// These in a line, if there are any.
+    /// The differences in one line, if there are any.
     pub diverged: Option<String>,
-    /// Processes it left in the background; they live until the task's cleanup is over.
+    /// Processes it left in the background; they live until the task's cleanup is done.
     pub leftover: Option<Leftover>,
 }
 
-/// Tokens that a turn used, as reported by those who counted them. A count that nobody reported is 0.
+/// Tokens that a turn used, as reported. An unreported count is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// Reported, else the sum.
+    /// As reported; otherwise the sum.
     pub total_tokens: u64,
-    /// Of the output: what the model thought.
+    /// Part of the output: reasoning tokens.
     pub thought_tokens: u64,
-    /// Of the input: what was read from a cache, and written to one.
+    /// Part of the input: tokens read from a cache, and written to one.
     pub cached_read_tokens: u64,
     pub cached_write_tokens: u64,
 }
@@ -176,20 +176,20 @@ pub struct Usage {
 /// What is known of the tokens that a turn used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spent {
-    /// All of it was reported.
+    /// All usage was reported.
     Reported(Usage),
-    /// So many at least: they stand in the model's context.
+    /// A lower bound: these tokens are in the model's context.
     AtLeast(u64),
 }
 
-/// Why an agent did not do its part.
+/// Why an agent did not complete its turn.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AgentFault {
     #[error("the agent could not be started: {0}")]
     NotStarted(String),
     #[error("the agent failed: {0}")]
     Failed(String),
-    /// What it wants to call cannot be read: its own doing, and not the world's.
+    /// A call that it requested is malformed: a fault of the agent, not of the environment.
     #[error("the agent made a malformed call: {0}")]
     Malformed(String),
     #[error("the agent did not end within {}", duration::format(*.0))]
@@ -199,7 +199,7 @@ pub enum AgentFault {
 }
 
 impl Usage {
-    /// Adds what another answer used.
+    /// Adds the usage of another answer.
     fn add(&mut self, other: Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
@@ -210,7 +210,7 @@ impl Usage {
     }
 }
 
-/// What an agent says, as far as it is kept: at most so many bytes of its head.
+/// What an agent says, as far as it is kept: at most the first `MOST` bytes.
 #[derive(Default)]
 struct Said<const MOST: usize> {
     text: String,
@@ -238,26 +238,26 @@ impl<const MOST: usize> Said<MOST> {
     }
 }
 
-/// What an agent reports of its work, as far as it is kept: the first steps, and the heads of their texts.
+/// The steps that an agent reports, as far as they are kept: the first steps, and the starts of their texts.
 #[derive(Default)]
 struct Work {
     steps: Vec<AgentStep>,
-    /// Where a call stands in `steps`, by the agent's id of it.
+    /// The index of a call in `steps`, by the agent's id for it.
     calls: HashMap<String, usize>,
     /// Bytes kept of texts and results, and of arguments.
     texts: usize,
     inputs: usize,
-    /// When what comes next was told.
+    /// When the next step was reported.
     now: Option<jiff::Timestamp>,
 }
 
-/// Bytes kept of thoughts, messages and results of tools.
+/// Maximum number of bytes kept of thoughts, messages and tool results.
 const DETAILS: usize = 1 << 20;
-/// Steps kept.
+/// Maximum number of steps kept.
 const STEPS: usize = 10_000;
 
 impl Work {
-    /// A text, or more of the last one.
+    /// Adds a text, or appends to the last one.
     fn text(&mut self, kind: AgentStepKind, text: &str, begins: bool) {
         let left = DETAILS.saturating_sub(self.texts);
         let kept = &text[..text.floor_char_boundary(left.min(text.len()))];
@@ -270,7 +270,7 @@ impl Work {
         }
     }
 
-    /// The call with this id, which is new if it was not reported before; `None` where no more are kept.
+    /// Returns the call with this id, adding it if it was not reported before; `None` if no more steps are kept.
     fn call(&mut self, id: &str) -> Option<&mut AgentCall> {
         let at = match self.calls.get(id) {
             Some(at) => *at,
@@ -286,7 +286,7 @@ impl Work {
         self.steps[at].tool_call.as_mut()
     }
 
-    /// The arguments of a call.
+    /// Sets the arguments of a call.
     fn input(&mut self, id: &str, input: &Value) {
         let size = input.to_string().len();
         if !input.is_null() && self.inputs + size <= KEPT {
@@ -297,7 +297,7 @@ impl Work {
         }
     }
 
-    /// What came of a call.
+    /// Sets the result of a call.
     fn output(&mut self, id: &str, output: &Value) {
         let size = output.to_string().len();
         if !output.is_null() && self.texts + size <= DETAILS && self.calls.contains_key(id) {
@@ -309,12 +309,12 @@ impl Work {
     }
 }
 
-/// What a process says on its standard error, as far as it is kept: its end.
+/// The last part of what a process prints on its standard error.
 #[derive(Default)]
 struct Complaints(Vec<u8>);
 
 impl Complaints {
-    /// To its end.
+    /// Reads to the end.
     async fn read(&mut self, stderr: &mut (impl AsyncRead + Unpin)) {
         let mut chunk = vec![0; 8 << 10];
         while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
@@ -324,14 +324,14 @@ impl Complaints {
         }
     }
 
-    /// Its last lines, on one.
+    /// The last lines, joined into one.
     fn last(&self) -> String {
         let text = String::from_utf8_lossy(&self.0);
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         lines[lines.len().saturating_sub(3)..].join(" / ")
     }
 
-    /// A fault with them.
+    /// Adds the last lines to an error message.
     fn explain(&self, why: String) -> String {
         match self.last() {
             last if last.is_empty() => why,
@@ -362,7 +362,7 @@ impl AgentDone {
     }
 }
 
-/// Lets an agent do its turn.
+/// Runs an agent's turn.
 pub async fn run(kind: &AgentKind, cx: AgentContext<'_>) -> AgentDone {
     match kind {
         AgentKind::Noop => AgentDone::ended(Ok(()), String::new()),

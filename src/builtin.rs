@@ -1,6 +1,6 @@
-//! The built-in steps: what each takes and gives. No IO: what they do stands in `step`.
+//! The built-in steps: their arguments and outputs. No IO: `step` implements them.
 //!
-//! A built-in is a record that serde reads and schemars describes, and a signature around it. Property: *what checks,
+//! A built-in is a record that serde reads and schemars describes, with a signature around it. Property: *what checks,
 //! decodes.*
 
 pub mod any_of;
@@ -40,7 +40,7 @@ pub struct Builtin {
     pub meaning: fn(&Step<Def>) -> String,
 }
 
-/// All of them. The legacy dialect has no steps of its own: its scripts are the steps dialect's.
+/// All built-in steps. The legacy dialect has no steps of its own: its scripts are those of the steps dialect.
 pub const BUILTINS: &[Builtin] = &[
     command::BUILTIN,
     script::BUILTIN,
@@ -71,13 +71,13 @@ pub fn vocabularies() -> &'static Vocabularies {
     &MADE
 }
 
-/// The built-in of this name; the legacy dialect's are the steps dialect's.
+/// The built-in with this name; the legacy dialect uses those of the steps dialect.
 pub fn builtin(name: &str, dialect: Dialect) -> Option<&'static Builtin> {
     let dialect = if dialect == Dialect::Legacy { Dialect::Steps } else { dialect };
     BUILTINS.iter().find(|b| b.name == name && b.dialect == dialect)
 }
 
-/// An argument as text, holes as written; empty where it is missing.
+/// An argument as text, with holes as written; empty if it is missing.
 fn text(step: &Step<Def>, key: &str) -> String {
     text_or(step, key, "")
 }
@@ -93,13 +93,13 @@ fn text_or(step: &Step<Def>, key: &str, default: &str) -> String {
 /// How much of a text is shown, in characters.
 const EXCERPT: usize = 60;
 
-/// The first line that says something, cut.
+/// The first line that is not blank, shortened.
 pub fn excerpt(text: &str) -> String {
     shorten(text.lines().map(str::trim).filter(|line| !line.is_empty()))
 }
 
-/// What an operation is called with, as one line: ` {name: web, count: 2}`; empty without arguments. What is named like a secret, or
-/// looks like one, is not shown.
+/// The arguments of an operation, on one line: ` {name: web, count: 2}`; empty without arguments. Values that are named
+/// like a secret, or look like one, are not shown.
 pub fn call(args: &[(Name, Arg<Def>)]) -> String {
     if args.is_empty() {
         return String::new();
@@ -116,7 +116,7 @@ pub fn call(args: &[(Name, Arg<Def>)]) -> String {
     format!(" {{{}}}", excerpt(&line.join(", ")))
 }
 
-/// What a step expects, as one line: `exitCode: 0, stdout: {contains: Bread}`. Secrets are hidden as by [`call`].
+/// What a step expects, on one line: `exitCode: 0, stdout: {contains: Bread}`. Secrets are hidden as by [`call`].
 pub fn expected(expect: &Arg<Def>) -> String {
     let text = inline(expect);
     excerpt(text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(&text))
@@ -143,7 +143,7 @@ fn inline(arg: &Arg<Def>) -> String {
     }
 }
 
-/// The first command of a shell text, cut, in backticks.
+/// The first command of a shell text, shortened, in backticks.
 fn code(text: &str) -> String {
     let idle = |line: &&str| line.is_empty() || line.starts_with('#') || line.starts_with("set -");
     let shown = shorten(text.lines().map(str::trim).filter(|line| !idle(line)));
@@ -154,7 +154,7 @@ fn shorten<'a>(mut lines: impl Iterator<Item = &'a str>) -> String {
     let first = lines.next().unwrap_or_default();
     let long = first.len() > EXCERPT;
     let cut = long.then(|| first.char_indices().nth(EXCERPT)).flatten().map_or(first.len(), |(end, _)| {
-        // Between two words, where one ends not far before.
+        // Between two words, if a word ends shortly before.
         first[..end].rfind(' ').filter(|space| end - space < EXCERPT / 3).unwrap_or(end)
     });
     let more = cut < first.len() || lines.next().is_some();

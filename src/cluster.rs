@@ -1,4 +1,5 @@
-//! The program of `builtin:kubernetes`: speaks to a Kubernetes API. What it can do stands in [`crate::kubernetes`].
+//! The program of `builtin:kubernetes`: a client of a Kubernetes API. Its operations are defined in
+//! [`crate::kubernetes`].
 #![expect(
     clippy::disallowed_methods,
     reason = "a program of its own: its files, clock and environment are the real ones"

@@ -1,7 +1,7 @@
-//! What starts the units of a pack, for engines that people operate: a file for each, which runs `gevals exec-unit` for every unit and
-//! puts the results together.
+//! Writes what starts the units of a pack, for engines that people operate: a file per engine, which runs
+//! `gevals exec-unit` for every unit and merges the results.
 //!
-//! An engine is three files: its own, a line in [`ENGINES`], and what `tests/engines.rs` says of it.
+//! To add an engine, add its file, a line in [`ENGINES`], and its tests in `tests/engines.rs`.
 
 mod argo;
 mod github;
@@ -18,54 +18,54 @@ use crate::{
     secrets::is_secret_name,
 };
 
-/// What is to be started.
+/// What to start.
 #[derive(Debug)]
 pub struct Order<'m> {
     pub manifest: &'m Manifest,
-    /// Where the jobs find the pack.
+    /// The path at which the jobs find the pack.
     pub pack: &'m str,
-    /// Among how many jobs the units are divided; at least 1.
+    /// The number of jobs among which the units are divided; at least 1.
     pub jobs: u32,
-    /// The URL of a store that takes the results, without a slash at its end.
+    /// The URL of a store for the results, without a trailing slash.
     pub store: Option<&'m str>,
 }
 
-/// What pods are made of.
+/// What pods need.
 #[derive(Debug)]
 pub struct Pods<'m> {
-    /// An image with gevals and what the units need.
+    /// An image with gevals and everything that the units need.
     pub image: &'m str,
-    /// The PersistentVolumeClaim that has the pack and takes the results.
+    /// The PersistentVolumeClaim that contains the pack and receives the results.
     pub claim: &'m str,
 }
 
-/// Writes the file. The error says what cannot be written in it.
+/// Writes the file. The error says what cannot be represented in it.
 #[derive(Debug)]
 pub enum Write {
-    /// The jobs run on machines that are there.
+    /// The jobs run on existing machines.
     Jobs(fn(&Order<'_>) -> Result<String, String>),
     /// The jobs are pods.
     Pods(fn(&Order<'_>, &Pods<'_>) -> Result<String, String>),
 }
 
-/// Something that starts jobs.
+/// A system that starts jobs.
 #[derive(Debug)]
 pub struct Engine {
-    /// As after `gevals emit`.
+    /// The argument of `gevals emit`.
     pub name: &'static str,
     pub summary: &'static str,
-    /// How many jobs it starts of one file at most.
+    /// The maximum number of jobs that it starts from one file.
     pub most_jobs: u32,
     pub write: Write,
 }
 
-/// All of them.
+/// All engines.
 pub const ENGINES: &[Engine] = &[github::ENGINE, slurm::ENGINE, kubernetes::ENGINE, argo::ENGINE, tekton::ENGINE];
 
-/// Names that the script of a job uses itself.
+/// Variables that the script of a job uses itself.
 const TAKEN: [&str; 10] = ["PACK", "DIGEST", "SHARD", "OUT", "RESULTS", "STORE", "ids", "id", "broken", "merged"];
 
-/// Variables with which a store is reached, by the schemes of its URLs.
+/// Variables for access to a store, by the schemes of its URLs.
 const STORES: [(&[&str], &[&str]); 4] = [
     (&["s3", "s3a"], &["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"]),
     (&["gs"], &["GOOGLE_SERVICE_ACCOUNT_KEY"]),
@@ -76,7 +76,7 @@ const STORES: [(&[&str], &[&str]); 4] = [
 /// What is wrong with the URL of a store, for people.
 pub fn store_fault(url: &str) -> Option<&'static str> {
     let known = url.split_once("://").filter(|(scheme, _)| STORES.iter().any(|(schemes, _)| schemes.contains(scheme)));
-    // No shell, no YAML and no engine takes any of these for its own.
+    // None of these characters is special to a shell, to YAML, or to an engine.
     let fit = |c: char| c.is_ascii_alphanumeric() || "-._~/%@".contains(c);
     match known {
         None => Some("write it as s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH or file:///PATH"),
@@ -88,7 +88,7 @@ pub fn store_fault(url: &str) -> Option<&'static str> {
 }
 
 impl Order<'_> {
-    /// How long the units of one job may take at most together, in seconds: those of the job with the longest ones.
+    /// The maximum duration of the units of one job together, in seconds: that of the job with the longest ones.
     fn at_most_seconds(&self) -> u64 {
         let mut jobs = vec![0_u64; self.jobs.max(1) as usize];
         for (nth, unit) in self.manifest.units().iter().enumerate() {
@@ -98,23 +98,23 @@ impl Order<'_> {
         jobs.into_iter().max().unwrap_or_default()
     }
 
-    /// Of the values that all packs of the eval take.
+    /// The name of the values that all packs of the eval share.
     fn values(&self) -> String {
         format!("gevals-{}", slug(&self.manifest.name))
     }
 
-    /// Of this pack, and of no other; fit for names of objects and folders.
+    /// A name that is unique to this pack, and valid for objects and directories.
     fn name(&self) -> String {
         let digest = self.manifest.digest.rsplit(':').next().unwrap_or_default();
         format!("{}-{}", self.values(), digest.get(..8).unwrap_or(digest))
     }
 
-    /// Where a store has the results of this pack.
+    /// The URL of the results of this pack in the store.
     fn stored(&self) -> Option<String> {
         Some(format!("{}/{}", self.store?, self.name()))
     }
 
-    /// Variables with which the store is reached, that the pack does not need itself: those with secrets, and others.
+    /// Variables for access to the store that the pack does not need itself: those with secrets, and others.
     fn of_store(&self) -> (Vec<&'static str>, Vec<&'static str>) {
         let scheme = self.store.and_then(|url| url.split("://").next()).unwrap_or_default();
         let found = STORES.iter().find(|(schemes, _)| schemes.contains(&scheme)).map_or(&[][..], |(_, names)| names);
@@ -122,8 +122,8 @@ impl Order<'_> {
         found.iter().copied().filter(own).partition(|name| is_secret_name(name))
     }
 
-    /// The part of bash that every job runs, in a folder of its own. It takes `PACK`, `DIGEST`, `SHARD` (`1/3`) and `OUT`, and `STORE`
-    /// where there is a store: what a unit has left is put there, whatever came of it.
+    /// The part of the bash script that every job runs, in its own directory. It uses `PACK`, `DIGEST`, `SHARD` (`1/3`)
+    /// and `OUT`, and `STORE` if there is a store: the output of each unit is pushed there, regardless of its outcome.
     fn units(&self) -> String {
         const PUSH: &str =
             "  gevals result push \"$OUT/$id\" \"$STORE/units/$id\" --replace || ((broken)) || broken=3\n";
@@ -133,19 +133,20 @@ impl Order<'_> {
         }
     }
 
-    /// A variable that the pack needs, and that a job has in another meaning.
+    /// A variable that the pack needs, but that a job uses for something else.
     pub fn taken(&self) -> Option<&str> {
         self.variables().find(|name| TAKEN.contains(name))
     }
 
-    /// Where the results are merged to: this folder, with one for each agent and model, or a file in it. It is a word of bash.
+    /// Where the results are merged to: this directory, with one file per agent and model, or a file in it. It is a
+    /// bash word.
     fn results(&self, folder: &str) -> String {
         if self.manifest.combinations.len() > 1 { folder.to_owned() } else { format!("{folder}/results.json") }
     }
 
-    /// The part of bash that puts the results together, and asks for the verdict: of one results file, or of one of each agent and
-    /// model. It takes `PACK`, and `STORE` where there is a store: the results come from there, and go there. The folders are words
-    /// of bash.
+    /// The part of the bash script that merges the results and determines the verdict: of one results file, or of one
+    /// per agent and model. It uses `PACK`, and `STORE` if there is a store: the results are read from there, and
+    /// pushed there. The directories are bash words.
     fn merge(&self, out: &str, results: &str) -> String {
         let into = self.results(results);
         if self.store.is_some() {
@@ -178,12 +179,12 @@ find {results} -name '*.json' -print0 | xargs -0 -n 1 gevals result verify
         needs.filter(move |name| !OWN.contains(name) && plain(name))
     }
 
-    /// How long the longest unit may take, in seconds.
+    /// The maximum duration of the longest unit, in seconds.
     fn longest_seconds(&self) -> u64 {
         self.manifest.tasks.iter().map(|task| task.at_most_seconds).max().unwrap_or_default()
     }
 
-    /// What a machine has to have besides, a line each, for a comment.
+    /// Everything else that a machine needs, one per line, for a comment.
     fn needs(&self) -> String {
         let others = |need: &&Need| need.kind != "variable";
         self.manifest
@@ -195,24 +196,25 @@ find {results} -name '*.json' -print0 | xargs -0 -n 1 gevals result verify
     }
 }
 
-/// What ends a line for some reader of YAML, or is refused by it.
+/// Whether some YAML parser treats the character as a line break, or rejects it.
 fn is_odd(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// A text on a line of its own, for a comment.
+/// A text on a single line, for a comment.
 fn line(text: &str) -> String {
     text.chars().map(|c| if is_odd(c) { ' ' } else { c }).collect()
 }
 
-/// A text as a value or a key of YAML: a string, whatever it holds.
+/// A text as a YAML value or key: always a string.
 fn scalar(text: &str) -> String {
     let escaped = |c: char| if is_odd(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
     json!(text).to_string().chars().map(escaped).collect()
 }
 
-/// See [`Order::units`]. A unit is a child that a signal for the job is passed on to, once, so that it cleans up. A verdict does not fail the job. A unit
-/// that could not run does: 2 says that it cannot in another attempt either, 3 that it might.
+/// See [`Order::units`]. Each unit is a child process to which a signal for the job is forwarded, once, so that it
+/// cleans up. A verdict does not fail the job, but a unit that could not run does: 2 means that another attempt cannot
+/// help, 3 that it might.
 const UNITS: &str = r#"trap '
   trap "" TERM INT
   [ -z "${!:-}" ] || { kill -TERM "$!" || :; wait "$!" || :; } 2>/dev/null
@@ -234,13 +236,13 @@ done
 exit "$broken"
 "#;
 
-/// `UNITS` or another script, each line behind so many blanks.
+/// Indents each line of `UNITS` or another script by this many spaces.
 fn indented(text: &str, by: usize) -> String {
     let indent = " ".repeat(by);
     text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("{indent}{line}\n") }).collect()
 }
 
-/// A part of the name of an object; what it leaves out of a name is in its end, as a digest.
+/// A part of the name of an object; if it differs from the original name, it ends with a digest of that.
 fn slug(name: &str) -> String {
     const MOST: usize = 24;
     let mut slug = String::new();

@@ -1,13 +1,16 @@
-//! Temporal as the engine of a pack: what its workflow decides, and the calls to its server. What is run stands in `cli`.
+//! Temporal as the engine of a pack: the decisions of its workflow, and the calls to its server. The code that runs
+//! units is in `cli`.
 //!
-//! A pack is a workflow, a run of a unit, or of several short ones, is an activity of it, and so is the cleanup after one that was lost. Properties: *a unit with a
-//! verdict is not run again; no unit is run again before what its lost attempt left pending was looked after.*
+//! A pack is a workflow. A run of a unit, or of several short ones, is an activity of it, and so is the cleanup after a
+//! lost activity. Properties: *a unit with a verdict is not run again; no unit is run again before the cleanups that
+//! its lost attempt left pending have been handled.*
 
 pub mod service;
 pub mod wire;
 pub mod workflow;
 
-/// The queue of a pack among all that use one name: a worker with another pack, or of a version that speaks otherwise, never sees its units.
+/// The queue of a pack: workers with another pack, or of an incompatible version, have another queue under the same
+/// name, and never get its units.
 pub fn queue(name: &str, pack: &str) -> String {
     format!("{name}@{}.{}", short(pack), wire::VERSION)
 }
@@ -20,7 +23,7 @@ pub fn workflow_id(eval: &str, pack: &str, name: Option<&str>) -> String {
     format!("gevals-{eval}-{}{name}", short(pack))
 }
 
-/// The beginning of a digest.
+/// The start of a digest.
 fn short(digest: &str) -> String {
     digest.trim_start_matches("sha256:").chars().take(12).collect()
 }

@@ -1,5 +1,5 @@
-//! The evals primitive of MCP with a server at the other end: connecting, listing, running,
-//! and shipping evals beside any server.
+//! The evals primitive of MCP against a real server: connecting, listing, running, and shipping evals beside any
+//! server.
 #![expect(clippy::disallowed_methods, reason = "evals are listed by servers, and read again when their file changes")]
 
 mod agent;

@@ -1,8 +1,9 @@
-//! `builtin:kubernetes`, the bundled extension: the operations of the portable format's Kubernetes extension, those of the
-//! existing public one under their own names, and what real scripts do beyond them.
+//! `builtin:kubernetes`, the bundled extension: the operations of the portable format's Kubernetes extension, those of
+//! the existing public one under their own names, and more that real scripts need.
 //!
-//! It is a program like any other extension: the runner starts this binary with [`ARGUMENT`], and both speak JSON-RPC over
-//! standard input and output (version 0.0.1). Here is what it can do, which the compiler asks; the room `cluster` does it.
+//! It is a program like any other extension: the runner starts this binary with [`ARGUMENT`], and both exchange
+//! JSON-RPC over standard input and output (version 0.0.1). This module defines the operations, for the compiler; the
+//! module `cluster` implements them.
 
 pub mod operation;
 
@@ -11,17 +12,17 @@ use serde_json::{Map, Value, json};
 /// The name of the extension, as in `builtin:kubernetes`.
 pub const NAME: &str = "kubernetes";
 
-/// The one argument with which this binary is the extension.
+/// The argument that makes this binary run as the extension.
 pub const ARGUMENT: &str = "kubernetes-extension";
 
-/// The keys of its `config` that say which cluster is meant.
+/// The keys of its `config` that select the cluster.
 pub const CLUSTER: [&str; 2] = ["kubeconfig", "context"];
 
-/// The version of the protocol that it speaks.
+/// The version of the protocol that it implements.
 pub const PROTOCOL: &str = "0.0.1";
 
-/// What `initialize` answers: name, version, and each operation with the JSON Schema of its arguments, its outputs, the
-/// phases in which it may stand and what it does to the world.
+/// The answer to `initialize`: name, version, and each operation with the JSON Schema of its arguments, its outputs,
+/// the phases in which it is allowed, and its side effects.
 pub fn manifest() -> Value {
     let operations: Map<String, Value> = operation::OPERATIONS
         .iter()

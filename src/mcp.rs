@@ -1,5 +1,5 @@
-//! MCP: the hub between agents and a server, which records what is called and changes nothing; a client for what gevals
-//! itself calls; a demonstration server.
+//! MCP: the hub between agents and a server, which records calls and relays messages unchanged; a client for the
+//! requests that gevals itself makes; a demonstration server.
 #![expect(clippy::disallowed_methods, reason = "servers are processes and connections; calls are timed")]
 
 mod bridge;
@@ -41,16 +41,18 @@ pub struct ServerSpec {
     pub transport: Transport,
 }
 
-/// How a server is reached, with every variable filled in.
+/// How a server is reached, with all variables expanded.
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// A child process that speaks on its standard input and output; `env` is added to the inherited environment.
+    /// A child process that exchanges messages over its standard input and output; `env` is added to the inherited
+    /// environment.
     Stdio { command: String, args: Vec<String>, env: IndexMap<String, String>, cwd: Option<PathBuf> },
     /// Streamable HTTP; `headers` are added to every request.
     Http { url: String, headers: IndexMap<String, String> },
 }
 
-/// Why a server cannot be used. The texts hold no secrets, except what the server itself printed: [`Hub`] masks them.
+/// Why a server cannot be used. The messages contain no secrets, except in what the server itself printed: [`Hub`]
+/// masks those.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ServerError {
     #[error("could not start `{server}`: no such command `{command}`{}", unsplit(.command))]
@@ -106,7 +108,7 @@ impl ServerError {
         self
     }
 
-    /// One line, without what the server printed.
+    /// The first line of the message, without what the server printed.
     fn brief(&self) -> String {
         self.to_string().lines().next().unwrap_or_default().trim_end_matches(':').to_owned()
     }

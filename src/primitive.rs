@@ -1,8 +1,9 @@
-//! The evals primitive of MCP: evaluations that a server ships beside its tools, and lists under `evals/list`
+//! The evals primitive of MCP: evaluations that a server ships with its tools, and lists under `evals/list`
 //! (`decisions.md` §9).
 //!
-//! `read` makes [`Eval`]s of a text, `check` says what is wrong with a list of them, `compare` grades an answer by
-//! exact match, `bridge` makes tasks of evals and evals of tasks, `pages` is the list that a server gives out, and `shape` names each requirement on an eval that it does not keep. Nothing here does IO.
+//! `read` parses [`Eval`]s from a text, `check` checks a list of them, `compare` grades an answer by exact match,
+//! `bridge` converts evals to tasks and tasks to evals, `pages` is the list that a server returns, and `shape` lists
+//! each requirement that an eval violates. Nothing here does IO.
 
 pub mod bridge;
 mod check;
@@ -40,12 +41,12 @@ rule! {
 }
 
 /// The keys under which a server declares the primitive: `evals` at the top of its capabilities; for clients that drop
-/// what they do not know, `experimental.evals` and `extensions["gevals/evals"]` as well.
+/// unknown keys, `experimental.evals` and `extensions["gevals/evals"]` as well.
 pub const CAPABILITY: &str = "evals";
 /// See [`CAPABILITY`].
 pub const EXTENSION: &str = "gevals/evals";
 
-/// What an eval looks at; `type` of its input.
+/// What an eval tests; `type` of its input.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Level {
     /// A model reads messages and the server's tools: which tool does it call?
@@ -80,7 +81,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// Who decides whether an eval passes: `gradingType`, and `type` of what is expected.
+/// How it is decided whether an eval passes: `gradingType`, and `type` of the expectation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Grading {
     ExactMatch,
@@ -105,25 +106,25 @@ impl fmt::Display for Grading {
     }
 }
 
-/// One evaluation that a server ships. Its combination of level and grading is one of the five legal ones.
+/// One evaluation that a server ships. Its combination of level and grading is one of the five valid ones.
 #[derive(Clone, Debug)]
 pub struct Eval {
-    /// The whole eval.
+    /// The span of the whole eval.
     pub span: Span,
     /// Stable, and unique in the list.
     pub id: Name,
-    /// For people.
+    /// The name for people.
     pub name: Name,
     pub description: Option<Name>,
     pub grading: Spanned<Grading>,
     pub input: Input,
     pub expected: Expected,
-    /// As written on the wire. Of a list that was received, with keys that nobody knows.
+    /// As written on the wire; from a received list, including unknown keys.
     pub json: Value,
 }
 
 impl Eval {
-    /// What it looks at.
+    /// The level, by its input.
     pub fn level(&self) -> Level {
         match self.input {
             Input::Invocation { .. } => Level::Invocation,
@@ -141,25 +142,25 @@ impl Eval {
         }
     }
 
-    /// Whether running it calls tools of the server: consent is needed first.
+    /// Whether running it calls tools of the server: this requires consent first.
     pub fn calls_tools(&self) -> bool {
         self.level() != Level::Invocation
     }
 
-    /// `sha256:` and the digest of its canonical JSON (RFC 8785): the same digest, the same eval.
+    /// `sha256:` and the digest of its canonical JSON (RFC 8785). Equal digests mean equal evals.
     pub fn digest(&self) -> String {
         canonical::digest(&self.json)
     }
 }
 
-/// The digest of a list of evals, whatever their order.
+/// The digest of a list of evals, independent of their order.
 pub fn digest(evals: &[Eval]) -> String {
     let mut sorted: Vec<&Eval> = evals.iter().collect();
     sorted.sort_by(|a, b| a.id.value.cmp(&b.id.value));
     canonical::digest(&sorted.iter().map(|eval| &eval.json).collect::<Vec<_>>())
 }
 
-/// What an eval begins with, by its level.
+/// The input of an eval, by its level.
 #[derive(Clone, Debug)]
 pub enum Input {
     Invocation { messages: Vec<Message> },
@@ -168,7 +169,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// The messages that a model is given; none for a call of a tool.
+    /// The messages that a model gets; none for a tool call.
     pub fn messages(&self) -> &[Message] {
         match self {
             Self::Invocation { messages } | Self::Scenario { messages, .. } => messages,
@@ -177,7 +178,7 @@ impl Input {
     }
 }
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     User,
@@ -201,19 +202,19 @@ impl Role {
 pub struct Message {
     pub span: Span,
     pub role: Role,
-    /// Its blocks as on the wire; one that is no list is a list of one.
+    /// Its blocks as on the wire; a single block becomes a list of one.
     pub content: Vec<Value>,
 }
 
 impl Message {
-    /// Its texts, each on lines of its own.
+    /// Its texts, joined with line feeds.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(|block| block.get("text")?.as_str()).collect();
         texts.join("\n")
     }
 }
 
-/// What an eval demands.
+/// What an eval expects.
 #[derive(Clone, Debug)]
 pub enum Expected {
     ExactMatch(ExactMatch),
@@ -224,7 +225,7 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// Who decides.
+    /// The grading of this expectation.
     pub fn grading(&self) -> Grading {
         match self {
             Self::ExactMatch(_) => Grading::ExactMatch,
@@ -233,26 +234,26 @@ impl Expected {
     }
 }
 
-/// What an exact match demands: `toolName` and `arguments` of an invocation, `content` of an execution. The others mean
-/// nothing, and are reported.
+/// What an exact match expects: `toolName` and `arguments` of an invocation, `content` of an execution. Keys of the
+/// other level have no meaning, and are reported.
 #[derive(Clone, Debug, Default)]
 pub struct ExactMatch {
     pub tool: Option<Name>,
     /// Only these keys are compared.
     pub arguments: Option<Spanned<Map<String, Value>>>,
-    /// See [`execution`] for what it is compared with.
+    /// See [`execution`] for how it is compared.
     pub content: Option<Spanned<Value>>,
 }
 
-/// A text with evals, and what was understood of it: a file, or a page of `evals/list`.
+/// A text with evals, and what was parsed from it: a file, or a page of `evals/list`.
 #[derive(Debug)]
 pub struct Document {
     pub tree: Tree,
-    /// Those that mean something, in order.
+    /// The valid evals, in order.
     pub evals: Vec<Eval>,
-    /// How many are listed, with those that mean nothing.
+    /// How many evals are listed, including invalid ones.
     pub listed: usize,
-    /// Of a file: the server whose tools `gevals.lock` knows.
+    /// In a file: the server whose tools are in `gevals.lock`.
     pub server: Option<Name>,
 }
 
@@ -262,18 +263,18 @@ impl Document {
     }
 }
 
-/// The tools of a server that evals are held against.
+/// The tools of a server, against which evals are checked.
 #[derive(Clone, Debug)]
 pub struct Tools {
     /// The server's name, for messages.
     pub server: String,
-    /// Where the schemas stand, for messages: `so says …`.
+    /// Where the schemas are from, for messages: `so says …`.
     pub says: String,
     pub schemas: IndexMap<String, Schema>,
 }
 
 impl Tools {
-    /// Of the items of `tools/list`. A tool without a schema takes anything.
+    /// From the items of `tools/list`. A tool without a schema accepts anything.
     pub fn listed(server: &str, tools: &[Value]) -> Self {
         let schema = |tool: &Value| {
             let schema = tool.get("inputSchema").filter(|schema| schema.is_object());

@@ -1,8 +1,9 @@
-//! Agents that speak the Agent Client Protocol over the standard streams of a process (§3.5 of the upstream behaviour). We
-//! are the client: it gets the prompt and the servers, tells what it does, and asks for permission.
+//! Agents that implement the Agent Client Protocol over the standard streams of a process (§3.5 of the upstream
+//! behaviour). gevals is the client: the agent gets the prompt and the servers, reports what it does, and asks for
+//! permission.
 //!
-//! What it tells is read before the protocol's library sees it: so a flood of it takes no memory, and words that are not of
-//! the protocol break nothing.
+//! Its reports are read before the protocol library sees them, so that a flood of them uses no memory, and messages
+//! that are not part of the protocol break nothing.
 
 use std::{
     io,
@@ -39,19 +40,19 @@ use crate::{
     mcp::Lines,
 };
 
-/// The longest message, in bytes.
+/// Maximum size of a message, in bytes.
 const LONGEST: usize = 16 << 20;
-/// Bytes that are not of the protocol, before it is taken to speak another.
+/// Bytes that are not part of the protocol, before the agent is assumed to use another one.
 const NOISE: usize = 1 << 20;
-/// Requests of the agent, and calls that it reports.
+/// Maximum number of requests of the agent, and of calls that it reports.
 const REQUESTS: usize = 10_000;
 const ENDED: &str = "its output ended before the answer";
-/// How long it may take to tell that it has stopped.
+/// How long it may take to report that it has stopped.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long the end of its output may come after that of its input.
+/// How long after its input the end of its output may arrive.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// How its process is started.
+/// How to start its process.
 pub struct Start {
     pub program: PathBuf,
     pub args: Vec<String>,
@@ -59,7 +60,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// A path is one from the agent file.
+    /// A command with a slash is relative to the agent file.
     pub fn of(agent: &AcpAgent) -> Self {
         let program = program(agent);
         let args = agent.args.iter().map(|arg| arg.value.clone()).collect();
@@ -67,13 +68,13 @@ impl Start {
     }
 }
 
-/// What is started: on the PATH, or at a path from the agent file.
+/// The program to start: looked up on the PATH, or relative to the agent file.
 pub fn program(agent: &AcpAgent) -> PathBuf {
     let command = &agent.command.value;
     if command.contains('/') { absolute(&agent.dir.join(command)) } else { PathBuf::from(command) }
 }
 
-/// The process works in a folder of its own.
+/// Made absolute because the process works in its own directory.
 #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
@@ -128,7 +129,7 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
         let mut result = {
             let ended = async {
                 let ended = tokio::select! {
-                    // An agent that never stops talking leaves nothing to those that are asked after it.
+                    // Polled in this order: an agent that never stops talking would starve the other branches.
                     biased;
                     () = cx.cancel.cancelled() => Err(AgentFault::Cancelled),
                     () = cx.host.sleep(cx.timeout) => Err(AgentFault::TimedOut(cx.timeout)),
@@ -148,12 +149,12 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
                 never = counts => never,
             }
         };
-        // How it ended, if it did, says why it stopped talking.
+        // The exit status, if there is one, explains why it stopped talking.
         if let Err(AgentFault::Failed(why)) = &mut result
             && let Ok(exit) = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await
         {
             let how = match super::ended(cx.jail, exit) {
-                // What it has said itself needs no such end to explain it.
+                // An error that the agent reported itself is not explained by exit status 0.
                 Exit::Exited(0) if !why.ends_with(ENDED) => None,
                 Exit::Exited(code) => Some(format!("it exited with status {code}")),
                 Exit::Signalled(signal) => Some(format!("it was killed by signal {signal}")),
@@ -186,7 +187,7 @@ async fn converse(cx: &AgentContext<'_>, start: Start, dir: &Path) -> AgentDone 
     }
 }
 
-/// The conversation, to the end of the turn; why it stopped, if it was not done.
+/// The conversation, to the end of the turn; returns why the agent stopped, if it was not done.
 async fn talk(
     cx: &AgentContext<'_>,
     dir: &Path,
@@ -201,7 +202,7 @@ async fn talk(
             fault => fault,
         };
         if let Err(fault) = written {
-            // An agent that has ended has closed both: that its output is over tells more.
+            // An agent that has exited has closed both streams: the end of its output is the better explanation.
             tokio::time::sleep(LAST_WORD).await;
             return Err(fault);
         }
@@ -261,13 +262,13 @@ async fn talk(
             async |connection: ConnectionTo<Agent>| Ok(turn(cx, dir, &connection, heard, stop).await),
         )
         .await;
-    // What broke the connection explains more than what that broke.
+    // The cause of the broken connection explains more than the resulting error.
     if let Some(why) = &lock(heard).fault {
         return Err(why.clone());
     }
     match fault {
         Ok(result) => result,
-        // It may have ended before it was asked anything, and so what breaks is the question.
+        // It may have exited before it was asked anything; then it is the request that fails.
         Err(_) if lock(heard).over => Err(ENDED.to_owned()),
         Err(error) => Err(message(&error)),
     }
@@ -333,28 +334,28 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the agent has told so far.
+/// What the agent has reported so far.
 struct Heard {
     said: Said<TRANSCRIPT>,
-    /// The latest run of chunks of its message.
+    /// The latest uninterrupted sequence of chunks of its message.
     message: Said<KEPT>,
     speaking: Speaking,
     work: Work,
-    /// The time of day at a moment of a clock that goes on.
+    /// A time of day and the corresponding instant of a monotonic clock.
     clock: (jiff::Timestamp, tokio::time::Instant),
     usage: Option<Spent>,
     uses: watch::Sender<Spent>,
-    /// The beginning of what is not of the protocol.
+    /// The start of the output that is not part of the protocol.
     noise: String,
     noises: usize,
     requests: usize,
-    /// Whether the prompt was sent: before that, it has not started.
+    /// Whether the prompt was sent: before that, the agent counts as not started.
     prompted: bool,
     fault: Option<String>,
     /// Whether its output has ended.
     over: bool,
     servers: Vec<AgentServer>,
-    /// The folder it may read files of, if any.
+    /// The directory it may read files from, if any.
     readable: Option<PathBuf>,
 }
 
@@ -386,7 +387,7 @@ impl Heard {
         }
     }
 
-    /// Takes a line; gives back what is for the protocol's library.
+    /// Processes a line; returns what to pass to the protocol library.
     fn hear(&mut self, line: &[u8]) -> Result<Option<String>, String> {
         if line.trim_ascii().is_empty() {
             return Ok(None);
@@ -467,7 +468,7 @@ impl Heard {
         Ok(())
     }
 
-    /// Whether a new run of text begins.
+    /// Returns whether a new sequence of text begins.
     fn speak(&mut self, what: Speaking) -> bool {
         let begins = self.speaking != what;
         if begins && self.speaking != Speaking::Nothing {
@@ -524,7 +525,7 @@ impl Heard {
         })
     }
 
-    /// A fault with what else the agent said.
+    /// Adds the agent's other output to an error message.
     fn explained(&self, why: String, complaints: &Complaints) -> String {
         match (complaints.last().is_empty(), self.noise.trim()) {
             (false, _) | (true, "") => complaints.explain(why),
@@ -533,7 +534,7 @@ impl Heard {
     }
 }
 
-/// Whether a tool that is asked for by this title may be called (§3.5).
+/// Whether a tool that is requested under this title may be called (§3.5).
 fn permitted(title: &str, servers: &[AgentServer]) -> bool {
     servers.iter().any(|server| {
         server.titles.iter().any(|t| t == title)
@@ -544,7 +545,7 @@ fn permitted(title: &str, servers: &[AgentServer]) -> bool {
     })
 }
 
-/// Whether `tool` stands in the title as a word of its own: `delete` is not what `mcp__notes__notes_delete` asks for.
+/// Whether `tool` is a separate word in the title: `mcp__notes__notes_delete` does not request `delete`.
 fn names(title: &str, tool: &str, server: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     title.match_indices(tool).any(|(at, _)| {
@@ -565,7 +566,7 @@ fn choice(allowed: bool, options: &[PermissionOption]) -> Option<&PermissionOpti
     kinds.iter().find_map(|kind| options.iter().rev().find(|option| option.kind == *kind))
 }
 
-/// A file below the agent's folder, or some of its lines.
+/// Reads a file in the agent's directory, or some of its lines.
 #[expect(clippy::disallowed_methods, reason = "the paths are the agent's, and links must be seen through")]
 fn read_file(root: Option<&Path>, request: &ReadTextFileRequest) -> Result<String, String> {
     let root = root.ok_or("there are no files to read")?;
@@ -583,7 +584,7 @@ fn read_file(root: Option<&Path>, request: &ReadTextFileRequest) -> Result<Strin
     Ok(text.split_inclusive('\n').skip(first).take(count).collect())
 }
 
-/// Counts by their names here or in the protocol; as numbers, or as text.
+/// Reads token counts, under the names used here or in the protocol, given as numbers or as text.
 pub fn usage(told: &Value) -> Option<Usage> {
     let count = |names: [&str; 2]| {
         let told = names.iter().find_map(|name| told.get(name))?;

@@ -1,5 +1,5 @@
-//! `builtin.claude-code`: Claude Code, over its adapter to the Agent Client Protocol where that is installed, else by its
-//! command line.
+//! `builtin.claude-code`: Claude Code, through its adapter for the Agent Client Protocol if that is installed,
+//! otherwise through its command line.
 
 use std::path::{Path, PathBuf};
 
@@ -16,16 +16,16 @@ use crate::{
     mcp::Lines,
 };
 
-/// Its own commands: the adapter under its names, then the command line.
+/// The commands of Claude Code: the adapter under its names, then the command line.
 const ADAPTERS: [&str; 2] = ["claude-agent-acp", "claude-code-acp"];
 const CLI: &str = "claude";
 /// The tool that reads a skill.
 pub const SKILL_TOOL: &str = "Skill";
-/// The longest line, in bytes.
+/// Maximum length of a line, in bytes.
 const LONGEST: usize = 16 << 20;
-/// How long what it complained of last may be on its way.
+/// How long to wait for the rest of its standard error.
 const DRAIN: std::time::Duration = std::time::Duration::from_millis(100);
-/// Answers of the model that may go on side by side.
+/// Maximum number of model answers that may be in progress at the same time.
 const ANSWERS: usize = 64;
 
 pub async fn run(cx: &AgentContext<'_>, model: Option<&str>) -> AgentDone {
@@ -33,7 +33,7 @@ pub async fn run(cx: &AgentContext<'_>, model: Option<&str>) -> AgentDone {
         Ok(program) => program,
         Err(why) => return AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new()),
     };
-    // A model may be named with its provider, as for other agents.
+    // The model may have a provider prefix, as for other agents.
     let model = model.map(|model| model.strip_prefix("anthropic:").unwrap_or(model).to_owned());
     if program.file_name().is_some_and(|name| name != CLI) {
         let env = model.map(|model| ("ANTHROPIC_MODEL", model)).into_iter().collect();
@@ -51,10 +51,10 @@ pub async fn run(cx: &AgentContext<'_>, model: Option<&str>) -> AgentDone {
     done.unwrap_or_else(|why| AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new()))
 }
 
-/// What is there of Claude Code.
+/// Finds the program of Claude Code.
 ///
 /// # Errors
-/// Nothing is.
+/// None is installed.
 pub fn adapter_or_cli(host: &dyn Host) -> Result<PathBuf, String> {
     let found = ADAPTERS.iter().chain([&CLI]).find_map(|name| host.which(name));
     found.ok_or_else(|| format!("neither `{}` nor `{CLI}` is on the PATH", ADAPTERS[0]))
@@ -66,7 +66,7 @@ async fn headless(
     model: Option<String>,
     dir: &Path,
 ) -> Result<AgentDone, String> {
-    // Beside the folder it works in, where it could be taken for a part of the task.
+    // The config is outside of the working directory, where it could be mistaken for part of the task.
     let work = dir.join("work");
     cx.host.create_dir_all(&work).map_err(|e| format!("no folder could be made: {e}"))?;
     skills::mount(cx, &work)?;
@@ -110,7 +110,7 @@ async fn headless(
                 }
             }
         };
-        // Something else may hold the other end of it for longer.
+        // Never completes: another process may keep the other end of the pipe open for longer.
         let drain = async {
             complaints.read(&mut stderr).await;
             std::future::pending().await
@@ -152,16 +152,16 @@ async fn headless(
     })
 }
 
-/// What its stream of JSON told.
+/// What its JSON stream reported.
 #[derive(Default)]
 struct Told {
     said: Said<TRANSCRIPT>,
     message: Said<KEPT>,
     work: Work,
     usage: Option<Usage>,
-    /// Whether it told its result.
+    /// Whether it reported its result.
     ended: bool,
-    /// What the model's latest answers used, by their ids, and what all had used before them.
+    /// The usage of the model's latest answers, by id, and the total usage of earlier ones.
     answers: IndexMap<String, Usage>,
     before: Usage,
     fault: Option<String>,
@@ -181,7 +181,7 @@ impl Told {
                 }
                 self.answered(message);
             }
-            // What came of calls.
+            // Results of calls.
             "user" => {
                 for part in event.pointer("/message/content").and_then(Value::as_array).into_iter().flatten() {
                     let Some(id) = part["tool_use_id"].as_str() else { continue };
@@ -212,7 +212,8 @@ impl Told {
         }
     }
 
-    /// An answer of the model comes in several messages with one id, and each tells what all of it used.
+    /// An answer of the model arrives in several messages with the same id, each with the usage of the whole answer so
+    /// far.
     fn answered(&mut self, message: &Value) {
         let Some(used) = usage(&message["usage"]) else { return };
         let id: String = message["id"].as_str().unwrap_or_default().chars().take(200).collect();
@@ -260,7 +261,7 @@ impl Told {
     }
 }
 
-/// Its input leaves out what came from, or went into, the cache.
+/// The reported usage; the input includes tokens read from and written to the cache, which the report excludes.
 fn usage(told: &Value) -> Option<Usage> {
     let count = |name: &str| told[name].as_u64().unwrap_or_default();
     let (read, written) = (count("cache_read_input_tokens"), count("cache_creation_input_tokens"));
@@ -289,9 +290,9 @@ mod tests {
             told.hear(serde_json::json!({ "type": "assistant", "message": message }).to_string().as_bytes());
             told.usage.unwrap().total_tokens
         };
-        // Of an agent and one below it.
+        // From an agent and its subagent.
         assert_eq!(["a", "b", "a", "b"].map(|id| hear(id, 9)), [10, 20, 20, 20]);
-        // What an answer has used by now takes the place of what it had.
+        // The latest usage of an answer replaces the earlier one.
         assert_eq!((hear("a", 19), hear("", 4), hear("", 4)), (30, 35, 40));
         for n in 0..1000 {
             hear(&n.to_string(), 9);

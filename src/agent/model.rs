@@ -1,7 +1,9 @@
-//! `builtin.llm-agent`: a model that is spoken to directly, over its provider's own protocol, with the tools of the servers.
+//! `builtin.llm-agent`: a model that gevals calls directly, over its provider's own protocol, with the tools of the
+//! servers.
 //!
-//! No system prompt, no memory: prompt, calls, answer. The model is offered every tool, and refused those that the MCP config
-//! does not permit, as a person would who is asked (§3.6 and §4.3 of the upstream behaviour).
+//! No system prompt, no memory: only prompt, calls, answer. The model is offered every tool, and calls to tools that
+//! the MCP config does not permit are refused, as if a person had denied permission (§3.6 and §4.3 of the upstream
+//! behaviour).
 
 use std::{collections::HashSet, time::Duration};
 
@@ -24,12 +26,12 @@ use crate::{
     ty::endpoint as url,
 };
 
-/// Answers of the model in one turn of the agent: a model that calls tools for ever is stopped.
+/// Maximum number of model answers in one turn of the agent, to stop a model that calls tools forever.
 const ROUNDS: usize = 50;
-/// How often a request is made that the endpoint is too busy for.
+/// How often a request is sent if the endpoint is too busy.
 const ATTEMPTS: u32 = 3;
 const NO_ANSWER: &str = "the model's endpoint gave no answer of its protocol";
-/// The longest wait for it that an endpoint may ask for.
+/// The longest wait that an endpoint may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
@@ -45,13 +47,10 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ModelAgent) -> AgentDone {
     AgentDone { transcript, usage, cut: talk.cut, ..AgentDone::ended(result, talk.answer) }
 }
 
-/// Where the model is spoken to and with whose key, for people, if everything is there that this takes.
-///
-/// # Errors
-/// What is missing.
+/// The endpoint of the model and the variable of its key, for people, if everything needed is available.
 pub fn endpoint(host: &dyn Host, agent: &ModelAgent) -> Result<String, String> {
     let Target { base, key, .. } = target(host, agent)?;
-    // A password is nobody's business.
+    // A password in the URL is not shown.
     let shown = url::without_user(&base);
     Ok(match key {
         Some((name, _)) => format!("{shown}, with the key in `{name}`"),
@@ -62,19 +61,19 @@ pub fn endpoint(host: &dyn Host, agent: &ModelAgent) -> Result<String, String> {
 #[derive(Default)]
 struct Talk {
     said: Said<TRANSCRIPT>,
-    /// The text of the model's latest message that had one.
+    /// The text of the model's latest message that contains text.
     answer: String,
     usage: Option<Usage>,
     /// Estimated tokens of answers whose usage was not reported.
     unreported: u64,
-    /// Why it stopped, where it was not done.
+    /// Why it stopped, if it was not done.
     cut: Option<String>,
-    /// What it said and called, and what was answered, in order.
+    /// What it said and called, and the results, in order.
     turns: Vec<Value>,
 }
 
 impl Talk {
-    /// Counts an answer to a request.
+    /// Counts the usage of an answer to a request.
     fn count(&mut self, cx: &AgentContext<'_>, request: &ChatRequest, used: Option<Usage>, answer: &str) {
         match used {
             Some(used) => self.usage.get_or_insert_default().add(used),
@@ -86,7 +85,7 @@ impl Talk {
         self.spent().into_iter().for_each(|spent| (cx.used)(spent));
     }
 
-    /// What was reported; a sum with something unreported in it is no report. Nothing where nothing was.
+    /// The usage so far; only a lower bound if some of it was estimated. `None` if nothing was reported.
     fn spent(&self) -> Option<Spent> {
         let usage = self.usage?;
         Some(match self.unreported {
@@ -96,44 +95,44 @@ impl Talk {
     }
 }
 
-/// A conversation that begins with more than a prompt.
+/// A conversation that starts with more than a prompt.
 pub struct Conversation<'a> {
-    /// Who says it, and what.
+    /// The messages, with their speakers.
     pub messages: &'a [(Speaker, String)],
-    /// Answers of the model, at most.
+    /// Maximum number of answers of the model.
     pub most: usize,
-    /// Whether the tools that it wants are called. If not, its first answer is the last.
+    /// Whether to make the tool calls that it requests. If not, its first answer is the last.
     pub calls_tools: bool,
 }
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speaker {
     User,
     Model,
 }
 
-/// What a model said.
+/// The model's part of a conversation.
 #[derive(Debug)]
 pub struct Conversed {
     pub result: Result<(), AgentFault>,
-    /// The text of its last message that had one.
+    /// The text of its last message that contains text.
     pub text: String,
     /// In order: `{"says"}`, `{"calls", "arguments"}`, `{"result"}`.
     pub turns: Vec<Value>,
-    /// Why it stopped, where it was not done.
+    /// Why it stopped, if it was not done.
     pub cut: Option<String>,
     pub usage: Option<Usage>,
 }
 
 impl Conversed {
-    /// The tools that it called or wanted to call, by the names that their server knows them by, with the arguments.
+    /// The tools that it called or requested, by the names their server uses, with the arguments.
     pub fn calls(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.turns.iter().filter_map(|turn| Some((turn.get("calls")?.as_str()?, turn.get("arguments")?)))
     }
 }
 
-/// Lets a model go on with a conversation.
+/// Lets a model continue a conversation.
 pub async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, conversation: &Conversation<'_>) -> Conversed {
     let mut talk = Talk::default();
     let messages = conversation.messages.iter().map(|(who, text)| match who {
@@ -150,7 +149,7 @@ pub async fn converse(cx: &AgentContext<'_>, agent: &ModelAgent, conversation: &
     Conversed { result, text: talk.answer, turns: talk.turns, cut: talk.cut, usage: talk.usage }
 }
 
-/// The model's answers to a request, until it is done. The turns of a conversation are kept.
+/// Gets the model's answers to a request until it is done. The turns of a conversation are kept.
 async fn answers(
     cx: &AgentContext<'_>,
     agent: &ModelAgent,
@@ -203,7 +202,7 @@ async fn answers(
             talk.cut = cut.map(str::to_owned);
             return Ok(());
         }
-        // This answer may have been the one too many.
+        // This answer may have exceeded a limit.
         if cx.cancel.is_cancelled() {
             return Err(AgentFault::Cancelled);
         }
@@ -231,13 +230,13 @@ async fn answers(
     Err(AgentFault::Failed(why))
 }
 
-/// A call as it is kept: by the name that the server knows the tool by.
+/// A call in the form that is kept, with the server's name for the tool.
 fn turn(tools: &IndexMap<String, Offer>, call: &ToolCall) -> Value {
     let name = tools.get(&call.fn_name).map_or(&call.fn_name, |offer| &offer.name);
     json!({ "calls": name, "arguments": call.fn_arguments })
 }
 
-/// One answer; what a busy endpoint refuses is asked again.
+/// Gets one answer; repeats the request if the endpoint is busy.
 async fn ask(
     cx: &AgentContext<'_>,
     client: &Client,
@@ -245,7 +244,7 @@ async fn ask(
     request: &ChatRequest,
     talk: &mut Talk,
 ) -> Result<ChatResponse, AgentFault> {
-    // Kept, to tell a malformed call from a malformed answer.
+    // The body is kept to distinguish a malformed call from a malformed answer.
     let options = ChatOptions::default().with_capture_raw_body(true);
     let mut attempt = 1;
     loop {
@@ -274,7 +273,8 @@ async fn ask(
     }
 }
 
-/// The call in an answer of OpenAI's protocol that the client cannot read: there, a model writes its arguments as text.
+/// Finds the call in an answer of OpenAI's protocol that the client cannot parse: in this protocol, a model writes the
+/// arguments as text.
 fn malformed_call(answer: &Value) -> Option<String> {
     let calls = answer.pointer("/choices/0/message/tool_calls")?.as_array()?;
     calls.iter().find_map(|call| {
@@ -290,7 +290,8 @@ fn malformed_call(answer: &Value) -> Option<String> {
     })
 }
 
-/// Calls a tool as the model wants it; the text is for the model. What it may not call, no server hears of.
+/// Makes a tool call that the model requests; returns a text for the model. A call that is not permitted does not reach
+/// any server.
 async fn carry_out(
     cx: &AgentContext<'_>,
     tools: &IndexMap<String, Offer>,
@@ -307,7 +308,7 @@ async fn carry_out(
         other => return refused(talk, format!("the arguments must be an object, and they are `{other}`")),
     };
     let Some(offer) = tools.get(&call.fn_name) else {
-        // The server is to say so, where it is clear which: then the call is recorded.
+        // If the target is clear, let the server report the error: then the call is recorded.
         let addressed =
             cx.servers.iter().find_map(|s| Some((s, call.fn_name.strip_prefix(&s.name)?.strip_prefix("__")?)));
         let (server, name) = match (cx.servers, addressed) {
@@ -329,7 +330,7 @@ async fn carry_out(
     Ok(result)
 }
 
-/// A tool as the model knows it.
+/// A tool as it is offered to the model.
 struct Offer {
     tool: Tool,
     server: String,
@@ -337,7 +338,7 @@ struct Offer {
     allowed: bool,
 }
 
-/// The tools of all servers, by names that every provider takes and that are unique.
+/// The tools of all servers, under unique names that every provider accepts.
 async fn offered(cx: &AgentContext<'_>) -> Result<IndexMap<String, Offer>, String> {
     let mut all = Vec::new();
     for server in cx.servers {
@@ -365,7 +366,7 @@ async fn offered(cx: &AgentContext<'_>) -> Result<IndexMap<String, Offer>, Strin
     Ok(offers)
 }
 
-/// At most 64 letters, digits, `_` and `-`, beginning with a letter or `_`.
+/// Makes a unique name of at most 64 letters, digits, `_` and `-` that starts with a letter or `_`.
 fn unique(wanted: &str, taken: &mut HashSet<String>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let mut name: String = wanted.chars().map(plain).collect();
@@ -384,17 +385,18 @@ fn unique(wanted: &str, taken: &mut HashSet<String>) -> String {
     free
 }
 
-/// Where a model is, and what it is asked with.
+/// The endpoint of a model, and the key for it.
 struct Target {
     adapter: AdapterKind,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     base: String,
-    /// With the name of its variable. What serves OpenAI's protocol elsewhere may need none.
+    /// The name of the variable and its value. Another server with OpenAI's protocol may need no key.
     key: Option<(String, String)>,
 }
 
-/// The provider's own variables, then what the agent file says. Endpoint and key are of one origin: where a file names an
-/// endpoint, it is given the key that the file names and no other; and an endpoint of the environment is not given that one.
+/// The provider's own variables take precedence over the agent file. Endpoint and key come from the same source: if the
+/// file names an endpoint, that endpoint gets the key that the file names and no other, and an endpoint from the
+/// environment does not get that key.
 fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
     let held = |name: &str| host.env(name).filter(|value| !value.is_empty()).map(|value| (name.to_owned(), value));
     let first = |names: &[&str]| names.iter().find_map(|name| held(name));
@@ -424,7 +426,7 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
     }) {
         return Err(format!("`{variable}` is set, and Vertex AI is not supported"));
     }
-    // These two are an older spelling of OpenAI's.
+    // Older names of OpenAI's variables.
     let old = |name: &str| (agent.provider == Provider::OpenAi).then(|| held(name)).flatten();
     let named = agent.api_key.as_ref().map(|name| name.value.as_str());
     let keyless = agent.provider == Provider::OpenAi;
@@ -443,7 +445,7 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
             let named = named.filter(|_| elsewhere.is_none());
             let url = url.or_else(|| old("MODEL_BASE_URL"));
             let key = first(keys).or_else(|| named.and_then(held)).or_else(|| old("MODEL_KEY"));
-            // Without an endpoint of its own, it is the provider's, who wants a key.
+            // Without a configured endpoint, it is the provider's, which requires a key.
             let must = if url.is_some() && keyless && named.is_none() { None } else { Some(keys[0]) };
             (url, key, must.into_iter().chain(named).collect::<Vec<_>>())
         }
@@ -457,21 +459,21 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
     }
     let base = match base {
         None => usual.to_owned(),
-        // Who may set this process's variables may name a user in them.
+        // Anyone who can set the variables of this process may also put a user name in them.
         Some((name, url)) => match url::fault(&url::without_user(url.trim())) {
             Some(why) => return Err(format!("`{name}` is not the URL of an endpoint: {why}")),
             None => url.trim().to_owned(),
         },
     };
     let mut base = base.trim_end_matches('/').to_owned();
-    // A provider's own clients take this URL without the version.
+    // The provider's own clients accept this URL without the version.
     if !version.is_empty() && !base.rsplit('/').next().is_some_and(|last| last.starts_with("v1")) {
         base += version;
     }
     Ok(Target { adapter, base, key })
 }
 
-/// What an answer of OpenAI's protocol that the client cannot read says of its tokens.
+/// The token counts in an answer of OpenAI's protocol that the client cannot parse.
 fn reported(answer: &Value) -> Option<Usage> {
     let count = |path: &str| answer.pointer(path).and_then(Value::as_u64).unwrap_or_default();
     let (input, output) = (count("/usage/prompt_tokens"), count("/usage/completion_tokens"));
@@ -505,7 +507,7 @@ fn used(answer: &ChatResponse) -> Option<Usage> {
     (used.total_tokens > 0).then_some(used)
 }
 
-/// Why there is no answer, in a line, without the request.
+/// Why there is no answer, in one line, without the request.
 fn reason(error: &genai::Error) -> String {
     use genai::Error;
     match error {
@@ -551,7 +553,7 @@ fn chain(error: &reqwest::Error) -> String {
     if text.is_empty() { "the connection broke".to_owned() } else { text }
 }
 
-/// What an error body says, on a line.
+/// The message of an error body, on one line.
 fn excerpt(body: &str) -> String {
     let said: Option<Value> = serde_json::from_str(body).ok();
     let said = said.as_ref().map(|v| v.get(0).unwrap_or(v));

@@ -1,5 +1,5 @@
-//! `builtin.replay`: makes the calls of a recording once more, in their order, on the servers as they are now. What they
-//! answer otherwise than then is reported. What was random then is the same now.
+//! `builtin.replay`: repeats the calls of a recording, in order, on the current servers. Answers that differ from the
+//! recorded ones are reported. Random values are the same as in the recording.
 
 use std::{borrow::Cow, path::Path, sync::LazyLock};
 
@@ -22,11 +22,11 @@ use crate::{
     ty::number::same_value,
 };
 
-/// Differences told one by one.
+/// Maximum number of differences reported one by one.
 const TOLD: usize = 20;
-/// Characters of a value that are shown.
+/// Maximum number of characters of a value that are shown.
 const SHOWN: usize = 200;
-/// Of these, before and after what differs.
+/// Maximum number of these before, and after, the difference.
 const AROUND: usize = 32;
 
 pub async fn run(cx: &AgentContext<'_>, path: &Path) -> AgentDone {
@@ -51,20 +51,20 @@ pub async fn run(cx: &AgentContext<'_>, path: &Path) -> AgentDone {
     AgentDone { transcript: said.into_text(), differences, diverged, ..AgentDone::ended(result, output) }
 }
 
-/// What was random when a run of a task was recorded.
+/// The random values of a recorded run of a task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drawn {
     pub id: String,
     pub port: Option<u16>,
 }
 
-/// What was random in the run of the task that is replayed, where the recording tells.
+/// The random values of the run of the task that is replayed, if the recording contains them.
 pub fn drawn(host: &dyn Host, path: &Path, task: &str, run: u32) -> Option<Drawn> {
     read(host, path, task, run).ok()?.drawn
 }
 
-/// The plan of a task whose agent replays a recording, with its calls as a script: of that there are mutants. Other plans stay as they
-/// are. Fails where the recording has nothing of the task, or not all.
+/// Turns the plan of a task whose agent replays a recording into one that makes the calls as a script, of which mutants
+/// can be made. Other plans are unchanged. Fails if the recording contains nothing of the task, or not all of it.
 pub fn follow(host: &dyn Host, plan: &mut Plan) -> Result<(), String> {
     let (ix, task) = (plan.agent, plan.task.name.value.clone());
     let action = plan.action_mut(ix);
@@ -96,15 +96,15 @@ pub fn follow(host: &dyn Host, plan: &mut Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// What a recording has of one run of a task.
+/// What a recording contains of one run of a task.
 #[derive(Default)]
 struct Part {
     drawn: Option<Drawn>,
     calls: Vec<Call>,
     output: String,
-    /// Whether the agent's turn ended in it.
+    /// Whether the recording contains the end of the agent's turn.
     ended: bool,
-    /// The first message that was too long for it: its line, and how many bytes it had.
+    /// The first message that was too long for the recording: its line, and its size in bytes.
     cut: Option<(usize, u64)>,
 }
 
@@ -115,7 +115,7 @@ struct Call {
     args: Value,
     /// The line of the recording, from 1.
     line: usize,
-    /// None where there was no answer.
+    /// `None` if there was no answer.
     result: Option<(Timestamp, Value)>,
 }
 
@@ -125,7 +125,7 @@ fn read(host: &dyn Host, path: &Path, task: &str, run: u32) -> Result<Part, Stri
     part(&String::from_utf8_lossy(&bytes), &shown, task, run)
 }
 
-/// The same run of the task, or the first one that was recorded. Of a run that was made again, the last attempt.
+/// The same run of the task, or the first recorded one. If a run was repeated, its last attempt.
 fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String> {
     let mut lines = text.lines().enumerate().peekable();
     match lines.next().map(|(_, line)| Line::read(line)) {
@@ -141,12 +141,12 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
     while let Some((number, text)) = lines.next() {
         let line = match Line::read(text) {
             Ok(line) => line,
-            // Of a run that died the last line may be cut; a type that is not known is passed over.
+            // After a crash the last line may be truncated; unknown types are skipped.
             Err(_) if lines.peek().is_none() || serde_json::from_str::<Value>(text).is_ok() => continue,
             Err(e) => return Err(format!("line {} of the recording `{shown}` is not JSON: {e}", number + 1)),
         };
         match line {
-            // Here an attempt begins, and here its agent's turn.
+            // An attempt starts here, and its agent's turn with the prompt.
             Line::Random { task, id, port, .. } if task.name == wanted => {
                 open.retain(|_, (run, _)| *run != task.run);
                 runs.insert(task.run, Part { drawn: Some(Drawn { id, port }), ..Part::default() });
@@ -202,7 +202,7 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
     let part = chosen
         .and_then(|run| runs.swap_remove(&run))
         .ok_or_else(|| format!("the recording `{shown}` has nothing of the task `{wanted}`"))?;
-    // Green without the calls that are missing would mean nothing.
+    // A pass would mean nothing without the missing calls.
     if let Some((line, bytes)) = part.cut {
         return Err(format!(
             "line {line} of the recording `{shown}` stands for a message of {bytes} bytes, which was too long for it: record \
@@ -227,7 +227,7 @@ fn kind_of(method: &str) -> Option<CallKind> {
     }
 }
 
-/// As the result of a call that a server refuses is given to agents within gevals.
+/// A refusal by the server, as the result that agents within gevals get.
 fn refusal(error: &Value) -> Value {
     let text = format!("{} ({})", error["message"].as_str().unwrap_or_default(), error["code"]);
     json!({ "content": [{ "type": "text", "text": text }], "isError": true })
@@ -237,7 +237,7 @@ fn refusal(error: &Value) -> Value {
 struct Played {
     said: Said<TRANSCRIPT>,
     differences: Vec<Difference>,
-    /// How many calls went otherwise.
+    /// The number of calls whose result differs.
     others: usize,
 }
 
@@ -273,14 +273,14 @@ async fn play(cx: &AgentContext<'_>, path: &Path, calls: &[Call], played: &mut P
     Ok(())
 }
 
-/// When something was said, in a recording and now.
+/// The time of a message, in the recording and now.
 #[derive(Clone, Copy)]
 struct Moments {
     then: Timestamp,
     now: Timestamp,
 }
 
-/// A text in which what had just happened happened at no particular time: moments of the hour before.
+/// Replaces the timestamps of the past hour in a text, because they differ between runs.
 fn timeless(text: &str, now: Timestamp) -> Cow<'_, str> {
     static MOMENT: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)").ok());
@@ -294,7 +294,8 @@ fn timeless(text: &str, now: Timestamp) -> Cow<'_, str> {
     })
 }
 
-/// Whether this is what was recorded; a secret that was masked then may be anything, and what was just now is so again.
+/// Whether a value matches the recorded one; a masked secret matches anything, and a recent timestamp matches a recent
+/// timestamp.
 fn is_as_recorded(recorded: &Value, found: &Value, when: Moments) -> bool {
     match (recorded, found) {
         (Value::String(recorded), Value::String(found)) => {
@@ -318,7 +319,7 @@ fn is_as_recorded(recorded: &Value, found: &Value, when: Moments) -> bool {
     }
 }
 
-/// Whether a text is one with masks in it.
+/// Whether a text matches a text with masks.
 fn fits(masked: &str, text: &str) -> bool {
     let mut parts = masked.split(MASK);
     let first = parts.next().unwrap_or_default();
@@ -334,7 +335,7 @@ fn fits(masked: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Two texts where they part, with a little of what they have in common around it.
+/// Two texts around their difference, with some of the context they have in common.
 fn apart(a: &str, b: &str) -> (String, String) {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let before = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
@@ -365,7 +366,7 @@ mod tests {
             (json!("token is ***"), json!("a token is x")),
             (json!("***: no"), json!("x: yes")),
             (json!("a***b***c"), json!("acb")),
-            // Each part stands behind the one before it.
+            // Each part comes after the previous one.
             (json!("***b***b"), json!("xb")),
             (json!(["***"]), json!([])),
             (json!({ "a": "***" }), json!({ "b": "x" })),
@@ -377,7 +378,7 @@ mod tests {
         }
     }
 
-    /// What was new then is new now; what was old stays what it was.
+    /// Recent timestamps match recent timestamps; older ones must be equal.
     #[test]
     fn what_was_just_now_is_so_again() {
         let at = |text: &str| text.parse().unwrap();
@@ -390,7 +391,7 @@ mod tests {
             ("due 2026-01-01T09:59:59Z", "due 2026-05-05T18:59:59Z"),
             ("due 2026-01-01T09:59:59Z", "due 2026-05-05T20:01:01Z"),
             ("due 2026-01-01T10:01:01Z", "due 2026-05-05T20:00:00Z"),
-            // An hour before is not within the hour, nor a minute later within the minute.
+            // Exactly an hour before is not within the hour, nor is exactly a minute later within the minute.
             ("due 2026-01-01T09:00:00Z", "due 2026-05-05T20:00:00Z"),
             ("due 2026-01-01T10:01:00Z", "due 2026-05-05T20:00:00Z"),
             ("made 2026-01-01T09:59:59Z", "lost 2026-05-05T19:59:59Z"),
@@ -419,7 +420,7 @@ mod tests {
         let prompt = |run| json!({ "type": "prompt", "at": at, "task": task(run), "text": "Do it." });
         let random = |run| json!({ "type": "random", "at": at, "task": task(run), "id": "abc", "port": 1 });
         let output = |run, text| json!({ "type": "output", "at": at, "task": task(run), "text": text, "exitCode": 0 });
-        // An attempt begins with its random values, or with its prompt where it has none.
+        // An attempt starts with its random values, or with its prompt if it has none.
         for begun in [prompt(0), random(0)] {
             let lines = [
                 head.clone(),
@@ -430,7 +431,7 @@ mod tests {
                 called(1, 2, "other"),
                 begun,
                 called(0, 3, "second"),
-                // Of the first attempt, too late.
+                // From the first attempt, too late.
                 answered(0, 1, "first"),
                 answered(0, 3, "second"),
                 answered(1, 2, "other"),
@@ -464,7 +465,7 @@ mod tests {
         for lines in [&[][..], &[output], &["", output]] {
             assert_eq!(read(lines), Err("`x` is no recording".to_owned()));
         }
-        // A run that died cuts its last line; a newer gevals may write other types.
+        // A crash truncates the last line; a newer gevals may write other types.
         assert_eq!(read(&[&head(1), output, r#"{"type":"mess"#]), Ok("done".to_owned()));
         assert_eq!(read(&[&head(1), r#"{"type":"new"}"#, output]), Ok("done".to_owned()));
         let cut = read(&[&head(1), r#"{"type":"mess"#, output]).unwrap_err();
@@ -472,7 +473,7 @@ mod tests {
         assert_eq!(read(&[&head(1)]), Err("the recording `x` has nothing of the task `t`".to_owned()));
     }
 
-    /// What is not in a recording is not replayed as if it were all.
+    /// An incomplete recording is not replayed as if it were complete.
     #[test]
     fn of_a_recording_that_was_too_small_only_what_is_whole_is_played() {
         let at = "2026-01-01T00:00:00Z";
@@ -496,7 +497,7 @@ mod tests {
             let text: String = [&head].into_iter().chain(lines).map(|line| format!("{line}\n")).collect();
             part(&text, "x", "t", 0).map(|part| part.calls.iter().map(|call| call.line).collect::<Vec<_>>())
         };
-        // Calls are named by their lines.
+        // Calls are identified by their lines.
         assert_eq!(read(&[called("t"), called("u"), called("t"), output("t")]), Ok(vec![2, 4]));
 
         let too_long = "line 3 of the recording `x` stands for a message of 7 bytes, which was too long for it: record it \
@@ -519,7 +520,7 @@ mod tests {
         assert!(a.contains("T10:00:00Z") && b.contains("T11:30:00Z") && a.chars().count() < 90, "{a}");
         assert_eq!(apart("aa", "aaa"), ("aa".to_owned(), "aaa".to_owned()));
         assert_eq!(apart("", "x"), (String::new(), "x".to_owned()));
-        // What is left out is marked, and only where something is.
+        // Omissions are marked, and only those.
         let long = |n: usize| "x".repeat(n);
         let within = |c: &str| apart(&format!("{0}{c}{0}", long(100)), &format!("{0}b{0}", long(100))).0;
         assert_eq!(within("a"), format!("…{0}a{0}…", long(AROUND)));

@@ -1,5 +1,5 @@
-//! `builtin.script`: makes the calls an oracle file lists, and says what it says. No model, no short cut: its calls are
-//! recorded like any other agent's.
+//! `builtin.script`: makes the calls in an oracle file, and returns its output. No model and no shortcut: its calls are
+//! recorded like those of any other agent.
 
 use serde_json::{Map, Value};
 
@@ -42,7 +42,7 @@ async fn play(
         *transcript += &format!("{} {} on {}: {args}\n", call.kind.name(), name, call.server.value);
         let mut result = cx.calls.call(&call.server.value, call.kind, &name, args).await.map_err(at)?;
         *transcript += &format!("→ {result}\n");
-        // What a server may leave out has a meaning all the same, and `check` promises it.
+        // Members that a server may omit have a default, which `check` relies on.
         if let (CallKind::Tool, Value::Object(answer)) = (call.kind, &mut result) {
             answer.entry("isError").or_insert(Value::Bool(false));
             answer.entry("structuredContent").or_insert(Value::Null);

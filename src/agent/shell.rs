@@ -1,5 +1,5 @@
-//! `type: file` with `commands`: a command line a prompt (§3.4 of the upstream behaviour). The prompt reaches it as data:
-//! see [`bash::prompt`](crate::bash::prompt).
+//! `type: file` with `commands`: one command line per prompt (§3.4 of the upstream behaviour). The prompt is passed as
+//! data: see [`bash::prompt`](crate::bash::prompt).
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,13 @@ use crate::{
     host::{Exec, Exit},
 };
 
-/// Bytes of a variable or an argument that every system gives a program; Linux gives 128 KiB.
+/// Size in bytes of a variable or an argument that every system supports; Linux supports 128 KiB.
 const SHORT: usize = 100_000;
 
-/// In the agent's folder: the prompt as it is.
+/// The file in the agent's directory that contains the prompt unchanged.
 const PROMPT_FILE: &str = "prompt.txt";
 
-/// Keeps the agent's folder, and gives it one to write down what it does; the name is upstream's.
+/// If set, the agent's directory is kept, and the agent gets a directory for debug output; the name is upstream's.
 const DEBUG: &str = "MCPCHECKER_DEBUG";
 
 pub async fn run(cx: &AgentContext<'_>, agent: &ShellAgent) -> AgentDone {
@@ -52,7 +52,7 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ShellAgent) -> AgentDone {
         done.output += &note;
         done.transcript += &note;
     }
-    // What a failed agent left there may explain it.
+    // The files that a failed agent left may explain the failure.
     match &done.result {
         Err(AgentFault::Failed(why)) => {
             let why = format!("{why}; its folder is kept: {}", dir.display());
@@ -74,7 +74,7 @@ fn command_line(cx: &AgentContext<'_>, agent: &ShellAgent, dir: &Path) -> Result
     super::skills::mount(cx, dir)?;
     let config = match cx.servers {
         [] => String::new(),
-        // One file lists all servers; a template with the URL of one is filled for each.
+        // One file lists all servers; a template that contains the URL of one is filled for each.
         many => {
             let template = text(&agent.mcp_server_arg);
             let parts = if template.contains(".URL") { many.chunks(1).collect() } else { vec![many] };
@@ -97,7 +97,7 @@ fn command_line(cx: &AgentContext<'_>, agent: &ShellAgent, dir: &Path) -> Result
     let written = cx.host.write(&dir.join(PROMPT_FILE), cx.prompt.as_bytes(), Some(0o600));
     written.map_err(|e| format!("the prompt could not be written to a file: {e}"))?;
     let line = frame.fill();
-    // A long prompt is a variable of the shell alone. The `x` keeps the newlines at its end.
+    // A long prompt is a shell variable that is not exported. The `x` preserves its trailing newlines.
     let read = match cx.prompt.len() > SHORT && frame.needs_variable() {
         true => format!("{VARIABLE}=$(cat \"${FILE_VARIABLE}\"; echo x); {VARIABLE}=${{{VARIABLE}%x}}; "),
         false => String::new(),
@@ -127,7 +127,7 @@ fn text(name: &Option<Name>) -> &str {
     name.as_ref().map_or("", |n| n.value.as_str())
 }
 
-/// These words are put into shell text as they are, and a server chooses the names of its tools.
+/// These words are inserted into shell text unquoted, and a server chooses the names of its tools.
 fn safe(what: &str, word: &str) -> Result<String, String> {
     let plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -136,7 +136,8 @@ fn safe(what: &str, word: &str) -> Result<String, String> {
     }
 }
 
-/// One file for several servers, in the form MCP clients share. Headers of the real server stay with the recorder.
+/// One file for several servers, in the format that MCP clients share. Headers of the real server stay with the
+/// recorder.
 pub fn mcp_config(servers: &[AgentServer]) -> String {
     let servers = servers.iter().map(|server| {
         let entry = json!({ "type": "http", "url": server.url, "enableAllTools": server.enable_all_tools });
@@ -185,7 +186,7 @@ async fn execute(
     let finished = cx.host.exec(exec, cx.cancel.clone()).await;
     let (result, exit_code) = match super::ended(cx.jail, finished.exit) {
         Exit::Exited(0) => (Ok(()), 0),
-        // So shells end when a program is not there, or is none.
+        // Exit statuses of a shell if a program does not exist or cannot be executed.
         Exit::Exited(code @ (126 | 127)) => {
             let why = finished.stdout.text().lines().last().map(|line| line.chars().take(200).collect());
             let mut why: String = why.unwrap_or_else(|| format!("its command line exited with status {code}"));
@@ -210,7 +211,7 @@ async fn execute(
     AgentDone { exit_code, leftover: finished.leftover, ..AgentDone::ended(result, output) }
 }
 
-/// `$SHELL` where it quotes as bash does, else bash, else sh.
+/// `$SHELL` if it quotes like bash; otherwise bash, otherwise sh.
 fn shell(cx: &AgentContext<'_>) -> String {
     let alike = |shell: &String| SHELLS.iter().any(|a| shell.rsplit('/').next() == Some(a));
     let usual = || cx.host.which("bash").map(|p| p.to_string_lossy().into_owned());

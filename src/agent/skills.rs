@@ -1,15 +1,15 @@
-//! Skills: folders that are copied to where an agent looks for them (§3.3 of the upstream behaviour).
+//! Skills: directories that are copied to where an agent looks for them (§3.3 of the upstream behaviour).
 
 use std::path::{Component, Path};
 
 use super::AgentContext;
 use crate::{host::Host, source::Stat};
 
-/// Folders within folders, before they are taken to go round in a circle of links.
+/// Maximum nesting of directories, before a cycle of links is assumed.
 const DEPTH: usize = 32;
 
-/// Copies what the eval gives the agent to read into the agent's folder, as a whole: links are followed, modes kept, and of
-/// two files with one name the later source's counts.
+/// Copies the eval's skills into the agent's directory, completely: links are followed, modes are kept, and of two
+/// files with the same name the one from the later source is used.
 pub fn mount(cx: &AgentContext<'_>, dir: &Path) -> Result<(), String> {
     let Some(skills) = cx.skills else { return Ok(()) };
     let path = Path::new(&skills.path);

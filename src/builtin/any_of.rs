@@ -1,4 +1,4 @@
-//! `anyOf`: one of several ways will do.
+//! `anyOf`: passes if one of several branches passes.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

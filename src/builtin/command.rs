@@ -1,4 +1,4 @@
-//! `command`: a line of shell.
+//! `command`: runs a shell command.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -35,7 +35,7 @@ pub struct Command {
     pub env: IndexMap<String, String>,
 }
 
-/// The shell where `shell` is left out.
+/// The default of `shell`.
 pub fn default_shell() -> String {
     "/bin/sh".to_owned()
 }
@@ -53,7 +53,7 @@ pub struct Expect {
     pub stderr: Option<TextExpect>,
 }
 
-/// Which exit status is right.
+/// Which exit status is expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitCode {
     Any,
@@ -69,7 +69,7 @@ impl Default for ExitCode {
 }
 
 impl ExitCode {
-    /// Whether a command may end with this status.
+    /// Whether this exit status is expected.
     pub fn admits(self, code: i32) -> bool {
         match self {
             Self::Any => true,
@@ -119,7 +119,7 @@ fn signature() -> Signature {
     }
 }
 
-/// What every process gives.
+/// The outputs of every process.
 pub fn process_locals() -> Values {
     values([("stdout", Type::String), ("stderr", Type::String), ("exitCode", Type::Number)])
 }

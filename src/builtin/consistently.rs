@@ -1,4 +1,4 @@
-//! `consistently`: steps that pass, and go on passing.
+//! `consistently`: steps that pass, and keep passing.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -25,7 +25,7 @@ pub struct Eventually {
     pub interval: String,
 }
 
-/// The interval where it is left out.
+/// The default of `interval`.
 pub fn one_second() -> String {
     "1s".to_owned()
 }

@@ -1,4 +1,4 @@
-//! What steps expect of texts and JSON values.
+//! Expectations of steps about texts and JSON values.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::ty::number;
 
-/// A struct with all that may be demanded of a text, beside what else it holds.
+/// Defines a struct with all expectations about a text, in addition to its own fields.
 macro_rules! with_text_demands {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $ty:ty,)* }) => {
         $(#[$meta])*
@@ -39,7 +39,7 @@ macro_rules! with_text_demands {
         }
 
         impl $name {
-            /// What is demanded of the text.
+            /// The expectations about the text.
             pub fn demands(&self) -> $crate::builtin::expect::TextDemands<'_> {
                 $crate::builtin::expect::TextDemands {
                     contains: self.contains.as_deref(),
@@ -61,7 +61,7 @@ macro_rules! with_text_demands {
 }
 pub(crate) use with_text_demands;
 
-/// What is demanded of a text; the extension of the format that `docs/expect.md` describes.
+/// The expectations about a text; the extension of the format that `docs/expect.md` describes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextDemands<'e> {
     pub contains: Option<&'e str>,
@@ -74,12 +74,12 @@ pub struct TextDemands<'e> {
 }
 
 impl<'e> TextDemands<'e> {
-    /// Nothing but a pattern, if that.
+    /// Only a pattern, if there is one.
     pub fn pattern(matches: Option<&'e str>) -> Self {
         Self { matches, ..Self::default() }
     }
 
-    /// Whether anything is demanded.
+    /// Whether anything is expected.
     pub fn is_some(&self) -> bool {
         let Bounds { at_least, at_most, above, below } = self.bounds;
         let number = [at_least, at_most, above, below].iter().any(Option::is_some);
@@ -88,7 +88,7 @@ impl<'e> TextDemands<'e> {
     }
 }
 
-/// Between what a number must be.
+/// The bounds of a number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds<'e> {
     pub at_least: Option<&'e Bound>,
@@ -97,7 +97,7 @@ pub struct Bounds<'e> {
     pub below: Option<&'e Bound>,
 }
 
-/// How many there must be: a number, or bounds.
+/// An expected count: a number, or bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     pub at_least: u64,
@@ -105,12 +105,12 @@ pub struct Count {
 }
 
 impl Count {
-    /// Whether so many are right.
+    /// Whether this count is expected.
     pub fn admits(self, n: u64) -> bool {
         n >= self.at_least && self.at_most.is_none_or(|most| n <= most)
     }
 
-    /// In words: `3`, `at least 1`, `1 to 3`.
+    /// As text: `3`, `at least 1`, `1 to 3`.
     pub fn describe(self) -> String {
         match self {
             Self { at_least, at_most: Some(most) } if at_least == most => most.to_string(),
@@ -135,7 +135,7 @@ struct CountBounds {
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(d)?;
-        // A hole gives a text.
+        // A hole produces a text.
         let whole = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
         match whole {
             Some(n) => Ok(Self { at_least: n, at_most: Some(n) }),
@@ -158,7 +158,7 @@ impl JsonSchema for Count {
     }
 }
 
-/// A number to compare with; a hole may give it as text.
+/// A number to compare with; a hole may produce it as text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound(pub String);
 
@@ -186,7 +186,7 @@ impl JsonSchema for Bound {
     }
 }
 
-/// What must not hold of a text; a bare string means `equals`.
+/// What must not be true of a text; a bare string means `equals`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NotText {
     pub equals: Option<String>,
@@ -241,7 +241,7 @@ pub struct TextFields {
 }
 }
 
-/// Demands on a text; a bare string means `equals`.
+/// Expectations about a text; a bare string means `equals`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TextExpect(pub TextFields);
 
@@ -265,7 +265,7 @@ impl JsonSchema for TextExpect {
     }
 }
 
-/// One or a list.
+/// One value or a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OneOrMany<T>(pub Vec<T>);
 
@@ -291,7 +291,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
-/// A struct with all that may be demanded of one JSON value, beside what else it holds.
+/// Defines a struct with all expectations about one JSON value, in addition to its own fields.
 macro_rules! with_json_demands {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $ty:ty,)* }) => {
         $(#[$meta])*
@@ -331,7 +331,7 @@ macro_rules! with_json_demands {
         }
 
         impl $name {
-            /// What is demanded of the value.
+            /// The expectations about the value.
             pub fn demands(&self) -> JsonDemands<'_> {
                 JsonDemands {
                     equals: self.equals.as_ref(),
@@ -384,7 +384,7 @@ pub struct ElementExpect {
 }
 }
 
-/// What is demanded of one JSON value.
+/// The expectations about one JSON value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonDemands<'e> {
     pub equals: Option<&'e Value>,
@@ -427,7 +427,7 @@ pub enum Sorted {
 }
 
 impl Sorted {
-    /// As an expectation writes it.
+    /// The name in an expectation.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ascending => "ascending",
@@ -449,7 +449,7 @@ pub enum JsonType {
 }
 
 impl JsonType {
-    /// The kind of a value.
+    /// The type of a value.
     pub fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -461,7 +461,7 @@ impl JsonType {
         }
     }
 
-    /// As an expectation writes it.
+    /// The name in an expectation.
     pub fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -474,7 +474,7 @@ impl JsonType {
     }
 }
 
-/// Keeps `null` apart from nothing.
+/// Distinguishes `null` from an absent value.
 pub fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(d).map(Some)
 }

@@ -33,12 +33,12 @@ pub struct Extension {
     pub args: Map<String, Value>,
 }
 
-/// What an operation must answer: its outputs, by name.
+/// The expected outputs of an operation, by name.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Expect(pub IndexMap<String, OutputExpect>);
 
-/// What is expected of an output: matchers, or the value itself.
+/// The expectation about an output: matchers, or the value itself.
 #[derive(Clone, Debug)]
 pub enum OutputExpect {
     Matchers(Box<Matchers>),
@@ -62,11 +62,11 @@ pub struct Matchers {
 /// The matchers of an output.
 pub static MATCHERS: LazyLock<Shape> = LazyLock::new(Shape::of::<Matchers>);
 
-/// What `expect` takes where nobody knows the outputs: any name.
+/// The shape of `expect` if the outputs are unknown: any name.
 pub static ANY_OUTPUT: LazyLock<Arc<Shape>> =
     LazyLock::new(|| Arc::new(Shape::Record { fields: IndexMap::new(), rest: Some(Box::default()) }));
 
-/// Whether a mapping with these keys holds matchers; any other is a value to compare with.
+/// Whether a mapping with these keys contains matchers; any other mapping is a value to compare with.
 pub fn are_matchers<'k>(keys: impl IntoIterator<Item = &'k str>) -> bool {
     let mut keys = keys.into_iter().peekable();
     let known = MATCHERS.fields();
@@ -84,8 +84,8 @@ impl<'de> Deserialize<'de> for OutputExpect {
     }
 }
 
-/// What an operation leaves: `result`, and each output by its own name. Of one whose manifest is not known it may be the
-/// standard output of a command, as the format's own examples have it.
+/// The outputs of an operation: `result`, and each output by its own name. If the manifest is unknown, `stdout` may be
+/// the standard output of a command, as in the format's own examples.
 pub fn locals(outputs: Option<Type>) -> Arc<IndexMap<String, Type>> {
     const ROOTS: [&str; 6] = ["env", "random", "task", "steps", "agent", "result"];
     let mut locals = IndexMap::new();
@@ -109,7 +109,7 @@ fn signature() -> Signature {
     }
 }
 
-/// One line: the operation, in either form, and what it is called with.
+/// One line: the operation, in either form, and its arguments.
 pub fn meaning(step: &Step<Def>) -> String {
     let name = match &step.op.kind {
         OperationKind::Extension { package, operation } if step.op.name == BUILTIN.name => {

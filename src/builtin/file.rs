@@ -1,4 +1,4 @@
-//! `file`: makes, removes or looks at a file.
+//! `file`: creates, removes or checks a file.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `group`: steps with a setup and a cleanup of their own.
+//! `group`: steps with their own setup and cleanup.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

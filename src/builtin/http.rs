@@ -1,4 +1,4 @@
-//! `http`: a request and what the answer must be.
+//! `http`: a request and the expected response.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -43,7 +43,7 @@ fn get() -> String {
     "GET".to_owned()
 }
 
-/// What is sent.
+/// The body to send.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     Text(String),
@@ -88,11 +88,11 @@ pub struct Expect {
     pub body: Option<BodyExpect>,
 }
 
-/// Which status codes are right.
+/// Which status codes are expected.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Status {
     Any,
-    /// The hundreds: 2 for `2xx`.
+    /// The first digit: 2 for `2xx`.
     Class(u16),
     OneOf(Vec<u16>),
 }
@@ -104,7 +104,7 @@ impl Default for Status {
 }
 
 impl Status {
-    /// Whether an answer may have this status.
+    /// Whether this status is expected.
     pub fn admits(&self, code: u16) -> bool {
         match self {
             Self::Any => true,
@@ -113,7 +113,7 @@ impl Status {
         }
     }
 
-    /// Reads `2xx` and `any`.
+    /// Parses `2xx` and `any`.
     pub fn parse(text: &str) -> Option<Self> {
         match text.as_bytes() {
             b"any" => Some(Self::Any),
@@ -122,7 +122,7 @@ impl Status {
         }
     }
 
-    /// In words, for plans and messages.
+    /// As text, for plans and messages.
     pub fn describe(&self) -> String {
         match self {
             Self::Any => "any".to_owned(),
@@ -186,7 +186,7 @@ fn meaning(step: &Step<Def>) -> String {
     request(step)
 }
 
-/// What a step with a method and a URL does.
+/// Describes a step with a method and a URL.
 pub fn request(step: &Step<Def>) -> String {
     let method = text(step, "method");
     format!("{} {}", if method.is_empty() { "GET" } else { &method }, excerpt(&text(step, "url")))

@@ -1,4 +1,4 @@
-//! `llm`: the eval's judge reads the agent's answer.
+//! `llm`: the eval's judge assesses the agent's answer.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -38,7 +38,7 @@ fn signature() -> Signature {
     judge("llm", Shape::of::<Llm>(), &[&["contains", "exact", "rubric"]])
 }
 
-/// The judge's signature, as a dialect has it.
+/// The signature of a judge step, for either dialect.
 pub fn judge(name: &str, params: Shape, exactly_one: &'static [&'static [&'static str]]) -> Signature {
     Signature {
         phases: vec![PhaseKind::Verify],
@@ -49,7 +49,7 @@ pub fn judge(name: &str, params: Shape, exactly_one: &'static [&'static [&'stati
     }
 }
 
-/// What a judge step asks.
+/// Describes what a judge step asks.
 pub fn meaning(step: &Step<Def>) -> String {
     let asked = |key: &str| step.arg(key).map(|_| excerpt(&text(step, key)));
     match (asked("exact"), asked("rubric")) {

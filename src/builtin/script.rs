@@ -1,4 +1,4 @@
-//! `script`: a program or a text of the author's; the escape hatch.
+//! `script`: a program or an inline text of the author; the escape hatch.
 
 use std::{sync::Arc, time::Duration};
 
@@ -70,7 +70,7 @@ fn signature() -> Signature {
     }
 }
 
-/// What a step with `file` or `inline` does.
+/// Describes a step with `file` or `inline`.
 pub fn file_or_inline(step: &Step<Def>) -> String {
     match step.arg("file") {
         Some(_) => format!("run the script {}", excerpt(&text(step, "file"))),

@@ -1,5 +1,5 @@
-//! `http` of the steps dialect (§6.1 of the upstream behaviour): a 500 passes unless a status is expected, fields are
-//! found by dotted paths and compared as text.
+//! `http` of the steps dialect (§6.1 of the upstream behaviour): a 500 passes unless a status is expected; fields are
+//! addressed by dotted paths and compared as text.
 
 use std::time::Duration;
 

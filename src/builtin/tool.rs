@@ -1,4 +1,5 @@
-//! `ALIAS.TOOL`: an MCP tool as a step. Not in the table of built-ins: its name is the author's and the server's.
+//! `ALIAS.TOOL`: an MCP tool as a step. It is not in the table of built-ins, because the author and the server choose
+//! its name.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -84,7 +85,7 @@ static PARAMS: LazyLock<Shape> = LazyLock::new(Shape::of::<Tool>);
 static EXPECT: LazyLock<Arc<Shape>> = LazyLock::new(|| Shape::of::<Expect>().into());
 static STEPS_EXPECT: LazyLock<Arc<Shape>> = LazyLock::new(|| Shape::of::<StepsExpect>().into());
 
-/// The signature of a tool, whose `inputSchema` is known where there is a lock.
+/// The signature of a tool; its `inputSchema` is known if there is a lock.
 pub fn signature(dialect: Dialect, name: &str, input_schema: Option<&Schema>) -> Signature {
     let mut params = PARAMS.clone();
     if let (Shape::Record { fields, .. }, Some(schema)) = (&mut params, input_schema) {

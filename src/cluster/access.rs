@@ -1,4 +1,4 @@
-//! What users may do.
+//! What users are allowed to do.
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
@@ -39,7 +39,7 @@ async fn review(call: &Call, user: Option<&str>, what: ResourceAttributes) -> Re
     status.ok_or_else(|| Error::Broken("the review of access has no status".to_owned()))
 }
 
-/// The groups that the API server adds to a user of this name.
+/// The groups that the API server adds to a user with this name.
 fn groups(user: &str) -> Vec<String> {
     let mut groups = vec!["system:authenticated".to_owned()];
     if let Some((namespace, _)) = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':')) {
@@ -77,7 +77,7 @@ pub async fn can_i(call: &Call, args: CanI) -> Result<Done> {
     Ok(Done::said(said).with("allowed", status.allowed).with("reason", reason))
 }
 
-/// `authCanI`, as the existing extension has it.
+/// `authCanI`, as in the existing extension.
 pub async fn auth_can_i(call: &Call, args: AuthCanI) -> Result<Done> {
     let what = ResourceAttributes {
         verb: Some(args.verb.clone()),

@@ -1,4 +1,4 @@
-//! The cluster: how it is reached, what kinds it has, and what its errors mean.
+//! The cluster: how to reach it, which kinds it has, and how to interpret its errors.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -24,16 +24,16 @@ use crate::{
 /// Why an operation did not succeed.
 #[derive(Debug)]
 pub enum Error {
-    /// The world is not as it is to be: a verdict.
+    /// The cluster is not in the expected state: a verdict.
     Failed(String),
-    /// The cluster has no such kind, so no object of it: a verdict as well, but where absence is what is wanted.
+    /// The cluster has no such kind, and so no object of it: also a verdict, unless absence is expected.
     NoKind {
-        /// In words.
+        /// The reason, as text.
         why: String,
-        /// It has one of nearly the same name.
+        /// Whether it has a kind with a similar name.
         is_near: bool,
     },
-    /// Nothing can be said of the world: the cluster is out of reach, or the arguments make no sense.
+    /// The state is unknown: the cluster cannot be reached, or the arguments are invalid.
     Broken(String),
 }
 
@@ -45,18 +45,19 @@ pub fn failed<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Failed(message.into()))
 }
 
-/// What the extension is configured with: `config` of its entry in an eval.
+/// The configuration of the extension: `config` of its entry in an eval.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// A path, `~` for the home folder. Absent: as kubectl finds it (`KUBECONFIG`, `~/.kube/config`, in the cluster).
+    /// A path; `~` is the home directory. If absent, it is found as by kubectl (`KUBECONFIG`, `~/.kube/config`, in the
+    /// cluster).
     pub kubeconfig: Option<String>,
-    /// A context of it. Absent: the current one.
+    /// A context of the kubeconfig. If absent, the current one.
     pub context: Option<String>,
 }
 
 impl Settings {
-    /// The kubeconfig that it names.
+    /// The path of the configured kubeconfig.
     pub fn path(&self) -> Option<PathBuf> {
         let text = self.kubeconfig.as_deref()?;
         match (text.strip_prefix("~/"), std::env::home_dir()) {
@@ -65,12 +66,12 @@ impl Settings {
         }
     }
 
-    /// Its kubeconfig, merged from several where `KUBECONFIG` lists several.
+    /// The kubeconfig, merged from several files if `KUBECONFIG` lists several.
     pub fn kubeconfig(&self) -> Result<Kubeconfig> {
         self.read()?.ok_or_else(|| Error::Broken(format!("no kubeconfig: {}", no_file())))
     }
 
-    /// As kubectl: what is named must be there, what `KUBECONFIG` lists need not.
+    /// As with kubectl, a configured file must exist, but the files in `KUBECONFIG` need not.
     fn read(&self) -> Result<Option<Kubeconfig>> {
         let unreadable = |e: KubeconfigError| Error::Broken(format!("no kubeconfig: {}", chain(&e)));
         if let Some(path) = self.path() {
@@ -95,7 +96,7 @@ impl Settings {
 
     async fn config(&self) -> Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        // One that holds nothing is none, but where it was asked for.
+        // An empty kubeconfig counts as missing, unless it was requested.
         let is_named = self.kubeconfig.is_some() || self.context.is_some();
         match self.read()?.filter(|config| is_named || !config.clusters.is_empty() || !config.contexts.is_empty()) {
             Some(config) => {
@@ -113,7 +114,7 @@ impl Settings {
     }
 }
 
-/// Why there is no kubeconfig.
+/// The reason why there is no kubeconfig.
 fn no_file() -> String {
     match std::env::var("KUBECONFIG") {
         Ok(paths) if !paths.is_empty() => format!("nothing is at `{paths}`, where KUBECONFIG points"),
@@ -121,31 +122,31 @@ fn no_file() -> String {
     }
 }
 
-/// The namespace of what names none: that of the world, where the eval asks for one (`world: kube`).
+/// The namespace for objects that do not specify one: that of the world, if the eval requests one (`world: kube`).
 pub fn usual_namespace() -> String {
     let of_world = std::env::var(KubeWorld::VARIABLES[1]).ok().filter(|name| !name.is_empty());
     of_world.unwrap_or_else(|| "default".to_owned())
 }
 
-/// A kind that the API server has.
+/// A kind that the API server supports.
 #[derive(Clone, Debug)]
 pub struct Kind {
     /// Group, version, kind and plural.
     pub resource: ApiResource,
-    /// Whether its objects stand in namespaces.
+    /// Whether its objects are in namespaces.
     pub namespaced: bool,
 }
 
-/// An object, or where it would be.
+/// An object, or the place where it would be.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Of the object.
+    /// The kind of the object.
     pub kind: Kind,
-    /// None for an object of the cluster.
+    /// `None` for a cluster-scoped object.
     pub namespace: Option<String>,
-    /// Of the object.
+    /// The name of the object.
     pub name: String,
-    /// The objects of its kind and namespace.
+    /// The API for objects of its kind and namespace.
     pub api: Api<DynamicObject>,
 }
 
@@ -155,12 +156,12 @@ impl Target {
         label(&self.kind.resource.kind, self.namespace.as_deref(), &self.name)
     }
 
-    /// The object.
+    /// Gets the object.
     pub async fn get(&self) -> Result<Option<DynamicObject>> {
         self.api.get_opt(&self.name).await.map_err(|e| explain(&e, &self.label()))
     }
 
-    /// The object; a failure where it is not there.
+    /// Gets the object; fails if it does not exist.
     pub async fn existing(&self) -> Result<DynamicObject> {
         match self.get().await? {
             Some(object) => Ok(object),
@@ -168,7 +169,7 @@ impl Target {
         }
     }
 
-    /// That it is not there, and what is.
+    /// A message that the object does not exist, and which ones do.
     pub async fn missing(&self) -> String {
         let label = self.label();
         let Ok(list) = self.api.list_metadata(&ListParams::default().limit(200)).await else {
@@ -193,7 +194,7 @@ fn label(kind: &str, namespace: Option<&str>, name: &str) -> String {
     format!("{kind} `{name}`{namespace}")
 }
 
-/// The nearest of some names, if it is near.
+/// The most similar name, if it is similar enough.
 pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let most = (name.len() / 3).clamp(1, 3);
     names
@@ -203,17 +204,17 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, other)| other)
 }
 
-/// A connection to a cluster, made when it is first needed.
+/// A connection to a cluster, opened when it is first needed.
 pub struct Cluster {
-    /// What it was configured with.
+    /// The configuration.
     pub settings: Settings,
     client: OnceCell<(Client, String)>,
-    /// The kinds of a group and version, as asked so far.
+    /// The kinds of each group and version requested so far.
     known: Mutex<HashMap<String, Arc<Vec<APIResource>>>>,
 }
 
 impl Cluster {
-    /// One that is not connected yet.
+    /// Creates a cluster without connecting to it.
     pub fn new(settings: Settings) -> Self {
         Self { settings, client: OnceCell::new(), known: Mutex::default() }
     }
@@ -233,7 +234,7 @@ impl Cluster {
         self.client.get().map_or("", |(_, address)| address)
     }
 
-    /// What a failed request says, of the cluster as a whole.
+    /// The error for a failed request that concerns the cluster as a whole.
     pub fn unreachable(&self, error: &kube::Error) -> Error {
         match explain(error, "the API") {
             Error::Broken(why) => Error::Broken(format!("the API server at {} does not answer: {why}", self.address())),
@@ -262,7 +263,8 @@ impl Cluster {
         Ok(list)
     }
 
-    /// The versions of all groups, the core's first, then the preferred one of each, then the others: a kind may be in one of these alone.
+    /// The versions of all groups: the core group's first, then the preferred version of each group, then the others,
+    /// because a kind may exist only in one of these.
     async fn versions(&self) -> Result<Vec<String>> {
         let groups = self.client().await?.list_api_groups().await.map_err(|e| self.unreachable(&e))?;
         let (mut preferred, mut others) = (vec!["v1".to_owned()], Vec::new());
@@ -276,7 +278,7 @@ impl Cluster {
         Ok([preferred, others].concat())
     }
 
-    /// The kind of an `apiVersion` and `kind`.
+    /// The kind with this `apiVersion` and `kind`.
     pub async fn kind(&self, version: &str, kind: &str) -> Result<Kind> {
         let list = self.listed(version).await?;
         if let Some(found) = list.iter().find(|resource| resource.kind == kind && !resource.name.contains('/')) {
@@ -304,7 +306,8 @@ impl Cluster {
         }
     }
 
-    /// The kind that a text names: a kind, plural, singular or short name, also with its group (`deployments.apps`).
+    /// Finds the kind that a text names: a kind, plural, singular or short name, optionally with its group
+    /// (`deployments.apps`).
     pub async fn named(&self, text: &str) -> Result<Kind> {
         let (name, group) = text.split_once('.').map_or((text, None), |(name, group)| (name, Some(group)));
         let name = name.to_lowercase();
@@ -329,7 +332,7 @@ impl Cluster {
         let mut names = Vec::new();
         let mut unanswered = None;
         for (version, list) in wanted.iter().zip(lists) {
-            // An API whose server is down (metrics, say) hides no other.
+            // An API whose server is down (for example metrics) must not hide the others.
             let list = match list {
                 Ok(list) => list,
                 Err(why) => {
@@ -350,14 +353,15 @@ impl Cluster {
             None => format!("the cluster has no kind `{text}`"),
         };
         Err(match (unanswered, near) {
-            // It may be one of those.
+            // The kind may be in an API that did not answer.
             (Some(unanswered), None) => unanswered,
             (Some(_), Some(_)) => Error::Failed(why),
             (None, near) => Error::NoKind { why, is_near: near.is_some() },
         })
     }
 
-    /// All kinds whose objects are kept: they can be listed and deleted. A group whose server does not answer is left out.
+    /// All kinds whose objects are persistent: they can be listed and deleted. Groups whose server does not answer are
+    /// left out.
     pub async fn kept(&self) -> Result<Vec<Kind>> {
         let versions = self.versions().await?;
         let lists = join_all(versions.iter().map(|version| self.listed(version))).await;
@@ -379,7 +383,7 @@ impl Cluster {
         Ok(kinds)
     }
 
-    /// The objects of a kind, in a namespace where they stand in namespaces.
+    /// The API for objects of a kind, in a namespace if the kind is namespaced.
     pub async fn api(&self, kind: &Kind, namespace: Option<&str>) -> Result<Api<DynamicObject>> {
         let client = self.client().await?;
         Ok(match namespace {
@@ -388,7 +392,7 @@ impl Cluster {
         })
     }
 
-    /// The object of a kind and name.
+    /// The object with this kind and name.
     pub async fn target(&self, kind: Kind, namespace: Option<&str>, name: &str) -> Result<Target> {
         let namespace =
             kind.namespaced.then(|| namespace.filter(|n| !n.is_empty()).map_or_else(usual_namespace, str::to_owned));
@@ -429,7 +433,7 @@ fn to_kind(version: &str, resource: &APIResource) -> Result<Kind> {
     })
 }
 
-/// What a failed request says of an object.
+/// The error for a failed request that concerns an object.
 pub fn explain(error: &kube::Error, what: &str) -> Error {
     match error {
         kube::Error::Api(status) => {
@@ -445,7 +449,7 @@ pub fn explain(error: &kube::Error, what: &str) -> Error {
             let causes = if causes.len() < 2 { String::new() } else { format!(" ({})", causes.join("; ")) };
             match status.code {
                 401 => Error::Broken(format!("the API server does not know this user: {}", status.message)),
-                // Of server-side apply, before 1.24: a field that the kind does not have.
+                // From server-side apply, before 1.24: a field that the kind does not have.
                 500 if status.message.contains("typed patch object") => {
                     Error::Failed(format!("{what}: {}", status.message))
                 }

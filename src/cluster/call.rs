@@ -1,4 +1,4 @@
-//! A call of an operation: what it works with, and what it leaves.
+//! A call of an operation: its context and its result.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use super::api::Cluster;
 
-/// What an operation came to, where it succeeded.
+/// The result of an operation that succeeded.
 #[derive(Debug, Default)]
 pub struct Done {
     /// One line.
     pub message: String,
-    /// By name.
+    /// Values by name.
     pub outputs: Map<String, Value>,
 }
 
@@ -21,19 +21,19 @@ impl Done {
         Self { message: message.into(), outputs: Map::new() }
     }
 
-    /// The same with an output.
+    /// Adds an output.
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.outputs.insert(name.to_owned(), value.into());
         self
     }
 }
 
-/// What an operation works with.
+/// The context of an operation.
 pub struct Call {
     /// The cluster.
     pub cluster: Arc<Cluster>,
-    /// The folder of the task.
+    /// The directory of the task.
     pub folder: PathBuf,
-    /// Whose call it is: the id of the run of the task.
+    /// The id of the run of the task that makes the call.
     pub run_id: Arc<str>,
 }

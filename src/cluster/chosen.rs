@@ -1,4 +1,4 @@
-//! Which objects an operation is about.
+//! Selects the objects of an operation.
 
 use kube::api::{DynamicObject, ListParams, TypeMeta};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::kubernetes::operation::{Metadata, Reference};
 
-/// An object as JSON, without the notes of who manages which field. Lists leave the kind out: here it is said.
+/// An object as JSON, without managed fields. Lists omit the kind; it is added here.
 pub fn value(object: &DynamicObject, kind: &Kind) -> Value {
     let mut object = object.clone();
     object.metadata.managed_fields = None;
@@ -20,14 +20,14 @@ pub fn value(object: &DynamicObject, kind: &Kind) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// Which objects: one by name, or those of a selector.
+/// Selects one object by name, or several by a selector.
 #[derive(Debug)]
 pub struct Chosen {
     /// `KIND/NAME`.
     pub resource: Option<String>,
-    /// Of the objects.
+    /// The namespace of the objects.
     pub namespace: String,
-    /// With a selector or an `apiVersion`.
+    /// Used with a selector or an `apiVersion`.
     pub kind: Option<String>,
     /// A label selector.
     pub selector: Option<String>,
@@ -38,7 +38,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The one object.
+    /// The single object.
     pub async fn target(&self, call: &Call) -> Result<Target> {
         let reference = Reference {
             resource: self.resource.clone(),
@@ -50,7 +50,7 @@ impl Chosen {
         call.cluster.reference(&reference).await
     }
 
-    /// The kind that a selector chooses from.
+    /// The kind that the selector applies to.
     pub async fn kind(&self, call: &Call) -> Result<Kind> {
         match &self.kind {
             Some(kind) => call.cluster.named(kind).await,
@@ -58,7 +58,7 @@ impl Chosen {
         }
     }
 
-    /// The objects of a selector, as JSON.
+    /// The objects that match a selector, as JSON.
     pub async fn listed(&self, call: &Call, selector: &str) -> Result<Vec<Value>> {
         let kind = self.kind(call).await?;
         let api = call.cluster.api(&kind, Some(&self.namespace)).await?;
@@ -67,7 +67,7 @@ impl Chosen {
         Ok(list.items.iter().map(|object| value(object, &kind)).collect())
     }
 
-    /// The objects, one or several.
+    /// The selected objects, one or several.
     pub async fn targets(&self, call: &Call) -> Result<Vec<Target>> {
         let Some(selector) = &self.selector else { return Ok(vec![self.target(call).await?]) };
         let kind = self.kind(call).await?;

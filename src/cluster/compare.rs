@@ -1,4 +1,4 @@
-//! Checks of what objects hold.
+//! Checks the contents of objects.
 
 use kube::api::{ListParams, PostParams};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::kubernetes::operation::{Count, FieldEquals, Matches};
 
-/// What the API server writes into every object.
+/// Fields that the API server writes into every object.
 const SERVERS_OWN: [&str; 6] = [
     ".metadata.uid",
     ".metadata.resourceVersion",
@@ -22,13 +22,13 @@ const SERVERS_OWN: [&str; 6] = [
     ".status",
 ];
 
-/// What kubectl and the controller of deployments write.
+/// Annotations that kubectl and the deployment controller write.
 const SERVERS_ANNOTATIONS: [&str; 2] = [
     r".metadata.annotations.kubectl\.kubernetes\.io/last-applied-configuration",
     r".metadata.annotations.deployment\.kubernetes\.io/revision",
 ];
 
-/// Most differences that are shown.
+/// Maximum number of differences shown.
 const SHOWN: usize = 20;
 
 /// `resource-matches`.
@@ -77,11 +77,12 @@ pub async fn matches(call: &Call, args: Matches) -> Result<Done> {
     failed(format!("{} differs:\n{}", target.label(), differences.join("\n")))
 }
 
-/// What the API server makes of a manifest: with the values of the fields that it leaves out. Nothing where it would not take it.
+/// The manifest as the API server would create it, with defaults for the fields that it omits. `Null` if the API server
+/// would reject it.
 async fn defaulted(target: &Target, expected: &Value) -> Value {
     let mut manifest = expected.clone();
     let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) else { return Value::Null };
-    // The name is taken, by the object that is compared.
+    // The name is already used, by the object to compare with.
     metadata.remove("name");
     metadata.insert("generateName".to_owned(), "gevals-".into());
     if let Some(namespace) = &target.namespace {
@@ -99,7 +100,7 @@ struct Rules {
 }
 
 impl Rules {
-    /// `defaults` is what the API server makes of what is expected.
+    /// `defaults` is the expected manifest with the API server's defaults.
     fn compare(&self, at: &str, expected: &Value, actual: &Value, defaults: &Value, out: &mut Vec<String>) {
         match (expected, actual) {
             (Value::Object(wanted), Value::Object(found)) => {

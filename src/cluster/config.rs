@@ -11,7 +11,7 @@ use crate::{
     secrets::is_secret_name,
 };
 
-/// Keys of a kubeconfig that hold credentials.
+/// Keys of a kubeconfig that contain credentials.
 const SECRET: [&str; 4] = ["token", "password", "client-key-data", "auth-provider"];
 
 /// `listContexts`.
@@ -78,7 +78,7 @@ fn redact(value: &mut Value) {
     }
 }
 
-/// What a plugin is given: its variables, and options whose names tell.
+/// Redacts a credential plugin: the values of its variables, and of options whose names suggest a secret.
 fn plugin(exec: &mut Value) {
     if let Value::Object(fields) = exec {
         fields.retain(|_, value| !value.is_null());

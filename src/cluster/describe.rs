@@ -1,14 +1,14 @@
-//! What an object says of itself, for messages.
+//! Describes the state of an object, for messages.
 
 use serde_json::Value;
 
-/// A condition of an object's status; of conditions whose letters differ only in case the first (as kubectl looks for them).
+/// A condition of an object's status; of several whose types differ only in case, the first (as kubectl does).
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     conditions.iter().find(|c| c["type"].as_str().is_some_and(|t| t.eq_ignore_ascii_case(kind)))
 }
 
-/// The state of an object: of a condition, of its containers, its phase.
+/// The state of an object: a condition, its containers, its phase.
 pub fn state(object: &Value, kind: Option<&str>) -> String {
     let mut parts = Vec::new();
     if let Some(kind) = kind {
@@ -72,7 +72,7 @@ fn of_container(container: &Value) -> Option<String> {
     Some(format!("container `{name}`: {reason}, exit status {}", ended["exitCode"]))
 }
 
-/// What keeps an object that is being deleted.
+/// What delays the deletion of an object.
 pub fn finalizers(object: &Value) -> String {
     let names = |pointer: &str| -> Vec<_> {
         object.pointer(pointer).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
@@ -89,7 +89,7 @@ pub fn finalizers(object: &Value) -> String {
 /// Whether a workload is rolled out, by the rules of `kubectl rollout status`.
 ///
 /// # Errors
-/// Why it never will be.
+/// Why it will never be rolled out.
 pub fn rolled_out(object: &Value) -> Result<bool, String> {
     let spec = |key: &str| object["spec"][key].as_u64();
     let status = |key: &str| object["status"][key].as_u64().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Releases, by the command `helm`.
+//! Releases, through the `helm` command.
 
 use std::process::Stdio;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::kubernetes::operation::{HelmInstall, HelmList, HelmUninstall};
 
-/// Runs `helm`; an error is what it printed.
+/// Runs `helm`; the inner error is what it printed.
 async fn helm(call: &Call, args: &[&str], input: Option<&str>) -> Result<std::result::Result<String, String>> {
     let mut command = Command::new("helm");
     command.args(args).current_dir(if call.folder.as_os_str().is_empty() {
@@ -32,7 +32,7 @@ async fn helm(call: &Call, args: &[&str], input: Option<&str>) -> Result<std::re
     };
     let mut child = command.spawn().map_err(broken)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that reads no input fails for a reason of its own.
+        // If it does not read its input, it fails for another reason.
         let _ = stdin.write_all(input.unwrap_or_default().as_bytes()).await;
     }
     let output = child.wait_with_output().await.map_err(broken)?;

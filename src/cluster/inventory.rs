@@ -1,4 +1,4 @@
-//! What stands in a cluster: its namespaces, and the objects of some kinds.
+//! Lists the contents of a cluster: its namespaces, and the objects of some kinds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,15 +10,16 @@ use serde_json::Value;
 
 use super::api::{Cluster, Error, Settings, explain};
 
-/// Kinds that are asked for.
+/// Maximum number of kinds that are queried.
 const MOST_KINDS: usize = 20;
-/// Objects of one kind.
+/// Maximum number of objects of one kind.
 const MOST_OBJECTS: u32 = 2000;
 
-/// Their names, as `Pod web in shop`. What another object owns, what goes with a namespace of its own and what is just being deleted is left out.
+/// The names of the objects, as `Pod web in shop`. Objects that are owned by another one, that are being deleted, or
+/// whose namespace is being deleted are left out.
 ///
 /// # Errors
-/// The cluster is out of reach, or does not answer in time.
+/// The cluster cannot be reached, or does not answer in time.
 pub async fn objects(config: &Value, kinds: &BTreeSet<String>, limit: Duration) -> Result<BTreeSet<String>, String> {
     let settings = match config {
         Value::Null => Settings::default(),
@@ -37,7 +38,7 @@ async fn listed(cluster: &Cluster, kinds: &BTreeSet<String>) -> super::api::Resu
     let asked =
         std::iter::once("namespace").chain(kinds.iter().map(String::as_str).filter(|kind| *kind != "namespace"));
     for text in asked.take(MOST_KINDS) {
-        // What is no kind of this cluster is a thing of another system.
+        // A kind that this cluster does not have is a resource of another system.
         let kind = match cluster.named(text).await {
             Ok(kind) => kind,
             Err(Error::NoKind { .. }) => continue,
@@ -59,7 +60,7 @@ async fn listed(cluster: &Cluster, kinds: &BTreeSet<String>) -> super::api::Resu
             }
         }
     }
-    // What stands in a namespace that is being deleted goes with it.
+    // Objects in a namespace that is being deleted are deleted with it.
     let stands = |space: &String| names.contains(&format!("Namespace {space}"));
     let inside: Vec<String> = spaces.iter().filter(|(_, space)| stands(space)).map(|(name, _)| name.clone()).collect();
     names.extend(inside);

@@ -1,4 +1,4 @@
-//! Namespaces, also generated ones.
+//! Namespaces, including generated ones.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::kubernetes::operation::{CreateNamespace, DeleteNamespace, GenerateNamespace, Nothing};
 use crate::random;
 
-/// The label of a generated namespace: the run of a task that it was made for.
+/// The label of a generated namespace: the run of a task that it was created for.
 const RUN: &str = "gevals/run";
 
 async fn target(call: &Call, name: &str) -> Result<Target> {
@@ -40,7 +40,7 @@ pub async fn delete(call: &Call, args: DeleteNamespace) -> Result<Done> {
     let target = target(call, &args.name).await?;
     match target.api.delete(&args.name, &DeleteParams::default()).await {
         Ok(_) => {}
-        // One that is being deleted is deleted no faster by asking again.
+        // Repeating the request does not speed up a deletion in progress.
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(kube::Error::Api(status)) if status.code == 404 => {
             return Ok(Done::said(format!("there is no namespace `{}`", args.name)));
@@ -60,7 +60,8 @@ pub async fn generate(call: &Call, args: GenerateNamespace) -> Result<Done> {
     Ok(Done::said(format!("created the namespace `{name}`")).with("namespace", name))
 }
 
-/// `deleteGeneratedNamespaces`. The cluster remembers them: this process may not be the one that made them.
+/// `deleteGeneratedNamespaces`. They are found by their label in the cluster, because another process may have created
+/// them.
 pub async fn delete_generated(call: &Call, _: Nothing) -> Result<Done> {
     let api = call.cluster.api(&call.cluster.kind("v1", "Namespace").await?, None).await?;
     let of_this_run = ListParams::default().labels(&format!("{RUN}={}", call.run_id));

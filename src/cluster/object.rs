@@ -1,4 +1,4 @@
-//! Objects: made, changed, read, removed.
+//! Operations on objects: create, change, read, delete.
 
 use std::{path::Path as FilePath, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::kubernetes::operation::{Annotate, Apply, Delete, Get, Label, Patch, P
 /// The field manager of server-side apply.
 const MANAGER: &str = "gevals";
 
-/// How long a new kind may take to be served.
+/// How long it may take until a new kind is served.
 const DEFINED: Duration = Duration::from_secs(10);
 
 /// `apply`.
@@ -42,13 +42,13 @@ pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
             && status.message.contains("omits key field \"protocol\"")
             && matches!(target.kind.resource.group.as_str(), "" | "apps" | "batch")
         {
-            // An API server before 1.21 has this default, but not for what it merges.
+            // An API server before 1.21 does not apply this default when merging.
             with_protocols(&mut object.data);
             patched = target.api.patch(&target.name, &params, &KubePatch::Apply(&object)).await;
         }
         patched.map_err(|e| explain(&e, &target.label()))?;
         if target.kind.resource.kind == "CustomResourceDefinition" {
-            // What follows may be an object of this kind.
+            // The next manifest may be an object of this kind.
             let until = Until::Condition { kind: "Established".to_owned(), status: "True".to_owned() };
             wait::until(&Watched::one(&target), &until, DEFINED).await?;
             for version in served(&object.data) {
@@ -65,7 +65,7 @@ pub async fn apply(call: &Call, args: Apply) -> Result<Done> {
     Ok(Done::said(format!("applied {}", applied.join(", "))).with("applied", applied).with("namespace", args.namespace))
 }
 
-/// Ports of services and containers that name no protocol are of TCP.
+/// Sets the protocol of ports of services and containers to TCP if it is missing.
 fn with_protocols(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(with_protocols),
@@ -107,7 +107,7 @@ pub async fn delete(call: &Call, args: Delete) -> Result<Done> {
         metadata: args.metadata,
     };
     let targets = match chosen.targets(call).await {
-        // Also where the kind may be a slip, which `check` finds: a cleanup that fails stays pending.
+        // Also if the kind may be a typo, which `check` finds: a cleanup that fails stays pending.
         Err(Error::NoKind { why, .. }) if args.ignore_not_found => {
             return Ok(Done::said(format!("there was nothing to delete: {why}")).with("deleted", Vec::<String>::new()));
         }
@@ -272,7 +272,7 @@ async fn changed(target: &Target, verb: &str, result: kube::Result<DynamicObject
     }
 }
 
-/// Where a manifest's object goes.
+/// The target of a manifest's object.
 async fn placed(call: &Call, mut manifest: Value, namespace: Option<&str>) -> Result<(Target, DynamicObject)> {
     let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let (Some(version), Some(kind), Some(name)) = (text("/apiVersion"), text("/kind"), text("/metadata/name")) else {
@@ -288,7 +288,7 @@ async fn placed(call: &Call, mut manifest: Value, namespace: Option<&str>) -> Re
     Ok((target, object))
 }
 
-/// The versions in which a CustomResourceDefinition serves its kind, as `apiVersion` names them.
+/// The versions in which a CustomResourceDefinition serves its kind, in the form of `apiVersion`.
 fn served(definition: &Value) -> Vec<String> {
     let spec = &definition["spec"];
     let versions = spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true);
@@ -297,7 +297,7 @@ fn served(definition: &Value) -> Vec<String> {
     names.collect()
 }
 
-/// The objects of manifests; lists are what they hold.
+/// The objects of manifests, with lists flattened.
 fn flat(manifests: Vec<Value>) -> Vec<Value> {
     let mut objects = Vec::new();
     for mut manifest in manifests.into_iter().filter(|manifest| !manifest.is_null()) {
@@ -328,7 +328,7 @@ fn files(path: &FilePath) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// The documents of a YAML text.
+/// Parses the documents of a YAML text.
 pub fn documents(text: &str, what: &str) -> Result<Vec<Value>> {
     serde_yaml::Deserializer::from_str(text)
         .map(|document| Value::deserialize(document).map_err(|e| Error::Broken(format!("{what}: {e}"))))

@@ -1,9 +1,10 @@
-//! JSON paths as kubectl writes them.
+//! JSON paths in kubectl's syntax.
 
 use serde_json::Value;
 use serde_json_path::{JsonPath, NormalizedPath};
 
-/// A path of kubectl's dialect: `{.a.b}`, `.a.b`, `a.b`, `{.metadata.annotations.example\.com/x}`, `[*]`, `[?(@.type=="Ready")]`.
+/// A path in kubectl's syntax: `{.a.b}`, `.a.b`, `a.b`, `{.metadata.annotations.example\.com/x}`, `[*]`,
+/// `[?(@.type=="Ready")]`.
 #[derive(Clone, Debug)]
 pub struct Path {
     path: JsonPath,
@@ -12,7 +13,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -32,7 +33,7 @@ impl Path {
         Ok(Self { path, several })
     }
 
-    /// What it selects: the value, or a list where it can select several; none where there is none.
+    /// The selected value, or a list if the path can select several; `None` if there is none.
     pub fn select(&self, value: &Value) -> Option<Value> {
         let found = self.path.query(value).all();
         match self.several {
@@ -42,7 +43,8 @@ impl Path {
         }
     }
 
-    /// What kubectl prints of what [`select`](Self::select) gave: texts bare, several values with blanks between them.
+    /// What kubectl prints for the result of [`select`](Self::select): strings without quotes, several values separated
+    /// by spaces.
     pub fn text(&self, selected: &Value) -> String {
         match selected {
             Value::Array(values) if self.several => values.iter().map(printed).collect::<Vec<_>>().join(" "),
@@ -50,9 +52,9 @@ impl Path {
         }
     }
 
-    /// Removes what it selects.
+    /// Removes the selected values.
     pub fn remove(&self, value: &mut Value) {
-        // From behind, so that the places of list items before one that goes stay true.
+        // In reverse order, so that the indexes of the remaining list items stay valid.
         let places: Vec<String> =
             self.path.query_located(value).locations().map(NormalizedPath::to_json_pointer).collect();
         for place in places.iter().rev() {
@@ -86,7 +88,7 @@ fn slices(text: &str) -> bool {
         .any(|part| part.split(']').next().is_some_and(|inner| !inner.contains(['\'', '"']) && inner.contains(':')))
 }
 
-/// The same path as RFC 9535 writes it: rooted, and names in quotes.
+/// The path in the syntax of RFC 9535: with a root, and names in quotes.
 fn to_rfc(text: &str) -> String {
     let mut out = "$".to_owned();
     let mut rest = text.strip_prefix('$').unwrap_or(text);
@@ -126,7 +128,7 @@ fn to_rfc(text: &str) -> String {
     out
 }
 
-/// Behind the bracket that closes the first one, strings skipped.
+/// The position after the bracket that closes the first one; brackets in strings are skipped.
 fn end_of_brackets(text: &str) -> usize {
     let (mut depth, mut quote, mut escaped) = (0, None, false);
     for (at, c) in text.char_indices() {

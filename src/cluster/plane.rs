@@ -1,7 +1,8 @@
-//! A disposable control plane: etcd, the API server and, where it is there, the controller manager, on loopback.
+//! A disposable control plane on loopback: etcd, the API server and, if installed, the controller manager.
 //!
-//! There are no nodes: pods are made and never run, unless something plays the kubelet. A folder holds all of one, so that one that was
-//! stopped starts again as it was, at the same address and with the same credentials.
+//! There are no nodes: pods are created but never run, unless something plays the kubelet. One directory contains the
+//! whole control plane, so that a stopped one starts again unchanged, at the same address and with the same
+//! credentials.
 
 use std::{
     fs,
@@ -32,25 +33,25 @@ pub const PROGRAMS: [&str; 3] = ["etcd", "kube-apiserver", "kube-controller-mana
 /// How long the API server, and then the controller manager, may take to become ready.
 const READY: Duration = Duration::from_secs(60);
 
-/// How many times a control plane is started whose programs end.
+/// How often a control plane is started if its programs exit.
 const ATTEMPTS: u32 = 3;
 
-/// The path of a program: in `KUBEBUILDER_ASSETS`, as envtest has it, else on the PATH.
+/// The path of a program: in `KUBEBUILDER_ASSETS`, as for envtest; otherwise on the PATH.
 pub fn program(name: &str) -> Option<PathBuf> {
     let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     assets.into_iter().chain(std::env::split_paths(&path)).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// What is missing to start a control plane.
+/// The programs that are missing to start a control plane.
 pub fn missing() -> Vec<&'static str> {
     PROGRAMS[..2].iter().copied().filter(|name| program(name).is_none()).collect()
 }
 
-/// What is missing, and how to get it.
+/// Checks that a control plane can be started.
 ///
 /// # Errors
-/// Some program is.
+/// Which programs are missing, and how to get them.
 pub fn startable() -> Result<(), String> {
     let missing = missing();
     let (names, verb) = (missing.join("` and `"), if missing.len() == 1 { "is" } else { "are" });
@@ -62,10 +63,10 @@ pub fn startable() -> Result<(), String> {
     }
 }
 
-/// Starts a control plane in a folder. Returns the path of its kubeconfig.
+/// Starts a control plane in a directory. Returns the path of its kubeconfig.
 ///
 /// # Errors
-/// What is missing, or what did not start; then nothing is left running.
+/// What is missing, or what did not start; in that case nothing is left running.
 pub fn up(folder: &Path) -> Result<PathBuf, String> {
     startable()?;
     fs::DirBuilder::new()
@@ -86,7 +87,7 @@ pub fn up(folder: &Path) -> Result<PathBuf, String> {
         };
         let _ = down(&folder);
         match why {
-            // Perhaps another process took a port in the meantime.
+            // Another process may have taken a port in the meantime.
             NotUp::Ended(_) if left > 0 => {}
             NotUp::Ended(why) | NotUp::Other(why) => return Err(why),
         }
@@ -95,7 +96,7 @@ pub fn up(folder: &Path) -> Result<PathBuf, String> {
 
 /// Why a control plane did not start.
 enum NotUp {
-    /// A program ended. Another attempt may do better.
+    /// A program exited. Another attempt may succeed.
     Ended(String),
     Other(String),
 }
@@ -177,10 +178,10 @@ fn start(folder: &Path) -> Result<PathBuf, NotUp> {
             format!("--cert-dir={}", at("manager-certs")),
             "--leader-elect=false".to_owned(),
         ];
-        // Before 1.24 it also listens on a port without TLS, and always on the same.
+        // Before 1.24 it also listens on a fixed port without TLS.
         words.extend(is_before_24(&path).then(|| "--port=0".to_owned()));
         spawn(folder, PROGRAMS[2], &words)?;
-        // Without it namespaces never end and deployments get no pods, and nothing says why.
+        // Without the controller manager, namespaces never terminate and deployments get no pods, without any error.
         let url = format!("https://127.0.0.1:{manager}").parse();
         let mut config = config;
         config.cluster_url = url.map_err(|e| format!("{e}"))?;
@@ -189,10 +190,10 @@ fn start(folder: &Path) -> Result<PathBuf, NotUp> {
     Ok(kubeconfig)
 }
 
-/// Stops what [`up`] started in a folder. Returns the programs that were running.
+/// Stops what [`up`] started in a directory. Returns the programs that were running.
 ///
 /// # Errors
-/// What still runs.
+/// What is still running.
 pub fn down(folder: &Path) -> Result<Vec<&'static str>, String> {
     let mut stopped = Vec::new();
     for name in PROGRAMS.into_iter().rev() {
@@ -217,7 +218,7 @@ pub fn down(folder: &Path) -> Result<Vec<&'static str>, String> {
     Ok(stopped)
 }
 
-/// Whether the control plane in a folder runs, with all that was started of it.
+/// Whether the control plane in a directory is running, with all programs that were started.
 pub fn is_up(folder: &Path) -> bool {
     let runs = |name: &&str| running(folder, name).is_some();
     let [etcd, api, manager] = PROGRAMS;
@@ -228,7 +229,7 @@ pub fn is_up(folder: &Path) -> bool {
 fn running(folder: &Path, name: &str) -> Option<rustix::process::Pid> {
     let text = fs::read_to_string(folder.join(format!("{name}.pid"))).ok()?;
     let pid = rustix::process::Pid::from_raw(text.trim().parse().ok()?)?;
-    // One that has ended and was not waited for has no executable.
+    // A process that has exited and was not waited for has no executable.
     let exe = fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).ok()?;
     exe.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name)).then_some(pid)
 }
@@ -237,7 +238,8 @@ fn spawn(folder: &Path, name: &'static str, words: &[String]) -> Result<(), Stri
     let fault = |e: io::Error| format!("`{name}`: {e}");
     let path = program(name).ok_or_else(|| format!("`{name}` is not there"))?;
     let log = private(folder, &format!("{name}.log")).map_err(fault)?;
-    // It writes its id before it is that program: whenever gevals is killed, `down` finds it.
+    // The process writes its id before it executes the program, so that `down` finds it no matter when gevals is
+    // killed.
     let pid = format!("{name}.pid");
     drop(private(folder, &pid).map_err(fault)?);
     let child = Command::new("/bin/sh")
@@ -253,7 +255,7 @@ fn spawn(folder: &Path, name: &'static str, words: &[String]) -> Result<(), Stri
         .map_err(fault)?;
     let id = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
     let begun = Instant::now();
-    // Until it is the program, or has ended.
+    // Until it is executing the program, or has exited.
     while running(folder, name).is_none() && begun.elapsed() < Duration::from_secs(5) {
         let ended = rustix::process::waitpid(id, rustix::process::WaitOptions::NOHANG);
         if !matches!(ended, Ok(None)) {
@@ -274,7 +276,7 @@ async fn client(kubeconfig: &Path) -> Result<kube::Client, String> {
     kube::Client::try_from(config(kubeconfig).await?).map_err(|e| e.to_string())
 }
 
-/// The port and the token of the control plane that was in a folder before.
+/// The port and the token of the control plane that was in a directory before.
 fn earlier(folder: &Path) -> Option<(u16, String)> {
     let config: serde_json::Value = serde_yaml::from_str(&fs::read_to_string(folder.join("kubeconfig")).ok()?).ok()?;
     let text = |at: &str| config.pointer(at).and_then(serde_json::Value::as_str);
@@ -282,10 +284,11 @@ fn earlier(folder: &Path) -> Option<(u16, String)> {
     Some((port, text("/users/0/user/token")?.to_owned()))
 }
 
-/// Makes a namespace in a running control plane, and a kubeconfig beside the plane's own whose context is in it. Returns the path of that.
+/// Creates a namespace in a running control plane, and a kubeconfig next to the plane's own whose context uses the
+/// namespace. Returns the path of that kubeconfig.
 ///
 /// # Errors
-/// The API server does not answer, or has such a namespace.
+/// The API server does not answer, or the namespace already exists.
 pub async fn add_namespace(folder: &Path, name: &str) -> Result<PathBuf, String> {
     let own = folder.join("kubeconfig");
     let namespaces: Api<Namespace> = Api::all(client(&own).await?);
@@ -300,7 +303,7 @@ pub async fn add_namespace(folder: &Path, name: &str) -> Result<PathBuf, String>
     Ok(folder.join(format!("{name}.kubeconfig")))
 }
 
-/// Lets a namespace end, and does not wait for it.
+/// Deletes a namespace without waiting for it.
 ///
 /// # Errors
 /// The API server does not answer.
@@ -310,7 +313,7 @@ pub async fn drop_namespace(folder: &Path, name: &str) -> Result<(), String> {
     namespaces.delete(name, &DeleteParams::background()).await.map(drop).map_err(|e| e.to_string())
 }
 
-/// Waits until the last of these programs answers `ok` at a path. Fails as soon as one of them has ended.
+/// Waits until the last of these programs answers `ok` at a path. Fails as soon as one of them has exited.
 async fn answers(folder: &Path, config: kube::Config, path: &str, programs: &[&str]) -> Result<(), NotUp> {
     let client = kube::Client::try_from(config).map_err(|e| e.to_string())?;
     let begun = Instant::now();
@@ -329,7 +332,8 @@ async fn answers(folder: &Path, config: kube::Config, path: &str, programs: &[&s
     Err(NotUp::Other(format!("`{name}` is not ready after {} s: {}", READY.as_secs(), cause(folder, name))))
 }
 
-/// Why a program ended: the line that klog marks as fatal (traces of all goroutines follow it), else the last line of its log.
+/// Why a program exited: the line that klog marks as fatal (traces of all goroutines follow it), otherwise the last
+/// line of its log.
 fn cause(folder: &Path, name: &str) -> String {
     let path = folder.join(format!("{name}.log"));
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -345,13 +349,13 @@ fn is_before_24(manager: &Path) -> bool {
     minor.is_some_and(|minor| minor < 24)
 }
 
-/// The keys by which service accounts are known.
+/// Creates the keys that sign and verify service account tokens.
 fn key(folder: &Path) -> Result<(), String> {
     let random = SystemRandom::new();
     let algorithm = &signature::ECDSA_P256_SHA256_ASN1_SIGNING;
     let document = signature::EcdsaKeyPair::generate_pkcs8(algorithm, &random).map_err(|e| e.to_string())?;
     let pair = signature::EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).map_err(|e| e.to_string())?;
-    // SubjectPublicKeyInfo of a P-256 key (RFC 5480): all but the point is the same for each.
+    // SubjectPublicKeyInfo of a P-256 key (RFC 5480): everything but the point is constant.
     const HEAD: [u8; 26] = [
         0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
         0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::kubernetes::operation::{Exec, Logs};
 
-/// `exec`. A status other than 0 is an output, not a failure: the step says what it expects.
+/// `exec`. An exit status other than 0 is an output, not a failure: the step specifies what it expects.
 pub async fn exec(call: &Call, args: Exec) -> Result<Done> {
     let target = call.cluster.target(call.cluster.kind("v1", "Pod").await?, Some(&args.namespace), &args.pod).await?;
     target.existing().await?;

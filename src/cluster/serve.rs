@@ -1,4 +1,4 @@
-//! The program: JSON-RPC on standard input and output, calls side by side.
+//! The program: JSON-RPC on standard input and output, with concurrent calls.
 
 use std::{
     collections::HashSet,
@@ -80,7 +80,7 @@ struct Execute {
 struct Context {
     #[serde(default)]
     workdir: PathBuf,
-    /// Absent from other runners.
+    /// Other runners omit it.
     #[serde(default)]
     run_id: Option<Arc<str>>,
 }
@@ -97,7 +97,7 @@ async fn serve() -> io::Result<()> {
         io::Result::Ok(())
     });
     let cluster: OnceLock<Arc<Cluster>> = OnceLock::new();
-    // What is generated belongs to this process where no run is named.
+    // If the run has no name, what is generated belongs to this process.
     let own: Arc<str> = format!("{:016x}", crate::random::number()).into();
     while let Some(line) = lines.next_line().await? {
         if line.trim().is_empty() {
@@ -138,7 +138,7 @@ async fn serve() -> io::Result<()> {
                 let answers = answers.clone();
                 tokio::spawn(async move {
                     let result = operate(&call, &execute.operation, execute.args).await;
-                    // The other end is gone when nobody waits for it any more.
+                    // A failed send means that nothing waits for the answer any more.
                     let _ = answers.send(answer(&id, result));
                 });
             }
@@ -150,7 +150,7 @@ async fn serve() -> io::Result<()> {
         }
     }
     drop(answers);
-    // Calls that are still running hold the channel open; they end with the process.
+    // Running calls keep the channel open; they end with the process.
     match tokio::time::timeout(std::time::Duration::from_millis(200), writer).await {
         Ok(written) => written.map_err(io::Error::other)?,
         Err(_) => Ok(()),
@@ -183,7 +183,7 @@ fn read<A: DeserializeOwned>(args: Value) -> Result<A> {
     serde_json::from_value(args).map_err(|e| Error::Broken(format!("bad arguments: {e}")))
 }
 
-/// Whether an operation works in one namespace, which need not be named.
+/// Whether an operation works in one namespace, which may be omitted.
 fn has_usual_namespace(name: &str) -> bool {
     static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
         let usual = |o: &&operation::Operation| (o.params)().pointer("/properties/namespace/default").is_some();

@@ -1,4 +1,4 @@
-//! All objects of a throwaway cluster, and the way back to them: what was made since is deleted.
+//! Records all objects of a throwaway cluster, and restores that state: objects created since are deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,12 +15,12 @@ use tokio::time::{Instant, sleep};
 
 use super::api::{Cluster, Error, Kind, Settings};
 
-/// Until what is deleted must be gone: what runs in a namespace is given time to end.
+/// How long deleted objects may take to disappear: what runs in a namespace gets time to end.
 const GONE: Duration = Duration::from_secs(120);
-/// Between two looks whether it is.
+/// How often this is checked.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Kinds that a cluster makes for itself.
+/// Kinds whose objects a cluster creates itself.
 const OWN_KINDS: [&str; 13] = [
     "APIService",
     "CSINode",
@@ -37,10 +37,10 @@ const OWN_KINDS: [&str; 13] = [
     "VolumeAttachment",
 ];
 
-/// A kubeconfig that holds one context and nothing else, and whose current context it is.
+/// A kubeconfig that contains only one context, which is its current one.
 ///
 /// # Errors
-/// There is no kubeconfig, or no such context: then those that there are.
+/// There is no kubeconfig, or no such context; the error lists the existing ones.
 pub fn only(context: &str) -> Result<String, String> {
     let mut config = Settings::default().kubeconfig().map_err(text)?;
     let Some(found) = config.contexts.iter().find(|named| named.name == context).cloned() else {
@@ -67,10 +67,10 @@ fn text(error: Error) -> String {
     }
 }
 
-/// An object: its kind, its namespace, its name.
+/// The kind, the namespace and the name of an object.
 type Place = (String, Option<String>, String);
 
-/// What is known of one.
+/// The recorded properties of an object.
 struct Object {
     kind: Kind,
     uid: String,
@@ -78,15 +78,15 @@ struct Object {
     generation: Option<i64>,
 }
 
-/// What there was in a cluster.
+/// The objects that a cluster contained.
 pub struct Stock {
     kubeconfig: PathBuf,
     objects: BTreeMap<Place, Object>,
 }
 
 impl Stock {
-    /// What there is in the cluster of a kubeconfig. What another object owns, what is in a namespace `kube-…` and what a cluster makes for
-    /// itself is left out.
+    /// Records the objects in the cluster of a kubeconfig. Objects that are owned by another one, that are in a
+    /// `kube-…` namespace, or that a cluster creates itself are left out.
     ///
     /// # Errors
     /// The cluster does not answer.
@@ -96,10 +96,11 @@ impl Stock {
         Ok(Self { kubeconfig, objects })
     }
 
-    /// Deletes what is there and was not, and waits until it is gone. Nodes are left. Returns what was made, changed or gone, in words.
+    /// Deletes the objects that were created since, and waits until they are gone. Nodes are kept. Returns what was
+    /// created, changed or deleted, as text.
     ///
     /// # Errors
-    /// The cluster does not answer, or does not let something go.
+    /// The cluster does not answer, or an object cannot be deleted.
     pub async fn restore(&self) -> Result<Vec<String>, String> {
         let now = objects(&self.kubeconfig).await?;
         let cluster = cluster(&self.kubeconfig);
@@ -116,7 +117,7 @@ impl Stock {
         let mut targets = Vec::new();
         for (place, object) in new {
             let (_, space, name) = place;
-            // It goes with its namespace.
+            // It is deleted with its namespace.
             if space.as_ref().is_some_and(|space| spaces.contains(space)) {
                 continue;
             }
@@ -164,7 +165,7 @@ fn cluster(kubeconfig: &Path) -> Cluster {
 }
 
 async fn objects(kubeconfig: &Path) -> Result<BTreeMap<Place, Object>, String> {
-    // One that knows nothing yet: tasks define kinds.
+    // A new connection without cached kinds: tasks may define kinds.
     let cluster = cluster(kubeconfig);
     let kinds = cluster.kept().await.map_err(text)?;
     let kinds = kinds.into_iter().filter(|kind| !OWN_KINDS.contains(&kind.resource.kind.as_str()));
@@ -172,7 +173,7 @@ async fn objects(kubeconfig: &Path) -> Result<BTreeMap<Place, Object>, String> {
         let api = cluster.api(&kind, None).await.map_err(text)?;
         match api.list_metadata(&ListParams::default()).await {
             Ok(list) => Ok((kind, list.items)),
-            // A kind that is being taken away.
+            // The kind is being removed.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok((kind, Vec::new())),
             Err(error) => Err(text(super::api::explain(&error, &kind.resource.plural))),
         }

@@ -1,4 +1,4 @@
-//! Waiting: on a watch, until something holds, and not a moment longer.
+//! Waits for a state, on a watch, and no longer than needed.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
@@ -23,26 +23,26 @@ use super::{
 };
 use crate::kubernetes::operation::{Condition, ConditionStable, Rollout, Wait};
 
-/// What is awaited.
+/// What to wait for.
 #[derive(Clone, Debug)]
 pub enum Until {
-    /// A condition of the status.
+    /// A condition in the status.
     Condition { kind: String, status: String },
-    /// What a path selects; with a value, that it is this one.
+    /// A value at a path; if `value` is set, that value.
     Path { text: String, path: Path, value: Option<Value> },
-    /// That it exists.
+    /// The object exists.
     Created,
-    /// That it does not exist.
+    /// The object does not exist.
     Deleted,
-    /// That a workload is rolled out.
+    /// A workload is rolled out.
     Rollout,
 }
 
 impl Until {
-    /// Whether it holds of an object.
+    /// Whether an object is in this state.
     ///
     /// # Errors
-    /// Why it never will.
+    /// Why it never will be.
     fn holds(&self, object: &Value) -> std::result::Result<bool, String> {
         Ok(match self {
             Self::Condition { kind, status } => {
@@ -61,7 +61,7 @@ impl Until {
         })
     }
 
-    /// What is wanted, as a predicate.
+    /// The state that was not reached, as a predicate.
     fn wanted(&self) -> String {
         match self {
             Self::Condition { kind, status } => match status.as_str() {
@@ -76,7 +76,7 @@ impl Until {
         }
     }
 
-    /// What is there instead.
+    /// The actual state.
     fn instead(&self, object: &Value) -> String {
         match self {
             Self::Condition { kind, .. } => describe::state(object, Some(kind)),
@@ -90,7 +90,7 @@ impl Until {
     }
 }
 
-/// What is watched: an object, or those of a selector.
+/// What to watch: an object, or those that match a selector.
 #[derive(Debug)]
 pub struct Watched {
     api: Api<DynamicObject>,
@@ -100,7 +100,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// One object.
+    /// Watches one object.
     pub fn one(target: &Target) -> Self {
         let config = Config::default().fields(&format!("metadata.name={}", target.name));
         Self { api: target.api.clone(), config, kind: target.kind.clone(), label: target.label() }
@@ -112,15 +112,15 @@ impl Watched {
     }
 }
 
-/// A duration, as steps write it.
+/// Parses a duration, as written in steps.
 pub fn duration(text: &str) -> Result<Duration> {
     crate::ty::duration::parse(text).map_err(|e| Error::Broken(format!("`{text}` is no duration: {e}")))
 }
 
-/// Waits until something holds of all that is watched, of at least one object.
+/// Waits until all watched objects, at least one, are in a state.
 ///
 /// # Errors
-/// What holds instead when the time is over; at once where it never will.
+/// The actual state at the timeout, or at once if the wanted one can never be reached.
 pub async fn until(watched: &Watched, until: &Until, limit: Duration) -> Result<()> {
     let deadline = Instant::now() + limit;
     let mut trouble = None;
@@ -181,7 +181,7 @@ struct Objects {
 }
 
 impl Objects {
-    /// Takes an event; false as long as the first list is not complete.
+    /// Processes an event; returns `false` until the first list is complete.
     fn take(&mut self, event: Event<DynamicObject>, kind: &Kind) -> bool {
         match event {
             Event::Init => self.listed.clear(),
@@ -197,7 +197,7 @@ impl Objects {
     }
 }
 
-/// What no second try mends.
+/// The error, if it is one that retrying does not fix.
 fn refused(error: &watcher::Error, label: &str) -> Option<Error> {
     let cause = match error {
         watcher::Error::InitialListFailed(cause)
@@ -309,7 +309,7 @@ pub async fn stable(call: &Call, args: ConditionStable) -> Result<Done> {
                 if let Some(error) = refused(&e, &watched.label) {
                     return Err(error);
                 }
-                // What happened meanwhile nobody saw.
+                // Changes in the meantime may have been missed.
                 return Err(Error::Broken(format!("{}: the watch was interrupted: {}", watched.label, chain(&e))));
             }
             None => return Err(Error::Broken(format!("{}: the watch ended", watched.label))),
@@ -333,7 +333,7 @@ pub async fn rollout(call: &Call, args: Rollout) -> Result<Done> {
     Ok(over(&target.label(), started))
 }
 
-/// That a target is what is rolled out.
+/// Checks that a target is of a kind that can be rolled out.
 pub fn workload(target: &Target) -> Result<()> {
     match target.kind.resource.kind.as_str() {
         "Deployment" | "StatefulSet" | "DaemonSet" => Ok(()),

@@ -1,4 +1,4 @@
-//! A workflow of Argo: a pod for each share of the units, and one that puts their results together whatever came of them.
+//! An Argo workflow: a pod for each share of the units, and one that merges their results regardless of the outcome.
 
 use super::{
     Engine, Order, Pods, Write, indented,
@@ -8,13 +8,13 @@ use super::{
 pub const ENGINE: Engine = Engine {
     name: "argo",
     summary: "a Workflow of Argo Workflows, with an exit handler that merges",
-    // The state of all of them is in one object.
+    // The state of all pods is in one object.
     most_jobs: 1000,
     write: Write::Pods(emit),
 };
 
 fn emit(order: &Order<'_>, pods: &Pods<'_>) -> Result<String, String> {
-    // An expression is filled in wherever it stands.
+    // Expressions are expanded everywhere.
     if order.pack.contains("{{") {
         return Err("a path with `{{` cannot be written in a workflow".to_owned());
     }

@@ -1,4 +1,4 @@
-//! A workflow of GitHub Actions: a matrix of jobs that run the units, and a job that puts their results together.
+//! A GitHub Actions workflow: a matrix of jobs that run the units, and a job that merges their results.
 
 use super::{Engine, Order, Write, indented, scalar};
 use crate::secrets::is_secret_name;
@@ -6,16 +6,16 @@ use crate::secrets::is_secret_name;
 pub const ENGINE: Engine = Engine {
     name: "github-matrix",
     summary: "a workflow of GitHub Actions, with a matrix of jobs and one that merges",
-    // Of one matrix.
+    // The limit of one matrix.
     most_jobs: 256,
     write: Write::Jobs(emit),
 };
 
-/// Minutes that a job of a hosted runner may take.
+/// Maximum duration of a job on a hosted runner, in minutes.
 const MOST_MINUTES: u64 = 360;
 
 fn emit(order: &Order<'_>) -> Result<String, String> {
-    // An expression is filled in wherever it stands.
+    // Expressions are expanded everywhere.
     if order.pack.contains("${{") {
         return Err("a path with `${{` cannot be written in a workflow".to_owned());
     }
@@ -26,7 +26,7 @@ fn emit(order: &Order<'_>) -> Result<String, String> {
     let shards: Vec<String> = (1..=order.jobs).map(|nth| nth.to_string()).collect();
     let variables: String = order
         .variables()
-        // The runner sets these, and nobody else may.
+        // Only the runner may set these.
         .filter(|name| !name.starts_with("GITHUB_") && !name.starts_with("RUNNER_"))
         .map(|name| {
             let of = if is_secret_name(name) { "secrets" } else { "vars" };
@@ -50,7 +50,7 @@ fn emit(order: &Order<'_>) -> Result<String, String> {
     let (title, pack, digest) = (scalar(&format!("gevals: {name}")), scalar(order.pack), scalar(&manifest.digest));
     let install = match order.store {
         None => format!("pip install {}", scalar(&format!("gevals=={}", manifest.gevals))),
-        // The packages of other registries are built without it.
+        // The packages in other registries are built without this feature.
         Some(_) => format!("cargo install --locked {} -F store", scalar(&format!("gevals@{}", manifest.gevals))),
     };
     let (jobs, script, shards) = (order.jobs, indented(&order.units(), 10), shards.join(", "));

@@ -1,4 +1,4 @@
-//! An indexed Job of Kubernetes: a pod for each share of the units, and a second Job that puts their results together.
+//! An indexed Kubernetes Job: a pod for each share of the units, and a second Job that merges their results.
 
 use super::{
     Engine, Order, Pods, Write, indented,
@@ -8,7 +8,7 @@ use super::{
 pub const ENGINE: Engine = Engine {
     name: "kubernetes-job",
     summary: "an indexed Job of Kubernetes, and one that merges",
-    // Each is a pod that stays as long as the Job.
+    // Each job is a pod that exists as long as the Job.
     most_jobs: 1000,
     write: Write::Pods(emit),
 };

@@ -1,4 +1,4 @@
-//! What the pods of engines have in common: where the pack and the results are, variables, and how little they may do.
+//! What the pods of all engines have in common: the locations of the pack and the results, variables, and restrictions.
 
 use std::fmt::Write as _;
 
@@ -7,23 +7,23 @@ use crate::secrets::is_secret_name;
 
 /// Where the claim is mounted.
 pub const MOUNT: &str = "/evals";
-/// How many pods of one file run at once, as long as nobody says otherwise in it.
+/// How many pods of one file run at the same time, unless the file is changed.
 pub const AT_ONCE: u32 = 10;
 /// The command of a container; its argument is a script.
 pub const BASH: &str = "[bash, -euo, pipefail, -c]";
-/// Seconds until a pod has its image and its volume.
+/// Seconds that a pod may take to get its image and its volume.
 const START: u64 = 600;
-/// The most seconds that a field of Kubernetes holds.
+/// Maximum number of seconds in a Kubernetes field.
 const MOST_SECONDS: u64 = i32::MAX as u64;
-/// Bounds for the seconds that a cleanup has before a pod is killed.
+/// Bounds for the time that a cleanup has before a pod is killed, in seconds.
 const GRACE: (u64, u64) = (30, 600);
-/// Of the security context of a container, behind so many blanks.
+/// The security context of a container.
 const CONTAINER: &str = "\
 securityContext:
   allowPrivilegeEscalation: false
   capabilities: {drop: [ALL]}
 ";
-/// Of that of a pod. The profile `restricted` takes both.
+/// The security context of a pod. The profile `restricted` accepts both.
 const POD: &str = "\
 securityContext:
   runAsNonRoot: true
@@ -34,22 +34,22 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 ";
 
-/// What the objects of an order are called, and hold.
+/// The names and the contents of the objects of an order.
 #[derive(Debug)]
 pub struct Parts<'m> {
     order: &'m Order<'m>,
     pods: &'m Pods<'m>,
-    /// Of the objects: of this pack, and of no other.
+    /// The name of the objects, which is unique to this pack.
     pub name: String,
-    /// Of the Secret and the ConfigMap: of all packs of the eval.
+    /// The name of the Secret and the ConfigMap, which all packs of the eval share.
     values: String,
-    /// Where the pack is.
+    /// The path of the pack.
     pack: String,
 }
 
 impl<'m> Parts<'m> {
     /// # Errors
-    /// The path of the pack does not lead into the claim.
+    /// The path of the pack is not inside the claim.
     pub fn new(order: &'m Order<'m>, pods: &'m Pods<'m>) -> Result<Self, String> {
         let pack = match order.pack.strip_prefix('/') {
             None => format!("{MOUNT}/{}", order.pack),
@@ -61,22 +61,22 @@ impl<'m> Parts<'m> {
         Ok(Self { order, pods, name: order.name(), values: order.values(), pack })
     }
 
-    /// The folder of the units of this pack, and that of their results.
+    /// The directory of the units of this pack, or that of their results.
     fn folder(&self, of: &str) -> String {
         format!("{MOUNT}/{}/{of}", self.name)
     }
 
-    /// Of a pod, in seconds: how long it may be there.
+    /// How long a pod may exist, in seconds.
     pub fn at_most_seconds(&self) -> u64 {
         (self.order.at_most_seconds().saturating_add(START + self.grace())).min(MOST_SECONDS)
     }
 
-    /// Of all pods one after another.
+    /// The same for all pods one after another.
     pub fn all_seconds(&self) -> u64 {
         self.at_most_seconds().saturating_mul(u64::from(self.order.jobs)).min(MOST_SECONDS)
     }
 
-    /// How long a pod has to end, in seconds: no cleanup takes longer than its unit.
+    /// How long a pod may take to terminate, in seconds: no cleanup takes longer than its unit.
     pub fn grace(&self) -> u64 {
         self.order.longest_seconds().clamp(GRACE.0, GRACE.1)
     }
@@ -89,7 +89,7 @@ impl<'m> Parts<'m> {
         scalar(self.pods.image)
     }
 
-    /// Variables that the script of the units takes, and those of the units.
+    /// The variables of the script that runs the units, and those of the units.
     pub fn units(&self, shard: Option<&str>, indent: usize) -> String {
         let mut own = vec![("DIGEST", self.order.manifest.digest.clone()), ("OUT", self.folder("units"))];
         own.extend(shard.map(|shard| ("SHARD", shard.to_owned())));
@@ -102,7 +102,7 @@ impl<'m> Parts<'m> {
         indented(&text, indent)
     }
 
-    /// Variables that the script takes which merges.
+    /// The variables of the script that merges.
     pub fn merging(&self, indent: usize) -> String {
         indented(&self.env(&[("OUT", self.folder("units")), ("RESULTS", self.folder("results"))]), indent)
     }
@@ -116,7 +116,7 @@ impl<'m> Parts<'m> {
         if let Some(store) = self.order.stored() {
             let _ = writeln!(text, "  - {{name: STORE, value: {}}}", scalar(&store));
         }
-        // `$(NAME)` in a value is a variable, and `$$` is a dollar.
+        // In a value, `$(NAME)` is a variable, and `$$` is a dollar sign.
         let _ = writeln!(text, "  - {{name: PACK, value: {}}}", scalar(&self.pack.replace('$', "$$")));
         for (name, value) in own {
             let _ = writeln!(text, "  - {{name: {name}, value: {}}}", scalar(value));
@@ -138,7 +138,7 @@ impl<'m> Parts<'m> {
         indented(&format!("volumeMounts:\n  - {{name: evals, mountPath: {MOUNT}}}\n"), indent)
     }
 
-    /// The head of a file: what is in it, and what has to be there.
+    /// The head of a file: what it contains, and what it requires.
     pub fn head(&self, engine: &str) -> String {
         let (order, manifest) = (self.order, self.order.manifest);
         let (units, jobs, values) = (manifest.units().len(), order.jobs, &self.values);
@@ -174,12 +174,12 @@ impl<'m> Parts<'m> {
     }
 }
 
-/// Of a container.
+/// The security context of a container, indented.
 pub fn container_security(indent: usize) -> String {
     indented(CONTAINER, indent)
 }
 
-/// Of a pod.
+/// The security context of a pod, indented.
 pub fn pod_security(indent: usize) -> String {
     indented(POD, indent)
 }

@@ -1,4 +1,4 @@
-//! An array job of Slurm: each of its tasks runs its share of the units.
+//! A Slurm array job: each of its tasks runs its share of the units.
 
 use super::{Engine, Order, Write, line};
 use crate::bash::quote;
@@ -6,7 +6,7 @@ use crate::bash::quote;
 pub const ENGINE: Engine = Engine {
     name: "slurm",
     summary: "a script for `sbatch`: an array job, and how to merge behind it",
-    // As `MaxArraySize` is by default.
+    // The limit with the default `MaxArraySize`.
     most_jobs: 1000,
     write: Write::Jobs(emit),
 };

@@ -1,4 +1,4 @@
-//! A pipeline of Tekton: a matrix of task runs for the units, and a task at the end that puts their results together.
+//! A Tekton pipeline: a matrix of task runs for the units, and a final task that merges their results.
 
 use super::{
     Engine, Order, Pods, Write, indented,
@@ -8,16 +8,16 @@ use super::{
 pub const ENGINE: Engine = Engine {
     name: "tekton",
     summary: "a Pipeline of Tekton with a matrix and a last task that merges, its Tasks and a PipelineRun",
-    // Of one matrix, as `default-max-matrix-combinations-count` is by default.
+    // The limit of one matrix, with the default `default-max-matrix-combinations-count`.
     most_jobs: 256,
     write: Write::Pods(emit),
 };
 
-/// Seconds that the last task may take.
+/// Maximum duration of the final task, in seconds.
 const MERGE: u64 = 1800;
 
 fn emit(order: &Order<'_>, pods: &Pods<'_>) -> Result<String, String> {
-    // A variable is filled in wherever it stands.
+    // Variables are expanded everywhere.
     if order.pack.contains("$(") {
         return Err("a path with `$(` cannot be written in a task".to_owned());
     }
@@ -25,7 +25,7 @@ fn emit(order: &Order<'_>, pods: &Pods<'_>) -> Result<String, String> {
     let (name, image, jobs) = (&parts.name, parts.image(), order.jobs);
     let shards: Vec<String> = (1..=jobs).map(|nth| format!("\"{nth}\"")).collect();
     let shell = "#!/usr/bin/env bash\nset -euo pipefail\n";
-    // Two attempts.
+    // For two attempts.
     let all = parts.all_seconds().saturating_mul(2);
     Ok(format!(
         r#"{head}# - where the namespace enforces the profile `restricted`, the feature flag `set-security-context` of Tekton, and where

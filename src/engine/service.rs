@@ -1,7 +1,7 @@
 //! The calls to a Temporal server: those of workers and those of clients.
 //!
-//! Activities are polled for here and not by the SDK's worker: that one gathers heartbeats and sends them later, and a worker has to know
-//! that what is pending has arrived.
+//! Activities are polled here and not by the SDK's worker, which batches heartbeats and sends them later: a worker must
+//! know that its pending cleanups have reached the server.
 
 use std::time::Duration;
 
@@ -29,48 +29,48 @@ use temporalio_common::protos::temporal::api::{
 
 use super::{wire::Order, workflow::RunPack};
 
-/// How long a server may take to answer at first.
+/// Timeout for connecting to a server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server, and the namespace in it.
+/// A server, and a namespace in it.
 #[derive(Clone)]
 pub struct Service {
     client: Client,
     identity: String,
 }
 
-/// What the server says to a heartbeat.
+/// The server's answer to a heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
     GoOn,
-    /// The workflow wants it to end.
+    /// The workflow has canceled it.
     Cancel,
-    /// The server does not wait for it any more.
+    /// The server no longer waits for it.
     Unknown,
 }
 
-/// What is known of a workflow.
+/// The state of a workflow.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Of the first one, where it was continued.
+    /// The id of the first run, if the workflow was continued.
     pub first: String,
     pub runs: bool,
 }
 
-/// A page of what happened in a workflow.
+/// A page of the history of a workflow.
 #[derive(Debug)]
 pub struct Page {
     pub events: Vec<HistoryEvent>,
-    /// Where the next one begins.
+    /// The token of the next page.
     pub next: Vec<u8>,
 }
 
 impl Service {
-    /// Connects to the server at this address: `HOST:PORT`, or a URL. One with `https` is reached by TLS, with the certificates that this
-    /// machine trusts.
+    /// Connects to the server at this address: `HOST:PORT`, or a URL. For `https`, it uses TLS with the certificates
+    /// that this machine trusts.
     ///
     /// # Errors
-    /// Why there is none, for people.
+    /// Why the connection failed, for people.
     pub async fn connect(address: &str, namespace: &str, identity: &str) -> Result<Self, String> {
         let url = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
         let url = Url::parse(&url).map_err(|error| format!("`{address}` is no address: {error}"))?;
@@ -91,7 +91,7 @@ impl Service {
         Ok(Self { client, identity: identity.to_owned() })
     }
 
-    /// For the SDK.
+    /// The client for the SDK.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -100,10 +100,10 @@ impl Service {
         self.client.namespace()
     }
 
-    /// Starts the workflow of a pack, or finds the one that runs. Gives back the id of its first run.
+    /// Starts the workflow of a pack, or finds the running one. Returns the id of its first run.
     ///
     /// # Errors
-    /// The server refuses.
+    /// The server refuses the request.
     pub async fn start(&self, id: &str, queue: &str, order: &Order) -> Result<String, String> {
         let request = StartWorkflowExecutionRequest {
             namespace: self.namespace(),
@@ -122,10 +122,10 @@ impl Service {
         Ok(answer.map_err(|status| brief(&status))?.into_inner().run_id)
     }
 
-    /// The last workflow with this id.
+    /// The latest workflow with this id.
     ///
     /// # Errors
-    /// The server does not say.
+    /// The request failed.
     pub async fn find(&self, id: &str, run: &str) -> Result<Option<Found>, String> {
         let request = DescribeWorkflowExecutionRequest {
             namespace: self.namespace(),
@@ -142,10 +142,10 @@ impl Service {
         }
     }
 
-    /// What happened in a workflow, from there on; waits for something to happen.
+    /// The history of a workflow, starting at a token; waits for the next event.
     ///
     /// # Errors
-    /// The server does not say.
+    /// The request failed.
     pub async fn history(&self, id: &str, run: &str, from: Vec<u8>) -> Result<Page, Status> {
         let request = GetWorkflowExecutionHistoryRequest {
             namespace: self.namespace(),
@@ -163,10 +163,10 @@ impl Service {
         })
     }
 
-    /// Waits for a workflow to end, for as long as the server likes, and says whether it did.
+    /// Waits for a workflow to end, for as long as the server allows, and returns whether it ended.
     ///
     /// # Errors
-    /// The server does not say.
+    /// The request failed.
     pub async fn has_ended(&self, id: &str, run: &str) -> Result<bool, Status> {
         let request = GetWorkflowExecutionHistoryRequest {
             namespace: self.namespace(),
@@ -180,10 +180,10 @@ impl Service {
         Ok(answer.into_inner().history.is_some_and(|history| !history.events.is_empty()))
     }
 
-    /// Asks a workflow to end.
+    /// Requests the cancellation of a workflow.
     ///
     /// # Errors
-    /// The server refuses.
+    /// The server refuses the request.
     pub async fn cancel(&self, id: &str) -> Result<(), String> {
         let request = RequestCancelWorkflowExecutionRequest {
             namespace: self.namespace(),
@@ -197,10 +197,10 @@ impl Service {
         answer.map(drop).map_err(|status| brief(&status))
     }
 
-    /// Ends a workflow, which hears nothing of it.
+    /// Terminates a workflow, which is not notified.
     ///
     /// # Errors
-    /// The server refuses.
+    /// The server refuses the request.
     pub async fn terminate(&self, id: &str, why: &str) -> Result<(), String> {
         let request = TerminateWorkflowExecutionRequest {
             namespace: self.namespace(),
@@ -214,10 +214,10 @@ impl Service {
         answer.map(drop).map_err(|status| brief(&status))
     }
 
-    /// How many workers ask this queue for units.
+    /// The number of workers that poll this queue for units.
     ///
     /// # Errors
-    /// The server does not say.
+    /// The request failed.
     pub async fn workers(&self, queue: &str) -> Result<usize, String> {
         let request = DescribeTaskQueueRequest {
             namespace: self.namespace(),
@@ -230,10 +230,10 @@ impl Service {
         Ok(answer.map_err(|status| brief(&status))?.into_inner().pollers.len())
     }
 
-    /// The next thing to do of this queue; none where there was none for a while.
+    /// The next activity in this queue; `None` if there was none for a while.
     ///
     /// # Errors
-    /// The server is not there.
+    /// The server cannot be reached.
     pub async fn poll(&self, queue: &str) -> Result<Option<PollActivityTaskQueueResponse>, Status> {
         let request = PollActivityTaskQueueRequest {
             namespace: self.namespace(),
@@ -249,10 +249,11 @@ impl Service {
         }
     }
 
-    /// Says that a unit is alive, and what it left pending so far. It has arrived when this ends.
+    /// Reports that an activity is alive, and what it has left pending so far. The report has arrived when this
+    /// returns.
     ///
     /// # Errors
-    /// It has not arrived.
+    /// The report has not arrived.
     pub async fn heartbeat(&self, token: &[u8], details: &impl Serialize) -> Result<Heard, Status> {
         let request = RecordActivityTaskHeartbeatRequest {
             task_token: token.to_vec(),
@@ -270,10 +271,10 @@ impl Service {
         }
     }
 
-    /// Hands in what came of it.
+    /// Reports the result of an activity.
     ///
     /// # Errors
-    /// It has not arrived, or nobody waits for it.
+    /// The report has not arrived, or the server no longer waits for it.
     pub async fn completed(&self, token: &[u8], result: &impl Serialize) -> Result<(), Status> {
         let request = RespondActivityTaskCompletedRequest {
             task_token: token.to_vec(),
@@ -286,10 +287,10 @@ impl Service {
         WorkflowService::respond_activity_task_completed(&mut client, request.into_request()).await.map(drop)
     }
 
-    /// Says that it did not come to an end.
+    /// Reports that an activity failed.
     ///
     /// # Errors
-    /// It has not arrived, or nobody waits for it.
+    /// The report has not arrived, or the server no longer waits for it.
     pub async fn failed(&self, token: &[u8], kind: &str, why: &str) -> Result<(), Status> {
         let failure = Failure {
             message: why.to_owned(),
@@ -311,10 +312,10 @@ impl Service {
         WorkflowService::respond_activity_task_failed(&mut client, request.into_request()).await.map(drop)
     }
 
-    /// Says that it was ended as somebody asked.
+    /// Reports that an activity was canceled as requested.
     ///
     /// # Errors
-    /// It has not arrived, or nobody waits for it.
+    /// The report has not arrived, or the server no longer waits for it.
     pub async fn cancelled(&self, token: &[u8]) -> Result<(), Status> {
         let request = RespondActivityTaskCanceledRequest {
             task_token: token.to_vec(),
@@ -331,7 +332,7 @@ fn of_name(queue: &str) -> TaskQueue {
     TaskQueue { name: queue.to_owned(), ..Default::default() }
 }
 
-/// A value as the SDK has it.
+/// A value in the encoding of the SDK.
 fn payloads(value: &impl Serialize) -> Result<Payloads, String> {
     let data = serde_json::to_vec(value).map_err(|error| error.to_string())?;
     let metadata = [("encoding".to_owned(), b"json/plain".to_vec())].into();
@@ -343,7 +344,7 @@ pub fn value<T: DeserializeOwned>(payloads: Option<&Payloads>) -> Option<T> {
     serde_json::from_slice(&payloads?.payloads.first()?.data).ok()
 }
 
-/// What the innermost of the errors says.
+/// The message of the innermost error.
 fn brief(error: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

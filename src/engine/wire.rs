@@ -1,4 +1,5 @@
-//! What the workflow, its workers and its client tell each other. All of it is JSON that stays in the history of the workflow.
+//! The messages between the workflow, its workers and its client. All of them are JSON that stays in the history of the
+//! workflow.
 
 use std::collections::VecDeque;
 
@@ -6,105 +7,109 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::Carried;
 
-/// Of what is told. It is part of the name of the queue: workers and clients of another version have another one.
+/// The version of the messages. It is part of the name of the queue, so workers and clients of another version use
+/// another queue.
 pub const VERSION: u32 = 3;
-/// How often a unit is begun at most whose attempts are lost with their workers.
+/// How often a unit is started at most if its attempts are lost with their workers.
 pub const MOST_LOST: u32 = 5;
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
     pub version: u32,
     /// The digest of the pack.
     pub pack: String,
-    /// How many units it has; they are called by their places in it.
+    /// The number of units; they are identified by their indexes.
     pub units: u32,
-    /// How many batches of them are under way at a time, on all workers together; the units of a batch run one after another.
+    /// The maximum number of batches in progress at the same time, over all workers; the units of a batch run one after
+    /// another.
     pub parallel: u32,
-    /// How long the units of a batch may take together, in seconds; where it is 0, each is a batch by itself.
+    /// How long the units of a batch may take together, in seconds; if 0, each unit is a separate batch.
     pub batch: f64,
-    /// The first places behind the units of each agent and model: a batch is of one of them.
+    /// The indexes after the last unit of each agent and model: a batch contains units of only one of them.
     pub ends: Vec<u32>,
-    /// How often a unit is run again that is broken.
+    /// How often a broken unit is run again.
     pub retries: u32,
-    /// How long the longest unit may take, in seconds.
+    /// The maximum duration of the longest unit, in seconds.
     pub longest: u64,
-    /// How long a worker may be silent before its units are lost, in seconds.
+    /// How long a worker may be silent before its units are considered lost, in seconds.
     pub silence: u64,
-    /// No unit is begun once so much was spent.
+    /// No unit is started once this much has been spent.
     pub max_cost: Option<f64>,
-    /// No unit is begun after so many seconds.
+    /// No unit is started after this many seconds.
     pub max_seconds: Option<f64>,
     pub rates: Vec<Rate>,
     pub so_far: SoFar,
 }
 
-/// How often units of a provider may begin.
+/// How often units of a provider may start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rate {
-    /// Of its units, the first place and the one behind the last, for each model.
+    /// The units of the provider: for each model, the first index, and the index after the last.
     pub units: Vec<(u32, u32)>,
-    /// Seconds from one to the next.
+    /// Seconds from one start to the next.
     pub every: f64,
 }
 
-/// What there is to know of a workflow that goes on in another one, as Temporal has it: a history must not become too long.
+/// The state of a workflow that continues in another one, in Temporal's sense, because a history must not become too
+/// long.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SoFar {
-    /// The next unit that was never begun.
+    /// The next unit that was never started.
     pub next: u32,
-    /// Those that are begun again.
+    /// Units to start again.
     pub again: VecDeque<Try>,
-    /// What was spent.
+    /// The cost so far.
     pub cost: f64,
-    /// When the first of these workflows began, in seconds since 1970.
+    /// When the first of these workflows started, in seconds since 1970.
     pub began: Option<f64>,
-    /// When the next unit of each rate may begin, likewise.
+    /// When the next unit of each rate may start, in seconds since 1970.
     pub free: Vec<f64>,
-    /// Why nothing is begun any more.
+    /// Why no more units are started.
     pub stopped: Option<String>,
-    /// Units that were given up.
+    /// Units that gevals has given up on.
     pub given_up: Vec<GivenUp>,
-    /// How long those took that ended last, in seconds.
+    /// The durations of the units that ended last, in seconds.
     pub took: VecDeque<f64>,
-    /// How many bytes of history a batch had at most.
+    /// The largest number of bytes of history of one batch.
     pub largest: u64,
 }
 
 impl SoFar {
-    /// The next unit that was never begun, which is begun now.
+    /// Takes the next unit that was never started.
     pub fn never_begun(&mut self) -> Try {
         let next = self.never_begun_yet();
         self.next += 1;
         next
     }
 
-    /// The same, which is not begun yet.
+    /// The same, without taking it.
     pub fn never_begun_yet(&self) -> Try {
         Try { unit: self.next, broken: 0, lost: 0 }
     }
 }
 
-/// A unit that is to be begun.
+/// A unit to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Try {
     pub unit: u32,
-    /// How often it was broken, and how often lost.
+    /// How often it was broken, and how often it was lost.
     pub broken: u32,
     pub lost: u32,
 }
 
 impl Try {
-    /// A first attempt. Others are batches by themselves: what went wrong may do so again, and with it what is in the same batch.
+    /// Whether this is the first attempt. Other attempts are separate batches: the problem may recur, and affect the
+    /// other units of the batch.
     pub fn is_fresh(&self) -> bool {
         (self.broken, self.lost) == (0, 0)
     }
 
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub fn number(&self) -> u32 {
         self.broken + self.lost + 1
     }
@@ -123,26 +128,26 @@ pub struct GivenUp {
 #[serde(rename_all = "camelCase")]
 pub struct BatchOrder {
     pub pack: String,
-    /// In the order in which they are run; all of one agent and one model.
+    /// In the order in which they run; all of one agent and one model.
     pub units: Vec<u32>,
-    /// From 1; of several units it is the first one of each.
+    /// From 1; for several units it is the first attempt of each.
     pub attempt: u32,
-    /// None but the first one is begun after so many seconds.
+    /// No unit but the first is started after this many seconds.
     pub seconds: f64,
     /// As in [`Order`].
     pub silence: u64,
 }
 
-/// How it ended.
+/// How an attempt at a batch ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchEnd {
     pub ends: Vec<UnitEnd>,
-    /// Units that were not begun, in their order.
+    /// Units that were not started, in order.
     pub left: Vec<u32>,
-    /// Units without a result, whose process ended otherwise than by their doing alone, as far as anybody knows.
+    /// Units without a result whose process ended, as far as is known, not through their own doing alone.
     pub lost: Vec<u32>,
-    /// The results file of those that have one, compressed, in base64.
+    /// The results file of the units that have a result, compressed, in base64.
     pub results: Option<String>,
     pub worker: String,
 }
@@ -152,20 +157,20 @@ pub struct BatchEnd {
 #[serde(rename_all = "camelCase")]
 pub struct UnitEnd {
     pub unit: u32,
-    /// Of `gevals exec-unit`.
+    /// The exit status of `gevals exec-unit`.
     pub exit: u8,
-    /// As in the results; none where there are no results.
+    /// As in the results; `None` if there are no results.
     pub outcome: Option<String>,
     pub seconds: f64,
     pub cost: Option<f64>,
-    /// Whether its result is among those that came back.
+    /// Whether its result is among those that were returned.
     pub came_back: bool,
-    /// Why it is not; what is left behind, and where.
+    /// Why its result was not returned; what is left behind, and where.
     pub note: Option<String>,
 }
 
 impl UnitEnd {
-    /// Whether there is no answer, and another attempt may bring one.
+    /// Whether there is no verdict, and another attempt may produce one.
     pub fn is_broken(&self) -> bool {
         self.exit == 3 || !self.came_back || self.outcome.as_deref() == Some("broken")
     }
@@ -182,20 +187,20 @@ pub struct CleanupOrder {
     pub carried: Carried,
 }
 
-/// What it came to.
+/// The result of a cleanup.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CleanupEnd {
-    /// Cleanups that are done.
+    /// The number of cleanups that are done.
     pub done: u32,
-    /// Units of which something is still pending: they are not run again.
+    /// Units that still have pending cleanups: they are not run again.
     pub pending: Vec<u32>,
     /// What is left, for people.
     pub left: Vec<String>,
     pub worker: String,
 }
 
-/// What a workflow came to.
+/// The result of a workflow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Done {

@@ -1,4 +1,5 @@
-//! The workflow of a pack. It is computed again from its history, so it asks nothing but that: no clock, no disk, no chance.
+//! The workflow of a pack. Temporal replays it from its history, so it must not depend on anything else: no clock, no
+//! disk, no randomness.
 
 use std::{
     cell::RefCell,
@@ -18,29 +19,32 @@ use super::wire::{
 };
 use crate::journal::Carried;
 
-/// The type of failures of a worker that was stopped: the unit was ended and cleaned up, and belongs to another worker.
+/// The type of failures of a worker that was stopped: the unit was ended and cleaned up, and another worker should run
+/// it.
 pub const STOPPED: &str = "stopped";
-/// The type of failures that no other attempt gets around.
+/// The type of failures that another attempt cannot fix.
 pub const REFUSED: &str = "refused";
-/// Events after which the workflow goes on in a new one: a server takes 51,200.
+/// The number of events after which the workflow continues in a new one: a server accepts 51,200.
 const LONG: u32 = 40_000;
-/// The same, where the server suggests it sooner (after 4,096, unless its operator says otherwise): so many times as many. Before it can go on,
-/// all that is under way must end, and places are idle meanwhile.
+/// If the server suggests it earlier (after 4,096 events, unless its operator changed that), the workflow continues in
+/// a new one after this many times the events at that point. Before it can continue, everything in progress must end,
+/// and lanes are idle meanwhile.
 const LONGER: u32 = 8;
-/// The same in bytes, with what is still to come: a server takes 50 MB.
+/// The same limit in bytes, including what is still to come: a server accepts 50 MB.
 const LARGE: u64 = 40_000_000;
-/// Of the history of a batch, besides its results.
+/// Bytes of history of a batch, in addition to its results.
 const EVENTS: u64 = 2_000;
-/// What a unit takes beyond its own time, with a queue of pollers and a slow disk.
+/// Seconds that a unit may take in addition to its own time, with many pollers queued and a slow disk.
 const SLACK: u64 = 600;
-/// A cleanup may take so long.
+/// Timeout of a cleanup.
 const CLEANUP: Duration = Duration::from_secs(24 * 3600);
 
-/// After so many units something is known of how long they take, and so many of the last ones count.
+/// The number of units after which their duration is considered known, and the number of latest units that count.
 const KNOWN: usize = 4;
 const REMEMBERED: usize = 16;
-/// As long as nothing is known, so many times more is left for each place than goes together, and no more than so many go: those that wait
-/// behind a long one go back when it has ended, and until then there is enough to do for everybody.
+/// While the durations are unknown, a batch is at most this fraction of a lane's share, and at most this many units:
+/// units that wait behind a long one are returned when it has ended, and until then there is enough work for the other
+/// lanes.
 const BLIND: usize = 16;
 
 /// Runs the units of a batch.
@@ -83,7 +87,7 @@ impl ActivityDefinition for CleanUp {
 pub struct RunPack;
 
 impl RunPack {
-    /// As the macro calls it.
+    /// The name that the macro uses.
     pub const NAME: &str = "RunPack";
 }
 
@@ -126,28 +130,28 @@ struct Pack {
     history: Rc<RefCell<History>>,
 }
 
-/// Of this workflow, as far as it knows.
+/// The history of this workflow, as far as it is known here.
 #[derive(Default)]
 struct History {
     bytes: u64,
-    /// Batches that are under way.
+    /// The number of batches in progress.
     under_way: u64,
-    /// How many events there were when the server suggested a new one.
+    /// The number of events when the server suggested a new workflow.
     suggested: Option<u32>,
 }
 
 impl History {
-    /// Whether it goes on in a new workflow; `largest` is the most that one batch had to say so far.
+    /// Whether to continue in a new workflow; `largest` is the largest history of one batch so far.
     fn is_full(&self, events: u32, largest: u64) -> bool {
         let is_long = events > LONG || self.suggested.is_some_and(|at| events >= at.saturating_mul(LONGER));
         let to_come = (self.under_way + 1) * largest.max(EVENTS);
-        // One batch is always begun.
+        // At least one batch is always started.
         is_long || (self.under_way > 0 || self.bytes > 0) && self.bytes + to_come > LARGE
     }
 }
 
 impl Pack {
-    /// One batch after another, as long as there are any.
+    /// Runs one batch after another, as long as there are any.
     async fn lane(&self, ctx: WorkflowContext<RunPack>) {
         while let Some((first, others)) = self.next(&ctx) {
             let wait = self.wait(&ctx, first.unit);
@@ -161,7 +165,7 @@ impl Pack {
         }
     }
 
-    /// What is begun next: a unit, and those that go with it.
+    /// The next units to start: one, and those in the same batch.
     fn next(&self, ctx: &WorkflowContext<RunPack>) -> Option<(Try, Vec<Try>)> {
         let mut so_far = self.so_far.borrow_mut();
         let order = &self.order;
@@ -169,7 +173,7 @@ impl Pack {
         if so_far.stopped.is_some() || nothing_left || is_cancelled(ctx) {
             return None;
         }
-        // What is left goes on in a new workflow.
+        // The remaining units continue in a new workflow.
         let mut history = self.history.borrow_mut();
         if ctx.continue_as_new_suggested() {
             history.suggested.get_or_insert(ctx.history_length());
@@ -193,7 +197,7 @@ impl Pack {
         Some(self.taken())
     }
 
-    /// Takes the next unit of those that are left, and those that go with it.
+    /// Takes the next remaining unit, and those in the same batch.
     fn taken(&self) -> (Try, Vec<Try>) {
         let (order, mut so_far) = (&self.order, self.so_far.borrow_mut());
         let first = so_far.again.pop_front().unwrap_or_else(|| so_far.never_begun());
@@ -215,7 +219,8 @@ impl Pack {
         (first, others)
     }
 
-    /// Whether it may be run in a batch with others. Where something is counted when a unit begins, it begins by itself.
+    /// Whether a unit may be in a batch with others. If something is counted at the start of each unit, each is a
+    /// separate batch.
     fn goes_with_others(&self, attempt: Try) -> bool {
         attempt.is_fresh()
             && self.order.batch > 0.0
@@ -223,13 +228,14 @@ impl Pack {
             && self.rate(attempt.unit).is_none()
     }
 
-    /// Which agent and model a unit has.
+    /// The index of the agent and model of a unit.
     fn of(&self, unit: u32) -> usize {
         self.order.ends.partition_point(|end| *end <= unit)
     }
 
-    /// How many units may be in a batch: few as long as nothing is known, then as many as begin in its time if each takes as long as those that ended last, in the mean. No more
-    /// than leave as many for each of the others; but what takes a quarter of the time keeps nobody waiting.
+    /// The maximum number of units in a batch. While the durations are unknown, few; then as many as can start within
+    /// the time of a batch if each takes the mean of the latest ones. A batch leaves as many units for each of the
+    /// other lanes, except that a quarter of the time may always be used.
     fn most(&self, so_far: &SoFar) -> usize {
         let waiting = self.order.units.saturating_sub(so_far.next) as usize + so_far.again.len() + 1;
         let share = waiting / self.order.parallel.max(1) as usize;
@@ -241,13 +247,13 @@ impl Pack {
         fit(self.order.batch).min(share.max(fit(self.order.batch / 4.0))).max(1)
     }
 
-    /// Its place, and the rate, of the provider that a unit asks.
+    /// The index and the rate of the provider that a unit uses.
     fn rate(&self, unit: u32) -> Option<(usize, &super::wire::Rate)> {
         let of = |rate: &super::wire::Rate| rate.units.iter().any(|(from, to)| (*from..*to).contains(&unit));
         self.order.rates.iter().enumerate().find(|(_, rate)| of(rate))
     }
 
-    /// How long the unit has to wait for its provider, in seconds; its place is taken.
+    /// How long the unit has to wait for its provider, in seconds; reserves its slot.
     fn wait(&self, ctx: &WorkflowContext<RunPack>, unit: u32) -> f64 {
         let Some(now) = now(ctx) else { return 0.0 };
         let Some((nth, rate)) = self.rate(unit) else { return 0.0 };
@@ -271,7 +277,7 @@ impl Pack {
             seconds: left.map_or(order.batch, |left| order.batch.min(left.max(0.0))),
             silence: order.silence,
         };
-        // One that begins just in time takes its own time.
+        // The last unit may start just before the time is over, and takes its own time.
         let longest = Duration::from_secs(order.longest * 2 + SLACK)
             + Duration::try_from_secs_f64(asked.seconds).unwrap_or_default();
         let options = ActivityOptions::with_start_to_close_timeout(longest)
@@ -279,7 +285,7 @@ impl Pack {
             .cancellation_type(ActivityCancellationType::WaitCancellationCompleted)
             .retry_policy(RetryPolicy::builder().maximum_attempts(1).build())
             .build();
-        // Where the workflow is cancelled, so is this, and it ends when the unit has cleaned up.
+        // If the workflow is canceled, this is canceled as well, and ends when the unit has cleaned up.
         self.history.borrow_mut().under_way += 1;
         let ended = ctx.execute_activity(RunBatch, asked.clone(), options).await;
         self.history.borrow_mut().under_way -= 1;
@@ -324,7 +330,7 @@ impl Pack {
             let why = "there is a limit of cost, and nothing tells what a unit cost: start the workers with `--prices`";
             so_far.stopped = Some(why.to_owned());
         }
-        // Of a unit that cannot be run there is nothing to hope for.
+        // Repeating a unit that cannot be run does not help.
         let may_help = end.is_broken() && end.exit != 2 && end.exit < 128;
         if may_help && attempt.broken < self.order.retries {
             so_far.again.push_back(Try { broken: attempt.broken + 1, ..attempt });
@@ -334,7 +340,7 @@ impl Pack {
         }
     }
 
-    /// It is run again, if that may help.
+    /// Schedules the unit again, unless it was lost too often.
     fn lost(&self, attempt: Try, what: &str) {
         let mut so_far = self.so_far.borrow_mut();
         match attempt.lost + 1 < MOST_LOST {
@@ -363,7 +369,7 @@ impl Pack {
             };
             let pending = match carried.flatten() {
                 Some(carried) => {
-                    // In what was heard last, and in what is asked for.
+                    // In the last heartbeat, and in the cleanup order.
                     self.note_bytes(carried.journal.len() * 2);
                     self.clean_up(ctx, asked, carried).await
                 }
@@ -405,8 +411,8 @@ impl Pack {
         }
     }
 
-    /// Whatever happens to the workflow: a cleanup that was begun is brought to its end.
-    /// Gives back the units of which something is still pending.
+    /// Runs a cleanup to its end, regardless of what happens to the workflow. Returns the units that still have pending
+    /// cleanups.
     async fn clean_up(
         &self,
         ctx: &WorkflowContext<RunPack>,
@@ -432,7 +438,7 @@ impl Pack {
     }
 }
 
-/// The type of an application's failure, and its message.
+/// The type and the message of an application failure.
 fn application(why: &ActivityExecutionError) -> Option<(Option<String>, String)> {
     let Some(IncomingError::Application(failure)) = why.reason() else { return None };
     Some((failure.type_name().map(str::to_owned), failure.to_string()))
@@ -469,7 +475,7 @@ mod tests {
         UnitEnd { unit, exit: 0, outcome, seconds, cost: Some(0.0), came_back: true, note: None }
     }
 
-    /// The sizes of all batches, where each ends before the next one is taken, and each unit takes so long.
+    /// The sizes of all batches, if each ends before the next one is taken, and each unit takes this long.
     fn sizes(pack: &Pack, seconds: impl Fn(u32) -> f64) -> Vec<usize> {
         let mut sizes = Vec::new();
         let mut seen = Vec::new();
@@ -492,14 +498,14 @@ mod tests {
     fn short_units_go_together_and_long_ones_alone() {
         let short = sizes(&pack(1000, |_| {}), |_| 0.01);
         assert_eq!(short[..2], [15, 200], "nothing is known at first, then two seconds are full");
-        // What takes a quarter of the time keeps nobody waiting; else as many are left for each of the others.
+        // A quarter of the time may always be used; otherwise as many units are left for each of the other lanes.
         assert!(short[2..].iter().all(|size| (1..=200).contains(size)) && short.len() < 20, "{short:?}");
         assert!(sizes(&pack(100, |_| {}), |_| 2.0).iter().all(|size| *size == 1));
         assert!(sizes(&pack(100, |_| {}), |_| 1.0).contains(&2), "the second one begins in time");
         assert!(
             sizes(&pack(100, |_| {}), |unit| if unit % 4 == 3 { 30.0 } else { 0.01 }).iter().all(|size| *size == 1)
         );
-        // Four places, twelve units: nobody takes more than a share, unless it is short.
+        // Four lanes, twelve units left: none takes more than its share, unless it is short.
         let few = sizes(&pack(16, |_| {}), |_| 0.4);
         assert_eq!(few, [1, 1, 1, 1, 3, 2, 2, 2, 2, 1]);
     }
@@ -521,7 +527,7 @@ mod tests {
         assert!(alone(|order| order.batch = 0.0));
         assert!(alone(|order| order.max_cost = Some(1.0)));
         assert!(alone(|order| order.rates = vec![Rate { units: vec![(0, 60)], every: 1.0 }]));
-        // Those of another provider do not wait for it.
+        // Units of another provider do not wait for it.
         let sizes = sizes(&pack(60, |order| order.rates = vec![Rate { units: vec![(0, 20)], every: 1.0 }]), |_| 0.01);
         assert!(sizes[..20].iter().all(|size| *size == 1) && sizes[20] > 1, "{sizes:?}");
     }

@@ -1,4 +1,5 @@
-//! Scenarios that an agent does: it reaches the server through the recording proxy, as in a run, and what it called is known from there.
+//! Scenarios that an agent works on: it reaches the server through the recording proxy, as in a run, which records its
+//! calls.
 
 use serde_json::{Value, json};
 
@@ -17,15 +18,15 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct Doer<'a> {
     pub kind: &'a AgentKind,
-    /// What keeps it apart from the machine, where it is a process.
+    /// Isolates it from the machine, if it is a process.
     pub jail: Option<&'a Jail>,
 }
 
-/// Lets an agent do what the messages ask for, with calls in at most `most` rounds. The transcript has a JSON value a line: the
-/// calls and results in order, then what the agent said.
+/// Lets an agent do what the messages ask for, with at most `most` rounds of calls. The transcript has one JSON value
+/// per line: the calls and results in order, then what the agent said.
 ///
 /// # Errors
-/// Why it did not do its part.
+/// Why it did not complete its turn.
 pub async fn work(
     context: AgentContext<'_>,
     doer: Doer<'_>,
@@ -38,7 +39,7 @@ pub async fn work(
     let front = server.hub.serve_http(SessionKind::Agent(recorder.clone())).await;
     let front = front.map_err(|e| AgentFault::NotStarted(format!("no port to serve MCP on: {e}")))?;
     let servers = [offered(server, tools, front.url.clone())];
-    // Stops the agent alone.
+    // Stops only the agent.
     let stop = context.cancel.child_token();
     let context = AgentContext { servers: &servers, cancel: &stop, jail: doer.jail, ..context };
     let host: &dyn Host = context.host;
@@ -63,7 +64,7 @@ pub async fn work(
     if let Some(leftover) = done.leftover.take() {
         host.reap(leftover).await;
     }
-    // Its sessions are over, so what it still waited for has ended as well.
+    // Its sessions have ended, and with them the calls that were still pending.
     drop(front);
     tokio::task::yield_now().await;
     match done.result {
@@ -81,7 +82,7 @@ pub async fn work(
     Ok(lines.join("\n"))
 }
 
-/// The messages as one prompt. Those that go to and fro are told apart by who says them.
+/// The messages as one prompt. In a dialog, each message is prefixed with its author.
 pub fn prompt(messages: &[Message]) -> String {
     let all = |role: Role| messages.iter().all(|message| message.role == role);
     let said = |message: &Message| match all(Role::User) {
@@ -96,7 +97,8 @@ pub fn prompt(messages: &[Message]) -> String {
     }
 }
 
-/// The server as the agent sees it. A server chooses its name, which may stand in files and command lines of the agent's.
+/// The server as the agent sees it. A server chooses its own name, which may be used in the agent's files and command
+/// lines, so it is sanitized.
 fn offered(server: &Server, tools: &[Value], url: String) -> AgentServer {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };
     let text = |tool: &Value, at: &str| tool.pointer(at).and_then(Value::as_str).map(str::to_owned);
@@ -110,7 +112,8 @@ fn offered(server: &Server, tools: &[Value], url: String) -> AgentServer {
     }
 }
 
-/// In how many rounds tools were called. What overlaps in time is one round: an answer of a model may ask for several calls.
+/// The number of rounds of tool calls. Calls that overlap in time are one round: an answer of a model may request
+/// several calls.
 fn rounds(calls: &[CallRecord]) -> usize {
     let mut spans: Vec<_> = calls
         .iter()
@@ -128,7 +131,7 @@ fn rounds(calls: &[CallRecord]) -> usize {
     rounds
 }
 
-/// A call and its result, as they stand in the transcript.
+/// A call and its result, as lines of the transcript.
 fn lines(call: &CallRecord) -> [String; 2] {
     let called = match call.kind {
         CallKind::Tool => {

@@ -1,4 +1,4 @@
-//! Whether a server keeps to the evals primitive: numbered requirements, each tried. No tool is called.
+//! Whether a server conforms to the evals primitive: numbered requirements, each of which is tested. No tool is called.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     yaml,
 };
 
-/// Every requirement. A number is never given to another one.
+/// Every requirement. A number is never reused.
 pub const REQUIREMENTS: [Rule; 41] = [
     Rule { id: "E1", demand: Must, text: "the server declares `evals` at the top of its capabilities" },
     Rule { id: "E2", demand: Must, text: "the capability is an object, and its `listChanged`, if there, a boolean" },
@@ -81,17 +81,18 @@ pub const REQUIREMENTS: [Rule; 41] = [
     Rule { id: "E41", demand: Must, text: "without a handshake (2026-07-28), `evals/list` gives the same evals" },
 ];
 
-/// Pages that are read before a list is taken to have no end.
+/// Maximum number of pages before a list is assumed to be endless.
 const PAGES: usize = 10_000;
-/// How long the answer of the other era may take: a server may say nothing to what it does not know.
+/// Timeout for answers of the other era: a server may not answer unknown requests.
 const OTHER_ERA: Duration = Duration::from_secs(5);
-/// How long a notification may take that follows a listing.
+/// How long to wait for a notification after a listing.
 const AFTERWARDS: Duration = Duration::from_millis(200);
-/// Requests that are made at once.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 8;
 const NOBODYS: &str = "gevals-conformance-no-such";
 
-/// Tries all requirements. `again` connects to the server anew; `None`: the server ships no evals, and need not.
+/// Tests all requirements. `again` is a second connection to the server; `None`: the server ships no evals, and does
+/// not have to.
 pub async fn conformance(server: &Server, again: &Server) -> Option<Vec<Requirement>> {
     let mut changes = server.client.notifications();
     let top = server.client.server().and_then(|said| said.pointer("/capabilities")?.get(CAPABILITY)).cloned();
@@ -113,7 +114,7 @@ pub async fn conformance(server: &Server, again: &Server) -> Option<Vec<Requirem
         out.insert("E2", kept(right, || format!("it is {capability}")));
     }
     let empty = server.client.request(METHOD, Some(json!({}))).await;
-    // Whether params are needed is a question of its own.
+    // Whether params are needed is a separate requirement.
     out.insert(
         "E4",
         match (&first, &empty) {
@@ -140,7 +141,7 @@ pub async fn conformance(server: &Server, again: &Server) -> Option<Vec<Requirem
     let may = capability.as_ref().and_then(|c| c.get("listChanged")) == Some(&Value::Bool(true));
     let notified = changed(&mut changes).await;
     out.insert("E31", kept(may || !notified, || "it comes, and `listChanged` is not declared".to_owned()));
-    // A list that changes, as it may, is no fault of what was compared; and where ids do not stay, E16 tells.
+    // A list may change; then differences between listings are not violations. If ids are not stable, E16 reports it.
     let unlike = match out.get("E16") {
         _ if notified && may => {
             Some((&["E4", "E8", "E10", "E11", "E12", "E16", "E41"][..], "the list changed meanwhile"))
@@ -163,7 +164,7 @@ fn kept(good: bool, why: impl FnOnce() -> String) -> Kept {
     if good { Kept::Yes } else { Kept::No(why()) }
 }
 
-/// Why nothing is said of a requirement.
+/// Why a requirement was not tested.
 fn untried(id: &str, listed: Option<&[Value]>) -> String {
     match (id, listed) {
         ("E2", _) => "no capability is declared",
@@ -189,7 +190,7 @@ async fn changed(changes: &mut Receiver<Notification>) -> bool {
     tokio::time::timeout(AFTERWARDS, coming).await.unwrap_or_default()
 }
 
-/// A list, and how it came.
+/// A list, and the cursors of its pages.
 #[derive(Default)]
 struct List {
     pages: Vec<Value>,
@@ -210,7 +211,7 @@ fn ids(evals: &[Value]) -> Vec<&str> {
     evals.iter().filter_map(|eval| eval.get("id")?.as_str()).collect()
 }
 
-/// Goes on from a page to the end.
+/// Follows the cursors from a page to the end.
 async fn follow(server: &Server, first: Value, level: Option<Level>, more: Option<&Value>) -> Result<List, String> {
     let mut list = List::default();
     let mut seen = HashSet::new();
@@ -241,7 +242,7 @@ fn with_level(level: Option<Level>, more: Option<&Value>) -> Map<String, Value> 
     params
 }
 
-/// What can be said of the list; gives the evals, if there is one.
+/// Tests the requirements on the list; returns the evals, if there is a list.
 async fn read(
     server: &Server,
     again: &Server,
@@ -305,7 +306,7 @@ async fn read(
         match found.as_deref().map(ids) {
             Ok(found) if as_set(&found) == as_set(&ids(&evals)) => {}
             Ok(_) => stable = Kept::No(format!("they are others {what}")),
-            // Of pages that do not lead to an end, E7 tells.
+            // If the pages do not end, E7 reports it.
             Err(_) if matches!(out.get("E7"), Some(Kept::No(_))) => {}
             Err(why) => stable = Kept::No(format!("{what}: {why}")),
         }
@@ -330,7 +331,7 @@ fn as_set<'a>(ids: &[&'a str]) -> HashSet<&'a str> {
     ids.iter().copied().collect()
 }
 
-/// The same eval on two pages, and an id that several evals have, are two faults.
+/// The same eval on two pages, and an id that several evals have, are separate violations.
 fn twice(list: &List, out: &mut IndexMap<&'static str, Kept>) {
     let mut known: IndexMap<&str, (usize, &Value)> = IndexMap::new();
     let (mut repeated, mut shared) = (Kept::Yes, Kept::Yes);
@@ -361,7 +362,7 @@ async fn levels(server: &Server, evals: &[Value], out: &mut IndexMap<&'static st
         let found = match found {
             Ok(list) => list.evals(),
             Err(why) => {
-                // Of pages that do not lead to an end, E7 tells.
+                // If the pages do not end, E7 reports it.
                 if !matches!(out.get("E7"), Some(Kept::No(_))) {
                     all = Kept::No(format!("`{level}`: {why}"));
                 }
@@ -397,7 +398,7 @@ fn known_level(eval: &Value) -> bool {
     eval.pointer("/input/type").and_then(Value::as_str).and_then(Level::named).is_some()
 }
 
-/// What stands in single evals.
+/// Tests the requirements on single evals.
 fn shapes(evals: &[Value], out: &mut IndexMap<&'static str, Kept>) {
     let level =
         |level: Level| evals.iter().any(|e| e.pointer("/input/type").and_then(Value::as_str) == Some(level.name()));
@@ -417,7 +418,7 @@ fn shapes(evals: &[Value], out: &mut IndexMap<&'static str, Kept>) {
         out.insert(id, Kept::Yes);
     }
     for (id, why) in evals.iter().flat_map(primitive::faults) {
-        // The first one is told.
+        // Only the first violation is reported.
         if !matches!(out.get(id), Some(Kept::No(_))) {
             out.insert(id, Kept::No(why));
         }
@@ -433,7 +434,7 @@ fn shapes(evals: &[Value], out: &mut IndexMap<&'static str, Kept>) {
     }
 }
 
-/// What holds for any server, and what evals have to do with its tools.
+/// Tests the requirements on any server, and on the relation of evals to its tools.
 async fn base(server: &Server, evals: Option<&[Value]>, out: &mut IndexMap<&'static str, Kept>) {
     if server.client.offers("tools") {
         match server.client.list_tools().await {
@@ -478,7 +479,7 @@ fn against(tools: &[Value], evals: &[Value], out: &mut IndexMap<&'static str, Ke
     out.insert("E36", documented);
 }
 
-/// The same in the way of 2026-07-28: no handshake, and every request says who asks.
+/// Tests the requirements without a handshake (2026-07-28), where every request identifies its sender.
 async fn without_handshake(server: &Server, evals: &[Value], out: &mut IndexMap<&'static str, Kept>) {
     let meta = json!({"_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

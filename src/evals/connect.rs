@@ -1,4 +1,4 @@
-//! A connection to a server whose evals are asked for.
+//! A connection to a server whose evals are listed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,14 +10,14 @@ use crate::{
     secrets::Secrets,
 };
 
-/// How a server is talked to.
+/// Options for a connection to a server.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
-    /// How long each answer may take.
+    /// Timeout for each answer.
     pub timeout: Duration,
-    /// The longest message, either way, in bytes.
+    /// Maximum size of a message, in either direction, in bytes.
     pub max_message: usize,
-    /// Masked in what is said of the server.
+    /// Masked in messages about the server.
     pub secrets: Arc<Secrets>,
 }
 
@@ -28,23 +28,23 @@ impl Default for ConnectOptions {
     }
 }
 
-/// A server that has answered the handshake, and an open session with it.
+/// A server that has completed the handshake, with an open session.
 #[derive(Debug)]
 pub struct Server {
     pub hub: Hub,
     pub client: Client,
-    /// As it calls itself; if it does not, as it is reached.
+    /// The name that it reports; otherwise the name that it was configured under.
     pub name: String,
-    /// As it says, or empty.
+    /// The version that it reports, or empty.
     pub version: String,
-    /// What it declares of evals: `{"listChanged": true}`. `None`: it does not speak the primitive.
+    /// Its capability for evals: `{"listChanged": true}`. `None`: it does not support the primitive.
     pub capability: Option<Value>,
 }
 
-/// Starts or reaches a server, and opens a session.
+/// Starts or connects to a server, and opens a session.
 ///
 /// # Errors
-/// It does not start, is not there, or does not speak MCP.
+/// It does not start, cannot be reached, or does not speak MCP.
 pub async fn connect(spec: ServerSpec, options: ConnectOptions) -> Result<Server, ServerError> {
     let ConnectOptions { timeout, max_message, secrets } = options;
     let reached = spec.name.clone();
@@ -60,7 +60,7 @@ pub async fn connect(spec: ServerSpec, options: ConnectOptions) -> Result<Server
     };
     let said = client.server().cloned().unwrap_or_default();
     let text = |key: &str| {
-        // Without a handshake the server's name stands in `_meta`, or where it stood before.
+        // Without a handshake the server's name is in `_meta`, or in its former place.
         let pointers = [format!("/serverInfo/{key}"), format!("/_meta/io.modelcontextprotocol~1serverInfo/{key}")];
         pointers.iter().find_map(|at| said.pointer(at)?.as_str()).map(str::to_owned)
     };
@@ -70,8 +70,8 @@ pub async fn connect(spec: ServerSpec, options: ConnectOptions) -> Result<Server
     Ok(Server { hub, client, name, version, capability })
 }
 
-/// What the answer to `initialize` or `server/discover` says of evals: at the top of the capabilities, or where it is put
-/// for clients and libraries that drop what they do not know.
+/// The capability for evals in the answer to `initialize` or `server/discover`: at the top of the capabilities, or in
+/// the places for clients and libraries that drop unknown keys.
 fn declared(server: &Value) -> Option<Value> {
     let capabilities = server.get("capabilities")?;
     let extensions = capabilities.get("extensions").and_then(Value::as_object).into_iter().flatten();
@@ -84,7 +84,7 @@ fn declared(server: &Value) -> Option<Value> {
 }
 
 impl Server {
-    /// Its tools, over all pages.
+    /// Lists its tools, over all pages.
     ///
     /// # Errors
     /// It refused the request, or was lost.
@@ -98,7 +98,7 @@ impl Server {
         self.hub.close().await;
     }
 
-    /// An error in the words of the server's end, where it has ended.
+    /// The message of an error; if the server has ended, the reason for that.
     pub fn lost(&self, error: &CallError) -> String {
         match (error, self.hub.failure()) {
             (CallError::Lost(_) | CallError::Closed, Some(failure)) => failure.to_string(),

@@ -1,4 +1,5 @@
-//! A first suite for a server, from its tools: each is called twice, and what it answers both times is what an eval expects.
+//! A first suite for a server, from its tools: each tool is called twice, and if both answers are equal, an eval expects
+//! that answer.
 
 use std::time::Duration;
 
@@ -15,26 +16,27 @@ use crate::{
     yaml,
 };
 
-/// Between the first call and the second: an answer that has the time in it differs.
+/// Between the first call and the second, so that an answer that contains the time differs.
 const PAUSE: Duration = Duration::from_millis(1100);
-/// The longest answer that a suite should hold, in bytes.
+/// Maximum size of an answer in a suite, in bytes.
 const LONGEST: usize = 16 << 10;
 
 /// A first suite.
 #[derive(Debug)]
 pub struct Drafted {
-    /// The file, without the tools that were left out.
+    /// The content of the file, without the tools that were left out.
     pub text: String,
-    /// How many evals there are.
+    /// The number of evals.
     pub evals: usize,
-    /// A tool that has no eval, and why.
+    /// Tools that have no eval, and why.
     pub left_out: Vec<(String, String)>,
 }
 
-/// An eval, and the tool that it calls.
+/// A tool, and the eval that calls it.
 type Draft = (String, Value);
 
-/// Drafts evals. Without `any`, only tools that are declared to read are called; `private` says why an answer must not stand in a file.
+/// Drafts evals. Without `any`, only tools that are declared read-only are called; `private` returns why a text must
+/// not be in a file.
 ///
 /// # Errors
 /// The server does not list its tools.
@@ -78,7 +80,7 @@ pub async fn draft(server: &Server, any: bool, private: impl Fn(&str) -> Option<
     Ok(Drafted { text, evals: evals.len(), left_out })
 }
 
-/// What a tool is called with, or why it is not called.
+/// The arguments for a call of the tool, or why it is not called.
 fn question(tool: &Value, any: bool) -> Result<Value, String> {
     let reads = tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
     if !reads && !any {
@@ -94,7 +96,7 @@ fn question(tool: &Value, any: bool) -> Result<Value, String> {
     }
 }
 
-/// What an answer is compared by.
+/// Calls a tool, and returns the part of the result that is compared.
 async fn call(server: &Server, name: &str, arguments: &Value) -> Result<Value, String> {
     let result = server.client.call_tool(name, arguments.clone()).await.map_err(|error| server.lost(&error))?;
     let short = |text: String| text.chars().take(200).collect::<String>();
@@ -112,7 +114,7 @@ async fn call(server: &Server, name: &str, arguments: &Value) -> Result<Value, S
     }
 }
 
-/// All texts of a value.
+/// All strings in a value.
 fn strings(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -136,7 +138,7 @@ fn eval(name: &str, arguments: Value, content: Value) -> Value {
     })
 }
 
-/// Leaves out what `gevals evals check` would not accept.
+/// Leaves out evals that `gevals evals check` would not accept.
 fn checked(tools: &Tools, drafts: &mut Vec<Draft>, left_out: &mut Vec<(String, String)>) {
     drafts.retain(|(name, eval)| {
         let (text, mut found) =
@@ -146,7 +148,7 @@ fn checked(tools: &Tools, drafts: &mut Vec<Draft>, left_out: &mut Vec<(String, S
             let document = primitive::file(tree, &mut found);
             primitive::check(&[document], Some(tools), &mut found);
         }
-        // A secret is but a warning to a file that its author wrote.
+        // In a file that a person wrote, a secret is only a warning.
         let unfit = |d: &&Diagnostic| d.strength.is_error() || std::ptr::eq(d.rule, &raw const SECRET_IN_CLEAR);
         let error = found.iter().find(unfit).map(|d| d.message.clone());
         if let Some(error) = &error {

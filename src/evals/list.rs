@@ -1,4 +1,4 @@
-//! Listing the evals of a server: every page, whatever the server does in between.
+//! Lists the evals of a server: every page, even if the list changes in between.
 
 use std::collections::HashSet;
 
@@ -14,11 +14,11 @@ use crate::{
     yaml,
 };
 
-/// Pages of one list, before the server is taken to have no end.
+/// Maximum number of pages before a list is assumed to be endless.
 const PAGES: usize = 10_000;
-/// Bytes of one list.
+/// Maximum size of a list, in bytes.
 const SIZE: usize = 256 << 20;
-/// How often a list is read from its beginning because it has changed meanwhile.
+/// How often a list is read from the start because it changed in the meantime.
 const ATTEMPTS: usize = 3;
 
 /// Why there is no list.
@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 3;
 pub enum ListError {
     #[error("the server `{server}` ships no evals: it does not declare the capability `evals`")]
     NotOffered { server: String },
-    /// It refused the request, did not answer, or answered something that is no list; the text says what.
+    /// It refused the request, did not answer, or answered something other than a list; the text says which.
     #[error("`evals/list` of `{server}`: {why}")]
     Failed { server: String, why: String },
 }
@@ -34,28 +34,28 @@ pub enum ListError {
 /// The evals of a server.
 #[derive(Debug)]
 pub struct Listed {
-    /// Its pages, as texts in the `Sources` that they were read into.
+    /// Its pages, as texts in the `Sources` that they were added to.
     pub documents: Vec<Document>,
-    /// What of them means nothing.
+    /// What is wrong with the evals.
     pub findings: Diagnostics,
-    /// What was odd about the server's way to list.
+    /// Unusual behavior of the server while listing.
     pub notices: Vec<String>,
-    /// Every item as the server sent it; those of other levels than asked for are left out.
+    /// Every item as the server sent it, without those of levels that were not requested.
     pub raw: Vec<Value>,
 }
 
 impl Listed {
-    /// Those that mean something, in order.
+    /// The valid evals, in order.
     pub fn evals(&self) -> impl Iterator<Item = &Eval> {
         self.documents.iter().flat_map(|document| &document.evals)
     }
 }
 
-/// All evals, or those of one level, from every page. The texts of the pages go into `sources`, under a path that is none:
-/// `evals/list of SERVER`.
+/// Lists all evals, or those of one level, from every page. The texts of the pages are added to `sources`, under a path
+/// that does not exist: `evals/list of SERVER`.
 ///
 /// # Errors
-/// The server ships none, or does not list them as it should.
+/// The server ships no evals, or does not list them correctly.
 pub async fn list(server: &Server, level: Option<Level>, sources: &Sources) -> Result<Listed, ListError> {
     if server.capability.is_none() {
         return Err(ListError::NotOffered { server: server.name.clone() });
@@ -75,7 +75,7 @@ pub async fn list(server: &Server, level: Option<Level>, sources: &Sources) -> R
                 notices.push("the list goes on changing while it is read: it may not be whole".to_owned());
                 break pages;
             }
-            // A cursor of a list that is gone.
+            // The cursor belongs to a list that no longer exists.
             Err(Stop::Outdated(_)) if attempt < ATTEMPTS => {}
             Ok(_) => {}
             Err(Stop::Outdated(why) | Stop::Failed(why)) => {
@@ -108,12 +108,12 @@ pub async fn list(server: &Server, level: Option<Level>, sources: &Sources) -> R
 }
 
 enum Stop {
-    /// The server does not take a cursor that it gave.
+    /// The server refuses a cursor that it issued.
     Outdated(String),
     Failed(String),
 }
 
-/// The results of `evals/list`, page after page.
+/// The results of `evals/list`, page by page.
 async fn pages(server: &Server, level: Option<Level>) -> Result<Vec<Value>, Stop> {
     let failed = |why: &str| Stop::Failed(why.to_owned());
     let mut params = Map::new();
@@ -153,11 +153,11 @@ async fn pages(server: &Server, level: Option<Level>) -> Result<Vec<Value>, Stop
     }
 }
 
-/// Takes evals of other levels out of a page; says how many.
+/// Removes evals of other levels from a page; returns how many.
 fn leave_out(page: &mut Value, level: Level) -> usize {
     let Some(Value::Array(items)) = page.get_mut("evals") else { return 0 };
     let before = items.len();
-    // Of one that does not say its level, the findings say so.
+    // An eval without a level is reported in the findings.
     let other = |item: &Value| item.pointer("/input/type").and_then(Value::as_str).is_some_and(|of| of != level.name());
     items.retain(|item| !other(item));
     before - items.len()

@@ -1,4 +1,4 @@
-//! Running evals: a model is asked, a tool is called, and the answer is graded. Nothing of it goes to the server.
+//! Runs evals: asks a model or calls a tool, and grades the answer. The grade is not sent to the server.
 
 use std::{path::Path, time::Duration};
 
@@ -20,24 +20,24 @@ use crate::{
     primitive::{Call, Eval, Expected, Input, Message, Mismatch, Role, execution, invocation},
 };
 
-/// Answers of the model in a scenario that does not say how many.
+/// Number of model answers in a scenario that does not specify it.
 const TURNS: u32 = 20;
 
-/// What evals are run with.
+/// What to run evals with.
 #[derive(Clone, Copy)]
 pub struct Running<'a> {
     pub host: &'a dyn Host,
-    /// Of invocations; of scenarios, too, where there is no agent.
+    /// For invocations, and for scenarios without an agent.
     pub model: Option<&'a ModelAgent>,
-    /// Of scenarios.
+    /// For scenarios.
     pub agent: Option<Doer<'a>>,
-    /// Of what an LLM grades.
+    /// For evals that an LLM grades.
     pub judge: Option<&'a ModelAgent>,
     /// How often each eval is run.
     pub runs: u32,
-    /// Evals at the same time.
+    /// How many evals run at the same time.
     pub parallel: usize,
-    /// For a conversation with a model, and for a judge.
+    /// For a conversation with a model, and for a judge's decision.
     pub timeout: Duration,
     pub cancel: &'a CancellationToken,
 }
@@ -47,7 +47,7 @@ pub struct Running<'a> {
 pub enum Ended {
     Passed,
     Failed,
-    /// It could not be carried out, so there is no answer.
+    /// It could not be run, so there is no answer.
     Broken,
 }
 
@@ -66,19 +66,19 @@ impl Ended {
 #[derive(Clone, Debug)]
 pub struct Done {
     pub id: String,
-    /// From 0.
+    /// The repetition, from 0.
     pub run: u32,
     pub ended: Ended,
-    /// Why; of a judge's pass too. Else empty where it passed.
+    /// Why; a judge gives a reason for a pass as well. Otherwise empty if it passed.
     pub reason: String,
     pub duration: Duration,
     /// What was graded: a result, the message of a model, or a transcript.
     pub answer: String,
-    /// Of an execution: the result of the call.
+    /// For an execution: the result of the call.
     pub result: Option<Value>,
 }
 
-/// Runs evals on one session with the server, in the order given. `tools` is what models are offered: the items of
+/// Runs evals on one session with the server, in the given order. `tools` is what models are offered: the items of
 /// `tools/list`.
 pub async fn run(running: &Running<'_>, server: &Server, tools: &[Value], evals: &[&Eval]) -> Vec<Done> {
     let each = evals.iter().flat_map(|eval| (0..running.runs).map(move |nth| (*eval, nth)));
@@ -86,7 +86,7 @@ pub async fn run(running: &Running<'_>, server: &Server, tools: &[Value], evals:
     stream::iter(all).buffered(running.parallel.max(1)).collect().await
 }
 
-/// What was answered, to be graded; or how it ended without.
+/// An answer to be graded, or how the eval ended without one.
 enum Answered {
     Calls(Vec<Call>, String),
     Result(Value),
@@ -126,7 +126,7 @@ pub async fn one(running: &Running<'_>, server: &Server, tools: &[Value], eval: 
     Done { id: eval.id.value.clone(), run: nth, ended, reason, duration, answer: text, result }
 }
 
-/// Grades the result of a call of a tool.
+/// Grades the result of a tool call.
 pub async fn grade(running: &Running<'_>, eval: &Eval, result: &Value) -> (Ended, String) {
     match &eval.expected {
         Expected::ExactMatch(expected) => matched(execution(expected, result)),
@@ -159,7 +159,7 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
                 return broken(why);
             }
             let prompt = agent::prompt(messages);
-            // What it calls comes through the proxy: of the calls that are made here, it makes none.
+            // The agent's calls come through the proxy; it does not use these.
             let offered = Offered { server, tools };
             let context = context(running, &prompt, &eval.id.value, &offered);
             return match agent::work(context, doer, server, tools, most).await {
@@ -189,7 +189,7 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
     }
     let calls = done.calls().map(|(tool, arguments)| Call { tool: tool.to_owned(), arguments: arguments.clone() });
     let calls: Vec<Call> = calls.collect();
-    // One JSON value a line: a text of the model cannot pass for a result of a tool.
+    // One JSON value per line, so that a text of the model cannot be mistaken for a tool result.
     let mut lines: Vec<String> = done.turns.iter().map(Value::to_string).collect();
     lines.extend(done.cut.map(|why| json!({ "cut": why }).to_string()));
     match calls_tools {
@@ -198,7 +198,7 @@ async fn answer(running: &Running<'_>, server: &Server, tools: &[Value], eval: &
     }
 }
 
-/// What an agent or a model works with; no server yet.
+/// The context of an agent or a model, without servers.
 fn context<'a>(running: &Running<'a>, prompt: &'a str, id: &'a str, calls: &'a dyn AgentCalls) -> AgentContext<'a> {
     AgentContext {
         host: running.host,
@@ -217,7 +217,7 @@ fn context<'a>(running: &Running<'a>, prompt: &'a str, id: &'a str, calls: &'a d
     }
 }
 
-/// What is its own doing fails it, and what is the world's leaves no answer.
+/// If it is the agent's own fault, the eval fails; otherwise it is broken.
 fn unanswered(fault: &AgentFault) -> Answered {
     let ended = match fault {
         AgentFault::Malformed(_) | AgentFault::TimedOut(_) => Ended::Failed,
@@ -226,7 +226,7 @@ fn unanswered(fault: &AgentFault) -> Answered {
     Answered::Ended(ended, fault.to_string())
 }
 
-/// A message as models get it.
+/// A message as it is sent to models.
 fn said(message: &Message) -> Result<(Speaker, String), String> {
     let other = message.content.iter().filter_map(|block| block.get("type")?.as_str()).find(|kind| *kind != "text");
     if let Some(kind) = other {
@@ -249,7 +249,7 @@ fn matched(result: Result<(), Vec<Mismatch>>) -> (Ended, String) {
     }
 }
 
-/// Rubric, input and answer are data to the judge.
+/// Asks the judge. Rubric, input and answer are data to it.
 async fn judged(running: &Running<'_>, eval: &Eval, rubric: &str, answer: &str) -> (Ended, String) {
     let Some(model) = running.judge else { return (Ended::Broken, "no judge is given".to_owned()) };
     let task = match &eval.input {
@@ -269,7 +269,7 @@ async fn judged(running: &Running<'_>, eval: &Eval, rubric: &str, answer: &str) 
         dir: Path::new(""),
         timeout: running.timeout,
         cancel: running.cancel,
-        // A judge that is a model has no server whose address must be kept.
+        // A judge that is a model has no server whose address must be kept secret.
         secret: &|_| {},
         used: &|_| {},
     };
@@ -283,7 +283,7 @@ async fn judged(running: &Running<'_>, eval: &Eval, rubric: &str, answer: &str) 
     }
 }
 
-/// The server, as a model works with it: with these tools.
+/// The server as a model uses it, with these tools.
 struct Offered<'a> {
     server: &'a Server,
     tools: &'a [Value],

@@ -16,11 +16,11 @@ use crate::{
     yaml,
 };
 
-/// How often the file is looked at.
+/// How often the file is checked for changes.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// An editor may write a file in several steps.
+/// Delay before reading: an editor may write a file in several steps.
 const SETTLE: Duration = Duration::from_millis(50);
-/// JSON-RPC's code for params that mean nothing.
+/// The JSON-RPC error code for invalid params.
 const INVALID_PARAMS: i64 = -32602;
 
 /// Evals beside a server. A server written in Rust ships its own with [`Shipped::serve_stdio`]:
@@ -30,7 +30,7 @@ const INVALID_PARAMS: i64 = -32602;
 /// # async fn ship() -> Result<(), gevals::evals::Fault> {
 /// let evals = gevals::evals::Shipped::parse("evals.yaml", "kind: McpEvals\nevals: []\n")?;
 /// let (near, far) = tokio::io::duplex(64 * 1024);
-/// tokio::spawn(my_server(far)); // as it would serve standard input and output: one message a line
+/// tokio::spawn(my_server(far)); // as it would serve standard input and output: one message per line
 /// evals.serve_stdio(near).await;
 /// # Ok(())
 /// # }
@@ -44,7 +44,7 @@ pub struct Shipped {
 #[derive(Debug)]
 pub struct Fault {
     pub findings: Vec<Diagnostic>,
-    /// The text that they speak of.
+    /// The text that the findings refer to.
     pub sources: Sources,
 }
 
@@ -58,10 +58,10 @@ impl std::fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The evals of a file, and what is to be said of it.
+/// Reads the evals of a file, and the findings about it.
 ///
 /// # Errors
-/// There is an error in it.
+/// The file contains an error.
 fn read(path: &Path, bytes: Vec<u8>) -> Result<(Document, Fault), Fault> {
     let (sources, mut out) = (Sources::default(), Diagnostics::default());
     let document = match yaml::decode_utf8(bytes) {
@@ -86,19 +86,19 @@ fn read(path: &Path, bytes: Vec<u8>) -> Result<(Document, Fault), Fault> {
 }
 
 impl Shipped {
-    /// The evals of a file, `path` naming it in messages.
+    /// Parses the evals of a file; `path` is its name in messages.
     ///
     /// # Errors
-    /// There is an error in it.
+    /// The file contains an error.
     pub fn parse(path: impl AsRef<Path>, text: impl Into<String>) -> Result<Self, Fault> {
         let (document, _) = read(path.as_ref(), text.into().into_bytes())?;
         Ok(Self::new(&document, PAGE))
     }
 
-    /// The evals of a file, with at most `size` on a page, and its warnings.
+    /// Parses the evals of a file, with at most `size` per page; also returns its warnings.
     ///
     /// # Errors
-    /// There is an error in it.
+    /// The file contains an error.
     pub fn read(path: &Path, bytes: Vec<u8>, size: usize) -> Result<(Self, Fault), Fault> {
         let (document, said) = read(path, bytes)?;
         Ok((Self::new(&document, size), said))
@@ -108,20 +108,20 @@ impl Shipped {
         Self { pages: Arc::new(RwLock::new(Pages::new(&document.evals, size))) }
     }
 
-    /// How many there are.
+    /// The number of evals.
     pub fn len(&self) -> usize {
         self.pages.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no evals.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Puts another text in the place of the present one; `false` if it lists the same evals.
+    /// Replaces the evals with those of another text; returns `false` if it lists the same evals.
     ///
     /// # Errors
-    /// There is an error in it; the present evals stay.
+    /// The text contains an error; the current evals are kept.
     pub fn replace(&self, path: &Path, bytes: Vec<u8>) -> Result<bool, Fault> {
         let (document, _) = read(path, bytes)?;
         Ok(self.pages.write().unwrap_or_else(PoisonError::into_inner).replace(&document.evals))
@@ -142,8 +142,8 @@ impl Shipped {
         Arc::new(Added { answer: Box::new(answer), capabilities, subscription: "evalsListChanged" })
     }
 
-    /// Serves a client on standard input and output on behalf of a server that is reached by `stream`, one message a line,
-    /// until the client has left. To the client both are one server.
+    /// Serves a client on standard input and output on behalf of a server that is connected through `stream`, one
+    /// message per line, until the client disconnects. The client sees both as one server.
     pub async fn serve_stdio<S>(&self, stream: S)
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -153,7 +153,8 @@ impl Shipped {
         hub.close().await;
     }
 
-    /// A hub on a server that is reached by `stream`, one message a line: it serves any number of clients, also over HTTP.
+    /// A hub for a server that is connected through `stream`, one message per line: it serves any number of clients,
+    /// also over HTTP.
     pub fn hub<S>(&self, stream: S) -> Hub
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -172,8 +173,8 @@ fn answer(pages: &Pages, params: Option<&str>) -> Result<String, (i64, String)> 
     pages.list(params.as_ref(), version.is_some()).map_err(|why| (INVALID_PARAMS, why))
 }
 
-/// Looks at the file for ever. Where it has changed and is right, its evals are shipped and `announce` is called; where it
-/// is wrong, `complain` is, and the evals stay as they are.
+/// Watches the file forever. If it has changed and is valid, its evals are shipped, and `announce` is called if they
+/// differ; if it is invalid, `complain` is called, and the evals are unchanged.
 pub async fn watch(shipped: &Shipped, path: PathBuf, announce: impl Fn(), complain: impl Fn(&str)) {
     let mut known = stamp(&path);
     loop {

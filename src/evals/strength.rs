@@ -1,8 +1,8 @@
-//! How strong a server's evals are: each tool is broken in turn, and some eval must fail.
+//! How strong a server's evals are: each tool is broken in turn, and at least one eval must fail.
 //!
-//! A tool is broken where its answer comes out of the proxy: it is called once, and what it answered is graded again and again,
-//! each time changed in another way. So nothing is called more often than by a plain run – a tool that deletes would answer something
-//! else the second time –, and without a model the report is the same each time.
+//! A tool is broken by changing its answer: it is called once, and its answer is graded repeatedly, each time with
+//! another change. Therefore no tool is called more often than in a plain run – a tool that deletes would give another
+//! answer the second time – and without a model the report is the same each time.
 
 use indexmap::IndexSet;
 use serde_json::{Value, json};
@@ -13,19 +13,19 @@ use super::{
 };
 use crate::primitive::{Eval, Grading, Level};
 
-/// Values of a tool's answers that are each broken alone.
+/// Maximum number of values in a tool's answers that are broken individually.
 pub const VALUES: usize = 16;
 
 /// A way in which a tool is broken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mutant {
-    /// It answers with an error.
+    /// It returns an error.
     Error,
-    /// It answers nothing.
+    /// It returns an empty answer.
     Empty,
-    /// One value of its answer is another one, all else is right.
+    /// One value of its answer is wrong, everything else is right.
     WrongValue,
-    /// It answers what another tool has answered.
+    /// It returns the answer of another tool.
     OtherAnswer,
     /// It is not listed.
     Gone,
@@ -47,14 +47,14 @@ impl Mutant {
     }
 }
 
-/// What the evals see of one tool.
+/// How well the evals test one tool.
 #[derive(Clone, Debug)]
 pub struct ToolStrength {
     pub tool: String,
-    /// The evals that look at it and pass as long as it is whole.
+    /// The evals that use it and pass while it works.
     pub evals: Vec<String>,
     pub mutants: Vec<Tried>,
-    /// How many values its answers have; of more than [`VALUES`] so many are tried, evenly spread.
+    /// The number of values in its answers; of more than [`VALUES`], only that many are tried, evenly spread.
     pub values: usize,
 }
 
@@ -62,14 +62,15 @@ pub struct ToolStrength {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tried {
     pub mutant: Mutant,
-    /// Which value is wrong: `content[0].text`, `structuredContent.unit`; `content[0].text: unit` in a text that holds JSON.
+    /// Which value is wrong: `content[0].text`, `structuredContent.unit`; `content[0].text: unit` in a text that
+    /// contains JSON.
     pub at: Option<String>,
     /// The eval that failed; `None`: no eval noticed.
     pub by: Option<String>,
 }
 
 impl Tried {
-    /// For people: `wrong-value at content[0].text`.
+    /// A title for people: `wrong-value at content[0].text`.
     pub fn title(&self) -> String {
         match &self.at {
             Some(at) => format!("{} at {at}", self.mutant.name()),
@@ -79,7 +80,7 @@ impl Tried {
 }
 
 impl ToolStrength {
-    /// How many mutants some eval noticed.
+    /// How many mutants were noticed by an eval.
     pub fn killed(&self) -> usize {
         self.mutants.iter().filter(|tried| tried.by.is_some()).count()
     }
@@ -88,23 +89,23 @@ impl ToolStrength {
 /// The mutation score of a server's evals.
 #[derive(Debug)]
 pub struct Strength {
-    /// Evals that do not pass while nothing is broken: they do not count.
+    /// Evals that do not pass although nothing is broken: they are not counted.
     pub failing: Vec<Done>,
-    /// Evals that were not run, as nothing was given to run them with; and scenarios.
+    /// Evals that were not run because the model or judge they need is missing; and scenarios.
     pub unused: Vec<String>,
     /// In the order of `tools/list`.
     pub tools: Vec<ToolStrength>,
 }
 
 impl Strength {
-    /// Noticed mutants, and all.
+    /// The number of noticed mutants, and of all mutants.
     pub fn counts(&self) -> (usize, usize) {
         let killed = self.tools.iter().map(ToolStrength::killed).sum();
         (killed, self.tools.iter().map(|tool| tool.mutants.len()).sum())
     }
 }
 
-/// Measures executions, and invocations where there is a model; what a judge grades, where there is one.
+/// Measures executions, and invocations if there is a model; evals that a judge grades only if there is a judge.
 pub async fn strength(running: &Running<'_>, server: &Server, tools: &[Value], evals: &[&Eval]) -> Strength {
     let usable = |eval: &Eval| match (eval.level(), eval.grading.value) {
         (Level::Scenario, _) => false,
@@ -118,7 +119,7 @@ pub async fn strength(running: &Running<'_>, server: &Server, tools: &[Value], e
     let whole = run(&once, server, tools, &used).await;
     let mut passing: Vec<(&Eval, Done)> = used.into_iter().zip(whole).collect();
     let failing = passing.extract_if(.., |(_, done)| done.ended != Ended::Passed).map(|(_, done)| done).collect();
-    // What a judge grades comes last: it costs more, and may decide otherwise each time.
+    // Evals graded by a judge come last: they cost more, and the decision may vary.
     passing.sort_by_key(|(eval, _)| eval.grading.value);
 
     let mut report = Vec::new();
@@ -151,7 +152,7 @@ pub async fn strength(running: &Running<'_>, server: &Server, tools: &[Value], e
                     break;
                 }
             }
-            // A mutant that changes no answer is none.
+            // A mutant that changes no answer does not count.
             if changes || answers.is_empty() {
                 mutants.push(broken.tried(by));
             }
@@ -178,19 +179,19 @@ pub async fn strength(running: &Running<'_>, server: &Server, tools: &[Value], e
     Strength { failing, unused, tools: report }
 }
 
-/// Whether an eval calls the tool, or expects that it is called.
+/// Whether an eval calls the tool, or expects it to be called.
 fn looks_at(eval: &Eval, tool: &str) -> bool {
     eval.tool() == Some(tool)
 }
 
-/// What is broken of a tool.
+/// How a tool is broken.
 enum Broken<'a> {
     Whole(Mutant),
     Value(&'a Place),
 }
 
 impl Broken<'_> {
-    /// The answer of the broken tool; `None` where it is the right one.
+    /// The answer of the broken tool; `None` if it equals the right one.
     fn answer(&self, result: &Value, foreign: &[&Value]) -> Option<Value> {
         let other = match self {
             Self::Whole(Mutant::Error) => {
@@ -215,16 +216,16 @@ impl Broken<'_> {
 /// A value in the result of a tool.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Place {
-    /// Where it stands, as a JSON pointer; or where the text stands that holds it.
+    /// Where it is, as a JSON pointer; or where the text is that contains it.
     at: String,
-    /// In that text, which is JSON.
+    /// The JSON pointer within that text, which is JSON.
     inside: Option<String>,
 }
 
-/// The keys of blocks that hold what a tool answered.
+/// The keys of blocks that contain a tool's answer.
 const ANSWERS: [&str; 4] = ["text", "data", "uri", "resource"];
 
-/// All values of a result. A text that says once more what stands in `structuredContent` holds none of its own.
+/// All values of a result. A text that repeats `structuredContent` contributes none.
 fn places(result: &Value) -> Vec<Place> {
     let mut out = Vec::new();
     let blocks = result.get("content").and_then(Value::as_array);
@@ -247,17 +248,17 @@ fn places(result: &Value) -> Vec<Place> {
     out
 }
 
-/// The JSON object or list that a text holds.
+/// The JSON object or list in a text.
 fn held(value: &Value) -> Option<Value> {
     serde_json::from_str::<Value>(value.as_str()?).ok().filter(|inner| inner.is_object() || inner.is_array())
 }
 
-/// Whether a text says what `structuredContent` says: a broken tool is wrong in both.
+/// Whether a text repeats `structuredContent`: a broken tool is wrong in both.
 fn mirrors(result: &Value, text: &Value) -> bool {
     result.get("structuredContent").is_some_and(|structured| held(text).is_some_and(|inner| &inner == structured))
 }
 
-/// The places of a value that hold no others.
+/// The places of the values in a value that contain no other values.
 fn leaves(value: &Value, at: String, found: &mut dyn FnMut(String)) {
     match value {
         Value::Array(items) if !items.is_empty() => {
@@ -271,14 +272,14 @@ fn leaves(value: &Value, at: String, found: &mut dyn FnMut(String)) {
     }
 }
 
-/// Which of so many are tried.
+/// The indexes of the values that are tried.
 fn spread(all: usize) -> impl Iterator<Item = usize> {
     let tried = all.min(VALUES);
     (0..tried).map(move |nth| nth * all / tried)
 }
 
 impl Place {
-    /// The result with another value here; `None` where there is none.
+    /// The result with another value at this place; `None` if the place does not exist.
     fn broken(&self, result: &Value) -> Option<Value> {
         let mut wrong = result.clone();
         match &self.inside {
@@ -303,7 +304,7 @@ impl Place {
         Some(wrong)
     }
 
-    /// For people: `content[0].text`.
+    /// A title for people: `content[0].text`.
     fn title(&self) -> String {
         let steps = |pointer: &str| {
             let mut text = String::new();
@@ -324,7 +325,7 @@ impl Place {
     }
 }
 
-/// Makes a value that holds no others another one of its kind.
+/// Replaces a value that contains no other values with a different one of the same kind.
 fn other_value(value: &mut Value) {
     match value {
         Value::Null => *value = Value::Bool(true),
@@ -339,7 +340,7 @@ fn other_value(value: &mut Value) {
     }
 }
 
-/// The tools as a model sees them while one is broken; `None` where that is no change.
+/// The tools as a model sees them while one is broken; `None` if nothing changes.
 fn relisted(mutant: Mutant, tools: &[Value], tool: &str) -> Option<Vec<Value>> {
     let is_it = |item: &Value| item.get("name").and_then(Value::as_str) == Some(tool);
     let mut listed = tools.to_vec();
@@ -380,7 +381,7 @@ mod tests {
         assert_eq!(text(1, 1), json!("{\"a\":[2,{\"b/c\":true}],\"n\":{}}"));
         assert_eq!(text(2, 1), json!("{\"a\":[1,{\"b/c\":false}],\"n\":{}}"));
         assert_eq!(broken(4)["content"][2]["data"], json!("AAAA (changed)"));
-        // Of another answer, which has no such place, nothing is changed.
+        // In another answer, which has no such place, nothing is changed.
         assert_eq!(places(&result)[3].broken(&json!({"content": [{"type": "text", "text": "plain"}]})), None);
     }
 

@@ -1,4 +1,4 @@
-//! The operations, and what each takes.
+//! The operations and their arguments.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// What an operation does to the world (`portable-format.md`, extensions: `sideEffects`).
+/// The side effects of an operation (`portable-format.md`, extensions: `sideEffects`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It only looks.
+    /// It only reads.
     None,
-    /// It makes objects.
+    /// It creates objects.
     Creates,
-    /// It removes objects.
+    /// It deletes objects.
     Deletes,
     /// It changes objects.
     Any,
 }
 
 impl Effect {
-    /// As manifests write it.
+    /// The name in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -34,11 +34,11 @@ impl Effect {
 /// An operation of the extension.
 #[derive(Debug)]
 pub struct Operation {
-    /// As steps write it after the alias.
+    /// The name that steps use after the alias.
     pub name: &'static str,
     /// One line.
     pub description: &'static str,
-    /// What it does to the world.
+    /// Its side effects.
     pub effect: Effect,
     /// The JSON Schema of its arguments.
     pub params: fn() -> Value,
@@ -47,7 +47,8 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Where it may stand: what only looks, and `exec`, stands everywhere; what changes the world does not stand in verify.
+    /// The phases in which it is allowed: operations that only read, and `exec`, in all phases; other operations not in
+    /// verify.
     pub fn phases(&self) -> &'static [&'static str] {
         if self.effect == Effect::None || self.name == "exec" {
             &["setup", "verify", "cleanup"]
@@ -312,7 +313,7 @@ pub const OPERATIONS: &[Operation] = &[
 const NAMESPACE: (&str, &str, &str) = ("namespace", "string", "the namespace");
 const OBJECT: (&str, &str, &str) = ("object", "object", "the object");
 
-/// The operation of a name.
+/// The operation with this name.
 pub fn find(name: &str) -> Option<&'static Operation> {
     OPERATIONS.iter().find(|operation| operation.name == name)
 }
@@ -330,7 +331,7 @@ fn schema<A: JsonSchema>() -> Value {
     schema
 }
 
-/// What may be absent is not null either.
+/// Optional properties may be absent, but not null.
 fn without_null(schema: &mut Value) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     for property in properties.values_mut() {
@@ -344,7 +345,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Any manifest: only what every object has is said.
+/// Any manifest: specifies only what every object has.
 fn create() -> Value {
     json!({
         "description": "The object.",
@@ -913,7 +914,7 @@ pub struct HelmUninstall {
     pub namespace: String,
 }
 
-/// Conditions that objects of Kubernetes have; a text that is nearly one of them is likely a slip.
+/// Conditions of Kubernetes objects; a text that is similar to one of them is probably a typo.
 fn conditions() -> &'static [&'static str] {
     &[
         "Available",
@@ -934,7 +935,8 @@ fn conditions() -> &'static [&'static str] {
     ]
 }
 
-/// Kinds of every cluster, in each form in which they are written; a kind that is nearly one of them is likely a slip.
+/// Kinds that every cluster has, in every form in which they are written; a kind that is similar to one of them is
+/// probably a typo.
 const KINDS: [&str; 84] = [
     "clusterrole",
     "clusterroles",
@@ -1022,7 +1024,7 @@ const KINDS: [&str; 84] = [
     "sts",
 ];
 
-/// The same kinds, as manifests write them.
+/// The same kinds, as written in manifests.
 const OF_MANIFESTS: [&str; 31] = [
     "ClusterRole",
     "ClusterRoleBinding",
@@ -1057,7 +1059,7 @@ const OF_MANIFESTS: [&str; 31] = [
     "StatefulSet",
 ];
 
-/// The groups of these kinds that have a dot in their name.
+/// The groups of these kinds whose names contain a dot.
 const GROUPS: [&str; 6] = [
     "apiextensions.k8s.io",
     "coordination.k8s.io",
@@ -1067,7 +1069,7 @@ const GROUPS: [&str; 6] = [
     "rbac.authorization.k8s.io",
 ];
 
-/// Whether a group, or an `apiVersion`, is one whose kinds are known: a custom resource may have any name.
+/// Whether the kinds of a group, or of an `apiVersion`, are known: a custom resource may have any name.
 pub fn is_known_group(text: &str) -> bool {
     let group = text.split('/').next().unwrap_or(text);
     !group.contains('.') || GROUPS.contains(&group)

@@ -1,4 +1,4 @@
-//! A streamable HTTP server for clients that speak on standard input and output.
+//! Makes a streamable HTTP server available to clients that use standard input and output.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{Hub, HubOptions, ServerError, ServerSpec, SessionKind, Transport};
 
-/// Speaks MCP on standard input and output on behalf of a streamable HTTP server.
+/// Serves MCP on standard input and output on behalf of a streamable HTTP server.
 pub async fn bridge_stdio(url: &str) -> Result<(), ServerError> {
     bridge(url, tokio::io::stdin(), tokio::io::stdout()).await
 }
 
-/// Speaks MCP line by line on behalf of a streamable HTTP server, until the input ends and everything that was asked is
+/// Serves MCP, one message per line, on behalf of a streamable HTTP server, until the input ends and all requests are
 /// answered.
 pub async fn bridge<R, W>(url: &str, input: R, output: W) -> Result<(), ServerError>
 where
@@ -20,7 +20,7 @@ where
     W: AsyncWrite + Unpin,
 {
     let transport = Transport::Http { url: url.to_owned(), headers: IndexMap::new() };
-    // Both ends have deadlines of their own.
+    // Both ends have their own deadlines.
     let options = HubOptions { initialize_timeout: Duration::from_secs(24 * 60 * 60), ..HubOptions::default() };
     let hub = Hub::start(ServerSpec { name: "gevals".to_owned(), transport }, options).await?;
     serve(&hub, SessionKind::Own, input, output).await;
@@ -28,7 +28,7 @@ where
     Ok(())
 }
 
-/// A session of the hub on standard input and output, until the input ends and everything that was asked is answered.
+/// Serves a session of the hub on standard input and output, until the input ends and all requests are answered.
 pub async fn serve_stdio(hub: &Hub, kind: SessionKind) {
     serve(hub, kind, tokio::io::stdin(), tokio::io::stdout()).await;
 }
@@ -41,7 +41,7 @@ where
     let (mut reader, mut writer) = tokio::io::split(hub.connect(kind));
     let inwards = async {
         let _ = tokio::io::copy(&mut input, &mut writer).await;
-        // What was written last is still on its way into the hub, and what was answered last on its way out.
+        // The last input is still on its way into the hub, and the last answer on its way out.
         loop {
             tokio::time::sleep(Duration::from_millis(50)).await;
             if !hub.is_busy() {

@@ -1,4 +1,5 @@
-//! Server processes: started in a group of their own, watched, and gone when they are closed; and their lines.
+//! Server processes: each is started in its own process group, watched, and killed with its group when closed. Also
+//! splits their output into lines.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +30,7 @@ pub(crate) struct Process {
     group: Arc<Group>,
     exit: watch::Receiver<Option<String>>,
     stderr: Arc<Mutex<VecDeque<u8>>>,
-    /// Closed when standard error has been read to its end.
+    /// Closed once standard error has been read to its end.
     silent: watch::Receiver<()>,
 }
 
@@ -43,7 +44,7 @@ pub(crate) fn spawn(
     spawn_with(server, command, args, env, cwd, true)
 }
 
-/// The same, with the environment of gevals only where it is inherited.
+/// Like [`spawn`]; the process inherits the environment of gevals only if `inherited` is set.
 pub(crate) fn spawn_with(
     server: &str,
     command: &str,
@@ -66,7 +67,7 @@ pub(crate) fn spawn_with(
     let mut busy = 0;
     let started = loop {
         match prepared.spawn() {
-            // The file was written a moment ago, and a process started meanwhile by another thread still has it open.
+            // The file was written a moment ago, and a process that another thread started meanwhile still has it open.
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && busy < 50 => {
                 busy += 1;
                 std::thread::sleep(Duration::from_millis(10));
@@ -96,7 +97,7 @@ pub(crate) fn spawn_with(
     let (exited, exit) = watch::channel(None);
     let watched = group.clone();
     tokio::spawn(async move {
-        // Dropped with the runtime, this kills the group too.
+        // If the runtime drops this task, the guard still kills the group.
         let guard = KillGroup(watched);
         let text = match child.wait().await {
             Ok(status) => ended_how(status),
@@ -109,12 +110,12 @@ pub(crate) fn spawn_with(
 }
 
 impl Process {
-    /// As long as it lives.
+    /// The process ID, until the process has been waited for.
     pub fn pid(&self) -> Option<u32> {
         lock(&self.group.0).and_then(|pid| pid.as_raw_pid().try_into().ok())
     }
 
-    /// How the process ended, if it has.
+    /// How the process ended, if it has ended.
     pub fn exited(&self) -> Option<String> {
         self.exit.borrow().clone()
     }
@@ -127,7 +128,8 @@ impl Process {
         }
     }
 
-    /// Waits for the end of what it prints, too; for a short time, since a stray descendant may hold the pipe.
+    /// Waits for the exit, and for the end of standard error as well; the latter only briefly, because a stray
+    /// descendant may keep the pipe open.
     pub async fn wait_for_all(&self) -> String {
         let status = self.wait().await;
         let mut silent = self.silent.clone();
@@ -136,19 +138,20 @@ impl Process {
         status
     }
 
-    /// The end of what it printed to standard error.
+    /// The last part of what the process printed to standard error.
     pub fn stderr(&self) -> String {
         let tail = lock(&self.stderr);
         let (front, back) = tail.as_slices();
         let text = String::from_utf8_lossy(&[front, back].concat()).into_owned();
-        // Its first line may be cut, perhaps in the middle of a secret.
+        // The first line may be truncated, possibly in the middle of a secret.
         match text.split_once('\n') {
             Some((_, whole)) if tail.len() >= STDERR_KEPT => whole.to_owned(),
             _ => text,
         }
     }
 
-    /// Its standard input is closed already: waits, asks, forces. Nothing of the group is left.
+    /// Call this after closing the standard input of the process: waits for it to exit, then sends SIGTERM, then
+    /// SIGKILL, to its group. No process of the group is left.
     pub async fn close(&self, grace: Duration) -> String {
         for signal in [Signal::TERM, Signal::KILL] {
             if let Ok(text) = tokio::time::timeout(grace, self.wait()).await {
@@ -164,14 +167,14 @@ impl Process {
     }
 }
 
-/// The process group, as long as its leader has not been waited for: later the number may be someone else's.
+/// The process group, until its leader has been waited for: afterwards the number may be reused.
 #[derive(Debug)]
 struct Group(Mutex<Option<Pid>>);
 
 impl Group {
     fn signal(&self, signal: Signal) {
         if let Some(group) = *lock(&self.0) {
-            // ESRCH: it is gone, which is what was wanted.
+            // ESRCH: the group no longer exists, which is the goal.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -216,11 +219,11 @@ async fn keep_tail(mut stderr: ChildStderr, tail: Arc<Mutex<VecDeque<u8>>>, _spe
     }
 }
 
-/// Lines of at most `limit` bytes; the last one need not end in a line feed.
+/// Splits input into lines of at most `limit` bytes; the last line need not end in a line feed.
 pub(crate) struct Lines<R> {
     reader: R,
     buffer: BytesMut,
-    /// So far there is no line feed in the buffer.
+    /// The first `scanned` bytes of the buffer contain no line feed.
     scanned: usize,
     limit: usize,
 }
@@ -230,8 +233,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Lines { reader, buffer: BytesMut::new(), scanned: 0, limit }
     }
 
-    /// After a line beyond the limit: reads to its end and keeps nothing of it; each piece is shown to `see`, which says whether
-    /// to go on. `false` if it was stopped, or the input is at its end.
+    /// After a line beyond the limit: reads to the end of that line and discards it. `see` gets each piece and returns
+    /// whether to continue. Returns `false` if `see` stopped, or at the end of the input.
     pub async fn skip(&mut self, mut see: impl FnMut(&[u8]) -> bool) -> io::Result<bool> {
         loop {
             let end = self.buffer.iter().position(|byte| *byte == b'\n');
@@ -250,7 +253,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// `InvalidData` is a line beyond the limit: [`Lines::skip`] goes past it. Dropping the future loses nothing.
+    /// Returns `InvalidData` for a line beyond the limit; [`Lines::skip`] skips the rest of it. Dropping the future
+    /// loses nothing.
     pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             if let Some(at) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {

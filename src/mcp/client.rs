@@ -1,7 +1,8 @@
-//! What gevals itself asks of a server: steps, `lock`, the scripted agent, the evals primitive.
+//! The client for requests that gevals itself makes: steps, `lock`, the scripted agent, the evals primitive.
 //!
-//! Results stay JSON values. rmcp's client would decode and re-encode them through types that drop what they do not know
-//! (a tool's vendor fields, a result that happens to contain `content`), overwrite progress tokens, and declare capabilities of its own.
+//! Results stay JSON values. rmcp's client would decode and re-encode them through types that drop unknown members (a
+//! tool's vendor fields, a result that happens to contain `content`), overwrite progress tokens, and declare
+//! capabilities of its own.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,23 +27,23 @@ use super::{
     message::{self, Message, Shape},
 };
 
-/// The first protocol without a handshake.
+/// The first protocol version without a handshake.
 const STATELESS: &str = "2026-07-28";
-/// How long the answer to `server/discover` may take.
+/// Timeout for the answer to `server/discover`.
 const DISCOVERY: Duration = Duration::from_secs(5);
 
-/// Pages of one list, before the server is taken to count in circles.
+/// Maximum number of pages in one list; beyond it, the server is assumed to loop.
 const PAGES: usize = 1000;
 
-/// How a client introduces itself, and how long it waits.
+/// How a client introduces itself, and how long it waits for answers.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     pub name: String,
     pub version: String,
     pub protocol: String,
-    /// What is declared in `initialize`; servers offer more or less by it.
+    /// Declared in `initialize`; what a server offers may depend on it.
     pub capabilities: Value,
-    /// How long one request may take; it is cancelled then.
+    /// How long one request may take; after that it is canceled.
     pub timeout: Option<Duration>,
     /// The longest message, in bytes.
     pub max_message: usize,
@@ -70,7 +71,7 @@ pub enum CallError {
     TimedOut(Duration),
     #[error("the connection is closed")]
     Closed,
-    /// The server is gone, or did not take the request; the text says why.
+    /// The server has ended, or did not accept the request; the text gives the reason.
     #[error("{0}")]
     Lost(String),
     #[error("the server's answer to `{method}` is malformed: {problem}")]
@@ -95,32 +96,32 @@ pub struct ToolResult {
     pub content: Vec<Value>,
     pub structured: Option<Value>,
     pub is_error: bool,
-    /// The result as a whole.
+    /// The complete result.
     pub raw: Value,
 }
 
 impl ToolResult {
-    /// The text contents, one after another on lines of their own.
+    /// The text contents, joined with line feeds.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(|block| block.get("text")?.as_str()).collect();
         texts.join("\n")
     }
 }
 
-/// A message of the server that answers no request.
+/// A notification from the server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notification {
     pub method: String,
     pub params: Value,
 }
 
-/// A client on any byte stream. Dropping a call that is under way cancels it.
+/// A client on any byte stream. Dropping the future of a call cancels the call.
 #[derive(Debug)]
 pub struct Client {
     options: ClientOptions,
     shared: Arc<Shared>,
     server: OnceLock<Value>,
-    /// The server speaks a protocol without a handshake, in which every request says who asks.
+    /// Set if the server uses a protocol without a handshake, in which every request identifies its sender.
     stateless: OnceLock<()>,
     counter: AtomicU64,
     _tasks: [AbortOnDropHandle<()>; 2],
@@ -128,7 +129,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Shared {
-    /// `None` once nothing more can come.
+    /// `None` once no more answers can arrive.
     waiting: Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>,
     out: mpsc::UnboundedSender<Bytes>,
     notifications: broadcast::Sender<Notification>,
@@ -137,7 +138,7 @@ struct Shared {
 type Answer = Result<Value, CallError>;
 
 impl Client {
-    /// Starts to read; [`Client::initialize`] is the first thing to call.
+    /// Starts reading; call [`Client::initialize`] first.
     pub fn start<S>(stream: S, options: ClientOptions) -> Client
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -170,7 +171,8 @@ impl Client {
         }
     }
 
-    /// The handshake; gives the server's result. A server that refuses it is asked in the way of 2026-07-28, which has none.
+    /// Performs the handshake and returns the server's result. If the server refuses `initialize`, tries
+    /// `server/discover` of 2026-07-28, which needs no handshake.
     pub async fn initialize(&self) -> Result<Value, CallError> {
         let params = json!({
             "protocolVersion": self.options.protocol,
@@ -190,14 +192,14 @@ impl Client {
 
     async fn discover(&self) -> Option<Value> {
         let params = json!({ "_meta": self.introduction() });
-        // It has refused one greeting, and may say nothing to the other.
+        // A server that refused one greeting may never answer the other.
         let asked = tokio::time::timeout(DISCOVERY, self.request("server/discover", Some(params)));
         let result = asked.await.ok()?.ok().filter(Value::is_object)?;
         self.stateless.get_or_init(|| ());
         Some(self.server.get_or_init(|| result).clone())
     }
 
-    /// What a request without a handshake says of its sender.
+    /// How a request without a handshake identifies its sender.
     fn introduction(&self) -> Value {
         json!({
             "io.modelcontextprotocol/protocolVersion": STATELESS,
@@ -211,14 +213,14 @@ impl Client {
         self.server.get()
     }
 
-    /// Does the server declare this capability?
+    /// Whether the server declares this capability.
     pub fn offers(&self, capability: &str) -> bool {
         self.server
             .get()
             .is_some_and(|server| server["capabilities"].get(capability).is_some_and(|value| !value.is_null()))
     }
 
-    /// Every tool, over all pages; none when the server does not offer any.
+    /// Lists every tool, over all pages; empty if the server does not offer tools.
     ///
     /// # Errors
     /// The server refused the request, or was lost.
@@ -226,17 +228,17 @@ impl Client {
         self.list_offered("tools", "tools/list", "tools").await
     }
 
-    /// All resources, page after page.
+    /// Lists all resources, over all pages.
     pub async fn list_resources(&self) -> Result<Vec<Value>, CallError> {
         self.list_offered("resources", "resources/list", "resources").await
     }
 
-    /// All templates of resources, page after page.
+    /// Lists all resource templates, over all pages.
     pub async fn list_resource_templates(&self) -> Result<Vec<Value>, CallError> {
         self.list_offered("resources", "resources/templates/list", "resourceTemplates").await
     }
 
-    /// All prompts, page after page.
+    /// Lists all prompts, over all pages.
     pub async fn list_prompts(&self) -> Result<Vec<Value>, CallError> {
         self.list_offered("prompts", "prompts/list", "prompts").await
     }
@@ -245,7 +247,7 @@ impl Client {
         if self.offers(capability) { self.list(method, key, Map::new()).await } else { Ok(Vec::new()) }
     }
 
-    /// All pages of any list with MCP's cursors; `key` holds the items of a page.
+    /// All pages of any list with MCP's cursors; `key` names the member that contains the items of a page.
     pub async fn list(&self, method: &str, key: &str, params: Map<String, Value>) -> Result<Vec<Value>, CallError> {
         let mut items = Vec::new();
         let mut cursors = HashSet::new();
@@ -297,12 +299,12 @@ impl Client {
         self.request("resources/read", Some(json!({"uri": uri}))).await
     }
 
-    /// Gets a prompt, filled with arguments.
+    /// Gets a prompt, expanded with the arguments.
     pub async fn get_prompt(&self, name: &str, arguments: Value) -> Result<Value, CallError> {
         self.request("prompts/get", Some(json!({"name": name, "arguments": arguments}))).await
     }
 
-    /// Any request.
+    /// Sends any request.
     ///
     /// # Errors
     /// The server refused the request, or was lost, or took longer than the options allow.
@@ -333,7 +335,7 @@ impl Client {
         answer.unwrap_or(Err(CallError::Closed))
     }
 
-    /// Sends a notification; nobody answers it.
+    /// Sends a notification; notifications have no answer.
     pub fn notify(&self, method: &str, params: Option<Value>) {
         let mut notification = json!({"jsonrpc": "2.0", "method": method});
         if let Some(params) = params {
@@ -342,13 +344,13 @@ impl Client {
         self.shared.send(notification.to_string().into());
     }
 
-    /// The notifications from now on; a reader that is slow loses the oldest.
+    /// Subscribes to notifications from now on; a slow reader loses the oldest.
     pub fn notifications(&self) -> broadcast::Receiver<Notification> {
         self.shared.notifications.subscribe()
     }
 }
 
-/// Tells the server when a request is dropped before its answer.
+/// Cancels a request on the server when its future is dropped before the answer.
 struct GivenUp<'a> {
     shared: &'a Shared,
     id: u64,
@@ -370,7 +372,7 @@ impl Shared {
     }
 
     fn send(&self, message: Bytes) {
-        // A failed send is a closed connection, which ends the waiting calls.
+        // A failed send means that the connection is closed, which ends the waiting calls.
         let _ = self.out.send(message);
     }
 }
@@ -383,7 +385,7 @@ async fn read_all(mut lines: Lines<impl AsyncRead + Unpin>, shared: Arc<Shared>)
             }
         }
     }
-    // A waiting call finds the sender gone.
+    // Dropping the senders wakes the waiting calls.
     *shared.lock() = None;
 }
 

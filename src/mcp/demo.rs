@@ -1,5 +1,5 @@
-//! The demonstration server: notes in a directory, as tools, resources and prompts. It is what the examples, the tutorial
-//! and the tests evaluate.
+//! The demonstration server: notes in a directory, exposed as tools, resources and prompts. The examples, the tutorial
+//! and the tests evaluate it.
 
 mod notes;
 
@@ -37,28 +37,28 @@ use super::own;
 
 const MARKDOWN: &str = "text/markdown";
 
-/// Serves the notes of a directory, which is made if need be, on standard input and output.
+/// Serves the notes of a directory, which is created if needed, on standard input and output.
 ///
 /// # Errors
-/// The directory cannot be made.
+/// The directory cannot be created.
 pub async fn serve_stdio(dir: &Path) -> io::Result<()> {
     serve(dir, tokio::io::join(tokio::io::stdin(), tokio::io::stdout())).await
 }
 
-/// Serves the notes of a directory on any byte stream, until it ends and everything that was asked is answered.
+/// Serves the notes of a directory on any byte stream, until the stream ends and all requests are answered.
 ///
 /// # Errors
-/// The directory cannot be made.
+/// The directory cannot be created.
 pub async fn serve(dir: &Path, stream: impl AsyncRead + AsyncWrite + Send + 'static) -> io::Result<()> {
     own::serve(Server::open(dir)?, stream, CancellationToken::new()).await
 }
 
-/// Serves the notes of a directory over streamable HTTP at `/mcp`, until `stop` is cancelled.
+/// Serves the notes of a directory over streamable HTTP at `/mcp`, until `stop` is canceled.
 pub async fn serve_http(dir: &Path, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
     own::serve_http(Server::open(dir)?, listener, stop).await
 }
 
-/// Its tools, as the server lists them: for who writes its lock and starts nothing.
+/// The tools as the server lists them, for writing its lock without starting it.
 pub fn listed() -> impl Iterator<Item = (String, String, Value)> {
     let text = |tool: &Tool| tool.description.as_deref().unwrap_or_default().to_owned();
     tools()
@@ -69,7 +69,7 @@ pub fn listed() -> impl Iterator<Item = (String, String, Value)> {
 #[derive(Debug, Clone)]
 struct Server {
     notes: Arc<Notes>,
-    /// Everyone who is notified when the list changes.
+    /// All clients to notify when the list changes.
     peers: Arc<Mutex<Vec<Peer<RoleServer>>>>,
 }
 
@@ -112,7 +112,7 @@ impl Server {
         Ok(Server { notes: Arc::new(Notes::open(dir)?), peers: Arc::default() })
     }
 
-    /// The result of a tool, or the text of its failure.
+    /// Returns the result of a tool, or the text of its failure.
     async fn call(
         &self,
         name: &str,
@@ -164,7 +164,7 @@ impl Server {
         }
     }
 
-    /// Lines that hold the query in any case; reports its progress to who wants it.
+    /// Finds lines that contain the query, ignoring case; reports progress to clients that asked for it.
     async fn search(&self, query: &str, context: &RequestContext<RoleServer>) -> Result<CallToolResult, String> {
         let notes = self.notes.all().map_err(text_of)?;
         let query = query.to_lowercase();
@@ -186,14 +186,14 @@ impl Server {
                 let progress = ProgressNotificationParam::new(token.clone(), done)
                     .with_total(total)
                     .with_message(format!("searched {}", note.title));
-                // A session that has ended does not miss it.
+                // If the session has ended, the notification is not missed.
                 let _ = context.peer.notify_progress(progress).await;
             }
         }
         Ok(CallToolResult::structured(json!({"matches": matches})))
     }
 
-    /// The caller hears it before its answer, the others soon.
+    /// The caller is notified before it gets its answer, the other clients soon after.
     async fn list_changed(&self, context: &RequestContext<RoleServer>) {
         let mut heard = false;
         let peers: Vec<Peer<RoleServer>> = {
@@ -215,7 +215,7 @@ impl Server {
     }
 }
 
-/// Peers have no identity but the client that they were given.
+/// Peers have no identity other than the client info they were given.
 fn same(one: &Peer<RoleServer>, other: &Peer<RoleServer>) -> bool {
     match (one.peer_info(), other.peer_info()) {
         (Some(one), Some(other)) => Arc::ptr_eq(&one, &other),

@@ -34,19 +34,19 @@ use super::{
 };
 use crate::host::{Capability, is_same, listen};
 
-/// Silence on a stream, before a comment is sent to keep it open.
+/// How long a stream is silent before a comment is sent to keep it open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How long a client that reads streams waits for a plain answer: it can come back for one that takes longer.
+/// How long a client that reads streams waits for a plain answer: it can come back for an answer that takes longer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When a client should come back, unless the server says it.
+/// When a client should reconnect, unless the server specifies it.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A streamable HTTP server on 127.0.0.1. Dropping it ends its sessions.
 #[derive(Debug)]
 pub struct HttpFront {
-    /// `http://127.0.0.1:PORT/CAPABILITY/mcp`, or without a capability where everyone on this machine may be a client.
+    /// `http://127.0.0.1:PORT/CAPABILITY/mcp`; without the capability if every local client is allowed.
     pub url: String,
-    /// What makes its clients those that were given the URL.
+    /// Restricts the clients to those that were given the URL.
     pub capability: Option<Capability>,
     front: Arc<Front>,
 }
@@ -62,9 +62,9 @@ struct Front {
     relay: Arc<Relay>,
     kind: SessionKind,
     port: u16,
-    /// The one path that is there.
+    /// The only path that exists.
     path: String,
-    /// By `Mcp-Session-Id`.
+    /// Keyed by `Mcp-Session-Id`.
     sessions: Mutex<HashMap<String, Arc<Conversation>>>,
     over: CancellationToken,
 }
@@ -98,7 +98,7 @@ async fn start(
         .with_state(front.clone());
     let ended = over.clone();
     tokio::spawn(async move {
-        // The only error is one of `accept`, and axum retries those.
+        // Only `accept` can fail, and axum retries it.
         let _ = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned()).await;
     });
     let ended = front.clone();
@@ -109,7 +109,7 @@ async fn start(
     Ok(HttpFront { url, capability, front })
 }
 
-/// To whom does not know the path nothing is there; nothing of what they send is read.
+/// Answers 404 to clients that do not know the path, without reading anything they send.
 async fn known(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     match is_same(request.uri().path(), &front.path) {
         true => next.run(request).await,
@@ -134,7 +134,7 @@ impl Front {
         self.relay.end(conversation.session);
     }
 
-    /// `lasting` if its client learns of the session.
+    /// `lasting`: the client is given the session id.
     fn converse(&self, lasting: bool) -> Arc<Conversation> {
         let port = self.relay.open(self.kind.clone());
         let conversation = Conversation::new(port.id, lasting);
@@ -145,7 +145,7 @@ impl Front {
         conversation
     }
 
-    /// A page in a browser may have resolved its own name to 127.0.0.1.
+    /// Guards against DNS rebinding: a web page may have resolved its own name to 127.0.0.1.
     fn is_local(&self, headers: &HeaderMap) -> bool {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let ours = |authority: &str| {
@@ -192,7 +192,7 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
     for part in message::unbatch(body) {
         messages.push(Message::parse(part).ok_or_else(unreadable)?);
     }
-    // A server that is reached by HTTP sees to it itself.
+    // A server that is reached by HTTP checks this itself.
     let stateless = !front.relay.is_apart() && messages.iter().any(|message| stateless::is_stateless(headers, message));
     if stateless {
         for message in &messages {
@@ -214,7 +214,7 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
         issued = HeaderValue::try_from(id).ok();
         conversation
     } else if !headers.contains_key(SESSION_ID) && (front.relay.is_apart() || stateless) {
-        // A server that is reached by HTTP says itself what it thinks of a request without a session.
+        // A server that is reached by HTTP decides itself what to do with a request without a session.
         let conversation = front.converse(false);
         passing = Some(EndLater { relay: front.relay.clone(), session: conversation.session });
         conversation
@@ -261,7 +261,7 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
     } else {
         let response = json_answers(answers, requests.len(), stateless).await;
         drop(passing);
-        // What the server said of its answer precedes it.
+        // The head of the server's answer arrives before the answer.
         match asides.and_then(|mut asides| asides.try_recv().ok()) {
             Some(Aside::Head(told)) => mirrored(response, told),
             _ => response,
@@ -277,13 +277,13 @@ async fn take_post(front: &Front, headers: &HeaderMap, body: Bytes) -> Result<Re
     Ok(response)
 }
 
-/// The headers that a server is to see as the client sent them. The session is the front's own.
+/// The headers to pass to the server as the client sent them. The session belongs to the front.
 fn of_mcp(headers: &HeaderMap) -> HeaderMap {
     let kept = headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-") && **name != SESSION_ID);
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The response as the server gave it: its status and headers, and its body where that is not the answer.
+/// Gives a response the server's status and headers, and its body if the body is not the answer.
 fn mirrored(mut response: Response, told: Receipt) -> Response {
     let Receipt { status, mut headers, body } = told;
     *response.status_mut() = status;
@@ -316,7 +316,7 @@ async fn on_get(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response
         Some(Some(last)) => conversation.resume(last),
         Some(None) => return *refused(StatusCode::BAD_REQUEST, "the header Last-Event-ID is no id of this server"),
         None => {
-            // A server that is reached by HTTP says itself whether it has such a stream.
+            // A server that is reached by HTTP decides itself whether it offers such a stream.
             if front.relay.is_apart() {
                 let (aside, heard) = mpsc::unbounded_channel();
                 front.relay.listen(conversation.session, Envelope { aside: Some(aside), ..Envelope::default() });
@@ -347,7 +347,7 @@ async fn on_delete(State(front): State<Arc<Front>>, headers: HeaderMap) -> Respo
     }
 }
 
-/// Without sessions there are no other methods (2026-07-28).
+/// Without sessions only POST is allowed (2026-07-28).
 fn only_posts() -> Response {
     let mut response = *refused(StatusCode::METHOD_NOT_ALLOWED, "only POST is served without a session");
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
@@ -366,7 +366,7 @@ impl Drop for EndLater {
     }
 }
 
-/// The head of what the server says, as soon as it is known.
+/// The head of the server's answer, as soon as it is known.
 async fn head(asides: &mut Option<mpsc::UnboundedReceiver<Aside>>) -> Option<Receipt> {
     while let Some(aside) = asides.as_mut()?.recv().await {
         if let Aside::Head(told) = aside {
@@ -376,14 +376,14 @@ async fn head(asides: &mut Option<mpsc::UnboundedReceiver<Aside>>) -> Option<Rec
     None
 }
 
-/// Does the client expect a stream to begin with an event that has nothing but an id? (2025-11-25; later revisions have no
-/// streams that can be taken up again.)
+/// Whether the client expects a stream to start with an event that contains only an id (2025-11-25; later revisions
+/// have no resumable streams).
 fn is_primed(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
     version.is_some_and(|version| ("2025-11-25".."2026").contains(&version))
 }
 
-/// How the answer to a POST comes.
+/// How the answer to a POST arrives.
 struct Wire {
     conversation: Arc<Conversation>,
     stream: u64,
@@ -394,8 +394,8 @@ struct Wire {
     stateless: bool,
 }
 
-/// The answer to a POST whose client reads streams: one JSON document where the answer is the first thing that comes, as
-/// most servers have it, else a stream.
+/// The answer to a POST whose client reads streams: one JSON document if the answer is the first message to arrive, as
+/// with most servers; otherwise a stream.
 async fn streamed(mut wire: Wire, json: bool) -> Response {
     let mut told = None;
     let patience = tokio::time::sleep(PATIENCE);
@@ -409,7 +409,7 @@ async fn streamed(mut wire: Wire, json: bool) -> Response {
                 Aside::Begun { .. } | Aside::Paused => {}
             },
             message = wire.answers.recv() => break (message, RETRY),
-            // A client that hears nothing at all may give up.
+            // A client that receives nothing at all may give up.
             () = &mut patience => break (None, RETRY),
         }
     };
@@ -425,7 +425,7 @@ async fn streamed(mut wire: Wire, json: bool) -> Response {
             };
             let beginning = beginning.map(|id| sse::beginning(&id, retry));
             let beginning = beginning.or_else(|| first.map(|message| event(&message)));
-            // Who cannot come back is not left alone.
+            // The stream stays open for a client that cannot reconnect.
             let asides = wire.asides.filter(|_| wire.primed);
             event_stream(beginning, wire.answers, asides, wire.passing)
         }
@@ -471,7 +471,7 @@ fn event_stream(
     (headers, Body::from_stream(first.chain(events))).into_response()
 }
 
-/// For a client that cannot read streams: the answers alone, as one JSON document.
+/// For a client that cannot read streams: only the answers, as one JSON document.
 async fn json_answers(mut receiver: Receiver, requests: usize, stateless: bool) -> Response {
     let mut answers = Vec::new();
     while let Some(answer) = receiver.recv().await {

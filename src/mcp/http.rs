@@ -1,4 +1,4 @@
-//! The hub's way to a streamable HTTP server: one HTTP session for each session of the hub, messages as they are.
+//! The hub's connection to a streamable HTTP server: one HTTP session for each session of the hub, messages unchanged.
 
 use std::{
     error::Error,
@@ -30,9 +30,9 @@ pub(super) const SESSION_ID: &str = "mcp-session-id";
 pub(super) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 pub(super) const LAST_EVENT_ID: &str = "last-event-id";
 const EVENT_STREAM: &str = "text/event-stream";
-/// How long the receipt of a notification may take.
+/// Timeout for the receipt of a notification.
 const RECEIPT: Duration = Duration::from_secs(30);
-/// Attempts in a row to take up a broken stream.
+/// Maximum number of consecutive attempts to resume a broken stream.
 const ATTEMPTS: u32 = 5;
 
 #[derive(Debug, Clone)]
@@ -61,9 +61,9 @@ impl Server {
             value.set_sensitive(true);
             map.insert(key_parsed, value);
         }
-        // An error means that there is a provider already.
+        // An error means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // Elsewhere the configured headers would be sent to another server.
+        // A redirect to another origin would send the configured headers to another server.
         let same_origin = Policy::custom(|attempt| {
             let origin = attempt.previous().first().map(Url::origin);
             if attempt.previous().len() < 5 && origin == Some(attempt.url().origin()) {
@@ -93,7 +93,7 @@ impl Server {
         });
     }
 
-    /// When every session has taken its leave.
+    /// Waits until every session has ended.
     pub async fn idle(&self) {
         self.sessions.close();
         self.sessions.wait().await;
@@ -122,7 +122,7 @@ impl Server {
             }
             let Some(message) = Message::parse(message) else { continue };
             match (message.shape(), message.method.as_deref()) {
-                // What follows needs the session that the answer opens.
+                // The following messages need the session that the answer opens.
                 (Shape::Request, Some("initialize")) => {
                     let within = link.relay.options.initialize_timeout;
                     let _ = tokio::time::timeout(within, link.exchange(&message, envelope)).await;
@@ -136,7 +136,7 @@ impl Server {
                     });
                 }
                 (_, method) => {
-                    // A client of a front asks for it, or does not.
+                    // A client of a front decides itself whether to listen.
                     let initialized = method == Some("notifications/initialized") && envelope.headers.is_none();
                     let renewed = tokio::time::timeout(RECEIPT, link.exchange(&message, envelope)).await;
                     if initialized || renewed == Ok(true) {
@@ -176,7 +176,7 @@ impl Server {
     }
 }
 
-/// Looks through an error and its causes; `io::Error::source` skips the error that it wraps.
+/// Searches an error and its causes; `io::Error::source` skips the error that it wraps.
 fn find<T>(error: &(dyn Error + 'static), look: &dyn Fn(&(dyn Error + 'static)) -> Option<T>) -> Option<T> {
     let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     look(error).or_else(|| find(wrapped?, look)).or_else(|| find(error.source()?, look))
@@ -186,7 +186,7 @@ fn find<T>(error: &(dyn Error + 'static), look: &dyn Fn(&(dyn Error + 'static)) 
 struct Handshake {
     session: Option<HeaderValue>,
     protocol: Option<HeaderValue>,
-    /// What opened the session.
+    /// The `initialize` request that opened the session.
     greeting: Option<Bytes>,
 }
 
@@ -196,23 +196,24 @@ struct Link {
     server: Server,
     session: u64,
     handshake: Arc<Mutex<Handshake>>,
-    /// There is a stream of what the server says unasked.
+    /// Whether a stream for unsolicited messages of the server is open.
     listening: Arc<AtomicBool>,
-    /// Held while a lost session is opened anew.
+    /// Held while a lost session is reopened.
     renewing: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Where a stream can be taken up again.
+/// Where to resume a stream.
 #[derive(Default)]
 struct Resume {
     last: Option<HeaderValue>,
     retry: Option<Duration>,
-    /// It was left for a message beyond the limit.
+    /// The stream was abandoned because a message exceeded the limit.
     too_long: bool,
 }
 
 impl Link {
-    /// Posts a message and sessions everything that comes back; `true` if the session was lost and another was opened for it.
+    /// Posts a message and relays everything that comes back; returns `true` if the session was lost and a new one was
+    /// opened.
     async fn exchange(&self, message: &Message, mut envelope: Envelope) -> bool {
         let wanted = match message.shape() {
             Shape::Request => message.key(),
@@ -237,7 +238,7 @@ impl Link {
         renewed
     }
 
-    /// Opens a session in the place of one that the server does not know any more, as MCP demands; `true` if there is another.
+    /// Replaces a session that the server no longer knows, as MCP requires; returns `true` if there is a new session.
     async fn renew(&self, lost: &HeaderValue) -> bool {
         let _one_at_a_time = self.renewing.lock().await;
         let Handshake { session, greeting, .. } = self.handshake();
@@ -258,7 +259,8 @@ impl Link {
         true
     }
 
-    /// Says `initialize` once more, of which nobody else hears: the session and the protocol that the server answers with.
+    /// Repeats `initialize` without relaying the answer; returns the session and the protocol that the server answers
+    /// with.
     async fn greet(&self, greeting: &Message) -> Option<(Option<HeaderValue>, Option<HeaderValue>)> {
         let request = self.post_json(greeting.bytes.clone()).headers(self.server.headers.clone());
         let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
@@ -356,7 +358,7 @@ impl Link {
         })
     }
 
-    /// Relays a message; `true` if it is the wanted answer.
+    /// Relays a message; returns `true` if it is the wanted answer.
     fn take(&self, bytes: &Bytes, wanted: Option<&IdKey>) -> bool {
         let mut found = false;
         for part in unbatch(bytes.clone()) {
@@ -381,7 +383,7 @@ impl Link {
         }
     }
 
-    /// Relays a stream to its end; `true` if the wanted answer was in it.
+    /// Relays a stream to its end; returns `true` if it contained the wanted answer.
     async fn events(
         &self,
         mut response: Response,
@@ -425,7 +427,7 @@ impl Link {
         ServerError::TooLong { server: self.server.name.clone(), limit: self.server.limit }
     }
 
-    /// Asks for the rest of a stream that ended before the answer.
+    /// Requests the rest of a stream that ended before the answer.
     async fn resume(&self, wanted: &IdKey, mut resume: Resume) -> Result<(), ServerError> {
         let early = || self.server.broken("the stream of an answer ended early");
         let mut attempts = 0;
@@ -447,7 +449,7 @@ impl Link {
         Err(early())
     }
 
-    /// The stream of what the server says unasked, for as long as it gives one.
+    /// Relays the stream of unsolicited messages for as long as the server provides one.
     async fn listen(&self, mut aside: Option<mpsc::UnboundedSender<Aside>>) {
         if self.listening.swap(true, Ordering::Relaxed) {
             return;
@@ -502,7 +504,7 @@ impl Link {
         request.headers(self.server.headers.clone())
     }
 
-    /// Since 2026-07-28 a request that needs no session repeats some of itself in headers.
+    /// Since 2026-07-28, a request that needs no session repeats some of its members in headers.
     fn with_meta(&self, mut request: RequestBuilder, message: &Message) -> RequestBuilder {
         let text = |raw: &str| serde_json::from_str::<String>(raw).ok();
         let Some(version) = message.meta(META_VERSION).and_then(text) else {
@@ -537,15 +539,15 @@ impl Link {
     }
 }
 
-/// A client that has left does not want to know.
+/// A failed send means that the client has left.
 fn say(aside: Option<&mpsc::UnboundedSender<Aside>>, said: Aside) {
     if let Some(aside) = aside {
         let _ = aside.send(said);
     }
 }
 
-/// What a client is to see of the head of a server's answer: its body's type, and what it says of MCP and of refusals. The session
-/// is the front's own.
+/// The headers of a server's answer that a client gets: the content type, the MCP headers, and those that explain a
+/// refusal. The session belongs to the front.
 fn mirrored(headers: &HeaderMap) -> HeaderMap {
     let kept = headers.iter().filter(|(name, _)| {
         **name != SESSION_ID
@@ -555,7 +557,7 @@ fn mirrored(headers: &HeaderMap) -> HeaderMap {
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Is the wanted answer in this body?
+/// Whether this body contains the wanted answer.
 fn holds(body: &Bytes, wanted: Option<&IdKey>) -> bool {
     let messages = unbatch(body.clone()).into_iter().filter_map(Message::parse);
     wanted.is_some()
@@ -567,7 +569,7 @@ fn is_event_stream(response: &Response) -> bool {
     kind.trim().to_ascii_lowercase().starts_with(EVENT_STREAM)
 }
 
-/// What is at the bottom of an error; reqwest's own texts repeat the URL.
+/// The root cause of an error; reqwest's own messages repeat the URL.
 fn root_of(error: &dyn Error) -> String {
     let mut root = error;
     while let Some(source) = root.source() {

@@ -1,4 +1,4 @@
-//! One server: started or reached, given out in sessions, and closed.
+//! One server: started or connected to, shared by sessions, and closed.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -16,19 +16,21 @@ use super::{
     relay::{HubOptions, Relay, SessionKind, Twin, Uplink},
 };
 
-/// A connection to one MCP server. Dropping it kills the process group of the server; [`Hub::close`] is the kind way.
+/// A connection to one MCP server. Dropping it kills the process group of the server; [`Hub::close`] shuts it down
+/// gracefully.
 #[derive(Debug)]
 pub struct Hub {
     relay: Arc<Relay>,
-    /// Of a server that is reached by HTTP.
+    /// Set for a server that is reached by HTTP.
     http: Option<http::Server>,
 }
 
 impl Hub {
-    /// Starts the process, or makes ready to speak HTTP. Nothing is sent to the server before the first session sends.
+    /// Starts the process, or prepares the HTTP client. Nothing is sent to the server before the first session sends
+    /// something.
     ///
     /// # Errors
-    /// The program cannot be started, or the URL is none.
+    /// The program cannot be started, or the URL is not valid.
     #[expect(clippy::unused_async, reason = "needs a runtime, and says so")]
     pub async fn start(spec: ServerSpec, options: HubOptions) -> Result<Hub, ServerError> {
         let ServerSpec { name, transport } = spec;
@@ -52,7 +54,7 @@ impl Hub {
         }
     }
 
-    /// A server that is reached through any pair of byte streams, one message a line.
+    /// A server that is reached through any pair of byte streams, one message per line.
     pub fn from_streams<R, W>(name: impl Into<String>, reader: R, writer: W, options: HubOptions) -> Hub
     where
         R: AsyncRead + Unpin + Send + 'static,
@@ -66,13 +68,14 @@ impl Hub {
         &self.relay.name
     }
 
-    /// Opens a session in this process: one JSON-RPC message a line, both ways. It ends when it is dropped.
+    /// Opens a session in this process: one JSON-RPC message per line, in both directions. Dropping the session ends
+    /// it.
     pub fn connect(&self, kind: SessionKind) -> Session {
         Session::open(&self.relay, kind)
     }
 
-    /// Serves sessions of this kind over streamable HTTP on a free port of 127.0.0.1, until the front is dropped, to clients that
-    /// were given its URL: it holds a capability.
+    /// Serves sessions of this kind over streamable HTTP on a free port of 127.0.0.1 until the front is dropped. Only
+    /// clients that were given the URL can connect: it contains a capability.
     ///
     /// # Errors
     /// There is no free port, or no randomness.
@@ -80,16 +83,16 @@ impl Hub {
         front::serve(self.relay.clone(), kind).await
     }
 
-    /// The same at an address of this machine, at `/mcp`, to every local client.
+    /// Like [`Hub::serve_http`], at the given address of this machine, at `/mcp`, for every local client.
     ///
     /// # Errors
-    /// The address is taken, or is none of this machine.
+    /// The address is already used, or does not belong to this machine.
     pub async fn serve_http_at(&self, kind: SessionKind, address: SocketAddr) -> io::Result<HttpFront> {
         front::serve_at(self.relay.clone(), kind, address).await
     }
 
-    /// Sends a notification without params to every client: to those without a handshake, if they subscribed to what is
-    /// [`Added`](super::Added).
+    /// Sends a notification without params to every client; clients without a handshake get it if they subscribed to
+    /// what is [`Added`](super::Added).
     pub fn announce(&self, method: &str) {
         for relay in std::iter::once(&self.relay).chain(self.relay.twin()) {
             relay.announce(method);
@@ -101,12 +104,12 @@ impl Hub {
         self.relay.dead.cancelled().await;
     }
 
-    /// An initialized client on a session of its own.
+    /// Opens a session and returns an initialized client on it.
     ///
     /// # Errors
     /// The server did not answer `initialize` in time, or refused it, or ended.
     pub async fn client(&self, kind: SessionKind, options: ClientOptions) -> Result<Client, ServerError> {
-        // What the hub lets through fits.
+        // What the hub lets through must fit.
         let options = ClientOptions { max_message: self.relay.options.max_message, ..options };
         let client = Client::start(self.connect(kind), options);
         match client.initialize().await {
@@ -115,7 +118,7 @@ impl Hub {
         }
     }
 
-    /// The result of `initialize`, as soon as there is one.
+    /// The result of `initialize`, once available.
     pub fn server(&self) -> Option<Value> {
         self.relay.server()
     }
@@ -125,12 +128,12 @@ impl Hub {
         self.relay.failure()
     }
 
-    /// Does anyone wait for an answer?
+    /// Whether any request is waiting for an answer.
     pub fn is_busy(&self) -> bool {
         self.relay.is_busy()
     }
 
-    /// What was odd so far.
+    /// Everything unusual so far.
     pub fn notices(&self) -> Vec<Notice> {
         let mut notices = self.relay.notices();
         notices.extend(self.relay.twin().map(|twin| twin.notices()).unwrap_or_default());
@@ -142,17 +145,17 @@ impl Hub {
         self.relay.stderr()
     }
 
-    /// Of the process, which leads a group of its own.
+    /// The process ID of the server, which leads its own process group.
     pub fn pid(&self) -> Option<u32> {
         self.relay.process()?.pid()
     }
 
-    /// How the process ended, in words, if it has.
+    /// How the process ended, as text, if it has ended.
     pub fn exited(&self) -> Option<String> {
         self.relay.process().and_then(Process::exited)
     }
 
-    /// Ends all sessions and the server: its input is closed, then it is asked to end, then its group is killed.
+    /// Ends all sessions and the server: closes its input, then sends SIGTERM, then kills its group.
     pub async fn close(&self) {
         let relays = || std::iter::once(&self.relay).chain(self.relay.twin());
         for relay in relays() {
@@ -166,7 +169,7 @@ impl Hub {
         }))
         .await;
         if let Some(server) = &self.http {
-            // The DELETE requests of the sessions are on their way.
+            // The sessions' DELETE requests are still being sent.
             let _ = tokio::time::timeout(self.relay.options.close_grace, server.idle()).await;
         }
         for relay in relays() {

@@ -1,4 +1,4 @@
-//! JSON-RPC messages as bytes: the few members that routing needs are found in place, and nothing else is looked at.
+//! JSON-RPC messages as bytes: the few members that routing needs are located in place; the rest is not inspected.
 
 use std::{fmt, ops::Range};
 
@@ -9,13 +9,13 @@ use serde::{
 use serde_json::{Map, Value, value::RawValue};
 use tokio_util::bytes::Bytes;
 
-/// What every request says since 2026-07-28: the version of the protocol, and what the client can do.
+/// What every request contains since 2026-07-28: the protocol version and the client's capabilities.
 pub(super) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(super) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Since the same, in a notification: the request that subscribed to it.
+/// Since 2026-07-28, in a notification: the request that subscribed to it.
 pub(super) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// One message, with the places of its members.
+/// One message, with the positions of its members.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
     pub bytes: Bytes,
@@ -24,9 +24,9 @@ pub(super) struct Message {
     result: Option<Range<usize>>,
     error: Option<Range<usize>>,
     pub method: Option<String>,
-    /// A member that stands twice, or in another case.
+    /// A member that appears twice, or in another case.
     doubtful: Option<&'static str>,
-    /// Of `params`, where they were looked at.
+    /// `_meta` of `params`, if `params` were inspected.
     meta: Option<Option<Range<usize>>>,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Shape {
 }
 
 impl Message {
-    /// `None` if the bytes are not one JSON object that has the shape of a JSON-RPC message.
+    /// Returns `None` if the bytes are not a JSON object with the shape of a JSON-RPC message.
     pub fn parse(bytes: Bytes) -> Option<Message> {
         let text = str::from_utf8(&bytes).ok()?;
         const NAMES: [&str; 6] = ["id", "method", "params", "result", "error", "jsonrpc"];
@@ -49,9 +49,9 @@ impl Message {
             Some(raw) => Some(lossy_text(raw)?),
             None => None,
         };
-        // `"id": null` is the id of an answer to something unreadable, and no id of a request.
+        // `"id": null` is a valid id in an answer to something unreadable, but not in a request.
         let id = id.filter(|raw| *raw != "null" || method.is_none());
-        // Where there is a result, `"error": null` says that there is no error.
+        // Next to a result, `"error": null` means that there is no error.
         let error = error.filter(|raw| *raw != "null" || result.is_none());
         let (id, params, result, error) = (at(id), at(params), at(result), at(error));
         if method.is_none() && (id.is_none() || (result.is_none() && error.is_none())) {
@@ -60,8 +60,9 @@ impl Message {
         Some(Message { bytes, id, params, result, error, method, doubtful, meta: None })
     }
 
-    /// A member, of a call also one of its `params`, that a server may read otherwise than we do: it stands twice, and others
-    /// take the first one, or in another case, which some take for the same (Go's `encoding/json` does).
+    /// Returns a member (of a call, also of its `params`) that a server may read differently than gevals: it appears
+    /// twice, and some decoders use the first, or it appears in another case, which some decoders ignore (for example
+    /// Go's `encoding/json`).
     pub fn doubtful(&mut self, is_call: bool) -> Option<&'static str> {
         const NAMES: [&str; 4] = ["name", "uri", "arguments", "_meta"];
         if self.doubtful.is_none()
@@ -118,7 +119,7 @@ impl Message {
         found
     }
 
-    /// Where a part that one of the functions above returned stands in the bytes.
+    /// The position in the bytes of a part that one of the functions above returned.
     pub fn place_of(&self, part: &str) -> Range<usize> {
         let start = part.as_ptr() as usize - self.bytes.as_ptr() as usize;
         start..start + part.len()
@@ -133,7 +134,7 @@ impl Message {
     }
 }
 
-/// The bytes with some places replaced; untouched bytes are not copied when there is nothing to replace.
+/// The bytes with some ranges replaced; without edits nothing is copied.
 pub(super) fn splice(bytes: &Bytes, mut edits: Vec<(Range<usize>, String)>) -> Bytes {
     if edits.is_empty() {
         return bytes.clone();
@@ -150,7 +151,7 @@ pub(super) fn splice(bytes: &Bytes, mut edits: Vec<(Range<usize>, String)>) -> B
     out.into()
 }
 
-/// The edits that put `addition` into a JSON object, given as text: what it has besides stays as it is. Objects are
+/// The edits that insert `addition` into a JSON object, given as text; its other members are unchanged. Objects are
 /// merged, any other value is replaced.
 pub(super) fn merge(object: &str, addition: &Map<String, Value>) -> Vec<(Range<usize>, String)> {
     let Some(open) = object.find('{') else { return Vec::new() };
@@ -175,8 +176,8 @@ pub(super) fn merge(object: &str, addition: &Map<String, Value>) -> Vec<(Range<u
     edits
 }
 
-/// A JSON-RPC id or a progress token by value: a server may write `1.0` where it was given `1`, or escape a string in
-/// another way.
+/// A JSON-RPC id or a progress token, compared by value: a server may write `1.0` for `1`, or escape a string
+/// differently.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum IdKey {
     Number(i128),
@@ -213,26 +214,26 @@ pub(super) fn refusal(id: &str, code: i64, message: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into()
 }
 
-/// An error in the place of an answer that will not come: the server is gone, or did not take the request.
+/// An error instead of an answer that will not come: the server has ended, or did not accept the request.
 pub(super) fn lost(id: &str, why: &str) -> Bytes {
     let why = Value::from(why);
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":{why},"data":{{"gevals":"lost"}}}}}}"#)
         .into()
 }
 
-/// Whether an error is such a one, and not the server's own.
+/// Whether an error was created by [`lost`], and not by the server.
 pub(super) fn is_lost(error: &Value) -> bool {
     error.pointer("/data/gevals").is_some_and(|lost| lost == "lost")
 }
 
-/// A notification that a request is no longer wanted; the id is given as JSON text.
+/// A notification that cancels a request; the id is given as JSON text.
 pub(super) fn cancelled(id: &str, reason: &str) -> Bytes {
     let reason = Value::from(reason);
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":{reason}}}}}"#)
         .into()
 }
 
-/// The elements of a JSON-RPC batch (protocol 2025-03-26 had them), or the one message itself.
+/// The elements of a JSON-RPC batch (part of protocol 2025-03-26), or the single message.
 pub(super) fn unbatch(bytes: Bytes) -> Vec<Bytes> {
     if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'[') {
         return vec![bytes];
@@ -245,13 +246,13 @@ pub(super) fn unbatch(bytes: Bytes) -> Vec<Bytes> {
     }
 }
 
-/// What is known of a message that is too long to be kept: fed in pieces, it finds the id.
+/// Extracts the shape and the id of a message that is too long to keep; fed in pieces.
 #[derive(Debug, Default)]
 pub(super) struct Skim {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Behind the colon of a member of the message.
+    /// After the colon of a member of the message.
     in_value: bool,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -260,7 +261,7 @@ pub(super) struct Skim {
 }
 
 impl Skim {
-    /// `false` if this is no object, and so no message.
+    /// Returns `false` if this is not an object, and therefore not a message.
     pub fn feed(&mut self, piece: &[u8]) -> bool {
         for &byte in piece {
             if self.in_string {
@@ -316,7 +317,7 @@ impl Skim {
         }
     }
 
-    /// Keys and ids are short; no more is kept of longer ones.
+    /// Keys and ids are short; the rest of longer ones is discarded.
     fn keep(&mut self, byte: u8) {
         let part = if self.in_value { &mut self.value } else { &mut self.key };
         if part.len() < 1024 {
@@ -338,7 +339,7 @@ impl Skim {
     }
 }
 
-/// The message on one line: outside strings JSON holds line breaks only as white space.
+/// The message on one line: outside of strings, line breaks in JSON are only white space.
 pub(super) fn single_line(bytes: Bytes) -> Bytes {
     if bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
         bytes.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect::<Vec<_>>().into()
@@ -347,7 +348,7 @@ pub(super) fn single_line(bytes: Bytes) -> Bytes {
     }
 }
 
-/// The named members of a JSON object as the text they were written in; of a repeated key the last one counts.
+/// The named members of a JSON object, as the text they were written in; of a repeated key, the last one is used.
 pub(super) fn members<'a, const N: usize>(object: &'a str, names: [&str; N]) -> Option<[Option<&'a str>; N]> {
     found(object, names).map(|found| found.parts)
 }
@@ -359,23 +360,23 @@ fn found<'a, const N: usize>(object: &'a str, names: [&str; N]) -> Option<Found<
     Some(found)
 }
 
-/// The text of a JSON string; half of a surrogate pair, which a JavaScript string cut in the middle leaves, becomes
-/// replacement characters. `None` if it is no string.
+/// The text of a JSON string; an unpaired surrogate, as left by cutting a JavaScript string in the middle, becomes
+/// replacement characters. Returns `None` if it is not a string.
 pub(super) fn lossy_text(raw: &str) -> Option<String> {
-    // serde_json refuses such a half where text is asked for, and gives it where bytes are.
+    // serde_json rejects an unpaired surrogate when asked for text, but not when asked for bytes.
     let mut deserializer = serde_json::Deserializer::from_str(raw);
     let text = deserializer.deserialize_bytes(LossyText).ok()?;
     deserializer.end().ok()?;
     Some(text)
 }
 
-/// JSON as a value. What serde_json cannot hold (numbers beyond its range, depth beyond its limit) is kept as the text
-/// that it is, and takes nothing beside it away.
+/// Decodes JSON. What serde_json cannot represent (numbers beyond its range, nesting beyond its limit) is kept as text,
+/// and the values next to it are unaffected.
 pub(super) fn decoded(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| decoded_by_parts(text, 0))
 }
 
-/// Levels that are taken apart; serde_json itself has a limit of 128.
+/// Nesting levels that are decoded part by part; serde_json itself has a limit of 128.
 const DEPTH: usize = 64;
 
 fn decoded_by_parts(text: &str, depth: usize) -> Value {
@@ -446,7 +447,7 @@ struct Members<'n, const N: usize> {
 
 struct Found<'a, const N: usize> {
     parts: [Option<&'a str>; N],
-    /// Which of them stands twice, or in another case.
+    /// Which of them appears twice, or in another case.
     doubtful: Option<usize>,
 }
 
@@ -479,15 +480,16 @@ struct Position<'n> {
     names: &'n [&'n str],
 }
 
-/// What a key is among the names.
+/// How a key relates to the names.
 enum Key {
     Is(usize),
-    /// It is one in another case.
+    /// A name in another case.
     Like(usize),
     Other,
 }
 
-/// Whether two names are the same to a decoder that folds case, as Go's does: to it `ſ` is an `s`, and the sign of Kelvin a `k`.
+/// Whether two names are equal to a decoder that folds case, as Go's does: `ſ` equals `s`, and the Kelvin sign equals
+/// `k`.
 fn folds_to(key: &[u8], name: &str) -> bool {
     match str::from_utf8(key) {
         Ok(key) if !key.is_ascii() => key.replace('\u{17f}', "s").replace('\u{212a}', "k").eq_ignore_ascii_case(name),

@@ -1,4 +1,4 @@
-//! Servers that gevals is itself: over a byte stream, or over HTTP for clients on this machine.
+//! Servers that gevals itself provides: over a byte stream, or over HTTP for clients on this machine.
 
 use std::{io, sync::Arc};
 
@@ -17,32 +17,32 @@ use tokio_util::sync::CancellationToken;
 use super::stream;
 use crate::host::listen;
 
-/// Serves on standard input and output, until the client leaves and everything that was asked is answered. `left` is cancelled
-/// when it leaves.
+/// Serves on standard input and output, until the client disconnects and all requests are answered. `left` is canceled
+/// when it disconnects.
 ///
 /// # Errors
-/// The server was ended by a fault of its own.
+/// The server stopped because of an internal error.
 pub async fn serve_stdio(server: impl ServerHandler, left: CancellationToken) -> io::Result<()> {
     serve(server, tokio::io::join(tokio::io::stdin(), tokio::io::stdout()), left).await
 }
 
-/// The same on any byte stream.
+/// Like [`serve_stdio`], on any byte stream.
 ///
 /// # Errors
-/// The server was ended by a fault of its own.
+/// The server stopped because of an internal error.
 pub async fn serve(
     server: impl ServerHandler,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     left: CancellationToken,
 ) -> io::Result<()> {
-    // A client that leaves before the handshake is no failure of the server.
+    // It is not an error if a client disconnects before the handshake.
     if let Ok(running) = server.serve(stream::of(stream, left)).await {
         running.waiting().await.map_err(io::Error::other)?;
     }
     Ok(())
 }
 
-/// Serves streamable HTTP at `/mcp`, until `stop` is cancelled. Requests that name another host than this machine are refused.
+/// Serves streamable HTTP at `/mcp`, until `stop` is canceled. Requests whose `Host` is not this machine are refused.
 ///
 /// # Errors
 /// The listener fails.

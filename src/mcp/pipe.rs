@@ -1,4 +1,4 @@
-//! The way to a server that speaks on a pair of byte streams, one message a line: a process, as a rule.
+//! The connection to a server that uses a pair of byte streams, one message per line; usually a process.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
     relay::{Outgoing, Relay},
 };
 
-/// Lines in a row that are no messages, before the server is given up.
+/// Consecutive lines that are not messages, after which gevals gives up on the server.
 const RUBBISH: usize = 200;
 
 pub(super) async fn write(
@@ -29,7 +29,7 @@ pub(super) async fn write(
             line.clear();
             line.extend_from_slice(&message::single_line(outgoing.message));
             line.push(b'\n');
-            // A server that no longer reads is found out by its output.
+            // If the server no longer reads, its output shows that it has ended.
             if writer.write_all(&line).await.is_err() || writer.flush().await.is_err() {
                 break;
             }
@@ -46,7 +46,7 @@ pub(super) async fn write(
 pub(super) async fn read(relay: Arc<Relay>, reader: impl AsyncRead + Unpin) {
     let mut lines = Lines::new(reader, relay.options.max_message);
     let mut rubbish = 0;
-    // A descendant that left the group may hold the output open after the server's end.
+    // A descendant that left the group may keep the output open after the server has ended.
     let straggling = async {
         match relay.process() {
             Some(process) => {

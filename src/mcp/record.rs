@@ -1,4 +1,4 @@
-//! What an agent called and what came of it. One recorder serves one run of a task, over all its servers.
+//! The calls of an agent and their outcomes. One recorder serves one run of a task, over all its servers.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ use crate::{
     secrets::Secrets,
 };
 
-/// What JSON-RPC calls a message that is none of its own.
+/// The JSON-RPC error code for an invalid request.
 const INVALID_REQUEST: i64 = -32600;
 
 /// One `tools/call`, `resources/read` or `prompts/get` of an agent, with secrets masked.
@@ -33,20 +33,20 @@ pub struct CallRecord {
     pub kind: CallKind,
     /// The tool, the prompt or the URI.
     pub name: String,
-    /// `params` of the request as a whole.
+    /// The complete `params` of the request.
     pub params: Value,
     pub started: Timestamp,
     pub duration: Duration,
     pub outcome: CallOutcome,
-    /// `result` of the answer as a whole.
+    /// The complete `result` of the answer.
     pub result: Option<Value>,
-    /// Of the request, where it came over HTTP.
+    /// The headers of the request, if it came over HTTP.
     pub headers: Headers,
-    /// As the agent made it, where a part of it is masked above.
+    /// The call as the agent made it, if a part of it is masked above.
     pub unmasked: Option<Unmasked>,
 }
 
-/// What a call names and passes, for those who judge it. It is written nowhere.
+/// The name and the params of a call, for evaluating it. They are never written anywhere.
 #[derive(Clone, PartialEq)]
 pub struct Unmasked {
     pub name: String,
@@ -59,7 +59,7 @@ impl fmt::Debug for Unmasked {
     }
 }
 
-/// What was asked for.
+/// What a call asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallKind {
     Tool,
@@ -77,13 +77,13 @@ pub enum CallOutcome {
         code: i64,
         message: String,
     },
-    /// The server died or the connection broke before an answer came.
+    /// The server exited or the connection broke before an answer arrived.
     Lost,
-    /// The agent gave the call up, or went away.
+    /// The agent canceled the call, or disconnected.
     Cancelled,
 }
 
-/// Counts tool calls that may be so many.
+/// Counts tool calls against a limit.
 #[derive(Debug, Default)]
 pub struct Allowance {
     most: Option<u64>,
@@ -91,24 +91,24 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// `made` is what was made of them before.
+    /// `made` is the number of calls made before.
     pub fn new(most: Option<u64>, made: u64) -> Self {
         Allowance { most, made: AtomicU64::new(made) }
     }
 
-    /// The calls so far, with those that were refused.
+    /// The calls so far, including those that were refused.
     pub fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Counts one more; whether it may be made.
+    /// Counts one more call; returns whether it may be made.
     pub fn admits(&self) -> bool {
         let before = self.made.fetch_add(1, Ordering::Relaxed);
         self.most.is_none_or(|most| before < most)
     }
 }
 
-/// Something odd that the hub saw and that nobody else would mention.
+/// Something unusual that the hub saw and that nothing else would report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     pub server: String,
@@ -134,7 +134,7 @@ struct Shared {
 #[derive(Debug)]
 struct Limits {
     allowances: Vec<Arc<Allowance>>,
-    /// Fires when the first call that is beyond one was refused.
+    /// Canceled when the first call beyond an allowance has been refused.
     beyond: CancellationToken,
 }
 
@@ -142,7 +142,7 @@ struct Limits {
 struct Calls {
     /// In the order of their start; `None` is still running.
     slots: Vec<Option<CallRecord>>,
-    /// Calls that do not say what they call.
+    /// The number of calls that do not say what they call.
     unreadable: usize,
     notices: Vec<Notice>,
     listeners: Vec<mpsc::UnboundedSender<CallRecord>>,
@@ -154,13 +154,13 @@ impl Recorder {
         Recorder { shared: Arc::new(Shared { secrets, ..Shared::default() }) }
     }
 
-    /// Of this run of a task.
+    /// Sets the run of the task that is recorded.
     pub fn of_task(self, task: TaskRun) -> Self {
         let _ = self.shared.task.set(task);
         self
     }
 
-    /// One call is given another answer than the server's.
+    /// Makes one call get another answer than the server's.
     pub fn with(self, wrong: Option<WrongAnswer>) -> Self {
         if let Some(wrong) = wrong {
             let _ = self.shared.wrong.set(wrong);
@@ -168,13 +168,13 @@ impl Recorder {
         self
     }
 
-    /// A tool call beyond one of these does not reach its server, and stops the agent.
+    /// A tool call beyond one of these allowances does not reach its server, and stops the agent.
     pub fn within(self, allowances: Vec<Arc<Allowance>>, beyond: CancellationToken) -> Self {
         let _ = self.shared.limits.set(Limits { allowances, beyond });
         self
     }
 
-    /// The run of a task that is recorded, where there is one.
+    /// The run of a task that is recorded, if any.
     pub fn task(&self) -> Option<&TaskRun> {
         self.shared.task.get()
     }
@@ -184,29 +184,30 @@ impl Recorder {
         self.lock().slots.iter().flatten().cloned().collect()
     }
 
-    /// How many calls did not say, in a way that can be read, what they call: what an agent did is not known then.
+    /// The number of calls whose target cannot be read; if there are any, it is not known what the agent did.
     pub fn unreadable(&self) -> usize {
         self.lock().unreadable
     }
 
-    /// How many calls are still without an answer; they end when their session does.
+    /// The number of calls without an answer so far; they end when their session ends.
     pub fn running(&self) -> usize {
         self.lock().slots.iter().filter(|slot| slot.is_none()).count()
     }
 
-    /// Every call from now on, when it has finished, in the order of the ends.
+    /// Receives every call that finishes from now on, in the order in which they finish.
     pub fn subscribe(&self) -> mpsc::UnboundedReceiver<CallRecord> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.lock().listeners.push(sender);
         receiver
     }
 
-    /// What the hubs had to remark about the sessions of this recorder.
+    /// The hubs' notices about the sessions of this recorder.
     pub fn notices(&self) -> Vec<Notice> {
         self.lock().notices.clone()
     }
 
-    /// The agent sent something that a server may take for another call than it is recorded as. It went no further.
+    /// Counts a message of the agent that a server may read as another call than the recorded one. It was not passed
+    /// on.
     pub(super) fn doubtful(&self) {
         self.lock().unreadable += 1;
     }
@@ -234,7 +235,7 @@ impl Recorder {
             Unmasked { name, params }
         });
         let limits = self.shared.limits.get().filter(|_| kind == CallKind::Tool);
-        // Each of them counts the call.
+        // Every allowance counts the call.
         let refusing = |limits: &Limits| limits.allowances.iter().filter(|one| !one.admits()).count();
         let is_beyond = limits.is_some_and(|limits| refusing(limits) > 0);
         let headers = headers.map(|headers| shown(headers, &self.shared.secrets)).unwrap_or_default();
@@ -266,7 +267,7 @@ impl Recorder {
     }
 }
 
-/// Headers as they are recorded: names in Go's capitals, and nothing that authorizes.
+/// Headers as they are recorded: names capitalized as in Go, and credentials masked.
 fn shown(headers: &HeaderMap, secrets: &Secrets) -> Headers {
     let capital = |part: &str| part[..1].to_uppercase() + &part[1..];
     let mut shown = Headers::new();
@@ -301,7 +302,7 @@ impl CallKind {
     }
 }
 
-/// A result as JSON, or the code and the words of an error.
+/// A result as JSON, or the code and the message of an error.
 pub(super) type Refusal = Result<String, (i64, &'static str)>;
 
 /// A call without an answer so far.
@@ -309,7 +310,7 @@ pub(super) type Refusal = Result<String, (i64, &'static str)>;
 pub(super) struct OpenCall {
     recorder: Recorder,
     slot: usize,
-    /// Whether it is more than the agent may make.
+    /// Whether the call exceeds an allowance.
     is_beyond: bool,
     clock: Instant,
     record: CallRecord,
@@ -329,7 +330,7 @@ impl OpenCall {
         }
     }
 
-    /// It was answered so.
+    /// Records the answer of [`OpenCall::refusal`].
     pub fn refused(self, refusal: &Refusal) {
         match refusal {
             Ok(result) => self.answered(Some(result), None),
@@ -337,7 +338,7 @@ impl OpenCall {
         }
     }
 
-    /// The result that the agent is given instead of the server's, as JSON.
+    /// The result that the agent gets instead of the server's, as JSON.
     pub fn replaced(&self) -> Option<String> {
         let result = match self.wrong()? {
             WrongKind::Error => return None,
@@ -355,7 +356,7 @@ impl OpenCall {
         self.recorder.shared.wrong.get().filter(|wrong| wrong.call == self.slot).map(|wrong| wrong.kind)
     }
 
-    /// The server answered; one of the two is its text.
+    /// Records the server's answer; one of the two arguments is its text.
     pub fn answered(mut self, result: Option<&str>, error: Option<&str>) {
         self.record.outcome = match error.map(decoded) {
             Some(error) => CallOutcome::ProtocolError {
@@ -380,7 +381,7 @@ impl OpenCall {
         self.finish();
     }
 
-    /// The call has no id, so no answer can come.
+    /// The call has no id, so it cannot be answered.
     pub fn unanswerable(self) {
         let message = "sent without an id: whether the server carried it out is not known".to_owned();
         self.ended(CallOutcome::ProtocolError { code: INVALID_REQUEST, message });
@@ -407,7 +408,7 @@ impl OpenCall {
             *place = Some(record);
         }
         drop(calls);
-        // Only now: who is stopped by it finds the call among the records.
+        // Only now, so that the code that this stops finds the call among the records.
         if let Some(limits) = recorder.shared.limits.get().filter(|_| is_beyond) {
             limits.beyond.cancel();
         }

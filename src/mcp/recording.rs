@@ -1,7 +1,7 @@
-//! The recording of a run: everything that agents and gevals said to servers, and servers to them, as JSON lines.
+//! The recording of a run: all messages between agents or gevals and servers, as JSON lines.
 //!
-//! It is written as it happens, through one small buffer, so that a run of any length needs no more memory for it. What
-//! is secret is masked. A reader skips types of lines that it does not know; a version it does not know it refuses.
+//! It is written as messages arrive, through one small buffer, so that a run of any length needs no more memory for it.
+//! Secrets are masked. A reader skips line types that it does not know, and refuses an unknown version.
 
 use std::{
     borrow::Cow,
@@ -26,12 +26,12 @@ use crate::{
     secrets::Secrets,
 };
 
-/// How large a recording, and a message in it, may become, in bytes.
+/// The maximum sizes of a recording and of a message in it, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordingBounds {
-    /// A longer message is left out, and its length noted.
+    /// A longer message is omitted; its length is recorded.
     pub message: usize,
-    /// What would make the file larger is left out, and all that follows.
+    /// A line that would make the file larger than this is omitted, as is everything after it.
     pub file: u64,
 }
 
@@ -54,7 +54,7 @@ struct Written {
     bytes: u64,
     /// How many messages were too long.
     cut: usize,
-    /// Nothing more is recorded.
+    /// The limit was reached; nothing more is recorded.
     full: bool,
 }
 
@@ -65,8 +65,8 @@ impl fmt::Debug for Recording {
 }
 
 impl Recording {
-    /// Begins a recording, or goes on with one; `first` is its first line. `secrets` are asked for at every line, since
-    /// they grow.
+    /// Starts or continues a recording; `first` is the first line of a new one. `secrets` is called for every line,
+    /// because secrets are added during the run.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -88,7 +88,7 @@ impl Recording {
         Ok(Arc::new(recording))
     }
 
-    /// A line that is no message.
+    /// Writes a line that is not a message.
     pub fn say(&self, line: &Line) {
         let text = serde_json::to_string(line).unwrap_or_default();
         let masked = match (self.secrets)().mask(&text) {
@@ -98,7 +98,7 @@ impl Recording {
         self.write(&[masked.unwrap_or(text).as_bytes()]);
     }
 
-    /// Hears the messages of a hub.
+    /// A tap that records the messages of a hub.
     pub fn tap(self: &Arc<Self>) -> Tap {
         let recording = Arc::clone(self);
         Arc::new(move |traffic: Traffic<'_>| recording.message(&traffic))
@@ -139,13 +139,13 @@ impl Recording {
         self.write(&[&head, b",\"message\":", &message, b"}"]);
     }
 
-    /// One line of JSON, whatever the message was.
+    /// The message as one line of JSON, even if it is not JSON itself.
     fn masked<'m>(&self, message: &'m [u8]) -> Cow<'m, [u8]> {
         let text = String::from_utf8_lossy(message);
         let is_json = |text: &str| serde_json::from_str::<&RawValue>(text).is_ok();
         let secrets = (self.secrets)();
         let is_secret = || {
-            // What is escaped shows only when it is read.
+            // Escaped secrets are visible only after decoding.
             let read = || serde_json::from_str::<Value>(&text).ok();
             let differs = |value: Value| {
                 let mut masked = value.clone();
@@ -157,14 +157,14 @@ impl Recording {
         if !is_secret() {
             return match is_json(&text) {
                 true if message.contains(&b'\n') => {
-                    // Between tokens only: strings hold no raw ones.
+                    // These are between tokens: strings contain no raw line feeds.
                     Cow::Owned(message.iter().map(|b| if *b == b'\n' { b' ' } else { *b }).collect())
                 }
                 true => Cow::Borrowed(message),
                 false => Cow::Owned(Value::from(text).to_string().into_bytes()),
             };
         }
-        // A number that is a secret would leave no JSON behind, so the values are masked one by one.
+        // Masking a number in the text would leave invalid JSON, so the values are masked one by one.
         let mut value = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_ref()));
         secrets.mask_json(&mut value);
         Cow::Owned(value.to_string().into_bytes())
@@ -191,7 +191,7 @@ impl Recording {
         }
     }
 
-    /// What was not recorded, and by which bound; for people.
+    /// Describes, for people, what was not recorded and because of which limit.
     pub fn cuts(&self) -> Vec<String> {
         let written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let long = (written.cut > 0).then(|| {
@@ -207,10 +207,10 @@ impl Recording {
         long.into_iter().chain(full).collect()
     }
 
-    /// Hands what is in the buffer to the operating system.
+    /// Passes the contents of the buffer to the operating system.
     ///
     /// # Errors
-    /// Why the recording is not complete.
+    /// The reason why the recording is not complete.
     pub fn flush(&self) -> Result<(), String> {
         let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         match &written.failure {

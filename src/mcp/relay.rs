@@ -1,10 +1,12 @@
-//! Between one server and the sessions that share it. Messages pass as the bytes they came in; only an id or a progress
-//! token that another request holds, or an id that one held before, is replaced on the way to the server, and put back on the way to its owner.
+//! Relays messages between one server and the sessions that share it. Messages pass as the bytes they arrived in; only
+//! an id or a progress token that another request uses, or an id that was used before, is replaced on the way to the
+//! server, and restored on the way back to its owner.
 //!
-//! A process has one connection, so its sessions are distinguished by the ids of their requests. A streamable HTTP server has
-//! a session of its own for each of ours. Everything that both ways have in common happens in `State`, under one lock that is
-//! never held across an await; what it sends goes into unbounded queues, whose size is bounded at their entrances. What fills
-//! and empties these queues (pipes, HTTP, sessions of this process) is not known here.
+//! A process has one connection, so its sessions are distinguished by the ids of their requests. A streamable HTTP
+//! server has a separate session for each of ours. Everything that both transports have in common happens in `State`,
+//! under one lock that is never held across an await; messages go into unbounded queues, whose size is limited where
+//! messages enter. This module does not know what fills and empties these queues (pipes, HTTP, sessions of this
+//! process).
 
 mod era;
 mod from_server;
@@ -38,18 +40,18 @@ use super::{
 };
 use crate::secrets::Secrets;
 
-/// Messages on their way to the server, over all sessions, before their senders have to wait.
+/// How many messages may be on their way to the server, over all sessions, before their senders have to wait.
 const QUEUED: usize = 64;
-/// Notices of one kind that are worth keeping.
+/// How many notices are kept.
 const NOTICES: usize = 100;
 
-/// What a session of the hub did, or was sent, in bytes as they were on the wire. Not masked.
+/// What a session of the hub sent or received, in the bytes on the wire. Not masked.
 #[derive(Debug, Clone, Copy)]
 pub struct Traffic<'a> {
     pub server: &'a str,
     /// Unique within the hub.
     pub session: u64,
-    /// The recorder of an agent's session.
+    /// The recorder, if the session is an agent's.
     pub agent: Option<&'a Recorder>,
     pub direction: Direction,
     pub message: &'a [u8],
@@ -62,7 +64,7 @@ pub enum Direction {
     FromServer,
 }
 
-/// Sees every message, before it is sent on.
+/// Sees every message before it is passed on.
 pub type Tap = Arc<dyn Fn(Traffic<'_>) + Send + Sync>;
 
 /// How a hub treats its server.
@@ -70,7 +72,7 @@ pub type Tap = Arc<dyn Fn(Traffic<'_>) + Send + Sync>;
 pub struct HubOptions {
     /// How long the answer to `initialize` may take.
     pub initialize_timeout: Duration,
-    /// How long a process may take to end when its input is closed, and again when it is asked to.
+    /// How long a process may take to end after its input is closed, and again after SIGTERM.
     pub close_grace: Duration,
     /// The longest message, either way, in bytes.
     pub max_message: usize,
@@ -79,18 +81,20 @@ pub struct HubOptions {
     /// Sees every message of every session, in order. It is called under the hub's lock: it must be quick, and must not
     /// call the hub.
     pub on_message: Option<Tap>,
-    /// What clients get besides what the server offers.
+    /// What clients get in addition to what the server offers.
     pub added: Option<Arc<Added>>,
 }
 
-/// What a hub adds to its server. All else is relayed as it came.
+/// What a hub adds to its server. Everything else is relayed unchanged.
 pub struct Added {
-    /// Answers a request by its method and its params: a result as JSON text, or the code and the words of an error. `None`:
-    /// the server answers. It is called under the hub's lock: it must be quick, and must not call the hub.
+    /// Answers a request by its method and its params: returns a result as JSON text, or the code and the message of an
+    /// error. `None`: the server answers. It is called under the hub's lock: it must be quick, and must not call the
+    /// hub.
     pub answer: Box<Answer>,
-    /// Put into the capabilities that the server declares.
+    /// Merged into the capabilities that the server declares.
     pub capabilities: Map<String, Value>,
-    /// What a client without a handshake asks for in `subscriptions/listen` to get [`Hub::announce`](super::Hub::announce).
+    /// What a client without a handshake requests in `subscriptions/listen` to receive
+    /// [`Hub::announce`](super::Hub::announce).
     pub subscription: &'static str,
 }
 
@@ -119,23 +123,23 @@ impl fmt::Debug for HubOptions {
     }
 }
 
-/// Whose session it is.
+/// The owner of a session.
 #[derive(Debug, Clone)]
 pub enum SessionKind {
-    /// An agent's: its calls are recorded, and the server's own requests go to it.
+    /// An agent: its calls are recorded, and the server's own requests go to it.
     Agent(Recorder),
-    /// Of a client that nobody records; the server's own requests go to it, too.
+    /// A client that is not recorded; the server's own requests go to it as well.
     Client,
-    /// Of gevals itself.
+    /// gevals itself.
     Own,
 }
 
-/// The hub's end of a session: what it is sent comes out of here. The session ends when this is dropped.
+/// The hub's end of a session, which receives what is sent to the session. Dropping it ends the session.
 pub(super) struct Port {
     pub id: u64,
     outbox: mpsc::UnboundedReceiver<Bytes>,
     queued: Arc<AtomicUsize>,
-    /// Ends the task that serves the session.
+    /// Canceled to end the task that serves the session.
     pub ended: CancellationToken,
     relay: Arc<Relay>,
 }
@@ -154,17 +158,18 @@ impl Drop for Port {
     }
 }
 
-/// How what sessions say reaches the server.
+/// How messages of sessions reach the server.
 pub(super) enum Uplink {
-    /// One queue for all, to the process of the server or to other streams.
+    /// One queue for all sessions, to the process of the server or to other streams.
     Shared { process: Option<Process> },
-    /// A queue for each session, which this function is given to empty.
+    /// One queue per session, which this function reads.
     Each(Box<Serve>),
 }
 
 pub(super) type Serve = dyn Fn(Arc<Relay>, u64, mpsc::UnboundedReceiver<Outgoing>) + Send + Sync;
 
-/// A message to the server; an empty one asks a server that is reached by HTTP for the stream of what it says unasked.
+/// A message to the server; an empty one asks a server that is reached by HTTP for the stream of its unsolicited
+/// messages.
 pub(super) struct Outgoing {
     pub message: Bytes,
     pub envelope: Envelope,
@@ -173,28 +178,29 @@ pub(super) struct Outgoing {
 /// What goes with a message to the server.
 #[derive(Default)]
 pub(super) struct Envelope {
-    /// What its sender waited for.
+    /// The permit that its sender waited for.
     pub permit: Option<OwnedSemaphorePermit>,
-    /// All headers that it came with over HTTP, for the record.
+    /// All headers of the HTTP request that contained the message, for the record.
     pub said: Option<Arc<HeaderMap>>,
-    /// The headers of MCP that it came with over HTTP: a server that is reached by HTTP gets these, and no others of MCP.
+    /// The MCP headers of the HTTP request that contained the message: a server that is reached by HTTP gets these, and
+    /// no other MCP headers.
     pub headers: Option<HeaderMap>,
-    /// Who wants to know what a server that is reached by HTTP says beside its messages.
+    /// Receives what a server that is reached by HTTP sends in addition to messages.
     pub aside: Option<mpsc::UnboundedSender<Aside>>,
 }
 
-/// What a server that is reached by HTTP says of an answer beside its messages.
+/// What a server that is reached by HTTP sends in addition to the messages of an answer.
 #[derive(Debug)]
 pub(super) enum Aside {
-    /// Precedes every message.
+    /// The head; precedes every message.
     Head(Receipt),
-    /// The stream has begun, and can be taken up again; after this time, says the server.
+    /// The stream has started, and can be resumed, after `retry` if the server specifies it.
     Begun { retry: Option<Duration> },
     /// The server has closed the stream before its end.
     Paused,
 }
 
-/// The head of an answer; and its body, where the answer that was asked for is not in it.
+/// The head of an answer; and its body, if it does not contain the requested answer.
 #[derive(Debug)]
 pub(super) struct Receipt {
     pub status: StatusCode,
@@ -206,13 +212,13 @@ pub(super) struct Relay {
     pub name: String,
     pub options: HubOptions,
     uplink: Uplink,
-    /// Of a program that can be started once more.
+    /// Set for a program that can be started a second time.
     twin: Option<Twin>,
     permits: Arc<Semaphore>,
     state: Mutex<State>,
-    /// The server is of no use any more.
+    /// Canceled when the server can no longer be used.
     pub dead: CancellationToken,
-    /// Everything that serves this hub ends with it.
+    /// Canceled to end all tasks of this hub.
     pub over: CancellationToken,
 }
 
@@ -228,25 +234,26 @@ type Place = (u64, IdKey);
 #[derive(Default)]
 struct State {
     sessions: HashMap<u64, Member>,
-    /// Requests of the sessions, under the id that the server sees.
+    /// Requests of the sessions, by the id that the server sees.
     pending: HashMap<Place, Pending>,
-    /// Ids of a pipe that were given to the server: what it says of one later, it says of that request.
+    /// Ids that were sent to the server over a pipe: a later message with such an id belongs to that request.
     used: Used,
-    /// Progress tokens, as the server sees them, of pending requests.
+    /// Progress tokens of pending requests, as the server sees them.
     tokens: HashMap<Place, Token>,
-    /// Requests of the server, and who was asked.
+    /// Requests of the server, and the session that each was sent to.
     asked: HashMap<Place, Asked>,
     handshake: Handshake,
-    /// The server of a pipe hears `notifications/initialized` once.
+    /// The server of a pipe gets `notifications/initialized` once.
     greeted: bool,
     /// The result of `initialize`.
     server: Option<String>,
-    /// Of those who are served here, as soon as one has come; the server has answered one of them.
+    /// The era of the clients served here, once the first has connected; `settled` once the server has answered one of
+    /// them.
     era: Option<Era>,
     settled: bool,
-    /// Of tools, arguments that HTTP clients repeat in headers.
+    /// For each tool, the arguments that HTTP clients repeat in headers.
     repeated: HashMap<String, Vec<(String, String)>>,
-    /// It was said that there are clients of both eras.
+    /// It was reported that there are clients of both eras.
     doubled: bool,
     failure: Option<ServerError>,
     /// Nothing can be sent any more. An HTTP server may fail now and answer later.
@@ -257,7 +264,7 @@ struct State {
     counter: u64,
 }
 
-/// Ids by their hashes, for they may be many. One that only seems used is replaced like one that is.
+/// Used ids, stored as hashes because there may be many. On a hash collision, an unused id is replaced as well.
 #[derive(Default)]
 struct Used {
     ids: HashSet<u64>,
@@ -265,7 +272,7 @@ struct Used {
 }
 
 impl Used {
-    /// Whether it is new. Sessions over HTTP have ids of their own.
+    /// Adds an id; returns whether it is new. Sessions over HTTP have their own ids.
     fn insert(&mut self, place: &Place) -> bool {
         place.0 != 0 || self.ids.insert(self.state.hash_one(&place.1))
     }
@@ -275,7 +282,7 @@ impl Used {
     }
 }
 
-/// `initialize` over a pipe, where there is one for all.
+/// The state of `initialize` over a pipe, where there is one handshake for all sessions.
 #[derive(Default)]
 enum Handshake {
     #[default]
@@ -296,13 +303,13 @@ struct Member {
     queued: Arc<AtomicUsize>,
     ended: CancellationToken,
     last_active: u64,
-    /// It has its answer to `initialize`, or does without.
+    /// It has its answer to `initialize`, or does not need one.
     ready: bool,
     /// It has its answer to `initialize`.
     greeted: bool,
-    /// The queue of this session alone.
+    /// The queue to the server, if this session has its own.
     own: Option<mpsc::UnboundedSender<Outgoing>>,
-    /// Its era is the twin's; its session there.
+    /// Whether its messages go to the twin, because of its era; `there` is its session at the twin.
     away: bool,
     there: Option<u64>,
 }
@@ -311,16 +318,16 @@ struct Pending {
     session: u64,
     /// The id as the session wrote it.
     id: String,
-    /// The id as the server got it, if it is another.
+    /// The id as the server got it, if it differs.
     replaced: Option<String>,
     token: Option<IdKey>,
     call: Option<OpenCall>,
     initialize: bool,
-    /// Its answer declares what the server can do.
+    /// Its answer declares the capabilities of the server.
     declares: bool,
-    /// It subscribes to what is announced here.
+    /// It subscribes to what this hub announces.
     subscribes: bool,
-    /// Cancelled, or its session has ended. An answer may still come, so the id stays taken.
+    /// Canceled, or its session has ended. An answer may still arrive, so the id stays reserved.
     given_up: bool,
 }
 
@@ -336,7 +343,8 @@ struct Asked {
 }
 
 impl Relay {
-    /// `pipe` is the queue of a shared uplink. When the relay fails, it drops the queue, and so the server's input is closed.
+    /// `pipe` is the queue of a shared uplink. When the relay fails, it drops the queue, which closes the server's
+    /// input.
     pub fn new(
         name: String,
         uplink: Uplink,
@@ -372,7 +380,7 @@ impl Relay {
         self.options.secrets.mask(&text).into_owned()
     }
 
-    /// The result of `initialize`, as soon as there is one.
+    /// The result of `initialize`, once available.
     pub fn server(&self) -> Option<Value> {
         let known = self.lock().server.as_deref().and_then(|text| serde_json::from_str(text).ok());
         known.or_else(|| self.twin()?.server())
@@ -390,7 +398,7 @@ impl Relay {
         self.lock().notices.clone()
     }
 
-    /// Whether each session has its own way to the server, over HTTP.
+    /// Whether each session has its own connection to the server, over HTTP.
     pub fn is_apart(&self) -> bool {
         matches!(self.uplink, Uplink::Each(_))
     }
@@ -432,13 +440,13 @@ impl Relay {
         Port { id, outbox: received, queued, ended, relay: self.clone() }
     }
 
-    /// Asks a server that is reached by HTTP for the stream of what it says unasked.
+    /// Asks a server that is reached by HTTP for the stream of its unsolicited messages.
     pub fn listen(&self, session: u64, envelope: Envelope) {
         send(&mut self.lock(), session, Bytes::new(), envelope);
     }
 
-    /// Sends a notification of this method to every client: as it is where there was a handshake, and with the id of their
-    /// subscription to those who have subscribed.
+    /// Sends a notification with this method to every client: without params to clients that did a handshake, and with
+    /// the id of their subscription to those that have subscribed.
     pub fn announce(&self, method: &str) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -467,7 +475,7 @@ impl Relay {
         }
     }
 
-    /// The session is over: what it asked for is given up, and what it was asked will not be answered.
+    /// Ends a session: cancels its requests, and answers the requests of the server that are still open with an error.
     pub fn end(&self, session: u64) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -510,7 +518,7 @@ impl Relay {
         let Some(member) = state.sessions.get(&session) else { return };
         self.tap(session, &member.kind, Direction::FromServer, &bytes);
         let queued = member.queued.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
-        // A failed send is a session that is about to end.
+        // A failed send means that the session is about to end.
         let _ = member.outbox.send(bytes);
         if queued > self.options.max_message.saturating_mul(4) {
             member.ended.cancel();
@@ -541,7 +549,8 @@ impl Relay {
         }
     }
 
-    /// The beginning of what a server said, for a message. Masked first: half a secret would not be found.
+    /// The start of what a server sent, for a message. Masked before it is shortened: a truncated secret would not be
+    /// found.
     pub fn excerpt(&self, bytes: &[u8], most: usize) -> String {
         shortened(&self.options.secrets.mask(&String::from_utf8_lossy(bytes)), most)
     }
@@ -559,7 +568,7 @@ impl Relay {
         }
     }
 
-    /// One request to an HTTP server came to nothing.
+    /// Fails one request to an HTTP server.
     pub fn lost(&self, space: u64, key: &IdKey, error: ServerError) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -575,7 +584,7 @@ impl Relay {
     fn refuse(&self, state: &mut State, pending: Pending, error: &ServerError) {
         if let Some(call) = pending.call {
             call.ended(match error {
-                // The server is there, and has answered something.
+                // The server is available, and has sent an answer.
                 ServerError::HttpStatus { .. } | ServerError::TooLong { .. } => {
                     CallOutcome::ProtocolError { code: -32000, message: error.brief() }
                 }
@@ -590,7 +599,7 @@ impl Relay {
         self.deliver(state, pending.session, message::lost(&pending.id, &text));
     }
 
-    /// The server is of no use any more: pending and later calls get this error.
+    /// Marks the server as unusable: pending and later calls get this error.
     pub fn fail(&self, error: ServerError) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -620,7 +629,7 @@ fn send(state: &mut State, space: u64, message: Bytes, envelope: Envelope) {
         session => state.sessions.get(&session).and_then(|member| member.own.as_ref()),
     };
     if let Some(queue) = queue {
-        // A failed send is a connection that is about to be declared dead.
+        // A failed send means that the connection is about to be declared dead.
         let _ = queue.send(Outgoing { message, envelope });
     }
 }

@@ -1,4 +1,4 @@
-//! A session in this process: one JSON-RPC message a line, both ways.
+//! A session in this process: one JSON-RPC message per line, in both directions.
 
 use std::{
     fmt, io,
@@ -16,7 +16,7 @@ use super::{
     relay::{Envelope, Port, Relay, SessionKind},
 };
 
-/// The near end of a session in this process. The session ends when it is dropped.
+/// The near end of a session in this process. Dropping it ends the session.
 pub struct Session {
     stream: DuplexStream,
     relay: Arc<Relay>,
@@ -79,7 +79,7 @@ async fn read(relay: Arc<Relay>, session: u64, reader: impl AsyncRead + Unpin, e
         loop {
             match lines.next().await {
                 Ok(Some(line)) => relay.from_session(session, line, Envelope::default()).await,
-                // It may still read: dropping it is what ends a session.
+                // The client may still read; only dropping the session ends it.
                 Ok(None) => return,
                 Err(_) => {
                     let mut skim = Skim::default();

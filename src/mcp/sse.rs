@@ -1,4 +1,4 @@
-//! Server-sent events, read and written.
+//! Reads and writes server-sent events.
 
 use std::{fmt::Display, time::Duration};
 
@@ -6,7 +6,8 @@ use tokio_util::bytes::Bytes;
 
 use super::message;
 
-/// A line feed in a message is white space, and comes back as the border of two data lines; a carriage return would not.
+/// Formats an event. A line feed in a message is white space and is restored as the break between two data lines; a
+/// carriage return would not be.
 pub(super) fn event(id: Option<&dyn Display>, message: &Bytes) -> Bytes {
     let plain = if message.contains(&b'\r') { message::single_line(message.clone()) } else { message.clone() };
     let mut event = Vec::with_capacity(plain.len() + 48);
@@ -23,7 +24,7 @@ pub(super) fn event(id: Option<&dyn Display>, message: &Bytes) -> Bytes {
     event.into()
 }
 
-/// What a stream begins with that can be taken up again: an id, and when to come back.
+/// The first event of a resumable stream: an id, and when to reconnect.
 pub(super) fn beginning(id: &dyn Display, retry: Duration) -> Bytes {
     format!("id: {id}\nretry: {}\ndata: \n\n", retry.as_millis()).into()
 }
@@ -32,7 +33,7 @@ pub(super) fn beginning(id: &dyn Display, retry: Duration) -> Bytes {
 #[derive(Default)]
 pub(super) struct Events {
     line: Vec<u8>,
-    /// The last byte was a carriage return, so a line feed now ends nothing.
+    /// The last byte was a carriage return, so a following line feed does not end a line.
     after_return: bool,
     data: Option<Vec<u8>>,
     id: Option<String>,

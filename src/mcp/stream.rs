@@ -1,5 +1,5 @@
-//! A server's end of a byte stream, with a message a line. Its input ends only when everything that was asked is answered: who
-//! pipes requests into a server and closes the pipe wants the answers.
+//! A server's end of a byte stream, one message per line. Its input ends only when all requests are answered: a client
+//! that pipes requests into a server and closes the pipe wants the answers.
 
 use std::{collections::HashSet, io, sync::Arc};
 
@@ -27,12 +27,12 @@ const NO_MESSAGE: i64 = -32600;
 
 pub(super) struct Stream<S> {
     lines: Lines<ReadHalf<S>>,
-    /// Within a line that is too long.
+    /// Inside a line that is too long.
     skipping: bool,
     output: Output<S>,
-    /// What was asked and is not answered.
+    /// Requests that have not been answered.
     pending: watch::Sender<HashSet<RequestId>>,
-    /// The answer to what was no message, on its way.
+    /// The answer to an invalid message, while it is being written.
     refusal: Option<JoinHandle<io::Result<()>>>,
     left: CancellationToken,
 }
@@ -40,7 +40,7 @@ pub(super) struct Stream<S> {
 /// `None` once it is closed.
 type Output<S> = Arc<Mutex<Option<WriteHalf<S>>>>;
 
-/// `left` is cancelled when the client has closed its end.
+/// `left` is canceled when the client has closed its end.
 pub(super) fn of<S: AsyncRead + AsyncWrite>(stream: S, left: CancellationToken) -> Stream<S> {
     let (input, output) = tokio::io::split(stream);
     let lines = Lines::new(input, DEFAULT_MAX_LINE_LENGTH);
@@ -56,7 +56,7 @@ async fn write<S: AsyncRead + AsyncWrite>(output: &Output<S>, mut line: Vec<u8>)
     output.flush().await
 }
 
-/// A message, or how it is refused. Nothing answers what is no request.
+/// Parses a message; on failure, returns the refusal to send. Invalid notifications and responses get no answer.
 fn read(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Option<Bytes>> {
     if line.trim_ascii().is_empty() {
         return Err(None);
@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleServer> for Strea
         }
     }
 
-    /// May be dropped at any await, and loses nothing.
+    /// Cancellation-safe: may be dropped at any await without losing anything.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if let Some(refusal) = &mut self.refusal {

@@ -1,5 +1,5 @@
-//! Evals as portable tasks, and portable tasks as evals: what both can say is the same after the way there and back, and
-//! what one of them cannot say is reported.
+//! Converts evals to portable tasks, and portable tasks to evals: what both can express is unchanged after a round
+//! trip, and what one of them cannot express is reported.
 //!
 //! | eval | task |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | invocation, exact match | a prompt; `toolsUsed` and `maxToolCalls: 1` of the eval file decide |
 //! | scenario, judged | a prompt, and a step `llm` with a `rubric` |
 //!
-//! `id` is the name of the task. What else an eval has and a task has not stands in its annotations.
+//! `id` is the name of the task. Other parts of an eval that a task does not have are in its annotations.
 
 mod export;
 mod import;
@@ -25,23 +25,23 @@ use crate::{
 pub use export::{Exported, Portable, export};
 pub use import::{Agents, Imported, import, suite};
 
-/// The annotation that holds the name of an eval, where it is not its id.
+/// The annotation for the name of an eval, if it differs from the id.
 const NAME: &str = "evals/name";
-/// The annotation that holds `maxTurns` of a scenario.
+/// The annotation for `maxTurns` of a scenario.
 const MAX_TURNS: &str = "evals/maxTurns";
-/// The calls that the agent of an invocation may make.
+/// The number of calls that the agent of an invocation may make.
 const CALLS: u64 = 1;
 
-/// What becomes of something that the other side cannot say.
+/// The effect of something that the other side cannot express.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Effect {
     /// The whole task or eval is left out.
     LeftOut,
     /// Less is checked: what failed may pass.
     Weaker,
-    /// It is decided in another way: what passed may fail, or what failed pass.
+    /// The decision is made differently: what passed may fail, or what failed may pass.
     Differs,
-    /// Nothing is decided by it; it is not carried over.
+    /// It has no influence on the decision, and is not converted.
     Dropped,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Effect {
     }
 }
 
-/// Something that the other side cannot say.
+/// Something that the other side cannot express.
 #[derive(Clone, Debug)]
 pub struct Loss {
     /// Where it is written.
@@ -82,7 +82,8 @@ impl Loss {
     }
 }
 
-/// A file that holds a value: YAML, or JSON where YAML would hold another one (numbers that only JSON has).
+/// The text of a file that contains a value: YAML, or JSON if the YAML would be read as another value (numbers that
+/// only JSON supports).
 pub fn text(value: &Value) -> String {
     let written = yaml::write(value).unwrap_or_default();
     let file = Sources::default().add("written", written.as_str());

@@ -1,4 +1,4 @@
-//! What is wrong with evals that mean something: with a list as a whole, and beside the tools of their server.
+//! Checks valid evals: the list as a whole, and each against the tools of its server.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::{
     yaml::{Data, Node},
 };
 
-/// Looks at the evals of all documents as one list. Without `tools`, nothing is said of the tools that they name.
+/// Checks the evals of all documents as one list. Without `tools`, the tools that they name are not checked.
 pub fn check(documents: &[Document], tools: Option<&Tools>, out: &mut Diagnostics) {
     let mut ids: HashMap<&str, Span> = HashMap::new();
     let mut asked: HashMap<String, &Eval> = HashMap::new();
@@ -43,7 +43,7 @@ pub fn check(documents: &[Document], tools: Option<&Tools>, out: &mut Diagnostic
     }
 }
 
-/// What an eval asks, without what does not matter to a model: case, spaces, punctuation.
+/// What an eval asks, normalized for what does not matter to a model: case, spaces, punctuation.
 fn question(eval: &Eval) -> String {
     let level = eval.level();
     match &eval.input {
@@ -79,14 +79,14 @@ fn again(first: &Eval, eval: &Eval) -> Diagnostic {
     })
 }
 
-/// The tools that an eval names, and their arguments.
+/// Checks the tools that an eval names, and their arguments.
 fn against(document: &Document, eval: &Eval, tools: &Tools, out: &mut Diagnostics) {
     if let Input::Execution { tool, arguments } = &eval.input
         && let Some(schema) = known(tool, tools, out)
         && !expects_error(&eval.expected)
         && let Some(node) = document.node(arguments.span)
     {
-        // A judge may be told that a wrong call must be refused.
+        // The rubric may say that a wrong call must be refused.
         let strength = matches!(eval.expected, Expected::LlmAsJudge { .. }).then_some(Strength::Warning);
         conforms(node, schema, tools, false, strength, out);
     }
@@ -127,7 +127,8 @@ fn known<'a>(tool: &Name, tools: &'a Tools, out: &mut Diagnostics) -> Option<&'a
     None
 }
 
-/// Holds arguments against the schema of their tool; of a part of them, what must be wrong whatever else there is.
+/// Checks arguments against the schema of their tool; if `partial`, reports only what is wrong regardless of the other
+/// arguments.
 fn conforms(
     arguments: Node<'_>,
     schema: &Schema,
@@ -137,7 +138,7 @@ fn conforms(
     out: &mut Diagnostics,
 ) {
     let faults = schema.faults(&arguments.to_json(), &[]);
-    // A key that is missing and stands there misspelt is one fault.
+    // A missing key that is present in a misspelled form is one fault.
     let misspelt = |at: &str, key: &str| {
         faults.iter().any(|f| f.at == at && matches!(&f.kind, FaultKind::Unknown(k) if nearest(k, [key]).is_some()))
     };
@@ -177,14 +178,14 @@ fn conforms(
     }
 }
 
-/// A key as it can stand in any mapping.
+/// A key, quoted if needed to be valid in any mapping.
 fn flow_key(key: &str) -> String {
     let plain = key.starts_with(|c: char| c.is_ascii_alphabetic())
         && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if plain { key.to_owned() } else { quote(key) }
 }
 
-/// What stands at a JSON pointer, and what messages call it.
+/// The node at a JSON pointer, and its name in messages.
 fn below<'t>(node: Node<'t>, pointer: &str) -> (Node<'t>, Option<String>) {
     let (mut place, mut name) = (node, None);
     for token in pointer.split('/').skip(1) {
@@ -204,7 +205,7 @@ fn below<'t>(node: Node<'t>, pointer: &str) -> (Node<'t>, Option<String>) {
     (place, name.map(|name| format!("`{name}`")))
 }
 
-/// Secrets in fixtures: every client of the server gets them. The value is never shown.
+/// Reports secrets in fixtures: every client of the server gets them. The value is never shown.
 fn secrets(node: Node<'_>, key: Option<&str>, out: &mut Diagnostics) {
     const HELP: &str = "every client of the server is sent it: write one that opens nothing";
     match node.data() {

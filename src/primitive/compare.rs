@@ -1,5 +1,5 @@
-//! Exact matches: whether an answer is what an eval expects. Values are compared as JSON: numbers by their value, and
-//! the order of keys does not count.
+//! Exact matches: whether an answer is what an eval expects. Values are compared as JSON: numbers by value, and objects
+//! regardless of key order.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use serde_json::{Map, Value};
 use super::ExactMatch;
 use crate::ty::number::same_value;
 
-/// Differences of one comparison that are reported.
+/// Maximum number of differences reported by one comparison.
 const MOST: usize = 10;
-/// Characters of a value that are shown.
+/// Maximum number of characters of a value that are shown.
 const SHOWN: usize = 200;
 
-/// A call of a tool, as a model made it.
+/// A tool call that a model made.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Call {
     pub tool: String,
     pub arguments: Value,
 }
 
-/// One place where an answer is not what was expected.
+/// One place where an answer differs from the expectation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Mismatch {
     /// Where: `toolName`, `arguments.path`, `content[0].text`.
     pub at: String,
-    /// `None`: nothing should be there.
+    /// `None`: it should not exist.
     pub expected: Option<Value>,
-    /// `None`: nothing is there.
+    /// `None`: it does not exist.
     pub found: Option<Value>,
 }
 
@@ -51,16 +51,16 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// What compares nothing passes nothing.
+/// An expectation that compares nothing never passes.
 fn nothing() -> Vec<Mismatch> {
     vec![Mismatch { at: "expected".to_owned(), expected: None, found: None }]
 }
 
-/// Whether one of the calls of a model's first answer is the one expected: the tool has the name, and each argument that
-/// is named is deeply equal. Other arguments do not count.
+/// Compares the calls in a model's first answer with the expected one: passes if one of them has the name of the tool,
+/// and each expected argument is deeply equal. Other arguments are ignored.
 ///
 /// # Errors
-/// What is missing in the call that comes nearest.
+/// The differences of the closest call.
 pub fn invocation(expected: &ExactMatch, calls: &[Call]) -> Result<(), Vec<Mismatch>> {
     let tool = |found: Option<&str>| {
         let expected = expected.tool.as_ref().map(|tool| Value::from(tool.value.as_str()));
@@ -82,7 +82,7 @@ pub fn invocation(expected: &ExactMatch, calls: &[Call]) -> Result<(), Vec<Misma
         if differences.is_empty() {
             return Ok(());
         }
-        // A call of the right tool is nearer than any other.
+        // A call of the right tool is closer than any other.
         let rank = |found: &[Mismatch]| (found.iter().any(|m| m.at == "toolName"), found.len());
         if nearest.as_ref().is_none_or(|best| rank(&differences) < rank(best)) {
             nearest = Some(differences);
@@ -91,17 +91,17 @@ pub fn invocation(expected: &ExactMatch, calls: &[Call]) -> Result<(), Vec<Misma
     Err(nearest.unwrap_or_else(|| vec![tool(None)]))
 }
 
-/// Whether the result of `tools/call` is the one expected. What `content` of the expectation is, decides what it is
-/// compared with:
+/// Compares the result of `tools/call` with the expected one. The form of the expectation's `content` decides what is
+/// compared:
 ///
-/// * a list of blocks (mappings with a `type`; the empty list too), or one block: all blocks of the result, in order.
-///   Two texts that both hold a JSON object or list are compared as JSON, all else as it is;
-/// * a mapping that has no other keys than `content`, `structuredContent` and `isError`: each that is named, with its
-///   counterpart in the result;
-/// * a text: the text of the only block of the result;
-/// * anything else: the JSON that the only block's text holds.
+/// - a list of blocks (mappings with a `type`; also the empty list), or one block: all blocks of the result, in order.
+///   Two texts that both contain a JSON object or list are compared as JSON, everything else literally;
+/// - a mapping with no keys other than `content`, `structuredContent` and `isError`: each of its keys is compared with
+///   that key of the result;
+/// - a text: the text of the only block of the result;
+/// - anything else: the JSON in the text of the only block.
 ///
-/// A result with `isError: true` is none of these, unless the expectation says `isError: true`.
+/// A result with `isError: true` never matches, unless the expectation says `isError: true`.
 ///
 /// # Errors
 /// The differences.
@@ -134,22 +134,22 @@ pub fn execution(expected: &ExactMatch, result: &Value) -> Result<(), Vec<Mismat
     if out.is_empty() { Ok(()) } else { Err(out) }
 }
 
-/// What differs between the `content` of a result and what is expected of it, as [`execution`] compares the two; what
-/// the expectation is decides, but one of a whole result means nothing here.
+/// The differences between the `content` of a result and its expectation, compared as in [`execution`], except that an
+/// expectation of a whole result has no meaning here.
 pub fn content(expected: &Value, found: &Value) -> Vec<Mismatch> {
     let (mut out, none) = (Vec::new(), Vec::new());
     compare_content(expected, found.as_array().unwrap_or(&none), &mut out);
     out
 }
 
-/// What differs between two values, the second of which may be missing; `at` is what messages call them.
+/// The differences between two values, the second of which may be missing; `at` is their name in messages.
 pub fn same(at: &str, expected: &Value, found: Option<&Value>) -> Vec<Mismatch> {
     let mut out = Vec::new();
     differ(at, Some(expected), found, &mut out);
     out
 }
 
-/// The expectation as one of a whole result.
+/// Returns the mapping if the expectation is one of a whole result.
 pub(super) fn whole(content: &Value) -> Option<&Map<String, Value>> {
     let map = content.as_object().filter(|map| !map.is_empty())?;
     map.keys().all(|key| ["content", "structuredContent", "isError"].contains(&key.as_str())).then_some(map)
@@ -199,7 +199,7 @@ fn block(at: &str, expected: Option<&Value>, found: Option<&Value>, out: &mut Ve
     differ(at, expected, found, out);
 }
 
-/// Two texts; those that both hold JSON objects or lists, as JSON.
+/// Compares two texts; as JSON if both contain JSON objects or lists.
 fn text(at: &str, expected: &str, found: &str, out: &mut Vec<Mismatch>) {
     if expected == found {
         return;
@@ -214,7 +214,7 @@ fn text(at: &str, expected: &str, found: &str, out: &mut Vec<Mismatch>) {
     }
 }
 
-/// Adds the smallest values that differ.
+/// Adds the innermost values that differ.
 fn differ(at: &str, expected: Option<&Value>, found: Option<&Value>, out: &mut Vec<Mismatch>) {
     if out.len() >= MOST {
         return;
@@ -270,11 +270,11 @@ mod tests {
         assert!(of(None, json!({"a": 1}), vec![("any", json!({"a": 1}))]).is_empty());
         assert_eq!(of(Some("read"), json!({}), vec![]), ["`toolName` is not there; expected \"read\""]);
         assert_eq!(of(Some("read"), json!({}), vec![("list", json!({}))]), ["`toolName` is \"list\", not \"read\""]);
-        // Values of named arguments are compared whole, and the nearest call is the one that is reported.
+        // Values of named arguments are compared completely, and the closest call is reported.
         let near = json!({"path": "/a", "n": [1, {"x": 2, "y": 3}]});
         let calls = vec![("list", json!({"path": "/a", "n": [1, {"x": 2}]})), ("read", near), ("read", json!({}))];
         assert_eq!(of(Some("read"), wanted, calls), ["`arguments.n[1].y` should not be there; it is 3"]);
-        // A number is no text.
+        // A number is not a text.
         assert_eq!(of(None, json!({"a": 1}), vec![("t", json!({"a": "1"}))]), ["`arguments.a` is \"1\", not 1"]);
     }
 
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(of(json!([]), text("a")).len(), 1);
         let annotated = json!({"content": [{"type": "text", "text": "a", "annotations": {"priority": 1}}]});
         assert_eq!(of(block("a"), annotated).len(), 1);
-        // Text that holds JSON is JSON; text that does not is text.
+        // Text that contains JSON is compared as JSON; other text is compared as text.
         assert!(of(json!([block(r#"{"a": 1, "b": [2]}"#)]), text(r#"{"b":[2.0],"a":1}"#)).is_empty());
         assert_eq!(of(json!([block(r#"{"a": 1}"#)]), text(r#"{"a": 2}"#)), ["`content[0].text.a` is 2, not 1"]);
         assert_eq!(of(json!([block("1")]), text("1.0")).len(), 1);
@@ -315,7 +315,7 @@ mod tests {
         assert!(of(json!({"structuredContent": {"n": 1}, "content": "x"}), structured.clone()).is_empty());
         assert_eq!(of(json!({"structuredContent": {"n": 2}}), structured), ["`structuredContent.n` is 1, not 2"]);
         assert_eq!(of(json!({"structuredContent": {}}), text("x")).len(), 1);
-        // An error counts, whatever it says.
+        // An error result counts, regardless of its text.
         let error = json!({"content": [block("a")], "isError": true});
         assert_eq!(of(json!("a"), error.clone()), ["`isError` is true, not false"]);
         assert!(of(json!({"isError": true}), error.clone()).is_empty());

@@ -1,9 +1,9 @@
-//! The list of evals as a server gives it out: in pages, by level, while it may change.
+//! The list of evals as a server returns it: in pages, by level, while it may change.
 //!
-//! A cursor names the list that it was made for, by its digest. A list that was replaced is kept for a while, so a client
-//! that is in the middle of it gets the rest of that list: no eval twice, none left out, whatever happened in between.
-//! That there is a new one it learns from `notifications/evals/list_changed`. A cursor of a list that is gone, or of
-//! another level, is refused, and so is anything that is no cursor.
+//! A cursor identifies the list that it was made for, by its digest. A list that was replaced is kept for a while, so
+//! that a client in the middle of it gets the rest of that list: no eval twice, none omitted, regardless of changes in
+//! between. `notifications/evals/list_changed` informs it that there is a new list. A cursor is refused if its list is
+//! no longer kept, if it was made for another level, or if it is malformed.
 
 use std::{collections::VecDeque, fmt::Write, sync::Arc};
 
@@ -14,23 +14,23 @@ use super::{Eval, Level, digest};
 
 /// The method that lists evals.
 pub const METHOD: &str = "evals/list";
-/// The notification that there is another list.
+/// The notification that the list has changed.
 pub const LIST_CHANGED: &str = "notifications/evals/list_changed";
-/// Evals on a page, by default.
+/// Default number of evals per page.
 pub const PAGE: usize = 100;
 
-/// Bytes of a page, beyond which no other eval is put on it.
+/// Maximum size of a page in bytes, unless it has only one eval.
 const PAGE_SIZE: usize = 1 << 20;
-/// Lists that are kept for clients in the middle of them, besides the present one.
+/// How many replaced lists are kept for clients in the middle of them.
 const KEPT: usize = 4;
-/// Digits of a digest that a cursor has.
+/// Number of digits of the digest in a cursor.
 const DIGITS: usize = 16;
 
-/// The lists that a server gives out: the present one, and some before it.
+/// The lists that a server returns: the current one, and some earlier ones.
 #[derive(Debug)]
 pub struct Pages {
     size: usize,
-    /// The present one is the first.
+    /// The current list is the first.
     lists: VecDeque<Arc<List>>,
 }
 
@@ -54,22 +54,22 @@ impl List {
 }
 
 impl Pages {
-    /// A list, with at most `size` evals on a page.
+    /// Creates the pages of a list, with at most `size` evals per page.
     pub fn new(evals: &[Eval], size: usize) -> Self {
         Self { size: size.max(1), lists: VecDeque::from([List::of(evals)]) }
     }
 
-    /// How many evals there are.
+    /// The number of evals.
     pub fn len(&self) -> usize {
         self.lists.front().map_or(0, |list| list.evals.len())
     }
 
-    /// Whether there are none.
+    /// Whether there are no evals.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Puts another list in the place of the present one; `false` if it is the same.
+    /// Replaces the current list; returns `false` if it is unchanged.
     pub fn replace(&mut self, evals: &[Eval]) -> bool {
         let list = List::of(evals);
         if self.lists.front().is_some_and(|present| present.name == list.name) {
@@ -81,8 +81,8 @@ impl Pages {
         true
     }
 
-    /// The result of `evals/list` with these params, as JSON text. `complete`: the client's revision of MCP wants to be
-    /// told that the result is one (2026-07-28).
+    /// The result of `evals/list` with these params, as JSON text. `complete`: the client's MCP revision requires
+    /// results to be marked as complete (2026-07-28).
     ///
     /// # Errors
     /// What is wrong with the params: a client gets it with the code -32602.
@@ -140,7 +140,7 @@ impl Pages {
     }
 }
 
-/// What a client sent, cut for a message.
+/// What a client sent, shortened for a message.
 fn shortened(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {
@@ -149,10 +149,10 @@ fn shortened(value: &Value) -> String {
     }
 }
 
-/// Where to go on.
+/// Where to continue.
 #[derive(PartialEq, Eq, Debug)]
 struct Cursor {
-    /// The beginning of the digest of the list.
+    /// The start of the digest of the list.
     list: String,
     level: Option<Level>,
     at: usize,
@@ -224,14 +224,14 @@ mod tests {
         let (third, end) = ids(&pages.list(Some(&json!({"cursor": cursor})), false).unwrap());
         assert_eq!((third, end), (vec!["e6".to_owned()], None));
         assert_eq!(ids(&pages.list(Some(&json!({"cursor": null})), false).unwrap()).0, ["e5", "e6", "e7"]);
-        // The order of evals is a part of the list.
+        // The order of evals is part of the list.
         assert!(pages.replace(&evals([6, 5, 7, 8])));
         for n in 10..10 + KEPT {
             pages.replace(&evals(0..n));
         }
         let gone = pages.list(Some(&json!({"cursor": cursor})), false).unwrap_err();
         assert_eq!(gone, "the list has changed since the cursor was made: begin without a cursor");
-        // A list that comes back is known again, to a process that was started anew, too.
+        // A list that returns is recognized again, also by a restarted process.
         assert_eq!(ids(&Pages::new(&evals(0..7), 2).list(Some(&json!({"cursor": cursor})), false).unwrap()).0, ["e6"]);
     }
 

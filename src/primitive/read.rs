@@ -1,4 +1,4 @@
-//! Decoding evals from YAML and JSON: files that people write, and pages of `evals/list` as a server sent them.
+//! Decodes evals from YAML and JSON: files that people write, and pages of `evals/list` that a server sent.
 
 use serde_json::{Map, Value};
 
@@ -14,10 +14,10 @@ use crate::{
     yaml::{Data, Entry, Node, Tree},
 };
 
-/// The `kind` of a file of evals. One that is named may lack it, as the result of `evals/list` does.
+/// The `kind` of a file of evals. A file that is named explicitly may omit it, like the result of `evals/list`.
 pub const KIND: &str = "McpEvals";
 
-/// The blocks of messages, and the keys that each must have: texts, unless another type stands there.
+/// The types of message blocks, and their required keys.
 const BLOCKS: [(&str, &[&str]); 5] = [
     ("text", &["text"]),
     ("image", &["data", "mimeType"]),
@@ -26,7 +26,7 @@ const BLOCKS: [(&str, &[&str]); 5] = [
     ("tool_result", &["toolUseId", "content"]),
 ];
 
-/// A file that `gevals evals serve` takes.
+/// Decodes a file that `gevals evals serve` accepts.
 pub fn file(tree: Tree, out: &mut Diagnostics) -> Document {
     let mut reader = Reader::new(out, Leniency::Strict);
     let (mut evals, mut listed, mut server) = (Vec::new(), 0, None);
@@ -46,7 +46,7 @@ pub fn file(tree: Tree, out: &mut Diagnostics) -> Document {
     Document { evals, listed, server, tree }
 }
 
-/// The result of one `evals/list`. Results are open: keys beside `evals` belong to MCP.
+/// Decodes the result of one `evals/list`. Results are open: keys other than `evals` belong to MCP.
 pub fn page(tree: Tree, out: &mut Diagnostics) -> Document {
     let mut reader = Reader::new(out, Leniency::Strict);
     let (mut evals, mut listed) = (Vec::new(), 0);
@@ -100,7 +100,7 @@ fn eval(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Eval> {
     Some(Eval { span: node.span(), id, name, description, grading, input, expected, json: written(node) })
 }
 
-/// The eval as JSON. At its own keys, nothing behind a key is no key.
+/// The eval as JSON. Among its own keys, a null value counts as absent.
 fn written(node: Node<'_>) -> Value {
     let mut json = node.to_json();
     let mut trim = |pointer: &str| {
@@ -125,7 +125,7 @@ fn identifier(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
     Some(id)
 }
 
-/// One of several words.
+/// Decodes one of several words.
 fn word<T: Copy, const N: usize>(
     reader: &mut Reader<'_>,
     node: Node<'_>,
@@ -197,7 +197,7 @@ fn turns(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Spanned<u32>> {
     Some(Spanned::new(turns?, number.span))
 }
 
-/// What `type` says, which decides what else may stand there.
+/// The value of `type`, which decides which other keys are allowed.
 fn kind<T: Copy, const N: usize>(
     reader: &mut Reader<'_>,
     node: Node<'_>,
@@ -358,7 +358,7 @@ fn expected(
             let tool = tool.map(|e| reader.name(e.value, "`toolName`"));
             let arguments = arguments.map(|e| record(reader, e.value, "`arguments`"));
             Expected::ExactMatch(ExactMatch {
-                // What stands there and means nothing leaves no eval.
+                // An invalid value makes the whole eval invalid.
                 tool: flatten(tool)?,
                 arguments: flatten(arguments)?,
                 content: content.map(|e| Spanned::new(e.value.to_json(), e.value.span())),
@@ -376,7 +376,7 @@ fn expected(
     Some((expected, kind.span))
 }
 
-/// Nothing, if nothing was there; no answer, if what was there means nothing.
+/// `Some(None)` if the value is absent; `None` if it is present but invalid.
 fn flatten<T>(value: Option<Option<T>>) -> Option<Option<T>> {
     match value {
         None => Some(None),
@@ -384,7 +384,7 @@ fn flatten<T>(value: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
-/// A key of the other grading.
+/// Reports a key of the other grading.
 fn misplaced(reader: &mut Reader<'_>, fields: &mut Fields<'_>, key: &'static str, help: &str) {
     if let Some(entry) = fields.take_entry(reader, key) {
         let message = format!("`{key}` means nothing here: nobody reads it");
@@ -392,7 +392,7 @@ fn misplaced(reader: &mut Reader<'_>, fields: &mut Fields<'_>, key: &'static str
     }
 }
 
-/// A key of another level.
+/// Reports a key of another level.
 fn unused(reader: &mut Reader<'_>, entry: Entry<'_>, level: Option<Level>) {
     let (level, help) = match level {
         Some(Level::Invocation) => ("invocation", "an invocation compares `toolName` and `arguments`: no tool is run"),
@@ -402,7 +402,7 @@ fn unused(reader: &mut Reader<'_>, entry: Entry<'_>, level: Option<Level>) {
     reader.error(Diagnostic::new(&UNUSED_EXPECTATION, entry.key.span(), message).help(help));
 }
 
-/// An expectation that every answer meets.
+/// Reports an expectation that every answer satisfies.
 fn vacuous(reader: &mut Reader<'_>, place: Span, level: Level, call: Option<Entry<'_>>, content: Option<Entry<'_>>) {
     let (compared, help) = match level {
         Level::Invocation => (call, "name the tool that must be called: `toolName`"),

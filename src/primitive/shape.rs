@@ -1,11 +1,11 @@
-//! The form of a single eval, requirement by requirement, on plain JSON: a conformance run names each that is not kept. Where
-//! `read` stops at the first fault of an eval, nothing is left out here.
+//! Checks the form of a single eval, requirement by requirement, on plain JSON, for a conformance run that lists each
+//! violation. `read` stops at the first fault of an eval; this reports all of them.
 
 use serde_json::{Map, Value};
 
 use super::{Grading, Level};
 
-/// Each requirement on a single eval that this one does not keep, and why; the ids are those of the conformance run.
+/// Each requirement that this eval violates, and why; the ids are those of the conformance run.
 pub fn faults(eval: &Value) -> Vec<(&'static str, String)> {
     let mut out = Vec::new();
     let Some(eval) = eval.as_object() else {
@@ -133,7 +133,7 @@ fn exact(expected: &Map<String, Value>, level: Option<Level>, fault: &mut impl F
     }
 }
 
-/// A value in a few words.
+/// A short description of a value.
 fn kind(value: Option<&Value>) -> String {
     match value {
         None => "not there".to_owned(),

@@ -1,4 +1,4 @@
-//! Notes in a directory, `SLUG.md` each: a head with title, tags and date between two lines `---`, then the text.
+//! Notes in a directory, one `SLUG.md` each: a header with title, tags and date between two `---` lines, then the text.
 
 use std::{
     fs,
@@ -38,12 +38,13 @@ pub enum NoteError {
 #[derive(Debug)]
 pub struct Notes {
     dir: PathBuf,
-    /// Held while a note is changed.
+    /// Held while a note is being changed.
     changing: Mutex<()>,
 }
 
 impl Notes {
-    /// In a folder that only this user can write to: it may stand where others can make one of its name before.
+    /// Opens a directory that only this user can write to: it may be in a place where other users can create a
+    /// directory of the same name first.
     pub fn open(dir: &Path) -> io::Result<Notes> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let refused = |why: &str| Err(io::Error::other(format!("`{}` {why}", dir.display())));
@@ -62,7 +63,7 @@ impl Notes {
         Ok(Notes { dir: dir.to_owned(), changing: Mutex::new(()) })
     }
 
-    /// All notes, by slug.
+    /// All notes, sorted by slug.
     pub fn all(&self) -> Result<Vec<Note>, NoteError> {
         let mut notes = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -73,7 +74,7 @@ impl Notes {
             };
             match self.by_slug(slug) {
                 Ok(note) => notes.push(note),
-                // Deleted meanwhile.
+                // Deleted in the meantime.
                 Err(NoteError::Unknown(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -126,7 +127,7 @@ impl Notes {
         Ok(note)
     }
 
-    /// Adds text on lines of its own.
+    /// Appends text on separate lines.
     pub fn append(&self, title: &str, text: &str) -> Result<Note, NoteError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut note = self.read(title)?;
@@ -147,7 +148,7 @@ impl Notes {
         Ok(note)
     }
 
-    /// Of the file itself, and not of one that a link leads to.
+    /// Reads the file itself; does not follow a symbolic link.
     fn text(&self, slug: &str) -> io::Result<String> {
         let no_link = OFlags::NOFOLLOW.bits().cast_signed();
         let mut text = String::new();
@@ -160,12 +161,12 @@ impl Notes {
     }
 }
 
-/// A file that was not there, and that only this user can read.
+/// Creates a file that does not exist yet, readable only by this user.
 fn new(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// The letters and digits of a title in lower case, a hyphen for whatever is between them.
+/// The letters and digits of a title in lower case, with a hyphen for everything between them.
 fn slug_of(title: &str) -> Option<String> {
     let slug = title
         .to_lowercase()
@@ -188,7 +189,7 @@ fn encode(note: &Note) -> String {
     format!("---\ntitle: {title}\ntags: {}\ncreated: {created}\n---\n{body}", tags.join(", "))
 }
 
-/// Total: a file without a head is a note named by its slug.
+/// Never fails: a file without a header is a note named by its slug.
 fn decode(slug: &str, text: &str) -> Note {
     let mut note = Note {
         slug: slug.to_owned(),

@@ -1,6 +1,6 @@
-//! What the HTTP transport of the stateless revision (2026-07-28) asks of a server, on behalf of one that is a process: headers
-//! repeat what the body says, every request says its version and what its client can do, and some errors have a status. A
-//! server that is reached by HTTP sees to all of this itself.
+//! The requirements of the stateless revision (2026-07-28) for HTTP servers, implemented for a server that is a
+//! process: headers repeat parts of the body, every request contains its version and the client's capabilities, and
+//! some errors have an HTTP status. A server that is reached by HTTP implements all of this itself.
 
 use axum::http::{HeaderMap, StatusCode};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -17,17 +17,17 @@ const HEADER_MISMATCH: i64 = -32020;
 /// A header that repeats an argument: its name, without `mcp-param-`, and the path of the argument as a JSON pointer.
 pub(super) type Repeated = (String, String);
 
-/// Does the client that sent this do without a handshake?
+/// Whether the client that sent this works without a handshake.
 pub(super) fn is_stateless(headers: &HeaderMap, message: &Message) -> bool {
     declares(headers) || message.meta(message::META_VERSION).is_some()
 }
 
-/// Since 2026-07-28 a request may come without a handshake and a session.
+/// Whether the headers declare a protocol version since 2026-07-28, in which requests need no handshake and no session.
 pub(super) fn declares(headers: &HeaderMap) -> bool {
     headers.get(PROTOCOL_VERSION).and_then(|value| value.to_str().ok()).is_some_and(|version| version >= "2026")
 }
 
-/// Why a request cannot be taken: a code, and words.
+/// Why a request is refused: an error code and a message.
 pub(super) fn fault(
     headers: &HeaderMap,
     message: &Message,
@@ -75,7 +75,7 @@ pub(super) fn fault(
     })
 }
 
-/// What is no text for a header is wrapped in `=?base64?…?=`.
+/// A value that is not valid in a header is wrapped in `=?base64?…?=`.
 fn decoded(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         Some(inner) => String::from_utf8(BASE64_STANDARD.decode(inner).ok()?).ok(),
@@ -83,13 +83,13 @@ fn decoded(value: &str) -> Option<String> {
     }
 }
 
-/// The status of an answer.
+/// The HTTP status of an answer.
 pub(super) fn status(answer: &[u8]) -> StatusCode {
     let message = str::from_utf8(answer).ok().and_then(|text| message::members(text, ["error"]));
     let code = message.and_then(|[error]| message::decoded(error?).get("code")?.as_i64());
     match code {
         Some(-32601) => StatusCode::NOT_FOUND,
-        // No JSON, no request; a header that says another thing, a capability that the client lacks, a version.
+        // Parse error, invalid request; header mismatch, missing client capability, unsupported version.
         Some(-32700 | -32600 | HEADER_MISMATCH | -32021 | -32022) => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }

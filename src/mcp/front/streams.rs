@@ -1,6 +1,6 @@
-//! One session of a front, and the streams on which its client can be reached. What goes out on a stream of a client that keeps
-//! a session has an id, and is kept for a while: a client whose connection broke asks for what came after the last id that it
-//! has seen, and reads on.
+//! One session of a front, and the streams on which its client can be reached. Messages on a stream of a client that
+//! keeps a session have an id, and are kept for a while: a client whose connection broke requests what followed the
+//! last id it received.
 
 use std::{
     collections::VecDeque,
@@ -16,18 +16,18 @@ use crate::mcp::{
     relay::Port,
 };
 
-/// Bytes that are kept for a client that comes back; the newest message is kept whatever its size.
+/// Bytes that are kept for a client that reconnects; the newest message is kept regardless of its size.
 const KEPT: usize = 4 << 20;
-/// The stream of a GET, for what belongs to no request.
+/// The stream of a GET, for messages that belong to no request.
 const UNASKED: u64 = 0;
 
 pub(super) type Receiver = mpsc::UnboundedReceiver<Outgoing>;
 
-/// One session and the streams on which it can be reached.
+/// A session and the streams on which its client can be reached.
 #[derive(Debug)]
 pub(super) struct Conversation {
     pub session: u64,
-    /// Its client knows the session, and so can come back.
+    /// Whether the client knows the session, and so can reconnect.
     lasting: bool,
     routes: Mutex<Routes>,
 }
@@ -35,14 +35,14 @@ pub(super) struct Conversation {
 /// A message on its way to a client.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// On a stream that can be taken up again.
+    /// Set on a resumable stream.
     pub id: Option<EventId>,
     pub bytes: Bytes,
-    /// The answer to the last request of its POST, on a stream that has not begun: a client may get it as it is.
+    /// The answer to the last request of its POST, on a stream that has not started: a client may get it as plain JSON.
     pub plain: bool,
 }
 
-/// Where in which stream a message stands.
+/// The position of a message: its stream and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EventId {
     stream: u64,
@@ -66,7 +66,7 @@ impl EventId {
 struct Routes {
     /// Requests being answered, oldest first.
     posts: Vec<Post>,
-    /// The stream of a GET, and the number of the last message that it took.
+    /// The stream of a GET, and the number of the last message that was sent on it.
     unasked: Option<mpsc::UnboundedSender<Outgoing>>,
     taken: u64,
     /// Counts streams and messages.
@@ -79,12 +79,12 @@ struct Routes {
 #[derive(Debug)]
 struct Post {
     stream: u64,
-    /// Empty once all is answered; the stream ends then.
+    /// Empty once all requests are answered; then the stream ends.
     waiting: Vec<IdKey>,
     tokens: Vec<IdKey>,
-    /// Its client reads streams.
+    /// Whether the client reads streams.
     streaming: bool,
-    /// Something has gone out that is not the answer.
+    /// Whether something other than the answer has been sent.
     begun: bool,
     sender: mpsc::UnboundedSender<Outgoing>,
 }
@@ -98,7 +98,7 @@ impl Conversation {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what the session is sent to where it belongs.
+    /// Routes the messages of the session to the streams they belong to.
     pub async fn dispatch(self: Arc<Self>, mut port: Port) {
         let ended = port.ended.clone();
         loop {
@@ -113,7 +113,8 @@ impl Conversation {
         *self.routes() = Routes::default();
     }
 
-    /// A POST with these requests and progress tokens: the number of its stream, and what comes on it.
+    /// Registers a POST with these requests and progress tokens; returns the number of its stream, and the receiver of
+    /// its messages.
     pub fn post(&self, waiting: Vec<IdKey>, tokens: Vec<IdKey>, streaming: bool) -> (u64, Receiver) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut routes = self.routes();
@@ -122,8 +123,8 @@ impl Conversation {
         (stream, receiver)
     }
 
-    /// From now on everything on this stream is an event. The id of the beginning, if one can come back to it; `None` if the
-    /// answer is on its way already.
+    /// From now on everything on this stream is an event. Returns the id of the first event, if the client can
+    /// reconnect; `None` if the answer is already on its way.
     pub fn begin(&self, stream: u64) -> Option<EventId> {
         let mut routes = self.routes();
         routes.posts.iter_mut().find(|post| post.stream == stream)?.begun = true;
@@ -131,14 +132,15 @@ impl Conversation {
         self.lasting.then_some(EventId { stream, number })
     }
 
-    /// The stream of what belongs to no request; a second one takes over from the first, which its client has probably lost.
+    /// The stream of messages that belong to no request; a second one replaces the first, which the client has probably
+    /// lost.
     pub fn unasked(&self) -> Receiver {
         let mut routes = self.routes();
         let number = routes.taken;
         routes.resume(EventId { stream: UNASKED, number })
     }
 
-    /// What has come on a stream after a message, and what will come.
+    /// The messages on a stream after the given one, past and future.
     pub fn resume(&self, last: EventId) -> Receiver {
         self.routes().resume(last)
     }
@@ -154,7 +156,7 @@ impl Routes {
         let (sender, receiver) = mpsc::unbounded_channel();
         for (id, bytes) in &self.kept {
             if id.stream == last.stream && id.number > last.number {
-                // The receiver is right here.
+                // Cannot fail: the receiver is still in scope.
                 let _ = sender.send(Outgoing { id: Some(*id), bytes: bytes.clone(), plain: false });
                 if id.stream == UNASKED {
                     self.taken = id.number;
@@ -193,7 +195,7 @@ impl Routes {
             }
             return;
         }
-        // Beside the answer that it belongs to, if that can be told; else where the client reads right now.
+        // Sent with the answer it belongs to, if that is known; otherwise on a stream that the client is reading.
         let token = match message.method.as_deref() {
             Some("notifications/progress") => message.param("progressToken").map(IdKey::of),
             _ => None,
@@ -225,7 +227,7 @@ impl Routes {
         let id = (lasting && !plain).then(|| self.keep(stream, &bytes));
         let post = &mut self.posts[at];
         post.begun |= !plain;
-        // A client that has left comes back for it, or not.
+        // A client that has left may reconnect for it.
         let _ = post.sender.send(Outgoing { id, bytes, plain });
     }
 }

@@ -1,6 +1,6 @@
-//! A process serves clients of one era on one connection: those that greet it with `initialize`, or those whose every request
-//! says its version (2026-07-28). Which it is, its first client decides; for clients of the other era the program is started
-//! once more.
+//! A process serves clients of one era on one connection: those that start with `initialize`, or those that send their
+//! version with every request (2026-07-28). The first client decides which era; for clients of the other era the
+//! program is started a second time.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ pub(super) enum Era {
 }
 
 impl Era {
-    /// Of a message that shows it.
+    /// The era that a message shows, if any.
     pub(super) fn of(message: &Message) -> Option<Era> {
         let says = message.meta(message::META_VERSION).is_some();
         match message.method.as_deref() {
@@ -28,7 +28,7 @@ impl Era {
     }
 }
 
-/// How the program is started once more, and the relay to that process.
+/// How to start the program a second time, and the relay to that process.
 pub(in crate::mcp) struct Twin {
     start: Box<dyn Fn() -> Result<Arc<Relay>, ServerError> + Send + Sync>,
     relay: OnceLock<Arc<Relay>>,
@@ -102,7 +102,7 @@ impl Relay {
         Some((relay, there))
     }
 
-    /// A first answer shows whether the server knows the era at all.
+    /// The first answer shows whether the server supports the era at all.
     pub(super) fn settle(state: &mut State, answer: &Message) {
         match answer.error() {
             Some(_) if !state.settled => state.era = None,

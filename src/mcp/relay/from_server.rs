@@ -1,4 +1,4 @@
-//! What the server says, on its way to the sessions.
+//! Messages of the server, on their way to the sessions.
 
 use std::{ops::Range, sync::Arc};
 
@@ -12,18 +12,18 @@ use crate::mcp::{
     record::OpenCall,
 };
 
-/// What a tool's schema says of an argument that HTTP clients repeat in a header (2026-07-28).
+/// The key in a tool's schema for an argument that HTTP clients repeat in a header (2026-07-28).
 const HEADER: &str = "x-mcp-header";
 
 impl Relay {
-    /// The arguments of a tool that HTTP clients repeat in headers, as far as the server has said so: the name that the header
-    /// ends in, and a JSON pointer.
+    /// The arguments of a tool that HTTP clients repeat in headers, as far as the server has listed them: the suffix of
+    /// the header's name, and a JSON pointer.
     pub fn repeated(&self, tool: &str) -> Vec<(String, String)> {
         let known = self.lock().repeated.get(tool).cloned();
         known.or_else(|| Some(self.twin()?.repeated(tool))).unwrap_or_default()
     }
 
-    /// Takes what the server says in a space; `false` if it is no message.
+    /// Processes what the server sends in a space; returns `false` if it is not a message.
     pub fn from_server(self: &Arc<Self>, space: u64, bytes: Bytes) -> bool {
         let mut understood = true;
         for bytes in message::unbatch(bytes) {
@@ -42,7 +42,7 @@ impl Relay {
         understood
     }
 
-    /// A message of the server that is beyond the limit: only who waits for it is affected.
+    /// Handles a message of the server that exceeds the limit: only the request it answers is affected.
     pub fn too_long_from_server(&self, space: u64, skim: &Skim) {
         let error = ServerError::TooLong { server: self.name.clone(), limit: self.options.max_message };
         self.notice(None, &error.to_string());
@@ -103,7 +103,7 @@ impl Relay {
         if !pending.initialize {
             return;
         }
-        // Later sessions are greeted with what this one got.
+        // Later sessions get the same result.
         let Some(message) = Message::parse(bytes) else { return };
         if let Some(result) = message.result() {
             state.server = Some(result.to_owned());
@@ -123,7 +123,7 @@ impl Relay {
         }
     }
 
-    /// What is added to the capabilities of an answer, as edits.
+    /// The edits that add to the capabilities in an answer.
     fn declared(&self, message: &Message) -> Vec<(Range<usize>, String)> {
         let (Some(added), Some(result)) = (&self.options.added, message.result()) else { return Vec::new() };
         let addition = Map::from_iter([("capabilities".to_owned(), Value::Object(added.capabilities.clone()))]);
@@ -167,7 +167,7 @@ impl Relay {
         }
     }
 
-    /// The server knows nothing of what is subscribed to here, as edits.
+    /// The edits that acknowledge a subscription to this hub's own notifications, of which the server knows nothing.
     fn acknowledged(&self, message: &Message) -> Vec<(Range<usize>, String)> {
         let (Some(added), Some(params)) = (&self.options.added, message.params()) else { return Vec::new() };
         let granted = json!({added.subscription: true});
@@ -207,7 +207,7 @@ impl Relay {
     }
 }
 
-/// Remembers what the schemas of listed tools say of headers.
+/// Remembers which headers the schemas of listed tools specify.
 fn repeated(state: &mut State, message: &Message) {
     let listed = message::decoded(message.result().unwrap_or_default());
     for tool in listed.get("tools").and_then(Value::as_array).into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What sessions say, on its way to the server.
+//! Messages of the sessions, on their way to the server.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::mcp::{
 };
 
 impl Relay {
-    /// Takes what a session says. Waits when the server is slow to read. The envelope is the one of a single message.
+    /// Processes what a session sends. Waits if the server is slow to read. The envelope belongs to the first message.
     pub async fn from_session(self: &Arc<Self>, session: u64, bytes: Bytes, mut envelope: Envelope) {
         for bytes in message::unbatch(bytes) {
             if bytes.trim_ascii().is_empty() {
@@ -27,7 +27,7 @@ impl Relay {
         }
     }
 
-    /// Gives a message back that is another relay's, and says whose.
+    /// Processes a message; if it belongs to another relay, returns it with that relay and the session there.
     fn message(
         self: &Arc<Self>,
         session: u64,
@@ -73,7 +73,7 @@ impl Relay {
         None
     }
 
-    /// The answer to a request that is answered here.
+    /// The answer to a request that the hub answers itself.
     fn own_answer(&self, message: &Message) -> Option<Bytes> {
         let (added, method, id) = (self.options.added.as_ref()?, message.method.as_deref()?, message.id()?);
         Some(match (added.answer)(method, message.params())? {
@@ -82,14 +82,14 @@ impl Relay {
         })
     }
 
-    /// Whether a request subscribes to what is announced here.
+    /// Whether a request subscribes to what this hub announces.
     fn subscribes(&self, message: &Message) -> bool {
         let Some(added) = self.options.added.as_ref() else { return false };
         message.method.as_deref() == Some("subscriptions/listen")
             && message.param("notifications").is_some_and(|raw| message::decoded(raw)[added.subscription] == true)
     }
 
-    /// A message of a session that is beyond the limit: it goes no further, and the session goes on.
+    /// Handles a message of a session that exceeds the limit: it is not passed on, and the session continues.
     pub fn too_long_from_session(&self, session: u64, skim: &Skim) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -191,7 +191,7 @@ impl Relay {
         send(state, space, bytes, envelope);
     }
 
-    /// Answers `initialize` in the place of a server that has heard one already.
+    /// Answers `initialize` on behalf of a server that has already answered it once.
     fn greet(&self, state: &mut State, session: u64, message: &Message) {
         let Handshake::Done { capabilities, result } = &state.handshake else { return };
         let answer = message::answer(message.id().unwrap_or("null"), result);
@@ -245,7 +245,7 @@ impl Relay {
                         edits.push((message.place_of(raw), other.clone()));
                     }
                 } else if state.pending.contains_key(&(space, key)) {
-                    // The request has been answered, and its id is another session's now.
+                    // The request has been answered, and another session uses its id now.
                     return;
                 }
             }
@@ -269,7 +269,7 @@ impl Relay {
     }
 }
 
-/// An id of the kind of the given one that is free.
+/// Returns an unused id of the same kind as the given one.
 fn unused(counter: &mut u64, like: &str, mut free: impl FnMut(IdKey) -> bool) -> String {
     loop {
         *counter += 1;
@@ -284,7 +284,7 @@ fn unused(counter: &mut u64, like: &str, mut free: impl FnMut(IdKey) -> bool) ->
     }
 }
 
-/// Does the first say anything that the second does not?
+/// Whether the first contains anything that the second does not.
 fn exceeds(later: &Value, first: &Value) -> bool {
     match (later, first) {
         (Value::Object(later), Value::Object(first)) => {

@@ -1,4 +1,4 @@
-//! Portable tasks as evals.
+//! Converts portable tasks to evals.
 
 use serde_json::{Map, Value, json};
 
@@ -18,29 +18,29 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Portable<'a> {
     pub task: &'a Task<Path>,
-    /// Its file.
+    /// The syntax tree of its file.
     pub tree: &'a Tree,
-    /// The text of the prompt, where that stands in a file of its own.
+    /// The text of the prompt, if it is in a separate file.
     pub prompt: Option<&'a str>,
-    /// Whether the agent does nothing, so that the verify steps see the server as it is.
+    /// Whether the agent does nothing, so that the verify steps see the server unchanged.
     pub idle: bool,
     pub assertions: &'a [&'a Assertions],
     /// The only server of the MCP config.
     pub server: Option<&'a str>,
 }
 
-/// A task as an eval.
+/// A task converted to an eval.
 #[derive(Clone, Debug)]
 pub struct Exported {
     /// As on the wire.
     pub eval: Value,
-    /// The server whose tools it is about, as the task calls it.
+    /// The server whose tools it uses, under the task's name for it.
     pub server: Option<String>,
-    /// What the eval says otherwise, or not at all.
+    /// What the eval expresses differently, or not at all.
     pub losses: Vec<Loss>,
 }
 
-/// The eval that passes where the task passes.
+/// Returns the eval that passes if the task passes.
 ///
 /// # Errors
 /// Why there is none.
@@ -84,7 +84,7 @@ pub fn export(of: &Portable<'_>) -> Result<Exported, Loss> {
     Ok(Exported { eval: eval.into(), server, losses })
 }
 
-/// What an eval says of a task.
+/// The parts of an eval that a task determines.
 struct Said {
     input: Value,
     expected: Value,
@@ -101,7 +101,7 @@ impl<'a> Export<'a> {
         self.losses.push(Loss::new(effect, span, message));
     }
 
-    /// One call of a tool, and what it must answer.
+    /// One tool call, and the expected answer.
     fn execution(&mut self) -> Result<Said, Loss> {
         let task = self.of.task;
         let mut found: Option<(&Step<Path>, String, String)> = None;
@@ -136,7 +136,7 @@ impl<'a> Export<'a> {
         })
     }
 
-    /// What the result is compared with.
+    /// The expectation for the result.
     fn content(&mut self, step: &Step<Path>) -> Result<Value, Loss> {
         let (mut named, mut unsaid) = (Map::new(), None);
         if let Some((_, expect)) = &step.expect {
@@ -252,7 +252,7 @@ impl<'a> Export<'a> {
         Ok(Said { input, expected: expected.into(), server: Some(call.server.value.clone()) })
     }
 
-    /// A model's work, and what a judge says of it.
+    /// A model's work, and the rubric for the judge.
     fn scenario(&mut self) -> Result<Said, Loss> {
         let of = self.of;
         let servers = of.task.requires.iter().filter_map(|requirement| match &requirement.kind {
@@ -345,12 +345,12 @@ impl<'a> Export<'a> {
         Some((server?, tool.to_owned()))
     }
 
-    /// A verify step of a kind that no eval has.
+    /// Reports a verify step of a kind that evals do not have.
     fn unsaid(&mut self, step: &Step<Path>) {
         self.lose(Effect::Weaker, step.key, format!("no eval has a step `{}`: it is not checked", step.op.value));
     }
 
-    /// What a step says besides what it does.
+    /// Reports the keys of a step that evals do not have.
     fn step(&mut self, step: &Step<Path>) {
         let parts = [
             ("id", step.id.is_some()),
@@ -365,7 +365,7 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// What a task says besides its prompt and its checks.
+    /// Reports the parts of a task other than its prompt and its checks.
     fn dropped(&mut self) {
         let task = self.of.task;
         let meta = &task.meta;
@@ -419,7 +419,8 @@ fn filled((span, text): (Span, &str)) -> Loss {
     Loss::left_out(span, format!("an eval says the same each time, and `{text}` is filled when the task runs"))
 }
 
-/// What a demand on JSON says of the whole document and of nothing else, where an exact match can say it.
+/// The value that a JSON expectation requires of the whole document, if that is all it requires and an exact match can
+/// express it.
 fn root(json: &Arg<Path>) -> Result<Option<Value>, Loss> {
     let json = match &json.kind {
         ArgKind::List(items) if items.len() == 1 => &items[0],

@@ -1,4 +1,4 @@
-//! Evals as portable tasks, and the eval files that run them.
+//! Converts evals to portable tasks, and creates the eval files that run them.
 
 use serde_json::{Map, Value, json};
 
@@ -8,30 +8,30 @@ use crate::{
     template::escape,
 };
 
-/// What a task says whose agent does nothing: a prompt is never empty.
+/// The prompt of a task whose agent does nothing: a prompt must not be empty.
 const IDLE: &str = "No agent works on this. The step below calls the tool.";
 
-/// An eval as a task.
+/// An eval converted to a task.
 #[derive(Clone, Debug)]
 pub struct Imported {
     pub id: String,
     pub level: Level,
-    /// The file of the task.
+    /// The content of the task file.
     pub task: Value,
-    /// What the eval file demands of the agent's calls.
+    /// The eval file's assertions about the agent's calls.
     pub assertions: Option<Value>,
-    /// What the task says otherwise, or not at all.
+    /// What the task expresses differently, or not at all.
     pub losses: Vec<Loss>,
 }
 
-/// Who works on the tasks, and who judges them: `provider:model`.
+/// The models that work on the tasks, and that judge them: `provider:model`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agents<'a> {
     pub model: Option<&'a str>,
     pub judge: Option<&'a str>,
 }
 
-/// The task that passes where the eval passes, for a server that the MCP config calls `server`.
+/// Returns the task that passes if the eval passes, for a server that the MCP config calls `server`.
 ///
 /// # Errors
 /// Why there is none.
@@ -53,7 +53,7 @@ pub fn import(eval: &Eval, server: &str) -> Result<Imported, Loss> {
             }
             body.insert("expect".to_owned(), expect(&content.value));
             let step = Map::from_iter([(format!("{server}.{}", tool.value), Value::Object(body))]);
-            // The step calls the server; that nobody else does is meant.
+            // The step calls the server; the agent must not.
             assertions = Some(json!({"maxToolCalls": 0}));
             json!({"requires": [{"mcpServer": server}], "prompt": IDLE, "verify": [step]})
         }
@@ -120,7 +120,7 @@ fn expect(content: &Value) -> Value {
     expect.into()
 }
 
-/// What an eval file demands of the agent's calls.
+/// The eval file's assertions about the agent's calls.
 fn demanded(expected: &ExactMatch, server: &str) -> Value {
     let mut call = Map::from_iter([("server".to_owned(), Value::from(server))]);
     if let Some(tool) = &expected.tool {
@@ -132,7 +132,7 @@ fn demanded(expected: &ExactMatch, server: &str) -> Value {
     json!({"toolsUsed": [call], "maxToolCalls": CALLS})
 }
 
-/// A prompt is one text of the user.
+/// A prompt is a single text of the user.
 fn prompt(eval: &Eval, messages: &[Message], losses: &mut Vec<Loss>) -> Result<String, Loss> {
     let [message] = messages else {
         let at = messages.get(1).map_or(eval.id.span, |message| message.span);
@@ -160,7 +160,7 @@ fn prompt(eval: &Eval, messages: &[Message], losses: &mut Vec<Loss>) -> Result<S
     Ok(escape(&text))
 }
 
-/// A value in which nothing is read as a hole.
+/// Escapes a value so that nothing in it is read as a hole.
 fn literal(value: &Value) -> Value {
     match value {
         Value::String(text) => escape(text).into(),
@@ -170,7 +170,7 @@ fn literal(value: &Value) -> Value {
     }
 }
 
-/// The eval file that runs tasks of one level, each of which stands in the file beside it.
+/// The eval file that runs tasks of one level; the task files are next to it.
 pub fn suite(name: &str, level: Level, agents: Agents<'_>, tasks: &[(String, &Imported)]) -> Value {
     let model = |model: Option<&str>| json!({"type": "builtin.llm-agent", "model": model});
     let agent = match level {
