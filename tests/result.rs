@@ -281,6 +281,14 @@ fn shards_are_parts_of_a_run() {
         .expect(1, &["shard 2/3 is missing", "`tidy-up` is in none of the files"]);
     world.run(&["result", "merge", &one, &three, "--allow-missing"]).expect(0, &["shard 2/3 is missing"]);
     world.run(&["result", "merge", &one, &one]).expect(1, &["shard 1/3 is there twice", "`write-note` is twice in"]);
+    // The worst exit status of the parts is that of the whole, an interrupt before all others.
+    for exit in [1, 129, 130, 143] {
+        let mut part = read(&one);
+        part["summary"]["exit"] = json!(exit);
+        world.write("part.json", &part.to_string());
+        world.run(&["result", "merge", "part.json", &two, &three, "-o", "m.json"]).expect(0, &[]);
+        assert_eq!(read("m.json")["summary"]["exit"], json!(exit));
+    }
     world.write("other.json", &world.read(&one).replace("quickstart", "another"));
     world.run(&["result", "merge", &one, "other.json"]).expect(2, &["not of one run", "another"]);
     // Another shard is not written over, the same one is; an empty one leaves results, too.

@@ -551,6 +551,13 @@ fn fixes_give_what_was_meant() {
             "  setup:\n    - script: |\n        set -e\n\n          touch x\n    - script: ./setup.sh\n  verify:\n    - command: 'test \"$X\"'\n",
             "  setup:\n    - script:\n        inline: |\n          set -e\n\n            touch x\n    - script: {file: \"./setup.sh\"}\n  verify:\n    - command: {run: \"test \\\"$X\\\"\"}\n",
         ),
+        // A name that the script itself uses is one of Python; any other is one of the task.
+        (
+            "t.yaml",
+            TASK,
+            "  env: {SHOP: corner}\n  verify:\n    - script:\n        inline: |\n          #!/usr/bin/env python3\n          total = input()\n          assert total, f\"{total} of {SHOP}\"\n",
+            "  env: {SHOP: corner}\n  verify:\n    - script:\n        inline: |\n          #!/usr/bin/env python3\n          total = input()\n          assert total, f\"\\{total} of {env.SHOP}\"\n",
+        ),
         (
             "e.yaml",
             "kind: Eval\nmetadata: {name: e}\nconfig:\n",

@@ -329,7 +329,7 @@ impl Summary {
         out.shift_remove("shard");
         out.shift_remove("unit");
         let decided = (!self.decided.is_empty()).then_some(Value::Object(self.decided));
-        let exit = [130, 143, 2, 3, 1, 4, 0].into_iter().find(|exit| self.exits.contains(exit));
+        let exit = [130, 143, 129, 2, 3, 1, 4, 0].into_iter().find(|exit| self.exits.contains(exit));
         let together = [
             ("startedAt", self.started.map(Value::from)),
             ("durationSeconds", self.longest.map(|longest| json!(longest))),
