@@ -1,6 +1,6 @@
-//! A place where a program sees nothing of the user's world: bubblewrap with namespaces of its own for users, processes,
-//! network and files, `/usr` read-only, an empty environment, and other programs in the place of some commands. For extensions also
-//! `docker`, and where there is neither what the kernel itself can do (`confine`).
+//! A jail in which a program has no access to the user's environment: bubblewrap with separate namespaces for users,
+//! processes, network and files, `/usr` read-only, an empty environment, and a shim in place of some commands. For
+//! extensions, also `docker`; and if neither is available, what the kernel itself provides (`confine`).
 #![expect(clippy::disallowed_methods, reason = "this builds and tries the jail")]
 
 pub mod agent;
@@ -16,28 +16,28 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What a program in the jail has.
+/// What a program in the jail can access.
 #[derive(Clone, Debug, Default)]
 pub struct Jail {
-    /// Folders and files that can be read, and where.
+    /// Directories and files that can be read: the path outside, and the path in the jail.
     pub readable: Vec<(PathBuf, PathBuf)>,
-    /// Empty folders in memory.
+    /// Empty directories in memory.
     pub writable: Vec<PathBuf>,
-    /// The program that stands in the place of commands.
+    /// The program that replaces commands.
     pub shim: Option<PathBuf>,
-    /// The commands it stands in the place of: under every path of the system's folders, so that an absolute path does
-    /// not pass it.
+    /// The commands that it replaces: under every path of the system's program directories, so that an absolute path
+    /// does not bypass it.
     pub commands: BTreeSet<String>,
     pub env: Vec<(String, String)>,
 }
 
-/// Folders in which a system keeps its programs.
+/// Directories in which systems keep programs.
 const PROGRAMS: [&str; 5] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/bin", "/sbin"];
 
-/// bubblewrap, if it is there and works on this machine.
+/// Finds bubblewrap, if it is installed and works on this machine.
 ///
 /// # Errors
-/// Why it does not.
+/// Why it does not work.
 pub fn find() -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join("bwrap")).find(|p| p.is_file());
@@ -62,37 +62,37 @@ pub fn find() -> Result<PathBuf, String> {
     }
 }
 
-/// Whether this bubblewrap can bound folders in memory.
+/// Whether this version of bubblewrap can limit the size of directories in memory.
 pub fn bounds(bwrap: &Path) -> bool {
     let help = Command::new(bwrap).arg("--help").stdin(Stdio::null()).output();
     help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--size"))
 }
 
-/// What an extension has in its jail.
+/// What an extension can access in its jail.
 #[derive(Clone, Debug)]
 pub struct Cell<'a> {
-    /// The folder of its program.
+    /// The directory of its program.
     pub home: &'a Path,
-    /// The folder of the task, where it works.
+    /// The directory of the task, which is the working directory.
     pub workdir: &'a Path,
     pub network: bool,
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
 }
 
-/// The most that a program in a cell may have: bytes of memory of each process, open files, and processes (which holds all users but
+/// Limits of a program in a cell: bytes of memory per process, open files, and processes (which does not apply to
 /// root).
 const MEMORY: u64 = 4 << 30;
 const FILES: u64 = 1024;
 const PROCESSES: u64 = 512;
-/// Bytes that `/tmp` and `/dev/shm` of a cell may hold, each.
+/// Maximum size of `/tmp` and `/dev/shm` in a cell, in bytes each.
 const SCRATCH: u64 = 1 << 30;
 
-/// The files a program needs to find others on the network.
+/// The files that a program needs to connect to others over the network.
 const OF_NETWORK: [&str; 6] =
     ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/ca-certificates", "/etc/pki"];
 
-/// Run before a program in a cell, in its shell. The second form of the last limit is bash's.
+/// Shell commands that set the limits before the program starts. The second form of the last limit is for bash.
 fn limits() -> String {
     let (memory, processes) = (MEMORY / 1024, PROCESSES);
     format!(
@@ -101,8 +101,9 @@ fn limits() -> String {
 }
 
 impl Cell<'_> {
-    /// The arguments of bubblewrap, up to the program. The environment is that of bubblewrap itself: arguments can be seen by others.
-    /// `bounds`: whether this bubblewrap can bound folders in memory.
+    /// Returns the arguments of bubblewrap, up to the program. The environment is inherited from bubblewrap itself,
+    /// because other users can see arguments. `bounds`: whether this version of bubblewrap can limit the size of
+    /// directories in memory.
     pub fn arguments(&self, bounds: bool) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| args.extend(words.iter().map(|w| w.as_ref().to_owned()));
@@ -130,14 +131,14 @@ impl Cell<'_> {
         for path in &self.write {
             add(&[&"--bind", path, path]);
         }
-        // They are in memory as well.
+        // `/dev` and `/` are in memory as well.
         add(&[&"--remount-ro", &"/dev", &"--remount-ro", &"/"]);
         add(&[&"--chdir", &self.workdir, &"--", &"/bin/sh", &"-c", &limits()]);
         args
     }
 }
 
-/// `/usr`, and what leads there.
+/// Adds `/usr`, and the directories that link to it.
 fn system(add: &mut dyn FnMut(&[&dyn AsRef<std::ffi::OsStr>])) {
     add(&[&"--ro-bind", &"/usr", &"/usr"]);
     for name in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
@@ -153,19 +154,19 @@ fn system(add: &mut dyn FnMut(&[&dyn AsRef<std::ffi::OsStr>])) {
     }
 }
 
-/// Folders that each system has, empty in a jail: scripts write there.
+/// Directories that every system has, empty in a jail: scripts write to them.
 const FOLDERS: [&str; 9] = ["/root", "/home", "/opt", "/srv", "/mnt", "/etc", "/var/lib", "/var/log", "/var/tmp"];
 
 impl Jail {
-    /// bubblewrap's arguments, up to the program.
+    /// Returns bubblewrap's arguments, up to the program.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| args.extend(words.iter().map(|w| w.as_ref().to_owned()));
         add(&[&"--unshare-all", &"--unshare-user", &"--die-with-parent", &"--new-session", &"--clearenv"]);
         system(&mut add);
-        // What Debian has a choice of (`awk`) is a link to there.
+        // Commands of which Debian offers a choice (`awk`) are links into this directory.
         add(&[&"--ro-bind-try", &"/etc/alternatives", &"/etc/alternatives"]);
-        // Where programs were added by hand, none is there but ours.
+        // `/usr/local` contains manually installed programs; in the jail, it contains only the shim.
         add(&[&"--proc", &"/proc", &"--dev", &"/dev", &"--tmpfs", &"/tmp", &"--tmpfs", &"/usr/local"]);
         for path in FOLDERS {
             add(&[&"--dir", &path]);
@@ -184,7 +185,7 @@ impl Jail {
                         continue;
                     }
                     let target = std::fs::canonicalize(&there).unwrap_or(there);
-                    // A command may be a link to one that stays, such as busybox.
+                    // A command may be a link to a program that stays available, such as busybox.
                     if target.file_name().is_some_and(|n| *n == **command) && target.starts_with("/usr") {
                         add(&[&"--ro-bind", shim, &target]);
                     }
