@@ -32,7 +32,7 @@ fn tasks(tasks: &[(&str, &str)]) -> World {
     world
 }
 
-/// Creates a file, waits until `quick` exists, and removes the file.
+/// Creates a file, waits unless `quick` exists, and removes the file in cleanup.
 const SLOW: &str = r#"  env: {F: "WORLD/made-{random.id}"}
   setup:
     - command: {run: "touch $F"}
