@@ -1,5 +1,5 @@
 //! References to extensions: what a package refers to, and which extensions are bundled (`portable-format.md`,
-//! extensions; §7.2 of the upstream behaviour).
+//! extensions; §7.2 of the upstream behavior).
 
 use std::sync::LazyLock;
 
