@@ -1,4 +1,5 @@
-//! Writes the tables of `src/bash` as JSON: people write TOML, which takes longer to read, and the program reads them at every start.
+//! Writes the tables of `src/bash` as JSON: people write them in TOML, which is slower to parse, and the program reads
+//! them at every start.
 
 #![expect(clippy::disallowed_methods, reason = "a build script reads and writes files")]
 

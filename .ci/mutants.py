@@ -1,9 +1,9 @@
 """Runs the mutants that cargo-mutants lists, all from one build (`.ci/mutants` calls it).
 
-cargo-mutants builds the crate anew for each mutant. Here every mutant is written into a copy of the sources beside the original,
-`if mutant::on(7) { a != b } else { a == b }`, and GEVALS_MUTANT chooses one when a test runs. A mutant that does not compile is
-taken out again: it is not viable. Each test is run once by itself to see which mutants it reaches; a mutant is tried with the tests that reach
-it, the quickest first, until one fails.
+cargo-mutants rebuilds the crate for each mutant. Here, every mutant is written into a copy of the sources beside the original,
+`if mutant::on(7) { a != b } else { a == b }`, and GEVALS_MUTANT selects one when a test runs. A mutant that does not compile is
+removed again: it is not viable. Each test is run once by itself to record which mutants it reaches; a mutant is run with the tests that reach
+it, the fastest first, until one fails.
 """
 import json
 import os
@@ -47,7 +47,7 @@ pub fn on(id: u32) -> bool {
 }
 """
 TESTS = ["step", "verdicts", "parity", "run", "result", "agents", "mcp", "scenarios", "limits", "suite"]
-ALONE = 6  # So many of the quickest tests run by themselves; the others, by program.
+ALONE = 6  # This many of the fastest tests run by themselves; the others run together, by program.
 
 
 def walk(node):
@@ -79,7 +79,7 @@ class File:
         return self.source[start:end].decode()
 
     def place(self, mutants):
-        """Finds the node of each mutant; gives back those that cannot be written so."""
+        """Finds the node of each mutant; returns the mutants that cannot be written in this way."""
         operators, functions, arms, guards, fields = {}, [], {}, {}, {}
         for node in walk(self.tree.root_node):
             if node.type in ("binary_expression", "compound_assignment_expr"):
@@ -157,7 +157,7 @@ class File:
         before = [c for c in pattern.children if condition is None or c.end_byte <= condition.start_byte and c.type != "if"]
         bare = self.text(pattern.start_byte, before[-1].end_byte if before else pattern.end_byte)
         if genre == "MatchArmGuard":
-            # Several mutants of one guard stand in one another.
+            # Several mutants of one guard are nested.
             inner = base[len(bare) + 4 :] if f"{bare} if (if {ON}" in base else self.render(condition, dead)
             return f"{bare} if (if {on} {{ {new} }} else {{ {inner} }})"
         guard = f" && ({self.render(condition, dead)})" if condition is not None else ""
@@ -170,7 +170,7 @@ class File:
 
 
 def spots(text):
-    """For each mutant in a written file: its own text, and all that was written for it."""
+    """Returns for each mutant in a written file the range of its own text, and of everything written for it."""
     source, found = text.encode(), []
     for node in walk(PARSER.parse(source).root_node):
         condition = node.child_by_field_name("condition") if node.type in ("if_expression", "match_pattern") else None
@@ -186,7 +186,7 @@ def spots(text):
 
 
 def blamed(message, texts, placed):
-    """The mutants that an error of the compiler is about."""
+    """Returns the mutants that a compiler error is about."""
     found = set()
     for span in [s for s in message["spans"] if s["is_primary"]] or message["spans"]:
         start, end, own = span["byte_start"], span["byte_end"], placed.get(span["file_name"], [])
@@ -198,7 +198,7 @@ def blamed(message, texts, placed):
 
 
 def build(root, mutants):
-    """Writes the mutants into the sources, and takes out those that do not compile. Gives the others."""
+    """Writes the mutants into the sources, and removes those that do not compile. Returns the others, and the removed ones."""
     files, dead = [], {}
     for path in sorted({m["file"] for m in mutants}):
         file = File(root, path)
@@ -230,9 +230,9 @@ def build(root, mutants):
 
 
 def run(root, executable, tests, mutant, limit, **more):
-    """Whether tests of an executable pass with a mutant, in so many seconds."""
+    """Returns whether tests of an executable pass with a mutant, within a time limit in seconds."""
     env = dict(os.environ, GEVALS_MUTANT=str(mutant), RUST_BACKTRACE="0", CI="true", RUST_TEST_THREADS="2", **more)
-    # What one mutant fails at must not be tried with the next.
+    # A failing input of one mutant must not be tried with the next one.
     env.update(PROPTEST_RNG_SEED="20261122", PROPTEST_DISABLE_FAILURE_PERSISTENCE="true")
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
     process = subprocess.Popen([executable, "-q", "--exact", *tests], cwd=root, env=env, start_new_session=True, **pipes)
@@ -245,7 +245,7 @@ def run(root, executable, tests, mutant, limit, **more):
 
 
 def reach(root, executables, out):
-    """Runs every test by itself. Gives for each its seconds and the mutants it reaches."""
+    """Runs every test by itself. Returns for each its duration in seconds and the mutants that it reaches."""
     found = {}
     for program, executable in executables.items():
         listed = subprocess.run([executable, "--list"], cwd=root, capture_output=True, text=True, check=True).stdout

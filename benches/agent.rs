@@ -1,4 +1,4 @@
-//! What `builtin.llm-agent` takes of its own for an answer of the model and the call in it: see the README beside this file.
+//! The overhead of `builtin.llm-agent` per model response with one tool call: see the README in this directory.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a benchmark, which starts servers")]
 
 use std::{
@@ -29,7 +29,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Answers that call a tool, before the one that ends it; the agent itself stops at fifty.
+/// Responses with a tool call, before the final one; the agent itself stops at fifty.
 const TURNS: usize = 40;
 const ROUNDS: usize = 15;
 
@@ -60,7 +60,7 @@ fn echo() {
     }
 }
 
-/// OpenAI's protocol, without a thought: as many calls as are wanted, then a word.
+/// An endpoint with OpenAI's protocol and no model: answers with the requested number of tool calls, then with a word.
 async fn endpoint(answers: Arc<AtomicUsize>) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());

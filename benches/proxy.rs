@@ -1,4 +1,4 @@
-//! What gevals adds to a call of an MCP server, and to a step: see the README beside this file.
+//! The overhead of gevals per call of an MCP server, and per step: see the README in this directory.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -94,7 +94,8 @@ async fn direct() -> (Client, Child) {
     (client, child)
 }
 
-/// The least that a recorder must do: read lines, parse each for its id and method, write it to a file, pass it on.
+/// The minimum that a recorder must do: read lines, parse each one for its ID and method, write it to a file, and
+/// forward it.
 async fn relayed(file: &Path) -> (Client, Child) {
     #[derive(serde::Deserialize)]
     struct Seen<'m> {
@@ -208,7 +209,7 @@ async fn calls() {
     shim.close().await;
 }
 
-/// What `gevals evals serve` stands on: nothing is recorded, and evals are added.
+/// The configuration of `gevals evals serve`: nothing is recorded, and evals are added.
 async fn shim() -> Hub {
     let (command, args) = server();
     let transport = Transport::Stdio { command, args, env: IndexMap::new(), cwd: None };
@@ -217,7 +218,7 @@ async fn shim() -> Hub {
     Hub::start(spec, HubOptions { added: Some(shipped.added()), ..HubOptions::default() }).await.unwrap()
 }
 
-/// The path that agents are given: a client over HTTP with a kept connection, through a `HttpFront`.
+/// The path that agents use: an HTTP client with a persistent connection, through an `HttpFront`.
 async fn http_calls() {
     let dir = tempfile::tempdir().unwrap();
     let written = recording(&dir.path().join("recording"));
@@ -237,7 +238,7 @@ async fn http_calls() {
         for _ in 0..CALLS {
             let sample =
                 [direct.call().await, through[0].call().await, stdio_call(&mut stdio).await, through[1].call().await];
-            // The first round warms up.
+            // The first round is a warm-up.
             if round > 0 {
                 times.iter_mut().zip(sample).for_each(|(times, sample)| times.push(sample));
             }
@@ -308,10 +309,10 @@ async fn web_server() -> (String, CancellationToken) {
     (url, over)
 }
 
-/// A client that does no more than write a request and read its answer, on one connection.
+/// A minimal client that writes a request and reads its response, on one connection.
 struct Raw {
     stream: BufReader<tokio::net::TcpStream>,
-    /// Of the URL: that of a front is a secret.
+    /// The path of the URL: that of a front is a secret.
     path: String,
     session: String,
     id: u64,
@@ -367,7 +368,7 @@ impl Raw {
                 match name.to_ascii_lowercase().as_str() {
                     "content-length" => length = value.parse().unwrap(),
                     "mcp-session-id" => self.session = value.to_owned(),
-                    // A stream has neither length nor JSON.
+                    // A stream would have neither a length nor JSON.
                     "content-type" => assert_eq!(value, "application/json"),
                     _ => {}
                 }
@@ -406,7 +407,7 @@ async fn throughput() {
     hub.close().await;
 }
 
-/// What a step costs: a few lines, and one of them on the disk before it starts.
+/// The cost of a step: a few lines, one of which must be on disk before the step starts.
 async fn journalling() {
     let dir = tempfile::tempdir().unwrap();
     let header = Header {

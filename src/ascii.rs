@@ -1,8 +1,9 @@
-//! Patterns of gevals' own, which every start of the program compiles anew where it needs them. In them `\w`, `\d`, `\s` and `\b` mean
-//! ASCII: Unicode's take twenty times as long to compile.
+//! Patterns that gevals itself uses. They are compiled on first use, in every process. In them `\w`, `\d`, `\s` and
+//! `\b` are ASCII: the Unicode versions take twenty times as long to compile.
 //!
-//! A check of one file searches a few kilobytes with each, so that compiling is most of the work: `regex-lite` compiles with a seventh
-//! of the instructions. `regex-automata` searches faster, and takes over where there is more to search.
+//! A check of one file searches only a few kilobytes with each pattern, so compilation is most of the work:
+//! `regex-lite` needs a seventh of the instructions to compile. `regex-automata` searches faster, and takes over when
+//! there is more text to search.
 
 use std::{
     borrow::Cow,
@@ -19,7 +20,7 @@ use regex_automata::{
     util::captures,
 };
 
-/// How many bytes are searched for a pattern before compiling it for speed is worth it.
+/// Number of bytes to search with a pattern before it is worth compiling it with the faster engine.
 const FEW: usize = 2 << 10;
 
 /// A pattern that is compiled when it is first used.
@@ -28,11 +29,11 @@ pub struct Ascii {
     pattern: Cow<'static, str>,
     lite: OnceLock<regex_lite::Regex>,
     full: OnceLock<Regex>,
-    /// How many bytes were searched, at most.
+    /// Upper bound of the number of bytes searched so far.
     searched: AtomicUsize,
 }
 
-/// A constant pattern. One that is no pattern panics when it is used.
+/// Creates a constant pattern. An invalid pattern panics when it is first used.
 pub const fn ascii(pattern: &'static str) -> Ascii {
     Ascii::of(Cow::Borrowed(pattern))
 }
@@ -43,7 +44,7 @@ enum Engine<'a> {
     Full(&'a Regex),
 }
 
-/// What a pattern, or a group of it, has matched.
+/// The range that a pattern or one of its groups matched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Match<'t> {
     text: &'t str,
@@ -51,7 +52,7 @@ pub struct Match<'t> {
     end: usize,
 }
 
-/// What a pattern and its groups have matched.
+/// The ranges that a pattern and its groups matched.
 #[derive(Debug)]
 pub struct Captures<'t> {
     text: &'t str,
@@ -65,7 +66,7 @@ enum Found<'t> {
 }
 
 impl From<String> for Ascii {
-    /// A pattern that is put together.
+    /// Creates a pattern that is built at run time.
     fn from(pattern: String) -> Self {
         Self::of(Cow::Owned(pattern))
     }
@@ -76,7 +77,7 @@ impl Ascii {
         Self { pattern, lite: OnceLock::new(), full: OnceLock::new(), searched: AtomicUsize::new(0) }
     }
 
-    /// What searches so many bytes.
+    /// Returns the engine for searching this many more bytes.
     #[expect(clippy::unwrap_used, reason = "a constant")]
     fn engine(&self, bytes: usize) -> Engine<'_> {
         if let Some(full) = self.full.get() {
@@ -91,7 +92,7 @@ impl Ascii {
         }))
     }
 
-    /// Whether it matches anywhere.
+    /// Whether the pattern matches anywhere.
     pub fn is_match(&self, text: &str) -> bool {
         match self.engine(text.len()) {
             Engine::Lite(regex) => regex.is_match(text),
@@ -99,7 +100,7 @@ impl Ascii {
         }
     }
 
-    /// Where it matches, from left to right, without overlap.
+    /// Returns all non-overlapping matches, from left to right.
     pub fn find_iter<'t>(&self, text: &'t str) -> impl Iterator<Item = Match<'t>> {
         let engine = self.engine(text.len());
         let found = move |at| match engine {
@@ -110,17 +111,17 @@ impl Ascii {
             .map(move |Range { start, end }| Match { text, start, end })
     }
 
-    /// The first match, with its groups.
+    /// Returns the first match, with its groups.
     pub fn captures<'t>(&self, text: &'t str) -> Option<Captures<'t>> {
         self.captures_at(text, 0)
     }
 
-    /// The first match from a place on, with its groups. What stands before the place is looked at too, by `^` and `\b`.
+    /// Returns the first match at or after `at`, with its groups. `^` and `\b` also consider the text before `at`.
     pub fn captures_at<'t>(&self, text: &'t str, at: usize) -> Option<Captures<'t>> {
         self.engine(text.len() - at).captures_at(text, at)
     }
 
-    /// All matches with their groups, from left to right, without overlap.
+    /// Returns all non-overlapping matches with their groups, from left to right.
     pub fn captures_iter<'t>(&self, text: &'t str) -> impl Iterator<Item = Captures<'t>> {
         let engine = self.engine(text.len());
         one_by_one(text, move |at| {
@@ -129,7 +130,7 @@ impl Ascii {
         })
     }
 
-    /// The text with something else in place of every match.
+    /// Returns the text with every match replaced.
     pub fn replace_all<'t>(&self, text: &'t str, mut by: impl FnMut(&str) -> String) -> Cow<'t, str> {
         let mut found = self.find_iter(text).peekable();
         if found.peek().is_none() {
@@ -160,7 +161,8 @@ impl Engine<'_> {
     }
 }
 
-/// All that `found` finds, from left to right, each behind the one before. Of those that are empty, none ends where the one before does.
+/// Returns all results of `found`, from left to right, without overlap. An empty match directly after the previous
+/// match is skipped.
 fn one_by_one<T>(text: &str, mut found: impl FnMut(usize) -> Option<(Range<usize>, T)>) -> impl Iterator<Item = T> {
     let (mut at, mut last) = (0, None);
     std::iter::from_fn(move || {
@@ -180,24 +182,24 @@ impl<'t> Match<'t> {
         &self.text[self.start..self.end]
     }
 
-    /// Where it starts, in bytes.
+    /// Start of the match, in bytes.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// Where it ends, in bytes.
+    /// End of the match, in bytes.
     pub fn end(&self) -> usize {
         self.end
     }
 
-    /// In bytes.
+    /// Range of the match, in bytes.
     pub fn range(&self) -> Range<usize> {
         self.start..self.end
     }
 }
 
 impl<'t> Captures<'t> {
-    /// A group by its number, if it took part in the match; 0 is the match.
+    /// Returns a group by its number, if it took part in the match; group 0 is the whole match.
     pub fn get(&self, group: usize) -> Option<Match<'t>> {
         let range = match &self.found {
             Found::Lite(found) => found.get(group).map(|m| m.range()),
@@ -206,7 +208,7 @@ impl<'t> Captures<'t> {
         range.map(|Range { start, end }| Match { text: self.text, start, end })
     }
 
-    /// A group by its name, if it took part in the match.
+    /// Returns a group by its name, if it took part in the match.
     pub fn name(&self, name: &str) -> Option<Match<'t>> {
         let range = match &self.found {
             Found::Lite(found) => found.name(name).map(|m| m.range()),
@@ -216,7 +218,7 @@ impl<'t> Captures<'t> {
     }
 }
 
-/// The text of a group; one that took no part panics.
+/// The text of a group; panics if the group did not take part in the match.
 impl Index<usize> for Captures<'_> {
     type Output = str;
 
@@ -226,7 +228,7 @@ impl Index<usize> for Captures<'_> {
     }
 }
 
-/// The pattern with its short forms written out. A class within a class is part of it.
+/// Returns the pattern with `\w`, `\d`, `\s`, `\S` and `\b` expanded to ASCII classes. A nested class is valid syntax.
 fn plain(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() * 2);
     let mut rest = pattern.chars();
@@ -257,7 +259,7 @@ mod tests {
     #[test]
     fn short_forms_are_those_of_ascii() {
         let all = ascii(r"^[\w.-]+\s\d\b[^\s]\S\\w$");
-        // By either engine.
+        // The second round uses the other engine.
         for _ in 0..2 {
             assert!(all.is_match("a.b_1 2-é\\w") && !all.is_match("é 2-x\\w") && !all.is_match("a 2xx\\w"));
             assert!(!all.is_match("a\u{a0}2-x\\w") && !all.is_match("a ٢-x\\w"));

@@ -1,17 +1,18 @@
-//! The logs of CI are a channel: a line that begins with `::error` is an annotation on GitHub, `::add-path` changed later
-//! steps once, and other runners have marks of their own. What others wrote must not be taken for one.
+//! CI logs are an output channel that runners interpret: on GitHub, a line that begins with `::error` is an annotation,
+//! `::add-path` used to change later steps, and other runners have commands of their own. Text from others must not be
+//! interpreted as a command.
 
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-/// Variables that say which runner reads what is printed.
+/// Environment variables that identify the CI runner that reads the output.
 pub const VARIABLES: [&str; 4] = ["GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TEAMCITY_VERSION"];
 
-/// The text, without anything that a runner takes for a command: `::` at the beginning of a line and behind blanks, `##[`,
-/// `##vso[`, `##teamcity[`, `section_start:` and `section_end:` wherever they stand.
+/// Returns the text without anything that a runner interprets as a command: `::` at the start of a line or after
+/// blanks, and `##[`, `##vso[`, `##teamcity[`, `section_start:` and `section_end:` anywhere.
 ///
-/// JSON and XML keep their meaning: what stands there is written as an escape. Other text gets a blank in between.
+/// JSON and XML keep their meaning: the mark is written as an escape. In other text, a space is inserted.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     if marks(text).next().is_none() {
         return Cow::Borrowed(text);
@@ -24,7 +25,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(match () {
         () if is_json(text) => broken_up(text, json_escape),
         () if is_xml(text) => broken_up(text, |c| format!("&#{};", u32::from(c))),
-        // JSON lines are documents each.
+        // In JSON lines, each line is a document.
         () => lines(text)
             .map(|line| if is_json(line) { broken_up(line, json_escape) } else { broken_up(line, |c| format!(" {c}")) })
             .collect(),
@@ -39,7 +40,7 @@ fn json_escape(c: char) -> String {
     format!("\\u{:04x}", u32::from(c))
 }
 
-/// The text with the second character of each mark written by `escape`, which is in ASCII.
+/// Returns the text with the second character of each mark, which is ASCII, replaced by `escape`.
 fn broken_up(text: &str, escape: impl Fn(char) -> String) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let mut done = 0;
@@ -53,12 +54,12 @@ fn broken_up(text: &str, escape: impl Fn(char) -> String) -> String {
     out
 }
 
-/// Lines with their ends, as runners see them: a carriage return ends one, too.
+/// Splits a text into lines with their line ends, as runners do: a carriage return ends a line as well.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(['\n', '\r'])
 }
 
-/// Where a mark can be broken up: at its second character.
+/// Returns the positions at which marks can be broken up: their second characters.
 fn marks(text: &str) -> impl Iterator<Item = usize> {
     let mut at = 0;
     lines(text).flat_map(move |line| {
@@ -67,7 +68,7 @@ fn marks(text: &str) -> impl Iterator<Item = usize> {
         let blank = |c: char| c.is_whitespace() || c.is_control() || is_invisible(c);
         let rest = line.trim_start_matches(blank);
         let command = rest.starts_with("::").then(|| line.len() - rest.len() + 1);
-        // Most lines hold neither.
+        // Most lines contain neither.
         let hashes = if line.contains('#') { hashes(line) } else { Vec::new() };
         let sections: Vec<usize> = ["section_start:", "section_end:"]
             .iter()
@@ -80,7 +81,8 @@ fn marks(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The second `#` of each `##WORD[`. Some runners compare texts as people read them, without what is invisible.
+/// Returns the position of the second `#` of each `##WORD[`. Invisible characters are skipped, because some runners
+/// ignore them when they compare texts.
 fn hashes(line: &str) -> Vec<usize> {
     let visible: Vec<(usize, char)> = line.char_indices().filter(|(_, c)| !is_invisible(*c)).collect();
     let mut found = Vec::new();
@@ -96,7 +98,7 @@ fn hashes(line: &str) -> Vec<usize> {
     found
 }
 
-/// Characters that take no room: joiners, marks of direction, soft hyphens.
+/// Whether a character has no width: joiners, direction marks, soft hyphens.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
         || c.is_control() && !c.is_whitespace()

@@ -1,4 +1,4 @@
-//! The whole way, from paths to plans: read, check, lint, lower.
+//! The whole compilation, from paths to plans: read, check, lint, lower.
 
 mod facts;
 
@@ -40,45 +40,46 @@ use crate::{
 
 pub use facts::{Facts, TaskFacts};
 
-/// What came of compiling.
+/// The result of a compilation.
 #[derive(Debug)]
 pub struct Compiled {
     pub project: Project,
-    /// A plan for every eval, in the project's order; `None` where a hard error keeps it from having one.
+    /// A plan for each eval, in the order of the project; `None` if a hard error prevents it.
     pub evals: Vec<Option<EvalPlan>>,
-    /// A plan for every task on its own, likewise; `None` also where none is wanted.
+    /// A plan for each task by itself, in the order of the project; `None` if a hard error prevents it or none was
+    /// requested.
     pub tasks: Vec<Option<Box<Plan>>>,
-    /// The scripts and prompts that each task refers to; none where the task means nothing.
+    /// The scripts and prompts that each task refers to; empty if the task has no meaning.
     pub refers: Vec<Arc<[PathBuf]>>,
-    /// What a change concerns, where that was asked for.
+    /// What a change affects, if requested.
     pub affected: Option<Affected>,
-    /// Everything found, in the order of all outputs.
+    /// All findings, in the order of all outputs.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What a compilation may be told besides the paths.
+/// Options of a compilation.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Levels over those of `gevals.toml`.
+    /// Levels that override those of `gevals.toml`.
     pub levels: Vec<(String, Level)>,
     /// Whether tasks that no eval selects are reported.
     pub workspace: bool,
-    /// What replaces parts of evals.
+    /// Overrides for parts of evals.
     pub overrides: Overrides,
-    /// Which plans are made. Findings are the same without them, and sooner.
+    /// Which plans to make. Without plans, the findings are the same and available sooner.
     pub plans: Plans,
-    /// Whether tasks are searched for what means something, but nothing good. Without it there are the same plans, and
-    /// sooner.
+    /// Whether to report what has a meaning, but probably not the intended one. Without these findings, the plans are
+    /// the same and available sooner.
     pub soft: bool,
 }
 
-/// Which plans a compilation makes.
+/// Which plans to make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plans {
     None,
-    /// Of the evals: all that a run needs, in half the memory.
+    /// Plans of the evals: all that a run needs, in half the memory.
     Evals,
-    /// And of each task by itself.
+    /// Plans of the evals, and of each task by itself.
     All,
 }
 
@@ -93,13 +94,13 @@ pub fn compile(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Compi
     compile_with(paths, &Options::default(), sources, files)
 }
 
-/// The same, with options.
+/// Like [`compile`], with options.
 pub fn compile_with(paths: &[PathBuf], options: &Options, sources: &Sources, files: &dyn Files) -> Compiled {
     all(paths, options, sources, files, Scope::default())
 }
 
-/// The same, but of what was read only that is compiled which a change concerns, and what bears upon it: what is found there is what
-/// [`compile_with`] finds there. What is found elsewhere is not all.
+/// Like [`compile_with`], but compiles only what a change affects, with what influences it. The findings there are
+/// those of [`compile_with`]; findings elsewhere are incomplete.
 pub fn compile_changed(
     paths: &[PathBuf],
     options: &Options,
@@ -110,13 +111,13 @@ pub fn compile_changed(
     all(paths, options, sources, files, Scope { changed: Some(changed), ..Scope::default() })
 }
 
-/// What compilations keep for those that follow.
+/// What a compilation keeps for later ones.
 #[derive(Debug, Default)]
 pub struct Memory {
     sources: Sources,
     project: project::Memory,
     tasks: Memo<PathBuf, KnownTask>,
-    /// By where it is looked for, and the options.
+    /// By the start path of the search and the options.
     policy: Memo<(PathBuf, String), ()>,
     broad: Mutex<Broad>,
 }
@@ -124,31 +125,31 @@ pub struct Memory {
 /// What concerns no single task.
 #[derive(Debug, Default)]
 struct Broad {
-    /// The paths that were asked for.
+    /// The paths that were read or queried.
     asked: Vec<PathBuf>,
-    /// What rules found that look at several tasks, before a policy weighed it.
+    /// Findings of the rules that inspect several tasks, before the policy is applied.
     found: Vec<Diagnostic>,
 }
 
-/// How much is compiled.
+/// How much to compile.
 #[derive(Clone, Copy, Default)]
 struct Scope<'a> {
     memory: Option<&'a Memory>,
-    /// What is asked about.
+    /// The change, if only what it affects is to be compiled.
     changed: Option<Changed<'a>>,
     only: Option<&'a Only>,
-    /// With a part of a project: what rules find in it that look at several tasks.
+    /// If only a part of a project is compiled: findings in it of the rules that inspect several tasks.
     known: &'a [Diagnostic],
 }
 
 impl Memory {
-    /// The texts of the last compilation.
+    /// The sources of the last compilation.
     pub fn sources(&self) -> &Sources {
         &self.sources
     }
 
-    /// Compiles without plans, and gives what [`compile_with`] gives. `changed` are all paths about which anything that was asked of the
-    /// files in the last compilation has another answer now, spelt as they were asked for.
+    /// Compiles without plans; the result equals that of [`compile_with`]. `changed` must contain every path, spelled
+    /// as it was requested, for which any query of the files in the last compilation would now be answered differently.
     pub fn compile(
         &self,
         paths: &[PathBuf],
@@ -164,8 +165,8 @@ impl Memory {
         all(paths, &options, &self.sources, files, Scope { memory: Some(self), ..Scope::default() })
     }
 
-    /// Compiles a part of a project for the first time with this memory. What rules find in it that look at several tasks is `known`.
-    /// `changed`: what is asked about, where not all is.
+    /// Compiles a part of a project for the first time with this memory. `known`: findings in it of the rules that
+    /// inspect several tasks. `changed`: the change, if only what it affects is to be compiled.
     pub fn compile_part(
         &self,
         paths: &[PathBuf],
@@ -181,7 +182,7 @@ impl Memory {
     }
 }
 
-/// What came of a task, and of what.
+/// The cached result of a task, with the inputs it was made from.
 #[derive(Clone, Debug)]
 struct KnownTask {
     unit: Arc<TaskUnit>,
@@ -189,10 +190,12 @@ struct KnownTask {
     result: TaskResult,
 }
 
-/// An eval that selects the task, as far as the result depends on it: the reading of an eval, whether all of that could be read, and the task sets that select it.
+/// An eval that selects the task, as far as the result depends on it: the number of its reading, whether reading it
+/// reported an error, and the task sets that select the task.
 type SeenUnder = (u64, bool, Vec<usize>);
 
-/// Reads, checks and lints everything; with a memory only what has changed, and what that concerns; of a change what it concerns.
+/// Reads, checks and lints everything. With a memory, only what has changed and what that affects; with `changed`, only
+/// what the change affects.
 fn all(
     paths: &[PathBuf],
     options: &Options,
@@ -218,7 +221,7 @@ fn all(
     for (rule, level) in &options.levels {
         policy.set(rule, *level);
     }
-    // Without a policy nobody knows what was to be silent: nothing is planned.
+    // Without a valid policy, it is unknown which findings to silence, so nothing is planned.
     let planless = out.has_hard();
     let context = project::Context {
         sources,
@@ -233,7 +236,7 @@ fn all(
     let project = project::load(paths, context, &mut out);
     let bare = Lock::default();
 
-    // A task is checked once for every lock it is seen under; nearly always that is one.
+    // A task is checked once per lock under which it is seen; nearly always that is one.
     let mut locks: Vec<Vec<&Lock>> = vec![Vec::new(); project.tasks.len()];
     for eval in &project.evals {
         for selected in &eval.selected {
@@ -281,7 +284,8 @@ fn all(
         };
         (affected, wanted, seen)
     });
-    // All that is made of a task is dropped when its findings are there: a suite of any size takes little memory.
+    // Everything made for a task is dropped once its findings exist, so that memory does not grow with the size of the
+    // suite.
     let tasks = || -> Vec<TaskResult> {
         let compiled = |task: usize| match &chosen {
             Some((_, wanted, seen)) if !wanted[task] => TaskResult::of_other(&seen[task]),
@@ -355,7 +359,7 @@ fn all(
     Compiled { project, evals, tasks, refers, affected, diagnostics: out.into_sorted(sources) }
 }
 
-/// What each task that the paths name does, as the model of effects has it; `None` for a task with an error.
+/// Returns what each task under the paths does according to the model of effects; `None` for a task with an error.
 pub fn effects(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Vec<(String, PathBuf, Option<String>)> {
     let options = Options { plans: Plans::None, soft: false, ..Options::default() };
     let project = compile_with(paths, &options, sources, files).project;
@@ -383,7 +387,7 @@ pub fn effects(paths: &[PathBuf], sources: &Sources, files: &dyn Files) -> Vec<(
     project.tasks.iter().map(of).collect()
 }
 
-/// Findings as the policy of the current folder weighs them, in the order of all outputs.
+/// Applies the policy of the current directory to findings; returns them in the order of all outputs.
 #[cfg(feature = "run")]
 pub fn policed(mut found: Diagnostics, sources: &Sources, files: &dyn Files) -> Vec<Diagnostic> {
     let rules: Vec<_> = lint::RULES.iter().map(|l| l.rule).collect();
@@ -395,7 +399,7 @@ fn unread_keys(found: &Diagnostics) -> impl Iterator<Item = Span> {
     found.iter().filter(|d| std::ptr::eq(d.rule, &raw const decode::UNKNOWN_FIELD)).map(|d| d.span)
 }
 
-/// What rules find in an eval as a whole.
+/// Returns the findings of rules for an eval as a whole.
 fn in_eval(unit: &EvalUnit, tasks: &[&TaskUnit], sources: &Sources, files: &dyn Files) -> Diagnostics {
     let mut found = Diagnostics::default();
     if let Some(eval) = &unit.eval {
@@ -404,12 +408,12 @@ fn in_eval(unit: &EvalUnit, tasks: &[&TaskUnit], sources: &Sources, files: &dyn 
     found
 }
 
-/// What all tasks are compiled with.
+/// Inputs that all tasks are compiled with.
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     options: &'a Options,
     project: &'a Project,
-    /// Keys that nobody reads, as far as that is known from reading.
+    /// Keys that are never read, as far as reading the files shows.
     unread: &'a FxHashMap<FileId, Vec<Span>>,
     scripts: &'a ScriptFiles,
     tools: &'a Tools,
@@ -418,31 +422,31 @@ struct Shared<'a> {
     memory: Option<&'a Memory>,
 }
 
-/// What came of one task.
+/// The result of compiling one task.
 #[derive(Clone, Debug)]
 struct TaskResult {
     found: Diagnostics,
     refers: Arc<[PathBuf]>,
-    /// The script files that it runs, and that these read.
+    /// The script files that it runs, and the files that these source.
     scripts: Arc<[PathBuf]>,
-    /// Its plan where no eval selects it.
+    /// Its plan if no eval selects it.
     alone: Option<Box<Plan>>,
     under: Vec<Under>,
-    /// What it touches, where it may run beside others.
+    /// The resources it touches, if it may run in parallel with others.
     touches: Arc<[lint::Touch]>,
 }
 
-/// What is seen of a task without looking into what it does.
+/// What is known of a task without an analysis of what it does.
 struct Glance {
     refers: Arc<[PathBuf]>,
-    /// Whether a change touches it.
+    /// Whether a change affects it.
     is_touched: bool,
-    /// What evals lack that it needs.
+    /// Findings about what the task needs and an eval lacks.
     found: Diagnostics,
 }
 
 impl TaskResult {
-    /// Of a task that is not asked about.
+    /// The result of a task that is not to be compiled.
     fn of_other(seen: &Glance) -> Self {
         Self {
             found: seen.found.clone(),
@@ -455,18 +459,19 @@ impl TaskResult {
     }
 }
 
-/// What came of a task under an eval that selects it.
+/// The result of a task under one eval that selects it.
 #[derive(Clone, Debug)]
 struct Under {
     eval: usize,
-    /// Which one that is of those that select it.
+    /// Index among the evals that select the task.
     nth: usize,
     plan: Option<Box<Plan>>,
     hard: bool,
 }
 
 impl Shared<'_> {
-    /// Looks whether a change touches a task: its file or one that it refers to is changed, or speaks of one that is.
+    /// Checks whether a change affects a task: whether its file or a file that it refers to changed, or mentions a
+    /// changed file.
     fn glance(&self, index: usize, locks: &[&Lock], selecting: &[(usize, &Selected)], changed: Changed<'_>) -> Glance {
         let Self { project, sources, files, .. } = *self;
         let unit = &project.tasks[index];
@@ -501,7 +506,7 @@ impl Shared<'_> {
             }
             refers.extend(checked.files);
         }
-        // Of the task itself more would have to be known.
+        // Findings in the task file itself would require more analysis.
         found.retain(|one| one.span.file != unit.file);
         let dir = unit.path.parent().unwrap_or(Path::new(""));
         let speaks = |path: &PathBuf| {
@@ -514,7 +519,7 @@ impl Shared<'_> {
         Glance { refers: refers.into_iter().collect(), is_touched, found }
     }
 
-    /// What came of a task before, where nothing has changed for it.
+    /// Returns the cached result of a task if none of its inputs changed; otherwise compiles it.
     fn known(&self, index: usize, locks: &[&Lock], selecting: &[(usize, &Selected)]) -> TaskResult {
         let Some(memory) = self.memory else { return self.task(index, locks, selecting) };
         let unit = &self.project.tasks[index];
@@ -556,7 +561,7 @@ impl Shared<'_> {
             let sourced = effects::sourced(&scripts, self.scripts, sources, files);
             script_files.extend(scripts.iter().filter_map(ScriptView::path).map(Path::to_owned));
             script_files.extend(sourced.iter().map(|(path, _)| path.clone()));
-            // A run asks for its plans alone.
+            // A run requests only plans.
             let effects = match self.options.soft || self.options.plans == Plans::All {
                 true => {
                     Model::of(effects::Given { task, scripts: &scripts, sourced: &sourced, tools: self.tools, files })
@@ -620,7 +625,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Lints a task under an eval, and plans it if all of it means something.
+    /// Lints a task under an eval, and plans it if there is no hard error.
     fn under(
         &self,
         view: &TaskView<'_>,
@@ -660,18 +665,18 @@ impl Shared<'_> {
     }
 }
 
-/// The assertions of an eval that apply to a task.
+/// Returns the assertions of an eval that apply to a task.
 fn assertions<'e>(eval: &'e Eval, selected: &Selected) -> impl Iterator<Item = &'e Assertions> {
     selected.sets.iter().filter_map(|&i| eval.task_sets[i].assertions.as_ref())
 }
 
-/// Whether one of them decides anything.
+/// Whether at least one of the assertions can fail.
 fn is_asserted(unit: &EvalUnit, selected: &Selected) -> bool {
     let decides = |i: &Assertion| !matches!(i.kind, AssertionKind::NoDuplicateCalls(false));
     unit.eval.as_ref().is_some_and(|eval| assertions(eval, selected).flat_map(|a| &a.items).any(decides))
 }
 
-/// Whether one of them tells a call that does the work from any other.
+/// Whether at least one of the assertions distinguishes calls that do the work from others.
 fn asks_for_calls(unit: &EvalUnit, selected: &Selected) -> bool {
     let asks = |i: &Assertion| {
         !matches!(
@@ -689,7 +694,7 @@ fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) ->
     checked.filter(|_| unit.reported.is_none() && !out.has_hard())
 }
 
-/// The plan of an eval, if all of it means something.
+/// Returns the plan of an eval, if there is no hard error.
 fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>, limits: LimitOverrides) -> Option<EvalPlan> {
     let eval = unit.eval.as_ref()?;
     let tasks: Option<Vec<Plan>> = under.into_iter().map(|u| Some(*u?.plan?)).collect();
@@ -715,8 +720,8 @@ fn eval_plan(unit: &EvalUnit, under: Vec<Option<Under>>, limits: LimitOverrides)
     })
 }
 
-/// What an eval says of its agent's isolation, and what the agent's file asks for. It may ask for more isolation without being granted
-/// that, and for less only with it.
+/// Returns the isolation that the eval specifies for its agent, and what the agent file requests. An agent file may
+/// request stricter isolation without a grant, and weaker isolation only with one.
 fn isolated(unit: &EvalUnit) -> Isolated {
     let eval = unit.eval.as_ref().and_then(|eval| eval.isolation.clone()).unwrap_or_default();
     let asked = unit.agent.as_ref().and_then(|agent| agent.isolation.as_ref());
@@ -764,7 +769,7 @@ fn written(eval: &Eval, limits: LimitOverrides) -> Written {
     }
 }
 
-/// The extensions of an eval as its plan has them.
+/// Returns the extensions of an eval in the form that its plan uses.
 pub(crate) fn extensions(eval: &Eval, lock: &Lock) -> plan::Extensions {
     let configured = eval.extensions.iter().filter_map(|extension| {
         Some(plan::Extension {
@@ -788,7 +793,7 @@ pub(crate) fn extensions(eval: &Eval, lock: &Lock) -> plan::Extensions {
     }
 }
 
-/// What the eval gives its agent to read, where the agent says how it takes that.
+/// Returns the skills that the eval gives its agent, if the agent specifies how it reads skills.
 fn skill_mount(unit: &EvalUnit) -> Option<SkillMount> {
     let eval = unit.eval.as_ref()?;
     let skills = eval.skills.as_ref()?;
@@ -797,14 +802,14 @@ fn skill_mount(unit: &EvalUnit) -> Option<SkillMount> {
     Some(SkillMount { sources, path: path.to_owned(), tool: tool.to_owned() })
 }
 
-/// The variables that agent and judge take their keys from.
+/// Returns the variables from which agent and judge read their keys.
 fn key_variables(unit: &EvalUnit) -> impl Iterator<Item = &Name> {
     let files = [&unit.agent, &unit.judge].into_iter().flatten();
     let keys = files.filter_map(|file| file.builtin.as_ref()?.api_key.as_ref());
     keys.chain(unit.eval.as_ref().and_then(|e| e.judge.as_ref()?.env.as_ref()?.api_key.as_ref()))
 }
 
-/// The eval's defaults, or what replaces them.
+/// Returns the eval's default limits, with overrides applied.
 fn defaults(eval: &Limits, over: LimitOverrides, place: Span) -> Limits {
     let or = |over: Option<Duration>, own: Option<_>| over.map(|d| Spanned::new(d, place)).or(own);
     Limits {
@@ -820,7 +825,7 @@ fn agent_name(unit: &EvalUnit) -> String {
     named.or_else(kind).unwrap_or_default()
 }
 
-/// The agent of an eval, as far as it concerns one task.
+/// Returns the agent of an eval, as far as it concerns one task.
 fn agent_kind(
     unit: &EvalUnit,
     task_unit: &TaskUnit,
@@ -843,14 +848,14 @@ fn agent_kind(
     Some(AgentKind::Script { calls: entry.calls, output: entry.output, entry: true })
 }
 
-/// The model of the agent, from the reference or from its file.
+/// Returns the model of the agent, from the reference or from the agent file.
 fn model(unit: &EvalUnit) -> Option<String> {
     let own = unit.eval.as_ref()?.agent.as_ref()?.model.as_ref();
     let file = unit.agent.as_ref().and_then(|a| a.builtin.as_ref()?.model.as_ref());
     own.or(file).map(|m| m.value.clone())
 }
 
-/// The judge of an eval. Of the deprecated form, what its variables will mean.
+/// Returns the judge of an eval. For the deprecated form, which names variables, they are resolved later.
 fn judge(unit: &EvalUnit) -> Option<Judge> {
     let JudgeRef { agent, env, span } = unit.eval.as_ref()?.judge.as_ref()?;
     let name = |agent: &AgentRef| {
@@ -859,7 +864,7 @@ fn judge(unit: &EvalUnit) -> Option<Judge> {
     };
     if let Some(agent) = agent {
         let kind = match agent.kind.value.as_str() {
-            // Without a model they judge as little.
+            // These agents have no model, so they cannot judge either.
             "builtin.script" | "builtin.replay" => AgentKind::Noop,
             _ => AgentKind::of(agent, unit.judge.as_ref())?,
         };
@@ -873,7 +878,7 @@ fn judge(unit: &EvalUnit) -> Option<Judge> {
     Some(Judge { name: name(&agent), agent, kind: AgentKind::Unspecified, env: Some(env) })
 }
 
-/// SHA-256 of every file that a task refers to, and of those that its scripts read.
+/// Returns the SHA-256 of every file that a task refers to, and of the files that its scripts read.
 fn hashes(checked: &Checked, scripts: &[ScriptView<'_>], files: &dyn Files) -> IndexMap<PathBuf, String> {
     let helpers = unresolved_source::helpers(scripts, files);
     let mut hashes: IndexMap<_, _> = checked

@@ -1,5 +1,5 @@
-//! Whether a program keeps to a protocol: numbered requirements, how each was kept, which were expected not to be, and
-//! how that is written. Trying them is the room's that speaks the protocol.
+//! Conformance of a program to a protocol: numbered requirements, whether each is met, which ones are expected to fail,
+//! and how to write the result. The module that implements the protocol does the testing.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::builtin::count;
 
-/// How a program kept a requirement.
+/// Whether a program met a requirement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kept {
     Yes,
     No(String),
-    /// It could not be tried.
+    /// It could not be tested.
     Untried(String),
 }
 
@@ -24,7 +24,7 @@ pub enum Demand {
 }
 
 impl Demand {
-    /// As RFC 2119 writes it.
+    /// The keyword of RFC 2119.
     pub fn name(self) -> &'static str {
         match self {
             Self::Must => "MUST",
@@ -33,7 +33,7 @@ impl Demand {
     }
 }
 
-/// What a protocol requires. Its id never changes its meaning.
+/// A requirement of a protocol. The meaning of an ID never changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     pub id: &'static str,
@@ -41,27 +41,27 @@ pub struct Rule {
     pub text: &'static str,
 }
 
-/// A requirement, and how it was kept.
+/// A requirement and its result.
 #[derive(Clone, Debug)]
 pub struct Requirement {
     pub rule: Rule,
     pub kept: Kept,
 }
 
-/// How a tried requirement counts.
+/// How the result of a requirement counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counts {
     Passed,
     Failed,
-    /// A SHOULD that is not kept.
+    /// A SHOULD that is not met.
     Advised,
     ExpectedFailure,
-    /// It was expected to fail, and does not.
+    /// It was expected to fail, but did not.
     Stale,
     Untried,
 }
 
-/// Which requirements a program is expected not to keep, and how strictly it is judged.
+/// Which requirements a program is expected to fail, and how strictly it is judged.
 #[derive(Clone, Debug, Default)]
 pub struct Judgement {
     expected: BTreeSet<String>,
@@ -70,10 +70,10 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Reads a file of expected failures: an id a line; `#` begins a comment.
+    /// Reads a file of expected failures: one ID per line; `#` starts a comment.
     ///
     /// # Errors
-    /// A line that is no id of `rules`, or that stands there twice.
+    /// A line is not an ID of `rules`, or appears twice.
     pub fn read(text: &str, rules: &[Rule], strict: bool) -> Result<Self, String> {
         let mut expected = BTreeSet::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -91,7 +91,7 @@ impl Judgement {
         Ok(Self { expected, strict })
     }
 
-    /// Nothing is expected to fail.
+    /// Creates a judgement without expected failures.
     pub fn of(strict: bool) -> Self {
         Self { strict, ..Self::default() }
     }
@@ -108,16 +108,16 @@ impl Judgement {
         }
     }
 
-    /// Whether the program does as it should, but for what is expected.
+    /// Whether the program meets all requirements except those that are expected to fail.
     pub fn is_met(&self, requirements: &[Requirement]) -> bool {
         !requirements.iter().any(|r| matches!(self.counts(r), Counts::Failed | Counts::Stale))
     }
 }
 
-/// How results are written, the default first.
+/// Output formats, the default first.
 pub const FORMATS: [&str; 3] = ["text", "json", "junit"];
 
-/// Results in one of [`FORMATS`], for people, programs and CI; `name` is what was tried.
+/// Writes results in one of [`FORMATS`], for people, programs and CI; `name` is what was tested.
 pub fn write(format: &str, name: &str, requirements: &[Requirement], judgement: &Judgement) -> String {
     match format {
         "json" => document(requirements, judgement),
@@ -126,7 +126,7 @@ pub fn write(format: &str, name: &str, requirements: &[Requirement], judgement: 
     }
 }
 
-/// The requirements themselves, a line each.
+/// Lists the requirements, one per line.
 pub fn listed(rules: &[Rule]) -> String {
     rules.iter().map(|rule| format!("{:4} {:6} {}\n", rule.id, rule.demand.name(), rule.text)).collect()
 }

@@ -1,5 +1,5 @@
-//! What of a server's surface the tasks of an eval touch: its tools, their parameters, the values that these may have, and errors. The
-//! surface is that of the lock; what agents have really called comes from recordings.
+//! Coverage of a server's interface by the tasks of an eval: its tools, their parameters, the values that these accept,
+//! and errors. The interface comes from the lock; the calls that agents made come from recordings.
 
 use indexmap::IndexMap;
 use regex::Regex;
@@ -13,7 +13,7 @@ use crate::{
     results::recording::Recorded,
 };
 
-/// The tools of one server, and what is touched of them.
+/// The tools of one server, and which of them are covered.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerCoverage {
@@ -26,27 +26,27 @@ pub struct ServerCoverage {
 #[serde(rename_all = "camelCase")]
 pub struct ToolCoverage {
     pub tool: String,
-    /// The tasks that call it, or demand that it is called.
+    /// The tasks that call it, or require that it is called.
     pub tasks: Vec<String>,
-    /// Whether a call of it is expected to fail, or has failed: by the word of the tool, or since the protocol refuses it, as it
-    /// does arguments that are not valid.
+    /// Whether a call of it is expected to fail, or has failed: with an error of the tool, or with an error of the
+    /// protocol, such as for invalid arguments.
     pub fails: bool,
     pub tool_error: bool,
     pub protocol_error: bool,
     pub parameters: Vec<ParameterCoverage>,
 }
 
-/// One parameter of a tool, as its schema has it. One within another is named by its path: `filter.tag`, `items[].name`.
+/// One parameter of a tool, from its schema. A nested parameter is named by its path: `filter.tag`, `items[].name`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParameterCoverage {
     pub parameter: String,
     pub given: bool,
-    /// The values that its schema lists, and whether each was given.
+    /// The values that its schema lists, and whether each one was given.
     pub values: IndexMap<String, bool>,
 }
 
-/// How much of something is touched.
+/// How many of several items are covered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Share {
     pub touched: usize,
@@ -59,28 +59,28 @@ impl Share {
         self.touched += usize::from(touched);
     }
 
-    /// From 0 to 1; 1 of nothing.
+    /// From 0 to 1; 1 if there are no items.
     pub fn rate(self) -> f64 {
         if self.all == 0 { 1.0 } else { self.touched as f64 / self.all as f64 }
     }
 }
 
-/// How much of each kind is touched.
+/// Coverage of each kind of item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
     pub tools: Share,
     pub parameters: Share,
-    /// Values that schemas list.
+    /// Values listed in schemas.
     pub values: Share,
-    /// Tools of which a call fails, in whatever way.
+    /// Tools with a call that fails with either kind of error.
     pub errors: Share,
-    /// Those of which one fails by the word of the tool, and those of which one is refused.
+    /// Tools with a call that fails with a tool error, and tools with a call that fails with a protocol error.
     pub tool_errors: Share,
     pub protocol_errors: Share,
 }
 
-/// What is touched of the servers that a lock knows. `recordings`: what agents called in earlier runs, by the names of tasks.
+/// Returns the coverage of the servers in a lock. `recordings`: the calls of agents in earlier runs, by task name.
 pub fn of_eval(eval: &EvalPlan, lock: &Lock, recordings: &[Recorded]) -> Vec<ServerCoverage> {
     let named = eval.servers.iter().filter_map(|server| Some((&server.name.value, lock.tools(&server.name.value)?)));
     let mut all: IndexMap<String, ServerCoverage> =
@@ -109,7 +109,7 @@ pub fn of_eval(eval: &EvalPlan, lock: &Lock, recordings: &[Recorded]) -> Vec<Ser
     all.into_values().collect()
 }
 
-/// The sums over servers.
+/// Returns the sums over all servers.
 pub fn totals(servers: &[ServerCoverage]) -> Totals {
     let mut totals = Totals::default();
     for tool in servers.iter().flat_map(|server| &server.tools) {
@@ -134,15 +134,15 @@ fn surface(server: &str, tools: &IndexMap<String, LockedTool>) -> ServerCoverage
     ServerCoverage { server: server.to_owned(), tools: tools.iter().map(tool).collect() }
 }
 
-/// Levels of parameters within parameters; a schema may hold itself.
+/// Maximum nesting of parameters; a schema may contain itself.
 const DEPTH: usize = 4;
 
-/// The parameters that a schema has, each before those within it.
+/// Collects the parameters of a schema, each before those nested in it.
 fn within(path: &str, schema: &Value, depth: usize, found: &mut Vec<ParameterCoverage>) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, schema) in properties.into_iter().flatten() {
         let parameter = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        // Of two alternatives that have it both are one.
+        // A parameter that occurs in several alternatives counts once.
         if !found.iter().any(|known| known.parameter == parameter) {
             let values = listed(schema).into_iter().map(|value| (value, false)).collect();
             found.push(ParameterCoverage { parameter: parameter.clone(), given: false, values });
@@ -163,7 +163,7 @@ fn within(path: &str, schema: &Value, depth: usize, found: &mut Vec<ParameterCov
     }
 }
 
-/// The values that a schema lists: of itself, of the items of a list, and of alternatives.
+/// Returns the values that a schema lists: its own, those of list items, and those of alternatives.
 fn listed(schema: &Value) -> Vec<String> {
     let values = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
     let mut found: Vec<String> = values.map(shown).collect();
@@ -203,7 +203,7 @@ impl ToolCoverage {
         self.fails |= of_tool || of_protocol;
     }
 
-    /// A parameter is given, and those within it; `value`: what it is given, where that is known.
+    /// Marks a parameter and those nested in it as given; `value`: the value given, if known.
     fn give(&mut self, parameter: &str, value: Option<&Value>) {
         let known = self.parameters.iter_mut().find(|known| known.parameter == parameter);
         if let Some(known) = known {
@@ -256,7 +256,7 @@ fn of_step(step: &StepAction, task: &str, all: &mut IndexMap<String, ServerCover
     let Some(tool) = tool_of(all, server, tool) else { return };
     tool.touch(task);
     for (name, arg) in &step.args {
-        // The arguments of a tool stand beside the step's own keys, or together.
+        // The arguments of a tool are written beside the step's own keys, or together under `args`.
         match (&arg.kind, name.value.as_str()) {
             (ArgKind::Record(fields), "args") => fields.iter().for_each(|(key, arg)| given(tool, &key.value, arg)),
             _ => given(tool, &name.value, arg),
@@ -268,7 +268,7 @@ fn of_step(step: &StepAction, task: &str, all: &mut IndexMap<String, ServerCover
 
 fn given(tool: &mut ToolCoverage, parameter: &str, arg: &Arg<Def>) {
     tool.give(parameter, arg.as_value().as_ref());
-    // Where a part of it is filled in later, the others are known.
+    // If a part of the value is filled in later, the other parts are known.
     match &arg.kind {
         ArgKind::Record(fields) => {
             fields.iter().for_each(|(key, field)| given(tool, &format!("{parameter}.{}", key.value), field));
@@ -304,7 +304,7 @@ fn of_matcher(matcher: &CallMatcher, task: &str, all: &mut IndexMap<String, Serv
         .iter_mut()
         .filter(|tool| named(&tool.tool) || pattern.as_ref().is_some_and(|pattern| pattern.is_match(&tool.tool)))
         .collect();
-    // Of a pattern that fits several nobody knows which is called.
+    // If a pattern matches several tools, it is unknown which one is called.
     let [tool] = fitting.as_mut_slice() else { return };
     tool.touch(task);
     let arguments = matcher.arguments.as_ref().and_then(|arguments| arguments.value.as_object());

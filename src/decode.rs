@@ -1,4 +1,4 @@
-//! Reading records out of YAML nodes: every key is asked for, and what nobody asked for is reported.
+//! Reads records from YAML nodes: the decoder requests every key it knows, and all other keys are reported.
 
 use std::time::Duration;
 
@@ -31,18 +31,18 @@ rule! {
     pub static SECRET_IN_CLEAR = "secret-in-clear", Warning;
 }
 
-/// How much a reader forgives. What upstream reads, we read as upstream does, and say so (`decisions.md` §2).
+/// How lenient a reader is. What upstream reads, gevals reads in the same way, and reports (`decisions.md` §2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leniency {
-    /// Nothing: the portable dialect, and files that only gevals has.
+    /// Not at all: the portable dialect, and files that only gevals has.
     Strict,
-    /// Task files of the legacy and steps dialects: keys fold case, YAML 1.1 words are booleans.
+    /// Task files of the legacy and steps dialects: keys are case-insensitive, YAML 1.1 words are booleans.
     Task,
-    /// Eval, Agent and MCP-config files: besides, numbers and booleans in string fields become text.
+    /// Eval, Agent and MCP-config files: in addition, numbers and booleans in string fields become text.
     Config,
 }
 
-/// What a reader needs: where findings go, and how strict it is.
+/// The state of a reader: where findings go, and how lenient it is.
 #[derive(Debug)]
 pub struct Reader<'d> {
     pub out: &'d mut Diagnostics,
@@ -50,7 +50,7 @@ pub struct Reader<'d> {
     failed: Option<Reported>,
 }
 
-/// Something decoded as far as it went, and whether an error was reported on the way.
+/// A value decoded as far as possible, and whether an error was reported.
 #[derive(Debug)]
 pub struct Partial<T> {
     pub value: Option<T>,
@@ -58,7 +58,7 @@ pub struct Partial<T> {
 }
 
 impl<'d> Reader<'d> {
-    /// A reader that reports to `out`, as strict as the dialect is.
+    /// Creates a reader that reports to `out`.
     pub fn new(out: &'d mut Diagnostics, leniency: Leniency) -> Self {
         Self { out, leniency, failed: None }
     }
@@ -68,7 +68,7 @@ impl<'d> Reader<'d> {
         self.failed = Some(self.out.error(diagnostic));
     }
 
-    /// The value, and whether an error was reported on the way to it.
+    /// Returns the value, and whether an error was reported while it was read.
     pub fn finish<T>(self, value: T) -> Partial<T> {
         Partial { value: Some(value), reported: self.failed }
     }
@@ -103,12 +103,12 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Reports a value that is not what was wanted: `a string`, of `the name of a task`.
+    /// Reports a value of the wrong type: `wanted` is, for example, `a string`, `what` is `the name of a task`.
     pub fn wrong_type(&mut self, node: Node<'_>, wanted: &str, what: &str) {
         self.error(mistyped(node, wanted, what));
     }
 
-    /// A string that must be there. `what` names it in the finding.
+    /// Reads a required string. `what` names it in the finding.
     pub fn string(&mut self, node: Node<'_>, what: &str) -> Option<Name> {
         if let Some(text) = node.as_str() {
             return Some(Spanned::new(text.to_owned(), node.span()));
@@ -140,7 +140,7 @@ impl<'d> Reader<'d> {
         None
     }
 
-    /// A string that is not empty.
+    /// Reads a string that is not empty.
     pub fn name(&mut self, node: Node<'_>, what: &str) -> Option<Name> {
         let name = self.string(node, what)?;
         if name.value.trim().is_empty() {
@@ -150,7 +150,7 @@ impl<'d> Reader<'d> {
         Some(name)
     }
 
-    /// A boolean.
+    /// Reads a boolean.
     pub fn bool(&mut self, node: Node<'_>, what: &str) -> Option<Spanned<bool>> {
         if let Data::Bool(b) = node.data() {
             return Some(Spanned::new(b, node.span()));
@@ -171,7 +171,7 @@ impl<'d> Reader<'d> {
         None
     }
 
-    /// An integer that fits into 64 bits.
+    /// Reads an integer that fits into 64 bits.
     pub fn integer(&mut self, node: Node<'_>, what: &str) -> Option<Spanned<i64>> {
         match node.data() {
             Data::Int(n) => {
@@ -199,7 +199,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// A time limit: Go syntax and above zero.
+    /// Reads a time limit: Go syntax, greater than zero.
     pub fn duration(&mut self, node: Node<'_>, what: &str) -> Option<Spanned<Duration>> {
         let text = match node.data() {
             Data::Str(text) => text,
@@ -225,14 +225,14 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// The entries of a mapping whose keys are free; one with nothing behind it is reported, and absent.
+    /// Returns the entries of a mapping with arbitrary keys. An entry without a value is reported and left out.
     pub fn present<'t>(&mut self, node: Node<'t>) -> Vec<Entry<'t>> {
         let (blank, present): (Vec<_>, Vec<_>) = node.entries().partition(|e| is_blank(e.value));
         blank.into_iter().for_each(|entry| self.out.push(empty_value(node, entry)));
         present
     }
 
-    /// A mapping of strings.
+    /// Reads a mapping of strings.
     pub fn strings(&mut self, node: Node<'_>, what: &str) -> IndexMap<String, Name> {
         if !matches!(node.data(), Data::Map) {
             self.wrong_type(node, "a mapping", what);
@@ -242,7 +242,7 @@ impl<'d> Reader<'d> {
         entries.filter_map(|e| Some((e.name.to_owned(), self.string(e.value, &format!("`{}`", e.name))?))).collect()
     }
 
-    /// A list of strings.
+    /// Reads a list of strings.
     pub fn words(&mut self, node: Node<'_>, what: &str) -> Vec<Name> {
         let items = match node.as_str() {
             Some(text) => self.unlisted(node, [text], what),
@@ -251,7 +251,7 @@ impl<'d> Reader<'d> {
         items.into_iter().filter_map(|item| self.string(item, &format!("an item of {what}"))).collect()
     }
 
-    /// The arguments of a program.
+    /// Reads the arguments of a program.
     pub fn arguments<'t>(&mut self, node: Node<'t>) -> Vec<Node<'t>> {
         match node.as_str().and_then(plain_words) {
             Some(words) => self.unlisted(node, words, "`args`"),
@@ -259,7 +259,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Reports a text where a list of texts is wanted.
+    /// Reports a text where a list of texts is expected.
     fn unlisted<'a, 't>(
         &mut self,
         node: Node<'_>,
@@ -276,7 +276,7 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// A value of another type than is wanted, with the cure where the value shows it.
+/// Returns the finding for a value of the wrong type, with a fix if the value suggests one.
 pub fn mistyped(node: Node<'_>, wanted: &str, what: &str) -> Diagnostic {
     let message = format!("{what} must be {wanted}, not {}", node.describe());
     let diagnostic = Diagnostic::new(&WRONG_TYPE, place(node), message).here(format!("{} here", node.describe()));
@@ -316,19 +316,19 @@ pub fn mistyped(node: Node<'_>, wanted: &str, what: &str) -> Diagnostic {
     }
 }
 
-/// The words of a command line that a shell would take as they stand.
+/// Splits a command line into words, if a shell would use them unchanged.
 pub fn plain_words(text: &str) -> Option<Vec<&str>> {
     let plain = !text.contains(['"', '\'', '\\', '`', '|', '&', ';', '<', '>', '(', '*', '\n']);
     let words: Vec<_> = text.split_whitespace().collect();
     (plain && !words.is_empty()).then_some(words)
 }
 
-/// A list of texts on one line.
+/// Writes a list of texts on one line.
 pub fn flow_list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     format!("[{}]", words.into_iter().map(quote).collect::<Vec<_>>().join(", "))
 }
 
-/// A text as it can stand in a flow collection.
+/// Writes a text so that it can appear in a flow collection.
 pub fn flow_word(node: Node<'_>) -> String {
     let text = node.text().unwrap_or_default();
     let safe = |c: char| c.is_alphanumeric() || "_-./*?".contains(c);
@@ -338,7 +338,7 @@ pub fn flow_word(node: Node<'_>) -> String {
     }
 }
 
-/// A number as Go's `sigs.k8s.io/yaml` writes it into a string field: `FormatFloat(x, 'g', -1, 32)`.
+/// Formats a number as Go's `sigs.k8s.io/yaml` writes it into a string field: `FormatFloat(x, 'g', -1, 32)`.
 fn go_float(x: f64) -> String {
     let x = x as f32;
     let scientific = format!("{x:e}");
@@ -350,10 +350,10 @@ fn go_float(x: f64) -> String {
     }
 }
 
-/// A text as a duration above zero, or what is wrong with it.
+/// Parses a text as a duration greater than zero.
 ///
 /// # Errors
-/// The finding, at `span`: no duration, or not above zero.
+/// The finding, at `span`: not a duration, or not greater than zero.
 pub fn parse_duration(text: &str, span: Span, what: &str) -> Result<Duration, Box<Diagnostic>> {
     let fault = match duration::parse(text) {
         Ok(d) if d.is_zero() => "it is zero, so it would be over at once".to_owned(),
@@ -369,10 +369,11 @@ pub fn parse_duration(text: &str, span: Span, what: &str) -> Result<Duration, Bo
     }))
 }
 
-/// How large a pattern surely compiles: of a hundred classes of Unicode's, an automaton takes less than half of what is allowed.
+/// Size up to which a pattern certainly compiles: an automaton of a hundred Unicode classes takes less than half of the
+/// limit.
 const COMPILES: usize = 100;
 
-/// The number of characters and classes that an automaton of this pattern is made of.
+/// Returns the number of characters and classes in the automaton of this pattern.
 fn size(hir: &Hir) -> usize {
     let of_all = |parts: &[Hir]| parts.iter().map(size).fold(0, usize::saturating_add);
     match hir.kind() {
@@ -388,12 +389,12 @@ fn size(hir: &Hir) -> usize {
     }
 }
 
-/// Whether a text is a pattern: RE2 syntax, which Go and Rust share but for a few corners.
+/// Checks that a text is a pattern: RE2 syntax, which Go and Rust share except for a few corner cases.
 ///
 /// # Errors
-/// The finding, at `span`, with what to write instead where that is known.
+/// The finding, at `span`, with what to write instead if that is known.
 pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
-    // To compile one takes a hundred times as long as to read it: that is left to those that may be too large.
+    // Compiling takes a hundred times as long as parsing, so only patterns that may be too large are compiled.
     if regex_syntax::parse(text).is_ok_and(|hir| size(&hir) <= COMPILES) {
         return Ok(());
     }
@@ -416,9 +417,9 @@ pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
 pub struct Fields<'t> {
     entries: Vec<Entry<'t>>,
     asked: Vec<&'static str>,
-    /// Keys that must be there and are not, and where that was reported.
+    /// Required keys that are missing, and where that was reported.
     missing: Vec<(&'static str, Option<Span>)>,
-    /// Keys that were asked for and have nothing behind them.
+    /// Keys that were requested and have no value.
     blanks: Vec<Entry<'t>>,
     what: &'static str,
     node: Node<'t>,
@@ -426,12 +427,13 @@ pub struct Fields<'t> {
 }
 
 impl<'t> Fields<'t> {
-    /// The value of `key`, which from now on is a known key here.
+    /// Takes the value of `key`, and marks `key` as known.
     pub fn take(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Node<'t>> {
         self.take_entry(reader, key).map(|e| e.value)
     }
 
-    /// The same with the key. One with nothing behind it is an absent key, which [`finish`](Self::finish) reports.
+    /// Like [`take`](Self::take), but with the key. A key without a value counts as absent; [`finish`](Self::finish)
+    /// reports it.
     pub fn take_entry(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Entry<'t>> {
         let entry = self.take_any(reader, key)?;
         if is_blank(entry.value) {
@@ -441,18 +443,20 @@ impl<'t> Fields<'t> {
         Some(entry)
     }
 
-    /// The key of those asked for that has nothing behind it. Its lack is from now on what the caller reports.
+    /// Takes the first of these keys that was requested and has no value. From now on, the caller is responsible for
+    /// reporting it.
     pub fn take_blank(&mut self, keys: &[&str]) -> Option<Entry<'t>> {
         let at = self.blanks.iter().position(|e| keys.iter().any(|key| e.name.eq_ignore_ascii_case(key)))?;
         Some(self.blanks.remove(at))
     }
 
-    /// Whether a key that was asked for has nothing behind it.
+    /// Whether a requested key has no value.
     pub fn has_blanks(&self) -> bool {
         !self.blanks.is_empty()
     }
 
-    /// A key, whatever stands behind it. In files that upstream reads, one in the wrong case is taken, and reported.
+    /// Takes a key with any value. In files that upstream reads, a key in the wrong case is taken as well, and
+    /// reported.
     fn take_any(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Entry<'t>> {
         self.asked.push(key);
         if let Some(at) = self.entries.iter().position(|e| e.name == key) {
@@ -471,12 +475,12 @@ impl<'t> Fields<'t> {
         Some(entry)
     }
 
-    /// A key that must be there; a missing one is reported at `parent`.
+    /// Takes a required key; a missing one is reported at `parent`.
     pub fn require(&mut self, reader: &mut Reader<'_>, key: &'static str, parent: Span) -> Option<Node<'t>> {
         self.require_entry(reader, key, parent, None).map(|e| e.value)
     }
 
-    /// The same with the key, and with what to write where it is missing.
+    /// Like [`require`](Self::require), but with the key; `help` is what to write if the key is missing.
     pub fn require_entry(
         &mut self,
         reader: &mut Reader<'_>,
@@ -503,26 +507,27 @@ impl<'t> Fields<'t> {
         format!("{} has no `{key}`", self.what)
     }
 
-    /// Says that one of `keys` must be there, and whether what stands there instead is probably meant to be one: that
-    /// is then what [`finish`](Self::finish) reports.
+    /// Marks `keys` as keys of which one is required. Returns whether an unknown key is probably a misspelling of one
+    /// of them: [`finish`](Self::finish) then reports that.
     pub fn misspells<const N: usize>(&mut self, keys: [&'static str; N]) -> bool {
         self.missing.extend(keys.map(|key| (key, None)));
         let meant = |e: &Entry<'_>| meant(e.name, self.what, self.asked.iter().copied());
         self.entries.iter().filter_map(meant).any(|key| keys.contains(&key))
     }
 
-    /// The entries that nobody has taken yet.
+    /// The entries that were not taken yet.
     pub fn remaining(&self) -> &[Entry<'t>] {
         &self.entries
     }
 
-    /// Reports every key that nobody asked for, with the nearest name and the place where it would belong. One that is a
-    /// missing key misspelt is one fault, not two.
+    /// Reports every key that was not requested, with the nearest name and where it would belong. A misspelled required
+    /// key is reported once, not twice.
     pub fn finish(self, reader: &mut Reader<'_>) {
         self.report(reader, false);
     }
 
-    /// The same of a mapping that means nothing without what its unknown keys were to say: each is a hard error.
+    /// Like [`finish`](Self::finish), for a mapping that has no meaning without its unknown keys: each one is a hard
+    /// error.
     pub fn finish_hard(self, reader: &mut Reader<'_>) {
         self.report(reader, true);
     }
@@ -548,12 +553,12 @@ impl<'t> Fields<'t> {
     }
 }
 
-/// Whether nothing stands behind a key: nothing at all, or a null.
+/// Whether a key has no value: nothing at all, or null.
 pub fn is_blank(value: Node<'_>) -> bool {
     matches!(value.data(), Data::Null)
 }
 
-/// A key of `mapping` with nothing behind it: it is read as if it were not there (`decisions.md` §13).
+/// Returns the finding for a key of `mapping` without a value: it is read as if it were absent (`decisions.md` §13).
 pub fn empty_value(mapping: Node<'_>, entry: Entry<'_>) -> Diagnostic {
     let message = format!("`{}` has nothing behind it, and is read as if it were not there", entry.name);
     let diagnostic =
@@ -564,7 +569,8 @@ pub fn empty_value(mapping: Node<'_>, entry: Entry<'_>) -> Diagnostic {
     }
 }
 
-/// An unknown key: what it probably should be, or where it belongs. `beside`: the keys that stand beside it.
+/// Returns the finding for an unknown key: what it probably should be, or where it belongs. `beside`: the other keys of
+/// the mapping.
 pub fn unknown_field<'a, 'b>(
     key: &str,
     span: Span,
@@ -604,7 +610,7 @@ pub fn unknown_field<'a, 'b>(
     diagnostic.here("nobody reads this").help(help)
 }
 
-/// The key that is probably meant by an unknown one.
+/// Returns the key that an unknown key probably means.
 pub fn meant<'a>(key: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let synonym = || {
         let (.., word) = SYNONYMS.iter().find(|(other, place, _)| *other == key && *place == what)?;
@@ -613,7 +619,7 @@ pub fn meant<'a>(key: &str, what: &str, known: impl IntoIterator<Item = &'a str>
     nearest(key, known.clone()).or_else(synonym)
 }
 
-/// What keys are called elsewhere: the key, where it stands, and its name here.
+/// Names of keys in other tools: the key, where it occurs, and its name in gevals.
 const SYNONYMS: &[(&str, &str, &str)] = &[
     ("servers", "an MCP config", "mcpServers"),
     ("autoApprove", "a server", "alwaysAllow"),
@@ -704,7 +710,7 @@ const SYNONYMS: &[(&str, &str, &str)] = &[
     ("item", "`foreach`", "var"),
 ];
 
-/// Keys that only say something to people: without them nothing is judged otherwise.
+/// Keys that only document something: without them, verdicts are the same.
 pub const HARMLESS: &[(&str, &str, &str)] = &[
     ("reason", "llmJudge", "the judge gives its own reason; make this a comment"),
     ("reasoning", "llmJudge", "the judge gives its own reason; make this a comment"),
@@ -713,7 +719,7 @@ pub const HARMLESS: &[(&str, &str, &str)] = &[
 const PARALLEL: &str = "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line";
 const RUNS: &str = "write `runs: N` in the metadata of a task, or `--runs N` on the command line";
 
-/// Keys that real authors put in the wrong place: the key, a word of the place, and where it belongs.
+/// Keys that authors put in the wrong place: the key, a word of the place, and where it belongs.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("assertions", "task", "assertions belong in the eval, beside the `path` or `glob` of a task set"),
     ("assertions", "eval", "assertions belong to a task set: put them beside its `path` or `glob`"),
@@ -827,20 +833,20 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("runPrompt", "an agent", "it belongs under `commands`; built-in and ACP agents need none"),
 ];
 
-/// Where to underline a node: an implicit null has no text, so its place is just behind the key.
+/// Returns the span to underline for a node: an implicit null has no text, so its span is right after the key.
 pub fn place(node: Node<'_>) -> Span {
     node.span()
 }
 
-/// A YAML scalar that reads as `text` in every tool.
+/// Writes a text as a YAML scalar that every tool reads as this text.
 pub fn quote(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string()
 }
 
-/// Which texts of a value have holes.
+/// Finds the holes in a text of a value.
 pub type Scan = fn(Node<'_>) -> Template<Path>;
 
-/// A scalar's text, unchanged.
+/// A scalar's text, unchanged, without holes.
 pub fn literal(node: Node<'_>) -> Template<Path> {
     Template::literal(node.text().unwrap_or_default(), node.span())
 }
@@ -852,7 +858,7 @@ pub fn portable(node: Node<'_>) -> Template<Path> {
     scan_text(text, node.span(), &|range| map.get_or_init(|| node.source_map()).span(range))
 }
 
-/// `text` with its holes, `place` telling where a range of it stands in a file.
+/// Scans `text` for holes. `place` maps a range of it to a span in a file.
 pub fn scan_text(text: &str, span: Span, place: &dyn Fn(std::ops::Range<usize>) -> Span) -> Template<Path> {
     let scan = template::scan(text);
     let parts = scan.pieces.into_iter().map(|piece| match piece {
@@ -877,7 +883,7 @@ pub fn scan_text(text: &str, span: Span, place: &dyn Fn(std::ops::Range<usize>) 
         detail: s.detail,
     });
     let (mut parts, mut suspects): (Vec<_>, Vec<_>) = (parts.collect(), suspects.collect());
-    // A suite has thousands of them.
+    // A suite has thousands of these.
     parts.shrink_to_fit();
     suspects.shrink_to_fit();
     Template { parts, span, suspects }
@@ -889,7 +895,7 @@ pub fn arg(node: Node<'_>, scan: Scan) -> Arg<Path> {
         Data::Null => ArgKind::Null,
         Data::Bool(b) => ArgKind::Bool(b),
         Data::Int(n) => ArgKind::Int(n),
-        // What is no number of JSON, is its text.
+        // A number that JSON cannot represent is kept as text.
         Data::Float(_) => node.number().map_or_else(|| ArgKind::Text(scan(node)), ArgKind::Float),
         Data::Str(_) => ArgKind::Text(scan(node)),
         Data::Seq => ArgKind::List(node.items().map(|i| arg(i, scan)).collect()),
@@ -898,7 +904,7 @@ pub fn arg(node: Node<'_>, scan: Scan) -> Arg<Path> {
     Arg::new(kind, node.span())
 }
 
-/// An entry's key as a name.
+/// Returns the key of an entry as a name.
 pub fn key(entry: Entry<'_>) -> Name {
     Spanned::new(entry.name.to_owned(), entry.key.span())
 }

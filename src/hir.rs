@@ -1,8 +1,8 @@
 //! The one form of a task and of an eval, for every dialect.
 //!
-//! Validity is a type: a dialect gives a `Task<Path>`, in which a hole names something; [`check`](crate::check) alone
-//! makes a `Task<Def>`, in which every hole *is* something and every step has a signature. Lowering to a plan takes the
-//! latter and cannot fail.
+//! Validity is a type: a dialect returns a `Task<Path>`, in which a hole names something; only [`check`](crate::check)
+//! makes a `Task<Def>`, in which every hole is resolved and every step has a signature. Lowering to a plan accepts only
+//! the latter and cannot fail.
 
 mod eval;
 
@@ -22,18 +22,18 @@ use crate::{
 
 pub use crate::place::{BlockRole, Dialect, PhaseKind};
 
-/// A word of the author's.
+/// A name as the author wrote it.
 pub type Name = Spanned<String>;
 
-/// Whether a text can be the name of a variable, of a shell and of an environment.
+/// Whether a text can be the name of a variable, in a shell and in an environment.
 pub fn is_variable(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// How far names are resolved: `Path` (as written) or [`Def`] (what they are).
+/// How far names are resolved: `Path` (as written) or [`Def`] (what they refer to).
 pub trait Stage: Clone + Debug {
-    /// What stands where a step names its operation.
+    /// How a step refers to its operation.
     type Op: Clone + Debug;
 }
 
@@ -50,7 +50,7 @@ impl Stage for Def {
 pub struct Task<H: Stage> {
     pub dialect: Dialect,
     pub file: FileId,
-    /// The folder relative paths start from: the task file's, as given.
+    /// The directory that relative paths start from: that of the task file, as given.
     pub dir: PathBuf,
     pub name: Name,
     pub meta: Meta,
@@ -64,7 +64,8 @@ pub struct Task<H: Stage> {
     pub cleanup: Phase<H>,
 }
 
-/// What stands around the steps. Annotations and category are known keys that nothing interprets, so they are not kept.
+/// Everything in a task except its steps. Annotations and category are known keys that nothing interprets, so they are
+/// not kept.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {
     pub description: Option<Name>,
@@ -72,15 +73,15 @@ pub struct Meta {
     pub labels: IndexMap<String, Name>,
     pub tags: Vec<Name>,
     pub parallel: bool,
-    /// Whether verify steps that use nothing of one another run side by side.
+    /// Whether verify steps that do not depend on each other run in parallel.
     pub parallel_verify: bool,
     pub runs: Option<Spanned<u32>>,
-    /// Bounds setup, agent and verify.
+    /// Limits setup, agent and verify together.
     pub timeout: Option<Spanned<Duration>>,
     pub cleanup_timeout: Option<Spanned<Duration>>,
-    /// What the agent may use.
+    /// How much the agent may use.
     pub bounds: Bounds,
-    /// How many of how many runs must pass, where not all.
+    /// How many runs must pass, and of how many, if not all.
     pub gate: Option<Spanned<(u32, u32)>>,
 }
 
@@ -91,14 +92,14 @@ pub struct Requirement {
     pub alias: Option<Name>,
 }
 
-/// What a task needs before it runs (`decisions.md` §4).
+/// What a task requires before it runs (`decisions.md` §4).
 #[derive(Clone, Debug)]
 pub enum RequirementKind {
-    /// On PATH.
+    /// A program on `PATH`.
     Command(Name),
-    /// Configured in the eval's MCP config; its tools become steps.
+    /// A server configured in the eval's MCP config; its tools become steps.
     McpServer(Name),
-    /// Declared in the eval (steps dialect).
+    /// An extension declared in the eval (steps dialect).
     Extension(Name),
     Judge(Span),
 }
@@ -110,18 +111,18 @@ pub struct Import {
     pub alias: Option<Name>,
 }
 
-/// What the agent is asked.
+/// The prompt for the agent.
 #[derive(Clone, Debug)]
 pub struct Prompt<H: Stage> {
     pub text: Template<H>,
-    /// The prompt file, where the prompt is not inline.
+    /// The prompt file, if the prompt is not inline.
     pub file: Option<Spanned<PathBuf>>,
 }
 
 /// `setup`, `verify` or `cleanup`.
 #[derive(Clone, Debug)]
 pub struct Phase<H: Stage> {
-    /// The key as written; `None` where the phase is left out.
+    /// The key as written; `None` if the phase is omitted.
     pub key: Option<Span>,
     pub steps: Vec<Step<H>>,
 }
@@ -132,7 +133,7 @@ impl<H: Stage> Default for Phase<H> {
     }
 }
 
-/// One step, whatever it does: an operation and what it is given.
+/// One step of any kind: an operation and its arguments.
 #[derive(Clone, Debug)]
 pub struct Step<H: Stage> {
     pub id: Option<Name>,
@@ -142,19 +143,19 @@ pub struct Step<H: Stage> {
     /// Key and body.
     pub span: Span,
     pub args: Vec<(Name, Arg<H>)>,
-    /// Nested steps, by the key they stand under (`steps`, `setup`, `cleanup`); the branches of an `anyOf` are blocks of
-    /// one step each.
+    /// Nested steps, by their key (`steps`, `setup`, `cleanup`); the branches of an `anyOf` are blocks of one step
+    /// each.
     pub blocks: Vec<Block<H>>,
     pub timeout: Option<Spanned<Duration>>,
     pub continue_on_error: Option<Spanned<bool>>,
-    /// `None` where the step lists none, so that it offers what its operation gives.
+    /// `None` if the step lists no outputs: it then has the outputs of its operation.
     pub outputs: Option<Vec<(Name, Arg<H>)>>,
     pub expect: Option<(Span, Arg<H>)>,
-    /// The loop variable a `foreach` binds.
+    /// The loop variable that a `foreach` binds.
     pub var: Option<Name>,
 }
 
-/// Steps that run as one sequence inside of another step.
+/// Steps that run as one sequence inside another step.
 #[derive(Clone, Debug)]
 pub struct Block<H: Stage> {
     pub role: BlockRole,
@@ -162,7 +163,7 @@ pub struct Block<H: Stage> {
     pub steps: Vec<Step<H>>,
 }
 
-/// A value with holes in it.
+/// A value that may contain holes.
 #[derive(Clone, Debug)]
 pub struct Arg<H> {
     pub kind: ArgKind<H>,
@@ -175,7 +176,7 @@ pub enum ArgKind<H> {
     Null,
     Bool(bool),
     Int(i64),
-    /// A number that is no `i64`, exactly as written.
+    /// A number that does not fit an `i64`, exactly as written.
     Float(serde_json::Number),
     Text(Template<H>),
     List(Vec<Arg<H>>),
@@ -187,7 +188,7 @@ pub enum ArgKind<H> {
 pub struct Template<H> {
     pub parts: Vec<Part<H>>,
     pub span: Span,
-    /// Text that looks like a hole and is none; `check` decides with the scope at hand.
+    /// Text that looks like a hole but is not one; `check` decides about it, using the scope.
     pub suspects: Vec<Suspect>,
 }
 
@@ -204,38 +205,38 @@ pub struct Suspect {
 #[derive(Clone, Debug)]
 pub enum Part<H> {
     Text(String),
-    /// Boxed, since most parts are text.
+    /// Boxed, because most parts are text.
     Hole(Box<Hole<H>>),
 }
 
-/// A place that is filled when its step runs.
+/// A hole: filled when its step runs.
 #[derive(Clone, Debug)]
 pub struct Hole<H> {
     pub reference: H,
     pub filters: Vec<Filter>,
     /// As written, for messages and plans: `{env.NAME | lower}`.
     pub text: String,
-    /// With the braces.
+    /// Including the braces.
     pub span: Span,
-    /// Root first, then a span for every segment.
+    /// The span of the root, then one for each segment.
     pub spans: Vec<Span>,
     pub filter_spans: Vec<Span>,
 }
 
 impl<H> Hole<H> {
-    /// Whether a missing value is provided for.
+    /// Whether the hole has a default for a missing value.
     pub fn has_default(&self) -> bool {
         self.filters.first().is_some_and(|f| f.name.text == "default")
     }
 }
 
 impl<H> Template<H> {
-    /// A template without holes.
+    /// Creates a template without holes.
     pub fn literal(text: impl Into<String>, span: Span) -> Self {
         Self { parts: vec![Part::Text(text.into())], span, suspects: Vec::new() }
     }
 
-    /// The text, where there is no hole in it.
+    /// Returns the text, if the template has no holes.
     pub fn as_literal(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
@@ -244,7 +245,7 @@ impl<H> Template<H> {
         }
     }
 
-    /// The hole, where the template is nothing else: it keeps its value's type.
+    /// Returns the hole, if the template consists of nothing else: its value then keeps its type.
     pub fn single_hole(&self) -> Option<&Hole<H>> {
         match self.parts.as_slice() {
             [Part::Hole(hole)] => Some(hole),
@@ -252,7 +253,7 @@ impl<H> Template<H> {
         }
     }
 
-    /// The holes, in order.
+    /// Returns the holes, in order.
     pub fn holes(&self) -> impl Iterator<Item = &Hole<H>> {
         self.parts.iter().filter_map(|p| match p {
             Part::Hole(hole) => Some(&**hole),
@@ -260,7 +261,7 @@ impl<H> Template<H> {
         })
     }
 
-    /// As the author would write it in the portable dialect.
+    /// Formats the template as the author would write it in the portable dialect.
     pub fn display(&self) -> String {
         let parts = self.parts.iter().map(|p| match p {
             Part::Text(text) => crate::template::escape(text),
@@ -271,17 +272,17 @@ impl<H> Template<H> {
 }
 
 impl<H> Arg<H> {
-    /// An argument and where it is written.
+    /// Creates an argument with its span.
     pub fn new(kind: ArgKind<H>, span: Span) -> Self {
         Self { kind, span }
     }
 
-    /// A text without holes.
+    /// Creates a text argument without holes.
     pub fn text(text: impl Into<String>, span: Span) -> Self {
         Self { kind: ArgKind::Text(Template::literal(text, span)), span }
     }
 
-    /// The text, where it has no holes.
+    /// Returns the text, if it has no holes.
     pub fn as_literal(&self) -> Option<&str> {
         match &self.kind {
             ArgKind::Text(t) => t.as_literal(),
@@ -289,7 +290,7 @@ impl<H> Arg<H> {
         }
     }
 
-    /// A value, without holes.
+    /// Creates an argument from a value, without holes.
     pub fn of_value(value: &Value, span: Span) -> Self {
         let kind = match value {
             Value::Null => ArgKind::Null,
@@ -307,7 +308,7 @@ impl<H> Arg<H> {
         Self { kind, span }
     }
 
-    /// The value, where it has no holes.
+    /// Returns the value, if it has no holes.
     pub fn as_value(&self) -> Option<Value> {
         Some(match &self.kind {
             ArgKind::Null => Value::Null,
@@ -322,7 +323,7 @@ impl<H> Arg<H> {
         })
     }
 
-    /// The value of a key, where the argument is a mapping.
+    /// Returns the value of a key, if the argument is a mapping.
     pub fn get(&self, key: &str) -> Option<&Arg<H>> {
         match &self.kind {
             ArgKind::Record(fields) => fields.iter().find(|(k, _)| k.value == key).map(|(_, v)| v),
@@ -330,7 +331,7 @@ impl<H> Arg<H> {
         }
     }
 
-    /// Every template inside, depth first.
+    /// Visits every template in the argument, depth first.
     pub fn templates<'a>(&'a self, visit: &mut dyn FnMut(&'a Template<H>)) {
         match &self.kind {
             ArgKind::Text(t) => visit(t),
@@ -342,7 +343,7 @@ impl<H> Arg<H> {
 }
 
 impl<H: Stage> Step<H> {
-    /// Whether one of the keys is written that stand beside the arguments.
+    /// Whether the step has this key, which is not one of its arguments.
     pub fn has(&self, key: &str) -> bool {
         match key {
             "id" => self.id.is_some(),
@@ -354,12 +355,12 @@ impl<H: Stage> Step<H> {
         }
     }
 
-    /// The argument of this name.
+    /// Returns the argument of this name.
     pub fn arg(&self, key: &str) -> Option<&Arg<H>> {
         self.args.iter().find(|(k, _)| k.value == key).map(|(_, v)| v)
     }
 
-    /// Every template of the step itself, not of nested steps: arguments, expectations, outputs.
+    /// Visits every template of the step itself, without nested steps: arguments, expectations, outputs.
     pub fn templates<'a>(&'a self, visit: &mut dyn FnMut(&'a Template<H>)) {
         self.args.iter().for_each(|(_, a)| a.templates(visit));
         if let Some((_, expect)) = &self.expect {
@@ -368,7 +369,7 @@ impl<H: Stage> Step<H> {
         self.outputs.iter().flatten().for_each(|(_, a)| a.templates(visit));
     }
 
-    /// This step and every step below it, in the order written.
+    /// Visits this step and every step nested in it, in the order written.
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Step<H>)) {
         visit(self);
         self.blocks.iter().flat_map(|b| &b.steps).for_each(|s| s.walk(visit));
@@ -376,7 +377,7 @@ impl<H: Stage> Step<H> {
 }
 
 impl<H: Stage> Task<H> {
-    /// The steps of a phase.
+    /// Returns the steps of a phase.
     pub fn phase(&self, kind: PhaseKind) -> &Phase<H> {
         match kind {
             PhaseKind::Setup => &self.setup,
@@ -385,7 +386,7 @@ impl<H: Stage> Task<H> {
         }
     }
 
-    /// Every step with its phase, nested ones behind the step that holds them.
+    /// Visits every step with its phase; nested steps come after the step that contains them.
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(PhaseKind, &'a Step<H>)) {
         for kind in PhaseKind::ALL {
             for step in &self.phase(kind).steps {
@@ -395,17 +396,17 @@ impl<H: Stage> Task<H> {
     }
 }
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Def {
     pub target: Target,
-    /// What is left to walk of the value.
+    /// The remaining segments to resolve in the value.
     pub segments: Vec<SegmentKind>,
-    /// The type of the hole's value, filters applied.
+    /// The type of the hole's value, after its filters.
     pub ty: Type,
 }
 
-/// What the path of a hole leads to (`decisions.md` §3).
+/// What the path of a hole refers to (`decisions.md` §3).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Target {
     /// An entry of `spec.env`.
@@ -418,7 +419,7 @@ pub enum Target {
     AgentOutput,
     /// The prompt as sent (steps dialect).
     AgentPrompt,
-    /// An output of a step, by the step's id (portable) or its type (steps dialect).
+    /// An output of a step, by the step's ID (portable) or its type (steps dialect).
     Output {
         step: String,
         name: String,
@@ -431,7 +432,7 @@ pub enum Target {
     Calls,
 }
 
-/// What a step does, resolved.
+/// What a step does, after resolution.
 #[derive(Clone, Debug)]
 pub struct Operation {
     /// As written: `command`, `k8s.apply`.
@@ -440,7 +441,7 @@ pub struct Operation {
     pub signature: Arc<Signature>,
 }
 
-/// Who carries a step out.
+/// Who executes a step.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum OperationKind {
     /// One of `builtin::BUILTINS`.

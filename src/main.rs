@@ -1,10 +1,10 @@
-//! The command.
+//! The `gevals` program.
 
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// `check` makes many small things on all cores at once: a fifth of its time with the system's allocator goes there.
+/// `check` makes many small allocations on all cores: the system's allocator would take a fifth of its time.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

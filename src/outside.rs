@@ -1,4 +1,4 @@
-//! What lies outside of the project: a path that leaves its root is refused, and nothing behind it is quoted.
+//! Paths outside the project: a path that leaves its root is refused, and nothing outside is quoted.
 
 use crate::{
     diagnostic::Diagnostic,
@@ -10,7 +10,8 @@ rule! {
     pub static OUTSIDE_PROJECT = "outside-project", Hard;
 }
 
-/// The finding for a file or folder that is not read because of where it is; `what` it was to be, and the path as written.
+/// Returns the finding for a file or directory that is not read because of its location; `what` is the expected kind of
+/// file, `written` the path as written.
 pub fn diagnostic(span: Span, what: &str, written: &str, why: &ReadError) -> Diagnostic {
     let (how, root) = match why {
         ReadError::LeadsOut(root) => ("is reached by a link that leads out of the project", root.as_str()),

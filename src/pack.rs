@@ -1,7 +1,8 @@
-//! A pack: an eval with all its files in one archive, from which any machine runs it whole, or one unit of it.
+//! A pack: an eval with all its files in one archive. Any machine can run all of it or one unit of it.
 //!
-//! It is a tar, compressed with zstd: `manifest.json`, then the files of the project below `files/`, sorted. It holds no times, no owners
-//! and no order of a disk. Property: *of the same input come the same bytes.*
+//! It is a tar archive, compressed with zstd: `manifest.json`, then the files of the project under `files/`, sorted. It
+//! contains no times, no owners and no order that depends on the file system. Property: *the same input results in the
+//! same bytes.*
 
 use std::{
     collections::BTreeMap,
@@ -14,55 +15,55 @@ use sha2::{Digest, Sha256};
 
 use crate::{diagnostic::visible, ty::canonical};
 
-/// Of the form of packs; what is newer than it is refused.
+/// Format version of packs; newer ones are refused.
 pub const VERSION: u32 = 1;
-/// What a pack's name ends in.
+/// File extension of packs.
 pub const ENDING: &str = "gevals";
-/// How many bytes a pack may hold, unpacked.
+/// Maximum size of an unpacked pack, in bytes.
 pub const MOST_BYTES: u64 = 512 << 20;
-/// How many files a pack may hold.
+/// Maximum number of files in a pack.
 pub const MOST_FILES: usize = 100_000;
-/// How many bytes the manifest may have.
+/// Maximum size of the manifest, in bytes.
 const MOST_MANIFEST: u64 = 128 << 20;
-/// How many bytes a path may have, and how many units a pack.
+/// Maximum length of a path in bytes, and maximum number of units in a pack.
 const MOST_PATH: usize = 1024;
 const MOST_UNITS: usize = 1_000_000;
 const MANIFEST: &str = "manifest.json";
 const FOLDER: &str = "files/";
-/// What zstd begins with.
+/// The first bytes of zstd data.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// What a pack says of itself.
+/// The manifest of a pack.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manifest {
     pub version: u32,
-    /// The version of gevals that packed it.
+    /// The version of gevals that made the pack.
     pub gevals: String,
-    /// SHA-256 of the canonical JSON of all else that stands here, the digests of the files among it.
+    /// SHA-256 of the canonical JSON of everything else in the manifest, including the digests of the files.
     pub digest: String,
-    /// The eval's file, and its name.
+    /// The path of the eval file, and the name of the eval.
     pub eval: String,
     pub name: String,
     pub settings: Settings,
-    /// Each is a run of the eval with results of its own.
+    /// Each one is a run of the eval with its own results.
     pub combinations: Vec<Combination>,
     /// In the order of the plan.
     pub tasks: Vec<PackedTask>,
-    /// What is not in the pack, and has to be where a unit is run.
+    /// What a unit requires that is not in the pack, and that must exist where the unit runs.
     pub needs: Vec<Need>,
-    /// By their paths from the folder of the project.
+    /// By path, relative to the directory of the project.
     pub files: IndexMap<String, PackedFile>,
 }
 
-/// What `gevals pack` was asked for, for all runs.
+/// Options of `gevals pack` that apply to all runs.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
-    /// How often each task is run, instead of what it says itself.
+    /// How often to run each task, instead of the number that the task specifies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
-    /// The MCP config, instead of the one that the eval names.
+    /// The MCP config, instead of the one that the eval specifies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_config: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -75,12 +76,12 @@ pub struct Settings {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Combination {
-    /// As for `gevals run --agent` and `--model`, where they are not the eval's.
+    /// As for `gevals run --agent` and `--model`; absent for those of the eval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Of the eval's plan with them.
+    /// Digest of the eval's plan with this agent and model.
     pub plan_digest: String,
 }
 
@@ -93,11 +94,11 @@ pub struct PackedTask {
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub labels: IndexMap<String, String>,
     pub runs: u32,
-    /// How long a run of it may take at most.
+    /// Maximum duration of a run, in seconds.
     pub at_most_seconds: u64,
 }
 
-/// Something that is not in the pack.
+/// A requirement that is not in the pack.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Need {
@@ -115,14 +116,14 @@ pub struct PackedFile {
     pub executable: bool,
 }
 
-/// The content of files by their paths, and whether each is a program.
+/// File contents by path, and whether each file is executable.
 pub type Contents = BTreeMap<String, (Vec<u8>, bool)>;
 
 /// One run of one task with one agent and one model.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unit<'m> {
-    /// Fit for names of files, objects and jobs: small letters, digits and hyphens, at most 50.
+    /// Suitable for names of files, objects and jobs: lowercase letters, digits and hyphens, at most 50 characters.
     pub id: String,
     pub task: &'m str,
     pub path: &'m str,
@@ -136,15 +137,15 @@ pub struct Unit<'m> {
     pub run: u32,
     pub runs: u32,
     pub at_most_seconds: u64,
-    /// The places of its combination and its task in the manifest.
+    /// The indexes of its combination and its task in the manifest.
     #[serde(skip)]
     pub at: (usize, usize),
 }
 
 impl Manifest {
-    /// Everything that is to be run, in order: all tasks of a combination, then those of the next one.
+    /// Returns all units in order: all tasks of a combination, then those of the next one.
     ///
-    /// The id of a unit depends on the names of the eval, the task and its file, on agent, model and run, and on nothing else.
+    /// The ID of a unit depends only on the names of the eval, the task and its file, and on agent, model and run.
     pub fn units(&self) -> Vec<Unit<'_>> {
         let mut units = Vec::new();
         for (of, combination) in self.combinations.iter().enumerate() {
@@ -166,7 +167,7 @@ impl Manifest {
         units
     }
 
-    /// The same with its digest.
+    /// Returns the manifest with its digest set.
     pub fn sealed(mut self) -> Self {
         self.digest = self.digested();
         self
@@ -176,7 +177,7 @@ impl Manifest {
         canonical::digest(&Self { digest: String::new(), ..self.clone() })
     }
 
-    /// What keeps it from being what `gevals pack` writes.
+    /// Returns why this cannot be a manifest that `gevals pack` wrote, if so.
     fn fault(&self) -> Option<String> {
         let units: u64 =
             self.tasks.iter().map(|task| u64::from(task.runs)).sum::<u64>() * self.combinations.len() as u64;
@@ -213,7 +214,7 @@ fn id(eval: &str, task: &PackedTask, of: &Combination, run: u32) -> String {
     format!("{}-{run}-{}", slug.trim_end_matches('-'), &hash[..10])
 }
 
-/// What the manifest says of these files.
+/// Returns the manifest's entries for these files.
 pub fn listed(files: &Contents) -> IndexMap<String, PackedFile> {
     let file = |(path, (bytes, executable)): (&String, &(Vec<u8>, bool))| {
         (path.clone(), PackedFile { sha256: hex::encode(Sha256::digest(bytes)), executable: *executable })
@@ -221,7 +222,7 @@ pub fn listed(files: &Contents) -> IndexMap<String, PackedFile> {
     files.iter().map(file).collect()
 }
 
-/// Why these files do not fit into a pack.
+/// Returns why these files do not fit into a pack, if so.
 pub fn too_much(files: &Contents) -> Option<String> {
     let bytes: u64 = files.values().map(|(bytes, _)| bytes.len() as u64).sum();
     let long = files.keys().find(|path| path.len() > MOST_PATH);
@@ -233,10 +234,10 @@ pub fn too_much(files: &Contents) -> Option<String> {
     }
 }
 
-/// The archive.
+/// Writes the archive.
 ///
 /// # Errors
-/// A path that no archive can hold.
+/// A path cannot be stored in an archive.
 pub fn write(manifest: &Manifest, files: &Contents) -> io::Result<Vec<u8>> {
     const LEVEL: i32 = 3;
     let mut tar = tar::Builder::new(zstd::Encoder::new(Vec::new(), LEVEL)?);
@@ -255,21 +256,21 @@ pub fn write(manifest: &Manifest, files: &Contents) -> io::Result<Vec<u8>> {
     tar.into_inner()?.finish()
 }
 
-/// Whether these are the first bytes of what may be a pack.
+/// Whether these first bytes may be those of a pack.
 pub fn looks_like(first: &[u8]) -> bool {
     first.starts_with(&MAGIC)
 }
 
-/// Reads an archive of unknown origin. What is in it is exactly what its manifest lists.
+/// Reads an archive of unknown origin. The result contains exactly what the manifest lists.
 ///
 /// # Errors
-/// What is wrong with it, for people: it is damaged, holds what no pack holds, or more than a pack may.
+/// A message for people: the archive is damaged, contains what no pack contains, or exceeds a limit.
 pub fn read(bytes: &[u8]) -> Result<(Manifest, Contents), String> {
     if !looks_like(bytes) {
         return Err("it is no pack: `gevals pack EVAL -o SUITE.gevals` makes one".to_owned());
     }
     let bad = |error: io::Error| format!("it is no whole pack: {error}");
-    // Names of entries are read before anybody asks for them.
+    // The tar reader reads the names of entries before they are requested, so the total size is limited here.
     let all = zstd::Decoder::with_buffer(bytes).map_err(bad)?.take(MOST_BYTES + MOST_MANIFEST * 2);
     let mut tar = tar::Archive::new(all);
     let mut manifest: Option<Manifest> = None;
@@ -342,7 +343,7 @@ fn understood(text: &[u8]) -> Result<Manifest, String> {
     manifest.fault().map_or(Ok(manifest), Err)
 }
 
-/// Whether a path stays where it is unpacked, and is written in one way only.
+/// Whether a path stays below the directory where it is unpacked, and has only one spelling.
 pub fn is_plain(path: &str) -> bool {
     path.len() <= MOST_PATH
         && !path.contains('\\')
@@ -383,7 +384,7 @@ pub mod tests {
 
     pub type Entries<'e> = &'e [(&'e str, &'e [u8], tar::EntryType)];
 
-    /// A tar of such entries, whatever they are.
+    /// Builds a tar archive of arbitrary entries.
     pub fn tar_of(entries: Entries<'_>) -> Vec<u8> {
         let mut tar = tar::Builder::new(Vec::new());
         for (path, bytes, kind) in entries {
@@ -419,7 +420,7 @@ pub mod tests {
         assert!(ids.iter().all(|id| id.len() <= 50));
     }
 
-    /// Every byte that is turned and every cut is noticed, or changes nothing.
+    /// Every flipped byte and every truncation is detected, or has no effect.
     #[test]
     fn damage_is_noticed() {
         let files = files();
@@ -461,7 +462,7 @@ pub mod tests {
         for kind in [Symlink, Link, Directory, Block] {
             refused(&[head, ("files/eval.yaml", b"", kind)], "no plain file");
         }
-        // A manifest that lists what escapes does not make it plain.
+        // Listing an escaping path in the manifest does not make it acceptable.
         let outside: Contents = [("../x".to_owned(), (Vec::new(), false))].into_iter().chain(files.clone()).collect();
         let lists = json(&manifest(&outside));
         refused(&[("manifest.json", &lists, Regular), ("files/../x", b"", Regular)], "leads out of the pack");
@@ -477,7 +478,7 @@ pub mod tests {
         assert!(told.contains("it is no pack"), "{told}");
     }
 
-    /// A gigabyte of zeros takes a few kilobytes in an archive.
+    /// A gigabyte of zeros compresses to a few kilobytes.
     #[test]
     fn a_bomb_is_refused_before_it_is_unpacked() {
         let files: Contents = [("eval.yaml".to_owned(), (b"kind: Eval\n".to_vec(), false))].into();

@@ -1,5 +1,5 @@
-//! Extensions by reference: what a package means, and which are in the box (`portable-format.md`, extensions; §7.2 of the upstream
-//! behaviour).
+//! References to extensions: what a package refers to, and which extensions are bundled (`portable-format.md`,
+//! extensions; §7.2 of the upstream behavior).
 
 use std::sync::LazyLock;
 
@@ -9,25 +9,25 @@ use crate::{
     lock::{Lock, LockedExtension},
 };
 
-/// What a reference names.
+/// What a reference refers to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Package {
-    /// `builtin:NAME`, or a package that such a one stands in for.
+    /// `builtin:NAME`, or a package that a bundled extension replaces.
     Bundled(&'static str),
-    /// A program, or a folder with `extension.yaml`, as written.
+    /// A program, or a directory with `extension.yaml`, as written.
     Local(String),
     /// A release of a repository.
     Release { owner: String, repo: String, version: String },
 }
 
-/// Packages that suites name and that a bundled extension stands in for: owner and repository, and the bundled one.
+/// Packages in existing suites that a bundled extension replaces: owner and repository, and the bundled extension.
 const SUBSTITUTES: &[(&str, &str)] =
     &[("mcpchecker/kubernetes-extension", kubernetes::NAME), ("gevals/ext-kubernetes", kubernetes::NAME)];
 
-/// Reads a reference.
+/// Parses a reference.
 ///
 /// # Errors
-/// What is wrong with it, as a predicate of it.
+/// What is wrong with the reference, as a predicate.
 pub fn package(text: &str, substitute: Substitute) -> Result<Package, String> {
     if let Some(name) = text.strip_prefix("builtin:") {
         let known = (name == kubernetes::NAME).then_some(Package::Bundled(kubernetes::NAME));
@@ -57,7 +57,7 @@ pub fn package(text: &str, substitute: Substitute) -> Result<Package, String> {
     }
 }
 
-/// What a bundled extension can do, where a reference means one.
+/// Returns the operations of a bundled extension, if the reference refers to one.
 pub fn bundled(text: &str, substitute: Substitute) -> Option<&'static LockedExtension> {
     static KUBERNETES: LazyLock<Option<LockedExtension>> =
         LazyLock::new(|| LockedExtension::from_protocol(&kubernetes::manifest()).ok());
@@ -67,7 +67,7 @@ pub fn bundled(text: &str, substitute: Substitute) -> Option<&'static LockedExte
     }
 }
 
-/// What an extension can do, by the name that tasks have for it: as locked, or because it is bundled.
+/// Returns the operations of an extension by its name in tasks: from the lock, or because it is bundled.
 pub fn known<'l>(lock: &'l Lock, name: &str) -> Option<&'l LockedExtension> {
     lock.extensions.get(name).or_else(|| bundled(name, lock.substitute))
 }

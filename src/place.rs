@@ -1,6 +1,6 @@
-//! Where a step can stand: the dialects of tasks, the phases of a task, and the blocks of a step that holds others.
+//! Where a step can appear: the dialects of tasks, the phases of a task, and the blocks of a step that contains others.
 
-/// Which idea of a task a file follows (`decisions.md` §2).
+/// The dialect of a task file (`decisions.md` §2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Dialect {
     /// Bash tasks: no `apiVersion`, or `mcpchecker/v1alpha1`.
@@ -12,7 +12,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// As `gevals explain` and schemas write it.
+    /// The name that `gevals explain` and the schemas use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",
@@ -22,7 +22,7 @@ impl Dialect {
     }
 }
 
-/// A phase of a task that holds steps.
+/// A phase of a task that contains steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PhaseKind {
     Setup,
@@ -44,7 +44,7 @@ impl PhaseKind {
     }
 }
 
-/// What a block of steps is to the step that holds it.
+/// The role of a block of steps in the step that contains it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BlockRole {
     Setup,

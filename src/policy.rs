@@ -1,5 +1,5 @@
-//! How much findings weigh here: levels from `gevals.toml` and the command line, and places where the author allows a
-//! rule to be broken (`decisions.md` §10).
+//! The levels of findings: from `gevals.toml` and the command line, and the places where the author allows a rule to be
+//! broken (`decisions.md` §10).
 
 use std::path::{Path, PathBuf};
 
@@ -20,10 +20,10 @@ rule! {
     pub static INVALID_CONFIG = "invalid-config", Hard;
 }
 
-/// The file's name; it is looked for upwards.
+/// The file name; the file is searched for in the directory and its parents.
 pub const FILE_NAME: &str = "gevals.toml";
 
-/// What a level makes of a rule's findings. A hard error keeps its weight at every level: without meaning there is no plan.
+/// How the findings of a rule are treated. A hard error stays one at every level: without meaning there is no plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     Off,
@@ -32,7 +32,7 @@ pub enum Level {
     Error,
 }
 
-/// Their words; those behind the first four are other names.
+/// The words for levels; those after the first four are aliases.
 const LEVELS: [(&str, Level); 7] = [
     ("off", Level::Off),
     ("note", Level::Note),
@@ -49,13 +49,13 @@ impl Level {
     }
 }
 
-/// Levels of rules, later ones over earlier ones.
+/// Levels of rules; later entries override earlier ones.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     levels: Vec<(String, Level)>,
     /// Patterns of paths that are skipped when a directory is searched.
     pub exclude: Vec<String>,
-    /// What is known of programs.
+    /// The known programs and their effects.
     pub tools: Tools,
 }
 
@@ -94,7 +94,7 @@ impl JsonSchema for LevelWord {
 }
 
 impl Policy {
-    /// Reads the `gevals.toml` that stands in the folder of `start`, or above it; there may be none.
+    /// Reads the `gevals.toml` in the directory of `start` or the nearest directory above it; there may be none.
     pub fn find(
         start: &Path,
         known: &[&'static Rule],
@@ -164,12 +164,12 @@ impl Policy {
         policy
     }
 
-    /// Sets a rule's level, over earlier ones.
+    /// Sets a rule's level; overrides earlier ones.
     pub fn set(&mut self, rule: impl Into<String>, level: Level) {
         self.levels.push((rule.into(), level));
     }
 
-    /// Weighs findings, and takes out those that are switched off or allowed where they stand.
+    /// Applies levels to findings, and removes those that are off or allowed at their location.
     pub fn apply(&self, found: Diagnostics, known: &[&'static Rule], sources: &Sources) -> Diagnostics {
         let all: Vec<FileId> = sources.ids().collect();
         let mut allows: Vec<Allow> =
@@ -213,8 +213,8 @@ impl Policy {
     }
 }
 
-/// For each line of a YAML text the line that a comment on it stands at: its own, or, inside a block scalar, where a
-/// comment would be text, the one that opens it.
+/// Returns, for each line of a YAML text, the line to which a comment about it belongs: the line itself, or, inside a
+/// block scalar, where a comment would be text, the line that opens the scalar.
 pub fn block_openers(text: &str) -> Vec<usize> {
     // The indentation of the key that opened the block, and its line.
     let mut block: Option<(usize, usize)> = None;
@@ -239,7 +239,7 @@ pub fn block_openers(text: &str) -> Vec<usize> {
 
 fn candidates(dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = dir.ancestors().map(|d| d.join(FILE_NAME)).collect();
-    // A relative path ends at the current folder; what lies above it counts too.
+    // A relative path ends at the current directory; the directories above it are searched as well.
     if dir.is_relative() {
         let climbs = dir.components().filter(|c| matches!(c, std::path::Component::ParentDir)).count();
         found.extend((1..=24).map(|n| std::iter::repeat_n("..", climbs + n).collect::<PathBuf>().join(FILE_NAME)));
@@ -258,7 +258,8 @@ fn unknown(name: &str, span: Span, known: &[&'static Rule]) -> Option<Diagnostic
     })
 }
 
-/// A comment `gevals: allow(RULE)`: it speaks for its own line and the next, with the block scalar that begins there.
+/// A comment `gevals: allow(RULE)`: it applies to its own line and the next one, including the block scalar that starts
+/// there.
 struct Allow {
     rule: String,
     span: Span,
@@ -270,7 +271,7 @@ static ALLOW: Ascii = ascii(r"#[ \t]*gevals: allow\(([^)\n]*)[)\n]");
 
 fn allows(file: FileId, sources: &Sources) -> Vec<Allow> {
     let source = sources.get(file);
-    // What somebody sent cannot silence what is found in it.
+    // A text that a client sent must not be able to silence findings in itself.
     let text = if source.is_given() { "" } else { source.text() };
     let mut found = Vec::new();
     for rules in ALLOW.captures_iter(text).filter_map(|allow| allow.get(1)) {

@@ -1,4 +1,4 @@
-//! What models cost: a file of prices for a million tokens.
+//! Costs of models: a file of prices per million tokens.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -40,13 +40,13 @@ fn usd() -> String {
     "USD".to_owned()
 }
 
-/// An amount, for people.
+/// Formats an amount for people.
 pub fn money(amount: f64) -> String {
     if amount == 0.0 || amount >= 0.01 { format!("{amount:.4}") } else { format!("{amount:.6}") }
 }
 
 impl Prices {
-    /// Decodes a file of prices; none where anything is wrong with it.
+    /// Decodes a file of prices; returns `None` if it has any fault.
     pub fn decode(file: FileId, text: &str, out: &mut Diagnostics) -> Option<Self> {
         let tree = yaml::parse(file, text, out).ok()?;
         let mut reader = Reader::new(out, Leniency::Strict);
@@ -64,7 +64,7 @@ impl Prices {
         prices.value.filter(|_| !out.iter().any(|d| d.strength.is_error()))
     }
 
-    /// The price of the first of these names that has one.
+    /// Returns the price of the first of these names that has one.
     pub fn of<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Option<Price> {
         let find = |name: &str| {
             let bare = name.split_once(':').map_or(name, |(_, model)| model);
@@ -109,7 +109,7 @@ fn amount(reader: &mut Reader<'_>, node: Node<'_>) -> Option<f64> {
 }
 
 impl Price {
-    /// What tokens cost; those from a cache are among the input.
+    /// Returns the cost of tokens; `input` includes the cached ones.
     pub fn cost(&self, input: u64, output: u64, cached: u64) -> f64 {
         let cached = cached.min(input);
         let fresh = (input - cached) as f64 * self.input + cached as f64 * self.cached_input.unwrap_or(self.input);

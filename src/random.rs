@@ -1,21 +1,21 @@
-//! Random values that no other process draws as well.
+//! Random values that differ between processes.
 //!
-//! Names, marks and ids keep runs on one machine apart, so their seed is the system's randomness. `fastrand` by itself takes the
-//! clock: two processes that start in the same tick then draw the same.
+//! Names, marks and IDs keep the runs on one machine apart, so they are seeded from the randomness of the system. By
+//! itself, `fastrand` uses the clock as seed: two processes that start in the same tick then get the same values.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A number that cannot be guessed from an earlier one of the same process, but is no secret.
+/// Returns a number that cannot be predicted from earlier ones of the same process, but is not a secret.
 pub fn number() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// A generator with a seed of its own.
+/// Returns a generator with a fresh seed.
 pub fn generator() -> fastrand::Rng {
     fastrand::Rng::with_seed(number())
 }
 
-/// A word of small letters and digits, short enough for any name: eight of 36 are 41 bits.
+/// Returns a word of lowercase letters and digits, short enough for any name: eight of 36 characters are 41 bits.
 pub fn word() -> String {
     const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let mut generator = generator();

@@ -1,9 +1,9 @@
-//! JSON Schemas of everything gevals reads and writes. `schemas/` holds them as files; `tests/schema.rs` keeps those,
-//! and the hand-written decoders, in step with what stands here.
+//! JSON Schemas of all formats that gevals reads and writes. `schemas/` contains them as files; `tests/schema.rs` keeps
+//! those files and the hand-written decoders consistent with this module.
 //!
-//! A file that gevals reads is described by structs that only document it: decoders have better messages than derived
-//! ones. Two-way property: *what the decoder accepts the schema accepts, and what the schema rejects is reported.* All
-//! schemas are draft 7, the one that editors know best.
+//! A file that gevals reads is described by structs that only document it: the decoders have better messages than
+//! derived ones. Two-way property: *what the decoder accepts the schema accepts, and what the schema rejects is
+//! reported.* All schemas are draft 7, the one that editors support best.
 
 pub mod agent;
 pub mod eval;
@@ -29,14 +29,14 @@ use crate::{
 #[derive(Debug)]
 pub struct SchemaInfo {
     pub name: &'static str,
-    /// One line: what it describes.
+    /// What it describes, in one line.
     pub summary: &'static str,
-    /// The dialects there are of it; none for most.
+    /// The dialects for which there is a schema of its own; none for most.
     pub dialects: &'static [Dialect],
     pub make: fn(Option<Dialect>) -> Value,
 }
 
-/// All of them: what gevals reads, then what it writes.
+/// All schemas: of what gevals reads, then of what it writes.
 pub const SCHEMAS: &[SchemaInfo] = &[
     SchemaInfo {
         name: "task",
@@ -113,25 +113,25 @@ pub const SCHEMAS: &[SchemaInfo] = &[
     },
 ];
 
-/// What people write: what a catalog of schemas is for.
+/// Schemas of files that people write: those that belong in a catalog.
 const BY_PEOPLE: [&str; 8] = ["task", "eval", "agent", "oracle", "evals", "prices", "mcp-config", "config"];
 
-/// The name of the catalog's file beside the schemas.
+/// The file name of the catalog beside the schemas.
 pub const CATALOG: &str = "catalog.json";
 
-/// Where the file of this name lies among the sources: the id of a schema, which can be fetched.
+/// Returns the URL of a schema file in the repository: the ID of the schema, which can be fetched.
 fn url(file: &str) -> String {
     format!("{}/raw/main/schemas/{file}", env!("CARGO_PKG_REPOSITORY"))
 }
 
 impl SchemaInfo {
-    /// The name of its file.
+    /// Returns the name of its file.
     fn file(&self, dialect: Option<Dialect>) -> String {
         let dot = dialect.map_or_else(String::new, |d| format!(".{}", d.name()));
         format!("{}{dot}.json", self.name)
     }
 
-    /// The schema with its id.
+    /// Returns the schema with its ID.
     pub fn schema(&self, dialect: Option<Dialect>) -> Value {
         let mut schema = (self.make)(dialect);
         if let Value::Object(keys) = &mut schema {
@@ -141,7 +141,7 @@ impl SchemaInfo {
     }
 }
 
-/// Every schema with the name of its file.
+/// Returns every schema with the name of its file.
 pub fn files() -> impl Iterator<Item = (String, Value)> {
     SCHEMAS.iter().flat_map(|info| {
         let dialects = info.dialects.iter().copied().map(Some);
@@ -149,8 +149,8 @@ pub fn files() -> impl Iterator<Item = (String, Value)> {
     })
 }
 
-/// The entries for a catalog like that of schemastore.org. Only `gevals.toml` has a name by which it is known; other files say
-/// themselves what they are.
+/// Returns the entries for a catalog such as that of schemastore.org. Only `gevals.toml` can be recognized by its name;
+/// other files declare what they are.
 pub fn catalog() -> Value {
     let of = |info: &SchemaInfo| {
         let mut entry = json!({
@@ -167,7 +167,7 @@ pub fn catalog() -> Value {
     json!({ "$schema": "https://json.schemastore.org/schema-catalog.json", "version": 1, "schemas": schemas })
 }
 
-/// A schema as a file holds it, and `gevals schema` prints it.
+/// Formats a schema as in its file and as printed by `gevals schema`.
 pub fn text(schema: &Value) -> String {
     format!("{schema:#}\n")
 }
@@ -175,9 +175,9 @@ pub fn text(schema: &Value) -> String {
 /// How a key that may be missing is described.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Optional {
-    /// Left out, or null, which is the same (`decisions.md` §13).
+    /// Omitted or null, which is the same (`decisions.md` §13).
     Missing,
-    /// As serde does it.
+    /// As serde treats it.
     Null,
 }
 
@@ -193,7 +193,8 @@ fn task(dialect: Option<Dialect>) -> Value {
     }
 }
 
-/// A task of any dialect. `apiVersion` chooses, so that an editor speaks of one dialect and not of all.
+/// A task of any dialect. `apiVersion` selects the dialect, so that an editor reports faults for one dialect and not
+/// for all.
 fn any_task() -> Value {
     let mut generator = generator(READ);
     let [legacy, steps, portable] = [
@@ -234,8 +235,8 @@ fn generate<T: JsonSchema>(title: &str, optional: Optional) -> Value {
     schema
 }
 
-/// Takes away what validators would misread: our own formats, and those of Rust's numbers.
-/// Steps are not schemars' work, and stay as they are.
+/// Removes what validators would misinterpret: formats of our own and of Rust's numbers. Steps do not come from
+/// schemars, and are unchanged.
 fn tidy(schema: &mut Value, optional: Optional) {
     match schema {
         Value::Object(map) => {
@@ -245,7 +246,7 @@ fn tidy(schema: &mut Value, optional: Optional) {
             map.iter_mut()
                 .filter(|(key, _)| !step::NAMES.contains(&key.as_str()))
                 .for_each(|(_, inner)| tidy(inner, optional));
-            // A key that must be there, of several or in some case, has something behind it.
+            // A key that is required, among several or under some condition, needs a value.
             if optional == Optional::Missing
                 && !map.contains_key("properties")
                 && let Some(Value::Array(names)) = map.get("required")
@@ -254,7 +255,7 @@ fn tidy(schema: &mut Value, optional: Optional) {
                 let present: serde_json::Map<_, _> = names.iter().filter_map(present).collect();
                 map.insert("properties".to_owned(), present.into());
             }
-            // A name with nothing behind it is one that is not there.
+            // A name without a value counts as absent.
             let values = map.get_mut("additionalProperties").filter(|values| values.is_object());
             if let (Some(values), Optional::Missing) = (values, optional) {
                 *values = step::or_null(values.take());

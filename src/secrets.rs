@@ -1,4 +1,5 @@
-//! Masking of secrets in what gevals writes: results, logs, recordings, plans, messages. The wire is never masked.
+//! Masking of secrets in everything that gevals writes: results, logs, recordings, plans, messages. What is sent over
+//! the wire is never masked.
 
 use crate::ascii::{Ascii, ascii};
 use std::{borrow::Cow, ops::Range, sync::LazyLock};
@@ -10,16 +11,17 @@ use base64::{
 use regex::Regex;
 use serde_json::Value;
 
-/// Shorter lines of a longer secret are not looked for by themselves, in bytes.
+/// Minimum length in bytes of a line of a multi-line secret that is masked by itself.
 const LINE: usize = 20;
 
-/// What stands where a secret stood.
+/// The replacement for a secret.
 pub const MASK: &str = "***";
 
-/// Shorter values would mask half of any text; the writer masks those in their own place.
+/// Minimum length of a secret: shorter values would mask half of any text. Code that writes such a value masks it
+/// itself.
 const SHORTEST: usize = 6;
 
-/// Parts of a name, between `_`, `-` and `.`, that tell a secret.
+/// Parts of a name, between `_`, `-` and `.`, that indicate a secret.
 const TELLING: [&str; 17] = [
     "TOKEN",
     "KEY",
@@ -40,7 +42,7 @@ const TELLING: [&str; 17] = [
     "DSN",
 ];
 
-/// Ends of such a part that tell one, too: `PGPASSWORD`, `sshPass`.
+/// Endings of such a part that also indicate one: `PGPASSWORD`, `sshPass`.
 const ENDS: [&str; 12] = [
     "TOKEN",
     "KEY",
@@ -56,7 +58,7 @@ const ENDS: [&str; 12] = [
     "WEBHOOK",
 ];
 
-/// Words that end so and tell none.
+/// Words with these endings that do not indicate a secret.
 const WORDS: [&str; 12] = [
     "MONKEY",
     "TURKEY",
@@ -72,13 +74,13 @@ const WORDS: [&str; 12] = [
     "ENCOMPASS",
 ];
 
-/// What is said of a secret, and is none: where it lies, and which one it is.
+/// Last parts of names that describe a secret but do not contain it: its location.
 const ABOUT: [&str; 6] = ["FILE", "PATH", "DIR", "SOCK", "HOME", "ASKPASS"];
 
-/// Names that tell a secret and hold none: the current folder, the socket of an agent, the fingerprint of a public key, a path.
+/// Names that look like those of secrets but are not: the current directory, the fingerprint of a public key, a path.
 const NO_SECRETS: [&str; 5] = ["PWD", "OLDPWD", "GPG_KEY", "GPG_KEYS", "GOOGLE_APPLICATION_CREDENTIALS"];
 
-/// Whether a variable of this name holds a secret.
+/// Whether a variable of this name contains a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let parts = || name.split(['_', '-', '.']);
@@ -89,7 +91,8 @@ pub fn is_secret_name(name: &str) -> bool {
         && parts().any(tells)
 }
 
-/// What variables of an environment hold that is secret: the values of telling names, and passwords in the others' URLs.
+/// Returns the secrets in the variables of an environment: the values of variables with secret names, and secrets in
+/// the values of others, such as passwords in URLs.
 pub fn of_environment(variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
     let mut found = Vec::new();
     for (name, value) in variables {
@@ -101,14 +104,14 @@ pub fn of_environment(variables: impl IntoIterator<Item = (String, String)>) -> 
     found
 }
 
-/// The values in a text that are secret by what stands around them: telling names, options of commands, passwords in URLs;
-/// and whatever has the format of a token.
+/// Returns the values in a text that are secret because of their context (secret names, options of commands, passwords
+/// in URLs) or because they have the format of a token.
 pub fn told(text: &str) -> Vec<String> {
     let values = |line: &str| hidden(line).into_iter().map(|range| line[range].to_owned()).collect::<Vec<_>>();
     text.lines().flat_map(values).collect()
 }
 
-/// The same of the arguments of a command, where a value may follow its option.
+/// Like [`told`], for the arguments of a command, where a value may follow its option.
 pub fn in_arguments<S: AsRef<str>>(args: &[S]) -> Vec<String> {
     let mut found: Vec<String> = args.iter().flat_map(|arg| told(arg.as_ref())).collect();
     for (nth, arg) in args.iter().map(AsRef::as_ref).enumerate() {
@@ -125,7 +128,7 @@ pub fn in_arguments<S: AsRef<str>>(args: &[S]) -> Vec<String> {
     found
 }
 
-/// Words under a telling name that say how things are, and are no secret (`AUTH=enabled`).
+/// Words that describe a state and are not secrets, although they follow a secret name (`AUTH=enabled`).
 const STATES: [&str; 9] =
     ["enabled", "disabled", "required", "optional", "default", "always", "anonymous", "unknown", "unused"];
 
@@ -146,8 +149,8 @@ const PLACEHOLDERS: [&str; 14] = [
     "unused",
 ];
 
-/// Whether what is written under a telling name can be a secret: long enough, and neither a placeholder, nor the path of a
-/// file, nor the name of a variable.
+/// Whether a value with a secret name can be a secret: long enough, and not a placeholder, the path of a file, or the
+/// name of a variable.
 pub fn looks_secret(value: &str) -> bool {
     let bare = value.trim();
     let bare = SCHEMES.iter().find_map(|p| bare.strip_prefix(p)).unwrap_or(bare).trim();
@@ -158,8 +161,8 @@ pub fn looks_secret(value: &str) -> bool {
     bare.len() >= 8 && !placeholder && !path && !variable && !bare.contains(' ')
 }
 
-/// Whether a value is drawn rather than thought of: long, of letters and digits. Passwords of databases that live as long as
-/// a task are words.
+/// Whether a value looks randomly generated: long, with letters and digits. Passwords of databases that exist only
+/// during a task are words.
 pub fn looks_drawn(value: &str) -> bool {
     let bare = SCHEMES.iter().find_map(|p| value.trim().strip_prefix(p)).unwrap_or(value).trim();
     let count = |is: fn(&u8) -> bool| bare.bytes().filter(is).count();
@@ -170,9 +173,9 @@ pub fn looks_drawn(value: &str) -> bool {
         && looks_secret(bare)
 }
 
-/// Where tokens stand in any text, by the formats that nothing else has. What stands for a token in an example is none.
+/// Finds tokens in any text by their unambiguous formats. Placeholders in examples are excluded.
 pub fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
-    // Most texts have nothing like it, and the pattern takes longer to make than a task to check.
+    // Most texts contain nothing similar, and compiling the pattern takes longer than checking a task.
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut words = text.split(|c| !part(c));
     let like = |word: &str| word.len() >= SHORTEST_TOKEN && HEADS.iter().any(|head| word.contains(head));
@@ -189,7 +192,8 @@ pub fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
         .map(|m| m.range())
 }
 
-/// Where the password stands in a URL, unless everybody knows it or it is one of this machine's.
+/// Returns the range of the password in a URL, unless it is a well-known default, equals the user name, or the host is
+/// this machine.
 pub fn password(url: &str) -> Option<Range<usize>> {
     const KNOWN: [&str; 8] = ["pass", "postgres", "admin", "root", "guest", "secret", "user", "mysql"];
     let found = url.contains('@').then(|| LOGIN.captures(url))??;
@@ -201,7 +205,7 @@ pub fn password(url: &str) -> Option<Range<usize>> {
         .then(|| password.range())
 }
 
-/// One of these stands in every token that [`TOKENS`] finds, but for keys in lines of their own.
+/// Every token that [`TOKENS`] finds contains one of these, except keys on lines of their own.
 const HEADS: [&str; 9] = ["gh", "github_pat_", "glpat-", "sk-", "xox", "AKIA", "ASIA", "AIza", "eyJ"];
 /// In bytes: `AKIA` and sixteen more.
 const SHORTEST_TOKEN: usize = 20;
@@ -215,8 +219,9 @@ static TOKENS: Ascii = ascii(concat!(
 
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "token "];
 
-/// A line of a file with the values of telling names (`TOKEN: …`, `--password=…`, `https://user:…@host`) made
-/// unreadable; every byte keeps its place. For lines that are shown, of files that may have a secret written in clear.
+/// Returns a line of a file with the values of secret names (`TOKEN: …`, `--password=…`, `https://user:…@host`)
+/// replaced; all other bytes keep their positions. For displayed lines of files that may contain a secret in plain
+/// text.
 pub fn veil(line: &str) -> Cow<'_, str> {
     let mut values = hidden(line);
     if is_of_key(line.trim()) {
@@ -230,11 +235,11 @@ pub fn veil(line: &str) -> Cow<'_, str> {
     Cow::Owned(line.char_indices().map(stars).collect())
 }
 
-/// Where a line holds values of telling names, passwords and tokens.
+/// Finds the values of secret names, passwords and tokens in a line.
 fn hidden(line: &str) -> Vec<Range<usize>> {
-    // A short word under `key:` is a label more often than a secret.
+    // A short word after `key:` is more often a label than a secret.
     let telling = |name: &str| is_secret_name(name) && !matches!(name.to_ascii_lowercase().as_str(), "key" | "auth");
-    // Most lines hold none, and patterns take longer to make than most findings to print.
+    // Most lines contain none, and compiling the patterns takes longer than printing most findings.
     let lower = line.to_ascii_lowercase();
     let tells = HINTS.iter().any(|hint| lower.contains(hint));
     let mut values: Vec<Range<usize>> = Vec::new();
@@ -258,15 +263,15 @@ fn hidden(line: &str) -> Vec<Range<usize>> {
     values
 }
 
-/// Where passwords stand in the URLs of a text.
+/// Finds the passwords in the URLs of a text.
 fn passwords(text: &str) -> impl Iterator<Item = Range<usize>> {
     let found = (text.contains("://") && text.contains('@')).then(|| LOGIN.captures_iter(text));
     let ranges = found.into_iter().flatten().filter_map(|c| c.get(2));
-    // What is masked stays so.
+    // Masked passwords stay as they are.
     ranges.filter(|m| !m.as_str().bytes().all(|b| b == b'*')).map(|m| m.range())
 }
 
-/// One of these stands in every line that [`PAIR`] or [`FLAG`] finds something in.
+/// Every line in which [`PAIR`] or [`FLAG`] finds something contains one of these.
 const HINTS: [&str; 11] =
     ["token", "key", "secret", "pass", "pwd", "credential", "auth", "cookie", "dsn", "webhook", "pat"];
 
@@ -280,16 +285,16 @@ static PAIR: LazyLock<Ascii> = LazyLock::new(|| {
 
 static LOGIN: Ascii = ascii(r"://([^/\s:@]*):([^@\s/$\{]+)@");
 
-/// `--token VALUE`, in a shell's text and in a list.
+/// `--token VALUE`, in shell text and in a list.
 static FLAG: Ascii = ascii(
     r#"--?[A-Za-z0-9-]*(?:token|key|secret|password|credential)["']?[,\s]\s*["']?([A-Za-z0-9_+/=.~-]*[0-9][A-Za-z0-9_+/=.~-]{7,})"#,
 );
 
-/// `"--token", "VALUE"`: in a list it may have any character.
+/// `"--token", "VALUE"`: in a list, the value may contain any character.
 static LISTED: Ascii =
     ascii(r#"["']--?[A-Za-z0-9-]*(?:token|key|secret|pass|pwd|password|credential)["'],\s*["']([^"'\s]{8,})["']"#);
 
-/// Whether a line has the form of those of a private key: all of one length, and of every kind of character.
+/// Whether a line looks like one of a private key: 60 to 80 base64 characters, with a digit and letters in both cases.
 fn is_of_key(line: &str) -> bool {
     let has = |is: fn(&u8) -> bool| line.bytes().any(|b| is(&b));
     (60..=80).contains(&line.len())
@@ -303,18 +308,19 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
 }
 
-/// A set of secret values, found in plain and escaped for JSON, URLs and HTML, in base64 and in hexadecimal digits. Besides,
-/// what has the format of a token and passwords in URLs are found without being known.
+/// A set of secret values. They are found in plain text, escaped for JSON, URLs and HTML, and encoded as base64 and
+/// hexadecimal. In addition, values with the format of a token and passwords in URLs are found without being in the
+/// set.
 #[derive(Debug, Default)]
 pub struct Secrets {
-    /// Longest first, no duplicates.
+    /// Longest first, without duplicates.
     forms: Vec<String>,
-    /// A quick "is there any at all".
+    /// A quick test for whether a text contains any of them.
     any: Option<Regex>,
 }
 
 impl Secrets {
-    /// The values to mask; those that are too short to be told from other text are left out.
+    /// Creates the set; values that are too short to be distinguished from other text are left out.
     pub fn new<I>(values: I) -> Self
     where
         I: IntoIterator,
@@ -331,7 +337,7 @@ impl Secrets {
             value.lines().skip(1).map(str::trim).filter(|line| line.len() >= LINE).for_each(|line| {
                 forms.push(line.to_owned());
             });
-            // A secret read from a file often ends in a newline that its user cuts off.
+            // A secret read from a file often ends in a newline, which its user removes.
             if value.trim() != value {
                 forms_of(value.trim(), &mut forms);
             }
@@ -347,14 +353,14 @@ impl Secrets {
         Secrets { forms, any }
     }
 
-    /// The text with every secret in it replaced; overlapping ones become one mask.
+    /// Returns the text with every secret replaced; overlapping secrets become one mask.
     pub fn mask<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if !self.occurs_in(text) {
             return Cow::Borrowed(text);
         }
         let mut found: Vec<Range<usize>> = Vec::new();
         for form in &self.forms {
-            // Occurrences of one form may overlap each other too, so the search goes on one character further.
+            // Occurrences of one form may overlap, so the search continues one character further.
             let mut from = 0;
             while let Some(at) = text.get(from..).and_then(|rest| rest.find(form.as_str())) {
                 let start = from + at;
@@ -383,7 +389,7 @@ impl Secrets {
         Cow::Owned(masked)
     }
 
-    /// Masks the strings, the keys and the numbers of a JSON value in place; says whether any was.
+    /// Masks the strings, keys and numbers of a JSON value in place; returns whether anything was masked.
     pub fn mask_json(&self, value: &mut Value) -> bool {
         match value {
             Value::Null | Value::Bool(_) => false,
@@ -424,15 +430,16 @@ impl Secrets {
     }
 }
 
-/// A text without the newlines at which programs break long lines of base64 (`base64` after 76 characters, PEM after 64).
+/// A text without the newlines at which programs wrap long lines of base64 (`base64` after 76 characters, PEM after
+/// 64).
 struct Unwrapped {
     text: String,
-    /// Where in it a newline was.
+    /// The positions in `text` at which a newline was removed.
     breaks: Vec<usize>,
 }
 
 impl Unwrapped {
-    /// Nothing where there is no such newline.
+    /// Returns `None` if there is no such newline.
     fn of(text: &str) -> Option<Self> {
         const LEAST: usize = 60;
         let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(byte);
@@ -455,7 +462,7 @@ impl Unwrapped {
         Some(Self { text: unwrapped, breaks })
     }
 
-    /// Where a form stands in the text as it was.
+    /// Returns the ranges in the original text at which a form occurs.
     fn places<'a>(&'a self, form: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
         let before = |at: usize| self.breaks.partition_point(|place| *place <= at);
         self.text.match_indices(form).map(move |(at, _)| {
@@ -473,7 +480,7 @@ fn forms_of(value: &str, forms: &mut Vec<String>) {
     let escaped = Value::from(value).to_string();
     let escaped = &escaped[1..escaped.len() - 1];
     forms.push(escaped.to_owned());
-    // Some write `\/`, and JSON within JSON escapes once more.
+    // Some programs write `\/`, and JSON within JSON is escaped twice.
     forms.push(escaped.replace('/', "\\/"));
     let twice = Value::from(escaped).to_string();
     forms.push(twice[1..twice.len() - 1].to_owned());
@@ -484,8 +491,8 @@ fn forms_of(value: &str, forms: &mut Vec<String>) {
     forms.push(percent_encoded(value, "+", false));
     for engine in [STANDARD, URL_SAFE] {
         forms.push(engine.encode(value));
-        // In a longer text (`user:password`) the value starts at any of three offsets; the characters that it shares
-        // with its neighbours are left out.
+        // In a longer text (`user:password`), the value starts at one of three offsets; the characters that it shares
+        // with adjacent bytes are left out.
         for shift in 0..3 {
             let mut bytes = vec![0; shift];
             bytes.extend_from_slice(value.as_bytes());
@@ -524,14 +531,14 @@ mod tests {
                 masked.contains(MASK) && masked.starts_with("it is\n") && masked.ends_with("\nall of it"),
                 "{masked}"
             );
-            // What is left of it decodes to no part of the secret but its ends.
+            // The remaining text decodes to nothing of the secret except its ends.
             for part in masked.replace('\n', "").split(MASK) {
                 let part: String = part.chars().filter(char::is_ascii_alphanumeric).collect();
                 assert!(!part.contains(&STANDARD.encode(secret)[4..12]), "{width} {before} {masked}");
             }
             assert!(masked.len() < whole.len() + 20 - secret.len() * 4 / 3 + 8, "{width} {before} {masked}");
         }
-        // Other texts stay, whatever their lines are.
+        // Other texts are unchanged, whatever the lengths of their lines.
         let plain = format!("{}\n{}\n", "a".repeat(76), "b".repeat(76));
         assert_eq!(secrets.mask(&plain), plain);
     }

@@ -1,5 +1,5 @@
-//! What counts of passes and runs are worth: intervals, tests, gates. Numbers in, numbers out; the distributions are those of
-//! `statrs`. The values in the tests are SciPy's.
+//! Statistics of passes and runs: intervals, tests, gates. Pure functions of numbers; the distributions are those of
+//! `statrs`. The expected values in the tests come from SciPy.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use statrs::{
     stats_tests::{Alternative, fishers_exact},
 };
 
-/// How sure an interval is, where nobody says otherwise.
+/// Default confidence level of an interval.
 pub const CONFIDENCE: f64 = 0.95;
-/// The error that a test may make, where nobody says otherwise.
+/// Default error probability of a test.
 pub const ALPHA: f64 = 0.05;
-/// A gate that more runs would be needed for is not asked for.
+/// Maximum number of runs: a gate that needs more runs is refused.
 pub const MOST_RUNS: u32 = 2_000;
 
-/// Between which rates the true one lies, with some confidence.
+/// A confidence interval of a rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Interval {
     pub low: f64,
@@ -23,15 +23,16 @@ pub struct Interval {
 }
 
 impl fmt::Display for Interval {
-    /// `21–94 %`
+    /// For example `21–94 %`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Never more than is shown: outwards.
+        // Rounded outwards, so that the interval is never wider than shown.
         write!(f, "{}–{} %", (self.low * 100.0).floor(), (self.high * 100.0).ceil())
     }
 }
 
-/// The score interval of a rate (E. B. Wilson, *Probable inference, the law of succession, and statistical inference*, JASA 22,
-/// 1927): good for few runs, and for rates near 0 and 1. Of no runs nothing is known.
+/// Returns the score interval of a rate (E. B. Wilson, *Probable inference, the law of succession, and statistical
+/// inference*, JASA 22, 1927), which is accurate for few runs and for rates near 0 and 1. For zero runs, the interval
+/// is 0 to 1.
 pub fn wilson(passed: u32, runs: u32, confidence: f64) -> Interval {
     if runs == 0 {
         return Interval { low: 0.0, high: 1.0 };
@@ -50,26 +51,27 @@ fn normal_quantile(p: f64) -> f64 {
     Normal::standard().inverse_cdf(p.clamp(1e-12, 1.0 - 1e-12))
 }
 
-/// The chance that at least one of `k` runs passes, of `runs` of which `passed` did: without bias (M. Chen et al., *Evaluating
-/// large language models trained on code*, 2021, equation 1). None where there are fewer runs than `k`.
+/// Returns the unbiased estimate of the probability that at least one of `k` runs passes, if `passed` of `runs` did (M.
+/// Chen et al., *Evaluating large language models trained on code*, 2021, equation 1). `None` if there are fewer runs
+/// than `k`.
 pub fn pass_at(runs: u32, passed: u32, k: u32) -> Option<f64> {
     all_of(runs, runs.checked_sub(passed)?, k).map(|none| 1.0 - none)
 }
 
-/// The chance that all of `k` runs pass, likewise (S. Yao et al., *τ-bench*, 2024).
+/// Returns the unbiased estimate of the probability that all of `k` runs pass (S. Yao et al., *τ-bench*, 2024).
 pub fn pass_hat(runs: u32, passed: u32, k: u32) -> Option<f64> {
     all_of(runs, passed, k)
 }
 
-/// The chance that `k` drawn from `all` without putting back are all among `some` of them.
+/// Returns the probability that `k` items drawn from `all` without replacement are all among `some` of them.
 fn all_of(all: u32, some: u32, k: u32) -> Option<f64> {
     (1..=all).contains(&k).then(|| {
         (0..k).map(|i| f64::from(some.saturating_sub(i)) / f64::from(all - i)).product::<f64>().clamp(0.0, 1.0)
     })
 }
 
-/// The exact test of Q. McNemar (1947) for pairs: how likely it is, of pairs that differ, that they divide as unevenly as
-/// this, if neither side were better. Two-sided.
+/// The exact test of Q. McNemar (1947) for pairs: the probability that pairs that differ split at least as unevenly as
+/// this if neither side is better. Two-sided.
 pub fn mcnemar(one: u32, other: u32) -> f64 {
     let differ = u64::from(one) + u64::from(other);
     match Binomial::new(0.5, differ) {
@@ -78,7 +80,7 @@ pub fn mcnemar(one: u32, other: u32) -> f64 {
     }
 }
 
-/// Passes of runs, on two sides.
+/// Passes and runs on two sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
     pub passed: u32,
@@ -88,7 +90,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The exact test of R. A. Fisher for two rates: how likely a difference like this is, if there were none. Two-sided.
+    /// The exact test of R. A. Fisher for two rates: the probability of a difference at least like this if there is
+    /// none. Two-sided.
     pub fn fisher(self) -> f64 {
         let lost = |passed: u32, runs: u32| u64::from(runs.saturating_sub(passed));
         let table = [
@@ -100,7 +103,7 @@ impl Counts {
         fishers_exact(&table, Alternative::TwoSided).map_or(1.0, |p| p.clamp(0.0, 1.0))
     }
 
-    /// The smallest value of [`Self::fisher`] that the same number of passes could have had.
+    /// The smallest value of [`Self::fisher`] that is possible with the same number of passes.
     fn smallest(self) -> f64 {
         let all = self.passed + self.other_passed;
         let of = |passed: u32| Self { passed, other_passed: all - passed, ..self }.fisher();
@@ -108,9 +111,10 @@ impl Counts {
     }
 }
 
-/// Which of several comparisons show a difference, and with which p-value, so that the chance of a single false one among all is at
-/// most `alpha`: S. Holm's procedure (1979) over those that could have shown one at all (R. E. Tarone, *A modified
-/// Bonferroni method for discrete data*, Biometrics 46, 1990). A task that always passed on both sides is none of them.
+/// Returns for each of several comparisons its p-value and whether it shows a difference, so that the probability of
+/// even one false difference is at most `alpha`: S. Holm's procedure (1979) over the comparisons that can show a
+/// difference at all (R. E. Tarone, *A modified Bonferroni method for discrete data*, Biometrics 46, 1990). A task that
+/// always passed on both sides, for example, cannot.
 pub fn differences(all: &[Counts], alpha: f64) -> Vec<(f64, bool)> {
     let smallest: Vec<f64> = all.iter().map(|counts| counts.smallest()).collect();
     let testable = |k: usize| smallest.iter().filter(|p| **p <= alpha / k as f64).count();
@@ -123,8 +127,8 @@ pub fn differences(all: &[Counts], alpha: f64) -> Vec<(f64, bool)> {
     values.into_iter().zip(shown).collect()
 }
 
-/// Which of several p-values are small enough, by S. Holm's procedure (*A simple sequentially rejective multiple test procedure*,
-/// 1979).
+/// Returns which of several p-values are significant, by S. Holm's procedure (*A simple sequentially rejective multiple
+/// test procedure*, 1979).
 pub fn holm(values: &[f64], alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
@@ -138,7 +142,7 @@ pub fn holm(values: &[f64], alpha: f64) -> Vec<bool> {
     shown
 }
 
-/// A pass rate that is to be shown, and how surely: `0.9@95%`.
+/// A pass rate to be shown, with a confidence level: `0.9@95%`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rate {
     pub at_least: f64,
@@ -151,7 +155,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Without the dust that binary fractions leave.
+/// Removes the rounding errors of binary fractions.
 fn rounded(n: f64) -> f64 {
     (n * 1e6).round() / 1e6
 }
@@ -180,25 +184,26 @@ impl std::str::FromStr for Rate {
 }
 
 impl Rate {
-    /// The error it allows.
+    /// The error probability that the confidence level allows.
     fn alpha(self) -> f64 {
-        // What cannot be told apart in binary is not to cost a run.
+        // A binary rounding error must not require an additional run.
         (1.0 - self.confidence) * (1.0 + 1e-9)
     }
 
-    /// How many of so many runs must pass: the fewest that are as unlikely as that with a lower rate. That is where the exact
-    /// lower bound (C. J. Clopper and E. S. Pearson, 1934, one-sided) reaches the rate. None where all of them would not do.
+    /// Returns how many of this many runs must pass: the fewest passes whose probability at a lower rate is at most the
+    /// allowed error. That is where the exact lower bound (C. J. Clopper and E. S. Pearson, 1934, one-sided) reaches
+    /// the rate. `None` if not even all passes would suffice.
     pub fn needed(self, runs: u32) -> Option<u32> {
         needed(runs, self.at_least, self.alpha(), 0)
     }
 
-    /// The fewest runs that can show it.
+    /// Returns the fewest runs that can show the rate.
     pub fn fewest(self) -> Option<u32> {
         (1..=MOST_RUNS).find(|&runs| self.at_least.powf(f64::from(runs)) <= self.alpha())
     }
 
-    /// The fewest runs with which a task of this true rate meets the gate with at least this probability: the runs, the passes, the
-    /// probability.
+    /// Returns the fewest runs with which a task of the true rate `truly` meets the gate with at least the probability
+    /// `power`: the runs, the passes, the probability.
     pub fn planned(self, truly: f64, power: f64) -> Option<(u32, u32, f64)> {
         let mut passes = 0;
         (self.fewest()?..=MOST_RUNS).find_map(|runs| {
@@ -209,7 +214,7 @@ impl Rate {
     }
 }
 
-/// The chance of so many passes or more.
+/// The probability of at least this many passes.
 fn at_least(runs: u32, passes: u32, rate: f64) -> f64 {
     match (passes.checked_sub(1), Binomial::new(rate, runs.into())) {
         (None, _) | (_, Err(_)) => 1.0,
@@ -217,27 +222,28 @@ fn at_least(runs: u32, passes: u32, rate: f64) -> f64 {
     }
 }
 
-/// The fewest passes, not below `from`, that have at most this chance.
+/// The fewest passes, not below `from`, that have at most the probability `alpha`.
 fn needed(runs: u32, rate: f64, alpha: f64, from: u32) -> Option<u32> {
     (from..=runs).find(|&passes| at_least(runs, passes, rate) <= alpha)
 }
 
-/// A gate that is looked at after every run: how many passes decide it, by the number of runs so far.
+/// A gate that is evaluated after every run: the number of passes that meet it, by the number of runs so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sequential {
-    /// By the number of runs, from 0; none where no number of passes decides.
+    /// Indexed by the number of runs, from 0; `None` if no number of passes suffices.
     enough: Vec<Option<u32>>,
 }
 
 impl Sequential {
-    /// So many passes of so many runs.
+    /// Creates a gate of `passes` passes in `of` runs.
     pub fn passes(passes: u32, of: u32) -> Self {
         Self { enough: (0..=of).map(|runs| (runs >= passes).then_some(passes)).collect() }
     }
 
-    /// A rate, in at most so many runs. To look often makes chance more likely, so each look asks for more: the same nominal
-    /// error at each (S. J. Pocock, *Group sequential methods*, Biometrika 64, 1977), the largest with which the chance that a task
-    /// of a lower rate meets the gate at any look is at most what the gate allows – computed exactly, look by look.
+    /// Creates a gate of a rate, in at most `most` runs. Repeated evaluation makes a pass by chance more likely, so
+    /// each one requires more: the same nominal error at each (S. J. Pocock, *Group sequential methods*, Biometrika 64,
+    /// 1977), and the largest one for which the probability that a task of a lower rate meets the gate at any
+    /// evaluation is at most what the gate allows. It is computed exactly, evaluation by evaluation.
     pub fn rate(rate: Rate, most: u32) -> Option<Self> {
         let alpha = rate.alpha();
         rate.fewest().filter(|fewest| *fewest <= most)?;
@@ -264,17 +270,17 @@ impl Sequential {
         Some(boundary(low)).filter(|found| found.enough.iter().any(Option::is_some))
     }
 
-    /// How many runs there are at most.
+    /// Returns the maximum number of runs.
     pub fn most(&self) -> u32 {
         u32::try_from(self.enough.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    /// How many passes decide it at the last look.
+    /// Returns how many passes meet the gate at the last evaluation.
     pub fn last(&self) -> Option<u32> {
         self.enough.last().copied().flatten()
     }
 
-    /// Whether it is met, or cannot be met any more; none where neither is known.
+    /// Returns whether the gate is met, or can no longer be met; `None` if it is undecided.
     pub fn decided(&self, passed: u32, runs: u32) -> Option<bool> {
         let rest = self.enough.get(runs as usize..).unwrap_or_default();
         match rest.first() {
@@ -287,9 +293,9 @@ impl Sequential {
         }
     }
 
-    /// How likely a task of this rate meets it.
+    /// Returns the probability that a task of this rate meets the gate.
     pub fn chance(&self, rate: f64) -> f64 {
-        // By passes so far, of what has not met it.
+        // Probabilities of not having met the gate so far, by the number of passes.
         let mut open = vec![1.0];
         let mut met = 0.0;
         for enough in self.enough.iter().skip(1) {
@@ -382,7 +388,7 @@ mod tests {
         }
     }
 
-    /// By its definition, without a search: the sum of all tables that are no likelier.
+    /// By definition, without a search: the sum of all tables that are not more likely.
     #[test]
     fn every_small_table_ends_and_is_the_sum_of_what_is_no_likelier() {
         let choose = |n: u32, k: u32| (0..k).map(|i| f64::from(n - i) / f64::from(i + 1)).product::<f64>();
@@ -409,17 +415,17 @@ mod tests {
         all.push(worse);
         let found = differences(&all, 0.05);
         assert!(found[50].1 && found[..50].iter().all(|(p, shown)| *p == 1.0 && !shown));
-        // Seven that could have been shown share the error: 0.0079 is more than a seventh of it.
+        // Seven comparisons that can show a difference share the error: 0.0079 is more than a seventh of it.
         let found = differences(&[[worse].as_slice(), &[counts(4, 5, 1, 5); 6]].concat(), 0.05);
         assert!(!found[0].1, "{found:?}");
         assert!(differences(&[counts(20, 20, 19, 20)], 0.05) == [(1.0, false)]);
         assert!(differences(&[], 0.05).is_empty());
-        // Holm: the second is compared with the whole error, since the first is shown.
+        // Holm: the second one is compared with the whole error, because the first one is significant.
         let found = differences(&[counts(20, 20, 2, 20), counts(20, 20, 14, 20)], 0.05);
         assert!(found[0].1 && found[1].1 && found[1].0 > 0.02, "{found:?}");
     }
 
-    /// `math.comb(c, k) / math.comb(n, k)` of Python.
+    /// Python: `math.comb(c, k) / math.comb(n, k)`.
     #[test]
     fn chances_of_several_runs_are_without_bias() {
         for (n, c, k, at, hat) in [
@@ -436,7 +442,8 @@ mod tests {
         assert_eq!((pass_at(3, 1, 4), pass_hat(3, 1, 0), pass_at(1, 2, 1)), (None, None, None));
     }
 
-    /// SciPy 1.17.1: the fewest `c` with `binom.sf(c - 1, n, rate) <= 1 - confidence`, and the fewest `n` with that power.
+    /// SciPy 1.17.1: the fewest `c` with `binom.sf(c - 1, n, rate) <= 1 - confidence`, and the fewest `n` with that
+    /// power.
     #[test]
     fn gates_need_what_scipy_says() {
         let rate = |text: &str| text.parse::<Rate>().unwrap();
@@ -477,7 +484,7 @@ mod tests {
             let error = found.chance(rate.at_least);
             assert!(error <= (1.0 - rate.confidence) * 1.000_001 && error > 0.0, "{gate} in {most}: {error}");
             assert!(found.chance(1.0) > 0.999_999 && found.most() == most);
-            // A lower rate is shown even less often.
+            // For a lower rate, the probability is even smaller.
             assert!(found.chance(rate.at_least * 0.9) < error);
         }
         assert!(Sequential::rate("0.9@95%".parse().unwrap(), 28).is_none());

@@ -1,5 +1,5 @@
-//! Object stores by their URLs: S3 and what speaks like it, Google Cloud Storage, Azure, and folders. Credentials come from the
-//! environment, as the crate `object_store` reads them, and are in no message.
+//! Object stores by URL: S3 and compatible stores, Google Cloud Storage, Azure, and directories. Credentials come from
+//! the environment, as the crate `object_store` reads them, and appear in no message.
 #![expect(
     clippy::disallowed_methods,
     reason = "what is brought here and from here are files, and credentials are in the environment"
@@ -25,20 +25,20 @@ use tokio::runtime::Runtime;
 
 use crate::diagnostic::visible;
 
-/// How many bytes an object may have that is read or written.
+/// Maximum size of an object that is read or written, in bytes.
 const MOST_BYTES: u64 = 2 << 30;
-/// How many bytes may be read of one URL.
+/// Maximum number of bytes read from one URL.
 const MOST_IN_ALL: u64 = 16 << 30;
-/// How many objects may be read of one URL.
+/// Maximum number of objects read from one URL.
 const MOST_OBJECTS: usize = 1_000_000;
-/// How many requests are made at a time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 16;
-/// How many files are uploaded at a time: each is in memory.
+/// Number of concurrent uploads: each file is held in memory.
 const UPLOADS: usize = 4;
-/// How often a request is made again that failed, and for how long.
+/// How often a failed request is repeated, and for how long.
 const RETRIES: usize = 3;
 const RETRY: Duration = Duration::from_secs(30);
-/// How long a server may be silent.
+/// Timeout of a server that sends nothing.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Variables whose values are secrets.
 const SECRETS: [&str; 10] = [
@@ -53,7 +53,7 @@ const SECRETS: [&str; 10] = [
     "AZURE_STORAGE_TOKEN",
     "AZURE_CLIENT_SECRET",
 ];
-/// The variables of each store, and those that matter most, for messages.
+/// For each store: the prefix of its environment variables, and the most important ones, for messages.
 const S3: (&str, &str) = (
     "AWS_",
     "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; AWS_ENDPOINT_URL of a server that is not Amazon's",
@@ -62,55 +62,56 @@ const GCS: (&str, &str) = ("GOOGLE_", "GOOGLE_SERVICE_ACCOUNT or GOOGLE_SERVICE_
 const FOLDER: (&str, &str) = ("", "");
 const AZURE: (&str, &str) = ("AZURE_", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY");
 
-/// Why a store did not do what was asked.
+/// Why an operation of a store failed.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Trouble {
-    /// It was asked wrongly.
+    /// The request was wrong.
     Wrong(String),
-    /// It cannot be reached, or does not let us.
+    /// The store cannot be reached, or refuses access.
     Broken(String),
 }
 
-/// A place in a store: an object, or all below it.
+/// A location in a store: an object, or everything below it.
 #[derive(Debug)]
 pub struct Store {
     runtime: Runtime,
     objects: Arc<dyn ObjectStore>,
     at: Key,
-    /// As it was given.
+    /// As given.
     url: String,
-    /// Whether it ends in a slash.
+    /// Whether the URL ends in a slash.
     is_folder: bool,
-    /// How the variables begin that it takes, and those that matter most.
+    /// The prefix of its environment variables, and the most important ones.
     variables: (&'static str, &'static str),
 }
 
-/// What was at a URL.
+/// What a URL contained.
 #[derive(Debug)]
 pub enum Fetched {
     /// One object.
     One(PathBuf),
-    /// The objects below it that were wanted, by their URLs.
+    /// The requested objects below it, by URL.
     Below(Vec<(String, PathBuf)>),
 }
 
-/// What became of a file that was to be uploaded.
+/// The result of uploading a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pushed {
     New,
-    /// Other bytes were there.
+    /// An object with other content was replaced.
     Replaced,
-    /// The same bytes were there.
+    /// The object already had the same content.
     Same,
-    /// Other bytes are there, and stay.
+    /// An object with other content exists and was kept.
     Other,
 }
 
 impl Store {
-    /// Of a URL `s3://BUCKET/PATH`, `gs://`, `az://CONTAINER/PATH`, `abfss://` or `file:///PATH`. Nothing is asked of it yet.
+    /// Opens a URL `s3://BUCKET/PATH`, `gs://`, `az://CONTAINER/PATH`, `abfss://` or `file:///PATH`. Sends no request
+    /// yet.
     ///
     /// # Errors
-    /// It is no such URL, or what the environment says of the store cannot be used.
+    /// The URL has another form, or the settings of the store in the environment cannot be used.
     pub fn open(url: &str) -> Result<Self, Trouble> {
         let wrong = |why: String| Trouble::Wrong(format!("`{}` {why}", visible(&harmless(url))));
         let parsed = Url::parse(url).map_err(|error| wrong(format!("is no URL: {error}")))?;
@@ -152,8 +153,8 @@ impl Store {
         Ok(Self { runtime, objects, at, is_folder: parsed.path().ends_with('/'), url, variables })
     }
 
-    /// Brings the object that the URL names into a folder, or all those below it whose names are wanted. What is in a hidden folder is
-    /// passed over.
+    /// Downloads the object that the URL names into a directory, or all objects below the URL whose names are wanted.
+    /// Hidden directories are skipped.
     ///
     /// # Errors
     /// There is nothing, there is too much, or the store cannot be read.
@@ -180,7 +181,7 @@ impl Store {
         })
     }
 
-    /// What is wanted below, by its path from there, in the order of these.
+    /// Returns the wanted objects below the URL, by relative path, sorted by it.
     async fn below(&self, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<(String, ObjectMeta)>, Trouble> {
         let (mut found, mut bytes, mut any) = (Vec::new(), 0_u64, false);
         let mut all = self.objects.list(Some(&self.at));
@@ -225,7 +226,8 @@ impl Store {
         Ok(())
     }
 
-    /// Uploads files, each to its path below the URL. Where the store knows how, a file is written only if what is there is still what was seen.
+    /// Uploads files, each to its path below the URL. If the store supports it, a file is written only if the existing
+    /// object has not changed since it was read.
     ///
     /// # Errors
     /// A file cannot be read, or the store cannot be written.
@@ -243,7 +245,7 @@ impl Store {
         let bytes: PutPayload = fs::read(path).map_err(|error| unread(error.to_string()))?.into();
         let at = Key::parse(format!("{}/{name}", self.at));
         let at = at.map_err(|error| Trouble::Wrong(format!("`{}` is no name in a store: {error}", visible(name))))?;
-        // Somebody else may write it, too.
+        // Another client may write the object at the same time.
         const TRIES: usize = 3;
         for _ in 0..TRIES {
             let (mode, done) = match self.objects.get(&at).await {
@@ -307,14 +309,15 @@ impl Store {
     }
 }
 
-/// Variables of the environment that begin so and have a value: CI sets what it does not know to nothing.
+/// Returns the variables of the environment with this prefix and a value: CI sets unknown variables to the empty
+/// string.
 fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(move |(name, value)| name.starts_with(prefix) && !value.is_empty())
 }
 
-/// Why something failed, in a line: the innermost reason, or what the server said.
+/// Returns why something failed, in one line: the innermost reason, or the message of the server.
 fn why(error: &Error) -> String {
     const MOST: usize = 300;
     let mut source = error.source();
@@ -333,7 +336,7 @@ fn why(error: &Error) -> String {
     visible(line.trim_end_matches(':')).into_owned()
 }
 
-/// Without secrets: those of the environment, and all that stands behind a `?` or as user of a URL.
+/// Removes secrets: those of the environment, the queries of URLs, and the user names in URLs.
 fn harmless(text: &str) -> String {
     let secrets = SECRETS.iter().filter_map(|name| std::env::var(name).ok()).filter(|value| value.len() > 3);
     let mut text = secrets.fold(text.to_owned(), |text, secret| text.replace(&secret, "***"));
@@ -346,7 +349,7 @@ fn harmless(text: &str) -> String {
             url.truncate(query);
         }
         let host = url.find('/').unwrap_or(url.len());
-        // `CONTAINER@ACCOUNT` is none.
+        // The container in `CONTAINER@ACCOUNT` is not a user.
         if let Some(user) = url[..host].rfind('@').filter(|user| url[..*user].contains(':')) {
             url.replace_range(..user, "***");
         }

@@ -1,4 +1,4 @@
-//! The agents, and above all: a prompt reaches a shell agent as data, whatever it holds and wherever it stands.
+//! The agents, and above all: a prompt reaches a shell agent as data, whatever it contains and wherever it appears.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 static HOST: LazyLock<RealHost> = LazyLock::new(RealHost::new);
 
-/// Every context there is, each handing the prompt to a stand-in agent that ends its words with a NUL.
+/// Every syntactic context, each of which passes the prompt to a stand-in agent that terminates its arguments with NUL.
 const EVERYWHERE: &str = r#"
 p() { printf '%s\0' "$1"; }
 r() { cat; printf '\0'; }
@@ -384,7 +384,7 @@ async fn the_shell_agent() {
     turn.servers[0].allowed.pop();
     let server = turn.servers[0].clone();
     turn.servers.push(AgentServer { name: "other".to_owned(), url: "http://127.0.0.1:8/mcp".to_owned(), ..server });
-    // One file lists both; a template with a URL is filled for each.
+    // One file lists both; a template with a URL is filled in for each.
     let done = turn.go(&*HOST, &shell("cat $(echo {{ .McpServerFileArgs }} | cut -d' ' -f2); : {{ .Prompt }}")).await;
     let config: Value = serde_json::from_str(&done.output).unwrap();
     assert_eq!(config["mcpServers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["kube", "other"]);

@@ -1,4 +1,4 @@
-//! Agents from end to end: gevals as users run it, real sockets and processes, real servers behind the proxy.
+//! Agents from end to end: gevals as users run it, with real sockets and processes, and real servers behind the proxy.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -14,7 +14,7 @@ use world::{Ran, World};
 
 const KEY: &str = "sk-this-key-is-never-printed";
 
-/// An eval of one task: the agent shall write a note, and say so.
+/// An eval with one task: the agent must write a note, and confirm it.
 const EVAL: &str = "\
 kind: Eval
 metadata: {name: e}
@@ -52,7 +52,7 @@ fn run(world: &World, provider: &str, url: &str, args: &[&str]) -> Ran {
         "anthropic" => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
         _ => ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"),
     };
-    // OpenAI's own clients take the URL with the version.
+    // OpenAI's own clients expect a URL that includes the version.
     command.env(variable, if provider == "openai" { format!("{url}/v1") } else { url.to_owned() }).env(key, KEY);
     let ran = world.start(command).end();
     assert!(!ran.out.contains(KEY) && !ran.err.contains(KEY), "the key is printed: {}{}", ran.out, ran.err);
@@ -92,7 +92,7 @@ fn a_model_of_each_provider_works_with_the_tools() {
         assert!(asked[0].header(key).ends_with(KEY), "{provider}: {asked:?}");
         assert!(asked[0].tools().contains(&"notes_create".to_owned()), "{provider}: {:?}", asked[0].body);
         assert!(asked[0].body.to_string().contains("I need bread"));
-        // The second request holds what the tool answered.
+        // The second request contains the answer of the tool.
         assert!(asked[1].body.to_string().contains("note:///bread"), "{provider}: {:#}", asked[1].body);
         let results = world.results("e");
         assert_eq!(results["results"][0]["callHistory"]["ToolCalls"][0]["name"], "notes_create");
@@ -127,7 +127,7 @@ fn an_agent_file_names_the_endpoint_and_the_variable_of_the_key() {
     world.start(command).end().expect(0, &[]);
     hides(&world.path("."), KEY);
     assert_eq!(model.asked()[0].header("x-api-key"), KEY);
-    // Without it nothing is asked.
+    // Without the key, no request is sent.
     world.run(&["run", "eval.yaml"]).expect(3, &["`OUR_ACCESS` is not set, which holds the key"]);
     world.run(&["run", "eval.yaml", "--preflight"]).expect(3, &["`OUR_ACCESS`"]);
 }
@@ -168,7 +168,7 @@ fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
         (
             "type: file, path: agent.yaml",
             "kind: Agent\ncommands: {runPrompt: 'a {{ .Prompt }}', argTemplateMcpServer: '{{ .File }}'}\n",
-            0, // a warning: the agent may know its servers by other ways
+            0, // a warning: the agent may know its servers in other ways
             "`argTemplateMcpServer` has no effect",
         ),
         ("type: file, path: agent.yaml", "kind: Agent\nacp: {args: [x]}\n", 1, "help: write `cmd:`"),
@@ -180,7 +180,7 @@ fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
     }
     said("type: builtin.noop", "  llmJudge: {ref: {}}\n", "")
         .expect(1, &["help: write `type: builtin.llm-agent` and a `model`"]);
-    // The same agent in other words is the same.
+    // The same agent, written differently, is still the same.
     for (agent, judge, file, same) in [
         ("type: builtin.llm-agent, model: \"gemini:g\"", "type: builtin.llm-agent, model: \"google:g\"", "", true),
         ("type: builtin.openai-agent, model: m", "type: builtin.llm-agent, model: \"openai:m\"", "", true),
@@ -216,7 +216,8 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
     let file = |more: &str| {
         format!("kind: Agent\nmetadata: {{name: mine}}\nbuiltin:\n  type: llm-agent\n  model: openai:m\n{more}")
     };
-    // What the file says, what the environment holds, more arguments; and which key arrives at the model, if it is asked.
+    // The agent file, the environment, and additional arguments; returns the key that the model receives, if it
+    // receives a request.
     let key = |more: &str, variables: &[(&str, &str)], args: &[&str]| {
         let model = Model::new([call("notes_create", bread()), text("done")]);
         let world = world("type: file, path: agent.yaml");
@@ -239,14 +240,14 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
     assert_eq!(sent(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")]), "none");
     assert_eq!(sent(both, &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL"), own]), OWN);
     assert_eq!(sent("  apiKey: MYLOCAL\n", &[("MYLOCAL", KEY), ("OPENAI_BASE_URL", "URL")]), KEY);
-    // A variable that is named and not set is reported as missing, whatever else is set.
+    // A variable that is named but not set is reported as missing, whatever else is set.
     for variables in [&[][..], &[own]] {
         let (sent, ran) = key(both, variables, &[]);
         assert_eq!(sent, None);
         ran.expect(3, &["`MYLOCAL` is not set, which holds the key of the model"]);
         key(both, variables, &["--preflight"]).1.expect(3, &["missing agent `mine`", "`MYLOCAL` is not set"]);
     }
-    // Another provider's model is not asked of this endpoint, and gets another key.
+    // A model of another provider is not requested from this endpoint, and uses another key.
     let (asked, ran) = key(both, &[("MYLOCAL", KEY)], &["--model", "anthropic:x"]);
     assert_eq!(asked, None);
     ran.expect(3, &["`ANTHROPIC_API_KEY` is not set"]);
@@ -254,7 +255,7 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
     let others = [("MYLOCAL", KEY), ("ANTHROPIC_API_KEY", OWN), ("ANTHROPIC_BASE_URL", elsewhere.url.as_str())];
     assert_eq!(key(both, &others, &["--model", "anthropic:x"]).0, None);
     assert_eq!(elsewhere.asked()[0].header("x-api-key"), OWN);
-    // A password in a URL is shown to nobody.
+    // A password in a URL is never shown.
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
     for (args, exit, said) in
         [(&["run", "eval.yaml", "--preflight"][..], 0, "127.0.0.1:9"), (&["run", "eval.yaml"], 1, "cannot be reached")]
@@ -262,7 +263,7 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
         let mut command = world.command(args);
         command.env("OPENAI_BASE_URL", "http://user:hunter2pw@127.0.0.1:9/v1");
         world.start(command).end().expect(exit, &[said]);
-        // What it says stands there as well.
+        // The output of gevals is in this directory as well.
         hides(&world.path("."), "hunter2pw");
     }
 }
@@ -318,7 +319,7 @@ fn an_endpoint_that_does_not_answer_well_leaves_the_task_broken_and_says_why() {
         assert_eq!(world.results("e")["results"][0]["outcome"], "broken", "{said}");
         assert_eq!(model.asked().len(), requests, "{said}");
     }
-    // Nobody listens there.
+    // Nothing listens there.
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
     run(&world, "openai", "http://127.0.0.1:9", &["run", "eval.yaml"]).expect(1, &["cannot be reached"]);
 }
@@ -344,7 +345,7 @@ fn a_model_that_hangs_or_never_comes_to_an_end_is_stopped() {
     assert_eq!(model.asked().len(), 50);
 }
 
-/// The recording of the latest run.
+/// Returns the recording of the latest run.
 fn recording(world: &World) -> String {
     let runs = std::fs::read_dir(world.path(".gevals/runs")).unwrap().flatten();
     let latest = runs.max_by_key(|run| run.metadata().unwrap().modified().unwrap()).unwrap();
@@ -363,7 +364,7 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
     assert_eq!(first.as_array().unwrap().len(), 3);
     let replay = format!("builtin.replay:{}", recording(&world));
 
-    // On a server that knows nothing yet, only the moment of creation is another: just now, as it was then.
+    // On a fresh server, only the time of creation differs: it is recent now, as it was then.
     std::fs::remove_dir_all(world.path("notes")).unwrap();
     let ran = world.run(&["run", "eval.yaml", "--agent", &replay, "--replay", "strict"]).expect(0, &[]);
     assert!(!ran.out.contains("of the recording"), "{}", ran.out);
@@ -373,12 +374,12 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
     let params = |call: &Value| call["request"]["Params"]["arguments"].clone();
     assert!(calls.iter().map(params).eq(first.as_array().unwrap().iter().map(params)), "{calls:#?}");
 
-    // Now the note is there already.
+    // Now the note already exists.
     world
         .run(&["run", "eval.yaml", "--agent", &replay])
         .expect(0, &["its answer in call 1 of the recording, notes.notes_create", "is otherwise than recorded"]);
 
-    // A file that is no recording, or has nothing of the task, is reported.
+    // A file that is not a recording, or contains nothing about the task, is reported.
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:no.jsonl"])
         .expect(2, &["cannot read the recording `no.jsonl`"]);
@@ -397,7 +398,7 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
         .expect(2, &["the recording `new.jsonl` has version 99"]);
 }
 
-/// A server with one tool, which answers as `mode` says.
+/// A server with one tool, which answers as the file `mode` specifies.
 const MOODY: &str = r#"#!/bin/sh
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\|"[^"]*"\).*/\1/p')
@@ -422,7 +423,7 @@ while read -r line; do
 done
 "#;
 
-/// An agent that calls the tool of this server so many times.
+/// An agent that calls the tool of this server this many times.
 fn moody(calls: usize) -> World {
     let oracle = format!(
         "kind: Oracle\ntasks: {{t: {{calls: [{}], output: done}}}}\n",
@@ -445,7 +446,7 @@ fn moody(calls: usize) -> World {
     world
 }
 
-/// What a server offers later is offered to the model later.
+/// Tools that a server adds later are offered to the model.
 #[test]
 fn tools_that_come_while_a_model_works_are_offered_to_it() {
     let world = moody(0);
@@ -463,7 +464,7 @@ fn tools_that_come_while_a_model_works_are_offered_to_it() {
     assert_eq!((&calls[1]["name"], &calls[1]["success"]), (&json!("more"), &json!(true)), "{calls}");
 }
 
-/// An empty list and one that was refused look alike to an agent: people are to know which it was.
+/// To an agent, an empty list and a refusal look the same; users are told which one it was.
 #[test]
 fn a_server_that_refuses_to_list_its_tools_is_reported() {
     let world = moody(0);
@@ -474,7 +475,7 @@ fn a_server_that_refuses_to_list_its_tools_is_reported() {
     assert!(said.contains("its tools cannot be listed") && said.contains("the catalogue is closed"), "{said}");
 }
 
-/// Green would mean that the servers are as they were; and what was random is the same.
+/// A pass means that the servers behave as before; random values are the same as in the recording.
 #[test]
 fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
     let world = moody(1);
@@ -494,7 +495,7 @@ fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
     for (mode, actual) in [("other", "no"), ("error", "isError\":true"), ("gone", "no such tool")] {
         world.write("mode", mode);
         let at = "call 1 of the recording, s.ask (r.jsonl:";
-        // Strict by itself where `CI` says so.
+        // Strict is the default if `CI` is set.
         for broken in [ran(&["--replay", "strict"], ""), ran(&[], "true")] {
             let broken = broken.expect(1, &["broken", "1 of the 1 calls of the recording went otherwise", at, actual]);
             assert!(!broken.out.contains("PASS  "), "{}", broken.out);
@@ -511,20 +512,21 @@ fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
     let drawn = world.read("drawn");
     assert_eq!(drawn.lines().collect::<std::collections::HashSet<_>>().len(), 1, "{drawn}");
 
-    // A secret that was masked is not there to be given again.
+    // A secret that was masked in the recording cannot be restored.
     world.write("mode", "same");
     let recorded = world.read("r.jsonl");
     let id = drawn.split(' ').next().unwrap();
     world.write("r.jsonl", &recorded.replace(&format!("\"of\":\"{id}\""), "\"of\":\"***\""));
     ran(&["--replay", "strict"], "").expect(1, &["what it is given in call 1 of the recording, s.ask"]);
-    // Of a server that is gone nothing can be asked.
+    // A server that no longer exists cannot be called.
     world.write("r.jsonl", &recorded.replace("\"server\":\"s\"", "\"server\":\"x\""));
     ran(&["--replay", "tolerant"], "").expect(1, &["call 1 of the recording, x.ask (r.jsonl:"]);
-    // For no other agent.
+    // `--replay` is refused for other agents.
     world.run(&["run", "eval.yaml", "--replay", "strict"]).expect(2, &["--replay", "builtin.replay"]);
 }
 
-/// A call that a server refused then must be refused now, in the same words; and of many differences twenty are told.
+/// A call that a server refused must be refused with the same message in the replay; if there are many differences,
+/// twenty are listed.
 #[test]
 fn a_refusal_is_replayed_as_one_and_all_calls_are_in_the_transcript() {
     let world = moody(21);
@@ -564,7 +566,7 @@ fn the_quickstart_replays_green() {
     }
 }
 
-/// A program that speaks ACP: this very test binary, whose part `FAKE_AGENT` selects.
+/// An ACP agent: this test binary itself; `FAKE_AGENT` selects the scenario.
 fn acp(world: &World) {
     let exe = std::env::current_exe().unwrap();
     let file = format!(
@@ -584,7 +586,7 @@ fn run_acp(world: &World, fake: &str, args: &[&str]) -> Ran {
     ran
 }
 
-/// Answers as an agent does, by its orders: report, ask, call, say, and end.
+/// Behaves like an agent, following its scenario: reports, asks, calls, answers, and ends.
 #[test]
 #[ignore = "it is a program that other tests start"]
 fn fake_acp_agent() {
@@ -643,7 +645,7 @@ fn fake_acp_agent() {
         }
         _ => tool("mcp__notes__notes_create", bread()),
     }
-    // As agents ask.
+    // As real agents ask for permission.
     let options = json!([
         { "optionId": "no", "name": "No", "kind": "reject_once" },
         { "optionId": "yes", "name": "Yes", "kind": "allow_once" },
@@ -673,7 +675,7 @@ fn fake_acp_agent() {
     let usage = json!({ "input_tokens": 7, "output_tokens": 5 });
     answer(&prompt, json!({ "stopReason": "end_turn", "_meta": { "usage": usage } }));
     assert_eq!(chosen, if fake == "refused" { "no" } else { "ever" });
-    // It waits, as agents do, and must be ended.
+    // Waits, as real agents do, and must be stopped.
     let _ = lines.next();
 }
 
@@ -737,7 +739,7 @@ fn skills_are_mounted_and_assertions_see_which_are_loaded() {
     run_acp(&world, "skill", &["run", "eval.yaml"])
         .expect(1, &["the skill `cooking` was not loaded", "the skill `baking` was loaded"]);
 
-    // A shell agent has them too, and does not tell.
+    // A shell agent receives skills as well, but does not report that it loads them.
     asserted("skillsLoaded: [{skill: baking}]");
     world.write(
         "agent.yaml",
@@ -748,7 +750,7 @@ fn skills_are_mounted_and_assertions_see_which_are_loaded() {
     world.run(&["run", "eval.yaml"]);
     assert!(world.results("e")["results"][0]["taskOutput"].as_str().unwrap().contains("Use rye."));
 
-    // What is impossible is reported before anything runs.
+    // Impossible combinations are reported before anything runs.
     world.write("agent.yaml", "kind: Agent\ncommands: {runPrompt: 'cat {{ .Prompt }}'}\n");
     world.run(&["check"]).expect(0, &["skills-not-taken"]);
     std::fs::remove_dir_all(world.path("more")).unwrap();
@@ -773,9 +775,9 @@ fn a_shell_agent_that_is_debugged_keeps_its_folder_and_gets_another_one() {
     assert!(!world.results("e").to_string().contains("MCPCHECKER_DEBUG"));
 }
 
-/// Nothing could run, so nothing is judged, and what was set up is cleaned up.
-/// The kernel gives a program at most 128 KiB in one argument or variable. Whatever reads the prompt in the shell, from a
-/// file or from standard input has all of it; what takes it as an argument is told how to get it.
+/// The kernel limits a single argument or variable of a program to 128 KiB. An agent that reads the prompt in the
+/// shell, from a file or from standard input receives all of it; for one that takes it as an argument, the message
+/// explains what to use instead.
 #[test]
 fn a_prompt_and_an_answer_of_any_size_arrive() {
     let prompt = |times: usize| format!("{}'\"$`\\ the end\n", "Look at each note. ".repeat(times));
@@ -812,6 +814,7 @@ fn a_prompt_and_an_answer_of_any_size_arrive() {
     world.run(&["run", "eval.yaml"]).expect(3, &["write `< \"$GEVALS_PROMPT_FILE\"`"]);
 }
 
+/// If nothing could run, nothing is judged, and what was set up is cleaned up.
 #[test]
 fn an_agent_that_cannot_be_started_leaves_nothing_to_judge() {
     const TASK: &str = "\
@@ -832,7 +835,7 @@ no JSON
 "#;
     let file = "type: file, path: agent.yaml";
     let (replay, model) = ("type: builtin.replay, path: r.jsonl", "type: builtin.llm-agent, model: \"openai:m\"");
-    // What the machine shows is reported before anything is set up.
+    // Problems that are visible on the machine are reported before anything is set up.
     for (agent, text, why) in [
         ("type: builtin.claude-code", String::new(), "neither `claude-agent-acp` nor `claude` is on the PATH"),
         (model, String::new(), "`OPENAI_API_KEY`"),
@@ -873,7 +876,7 @@ no JSON
         let result = &world.results("e")["results"][0];
         assert_eq!((&result["outcome"], &result["agentExecutionError"]), (&json!("broken"), &json!(true)), "{agent}");
     }
-    // Where another task had its turn, something ran.
+    // If another task had its turn, something ran.
     let world = world(file);
     world.write("task.yaml", TASK);
     world.write("other.yaml", &TASK.replace("name: t", "name: other").replace("prompt: Write", "prompt: Wrong"));
@@ -889,7 +892,7 @@ no JSON
     world.run(&["run", "eval.yaml"]).expect(1, &["FAIL    t", "BROKEN  other"]);
 }
 
-/// What `claude -p --output-format stream-json` prints, and how it is called.
+/// Prints what `claude -p --output-format stream-json` prints, and records how it was called.
 const CLAUDE: &str = r#"#!/bin/sh
 echo "$@" > WORLD/args
 cat > WORLD/prompt
@@ -936,7 +939,7 @@ fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
     );
     run(&[("claude", &CLAUDE.replace("ERROR", "true"))]).expect(1, &["it ended with an error: done"]);
 
-    // The adapter is preferred; here it is one that ends at once.
+    // The adapter is preferred; here, one that exits immediately.
     run(&[("claude-agent-acp", "#!/bin/sh\necho \"$ANTHROPIC_MODEL\" > WORLD/model; echo no login >&2; exit 3\n")])
         .expect(3, &["it exited with status 3 (it said on its standard error: no login)"]);
     assert_eq!(world.read("model"), "claude-test\n");
@@ -958,7 +961,7 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
         assert_eq!(results["results"][0]["outcome"], outcome);
         assert_eq!(results["summary"]["agent"]["model"], folder.replace("other.yaml+openai-", "openai:"));
     }
-    // One model alone replaces the eval's, and the results stand where they always do.
+    // A single model replaces that of the eval, and the results are written to the usual place.
     let again = Model::new([call("notes_list", Value::Null), text("done")]);
     run(&world, "openai", &again.url, &["run", "eval.yaml", "--model", "openai:three"]);
     assert_eq!(again.asked()[0].body["model"], "three");
@@ -987,7 +990,7 @@ fn what_an_agent_says_when_it_cannot_be_started_is_masked() {
     }
 }
 
-/// A client of a server, for shells.
+/// A client of a server, for use in shells.
 #[tokio::test]
 #[ignore = "it is a program that other tests start"]
 async fn fake_mcp_client() {
@@ -1000,7 +1003,7 @@ async fn fake_mcp_client() {
     hub.close().await;
 }
 
-/// Creates a note, then sends whatever it is given, for shells.
+/// Creates a note, then sends a given message, for use in shells.
 #[tokio::test]
 #[ignore = "it is a program that other tests start"]
 async fn fake_raw_client() {
@@ -1019,11 +1022,11 @@ async fn fake_raw_client() {
     let params = json!({ "name": "notes_create", "arguments": bread() });
     let create = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params });
     post(session.clone(), create.to_string()).await.unwrap().text().await.unwrap();
-    // A server may take it as it likes.
+    // A server may handle this in any way.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), post(session, call)).await;
 }
 
-/// What an agent calls is its own doing: it never passes by a call that nobody can read, and is not asked again.
+/// An agent is responsible for its calls: the task never passes with a call that cannot be read, and is not repeated.
 #[test]
 fn a_call_that_cannot_be_read_fails_the_task_and_is_not_repeated() {
     let exe = std::env::current_exe().unwrap();
@@ -1053,7 +1056,8 @@ fn a_call_that_cannot_be_read_fails_the_task_and_is_not_repeated() {
         assert_eq!(world.read("turns"), "x\n", "{params}");
     }
 
-    // The same of a model whose arguments are no JSON: in OpenAI's protocol they are text. What it used counts all the same.
+    // The same for a model whose arguments are not JSON: in OpenAI's protocol, they are text. Its usage counts
+    // nevertheless.
     const HALF: &str = r#"{"usage":{"prompt_tokens":5100,"completion_tokens":10,"total_tokens":5110},"choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"notes_create","arguments":"{\"title\": \"bre"}}]}}]}"#;
     let model = Model::new([call("notes_create", bread()), Reply::Raw("application/json", HALF), text("done")]);
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
@@ -1064,7 +1068,7 @@ fn a_call_that_cannot_be_read_fails_the_task_and_is_not_repeated() {
     assert!(used["totalTokens"].as_u64().unwrap() >= 5110, "{used}");
 }
 
-/// A sum of which a part is guessed is no report; a tool that there is not is asked for, and the call is recorded.
+/// If a part of the usage is estimated, the sum counts as estimated; a call of a tool that does not exist is recorded.
 #[test]
 fn what_a_model_leaves_out_is_estimated_and_what_it_makes_up_is_recorded() {
     const SILENT: &str =
@@ -1078,7 +1082,8 @@ fn what_a_model_leaves_out_is_estimated_and_what_it_makes_up_is_recorded() {
     assert_eq!(result["callHistory"]["ToolCalls"][0]["name"], "no_such_tool", "{}", result["callHistory"]);
 }
 
-/// So a shell ends, too, when the last program of the line is missing: an agent that made calls was there.
+/// A shell also exits with this status if only the last program of the line is missing: an agent that made calls did
+/// start.
 #[test]
 fn an_agent_that_made_calls_was_started_whatever_its_last_program_is() {
     let world = world("type: file, path: agent.yaml");
@@ -1096,7 +1101,7 @@ fn an_agent_that_made_calls_was_started_whatever_its_last_program_is() {
     assert!(world.path("notes/bread.md").exists());
 }
 
-/// Its folder is the user's to choose, and the message says so.
+/// The user chooses the temporary directory, and the message names it.
 #[test]
 fn a_temporary_folder_whose_name_cannot_stand_in_a_command_line_is_named() {
     let world = moody(0);
@@ -1127,7 +1132,7 @@ fn a_replay_of_a_run_that_was_made_again_makes_its_last_calls_alone() {
     assert_eq!(calls[0]["name"], "notes_create");
 }
 
-/// Two judges at once: what the agent left stands still until both have answered.
+/// Two judges at once: what the agent left is frozen until both have answered.
 #[test]
 fn what_an_agent_left_stands_still_until_the_last_judge_has_answered() {
     let world = World::new(&[
@@ -1144,7 +1149,7 @@ fn what_an_agent_left_stands_still_until_the_last_judge_has_answered() {
             "kind: Agent\ncommands: {runPrompt: '(while :; do echo . >> WORLD/ticks; sleep 0.02; done) > /dev/null 2>&1 & echo {{ .Prompt }}'}\n",
         ),
         (
-            // Neither judges; one is slow to find that out.
+            // Neither can judge; one takes longer to find that out.
             "judge.yaml",
             "kind: Agent\nmetadata: {name: j}\ncommands:\n  argTemplateMcpServer: '{{ .File }}'\n  runPrompt: ': {{ .McpServerFileArgs }}; p={{ .Prompt }}; case $p in *quickly*) ;; *) sleep 0.1; cp WORLD/ticks WORLD/before; sleep 1; cmp WORLD/ticks WORLD/before || touch WORLD/moved; touch WORLD/asked;; esac'\n",
         ),

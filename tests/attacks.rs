@@ -1,4 +1,4 @@
-//! Attacks on what gevals promises, with real processes, files and signals: a module for each promise.
+//! Attacks on the guarantees of gevals, with real processes, files and signals: one module per guarantee.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 

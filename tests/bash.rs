@@ -1,4 +1,5 @@
-//! Scripts as statements, the statuses they can end with, and what rules say of scripts that authors write.
+//! Scripts as statements, the statuses with which they can end, and the findings of rules in scripts that authors
+//! write.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
 use std::{path::Path, sync::Arc};
@@ -32,7 +33,7 @@ fn outcome(text: &str) -> &'static str {
     }
 }
 
-/// Every text of every YAML file in a folder, and every script.
+/// Collects every text in the YAML files of a directory, and every script.
 fn texts(dir: &Path, found: &mut Vec<String>) {
     fn scalars(node: Node<'_>, found: &mut Vec<String>) {
         found.extend(node.text().map(str::to_owned));
@@ -47,7 +48,7 @@ fn texts(dir: &Path, found: &mut Vec<String>) {
             "sh" => found.extend(std::fs::read_to_string(&path).ok()),
             "yaml" | "md" => {
                 let Ok(text) = std::fs::read_to_string(&path) else { continue };
-                // Of a page, the blocks.
+                // In a page, the fenced blocks.
                 let blocks = text.split("```").enumerate().filter(|(i, _)| i % 2 == 1).map(|(_, block)| block);
                 let blocks = blocks.map(|block| block.split_once('\n').map_or("", |(_, yaml)| yaml)).collect();
                 for yaml in if extension == "md" { blocks } else { vec![text.as_str()] } {
@@ -63,14 +64,14 @@ fn texts(dir: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// What a shell says of scripts, each in a file of its own: whether it refuses one.
+/// Returns for each script whether a shell refuses it; each one is in its own file.
 fn refused(shell: &str, scripts: &[String]) -> Vec<bool> {
     let dir = std::env::temp_dir().join(format!("gevals-syntax-{}-{shell}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     for (index, script) in scripts.iter().enumerate() {
         std::fs::write(dir.join(index.to_string()), script).unwrap();
     }
-    // One process forks for all. Of a broken `[[` bash says so, and ends with 0.
+    // One process forks for all of them. For a broken `[[`, bash prints an error but exits with 0.
     let all = format!(
         "for i in $(seq 0 {}); do e=$({shell} -n $i 2>&1) && case $e in *error* | *expected*) false;; esac; echo $?; done",
         scripts.len() - 1
@@ -80,7 +81,7 @@ fn refused(shell: &str, scripts: &[String]) -> Vec<bool> {
     String::from_utf8(output.stdout).unwrap().lines().map(|line| line != "0").collect()
 }
 
-/// A script with one mistake in it: a line or a token that is missing, twice there, or changed for its neighbour.
+/// Returns the script with one mistake: a line or a token that is missing, duplicated, or replaced.
 fn mutant(text: &str, random: &mut fastrand::Rng) -> String {
     const TOKENS: [&str; 24] = [
         "fi", "done", "esac", "then", "do", "else", "elif", "if", "while", "for", "case", "in", "{", "}", "(", ")",
@@ -115,7 +116,7 @@ fn mutant(text: &str, random: &mut fastrand::Rng) -> String {
     }
 }
 
-/// `bash -n` and `dash -n` know. Nothing that a shell parses is refused.
+/// `bash -n` and `dash -n` are the reference. Nothing that a shell accepts is refused.
 #[test]
 fn scripts_are_refused_that_a_shell_refuses() {
     let mut all = Vec::new();
@@ -135,7 +136,7 @@ fn scripts_are_refused_that_a_shell_refuses() {
     let mutants: Vec<_> = (0..number).map(|_| mutant(&all[random.usize(..all.len())], &mut random)).collect();
     all.extend(mutants);
     let counted = all.len();
-    // What shells parse in their own way: alone, in twos – some are of several lines – and in fives.
+    // What shells parse in their own way: single lines, pairs (some constructs take several lines), and groups of five.
     let corners: Vec<&str> = include_str!("support/corners.txt").lines().collect();
     for size in [1, 2, 5] {
         all.extend(corners.windows(size).map(|lines| lines.join("\n") + "\n"));
@@ -144,12 +145,12 @@ fn scripts_are_refused_that_a_shell_refuses() {
         let (mut agreed, mut refusals, mut wrong) = (0, 0, Vec::new());
         let truth = refused(shell, &all);
         for (index, (text, truth)) in all.iter().zip(truth).enumerate() {
-            // There bash stops in silence, and ends with 0.
+            // Here bash stops silently, and exits with 0.
             if text.contains("[[ ]]") {
                 continue;
             }
             let found = syntax::check(text, grammar).fault;
-            // `check` does not look at what is read without the parser.
+            // `check` does not look for syntax errors in scripts that are read without the parser.
             assert!(!truth || shell != "bash" || bash::plain(text).is_none(), "bash refuses:\n{text}");
             refusals += usize::from(truth);
             agreed += usize::from(index < counted && found.is_some() == truth);
@@ -169,7 +170,7 @@ fn scripts_are_refused_that_a_shell_refuses() {
     }
 }
 
-/// Most scripts are read without the parser: as it reads them.
+/// Most scripts are read without the parser, with the same result.
 #[test]
 fn scripts_are_read_as_the_parser_reads_them() {
     let mut all = Vec::new();
@@ -180,14 +181,14 @@ fn scripts_are_read_as_the_parser_reads_them() {
     let read: Vec<_> = all.iter().filter_map(|text| Some((text, bash::plain(text)?))).collect();
     for (text, plain) in &read {
         let (script, parsed) = (bash::parse(text).unwrap(), program(text));
-        // Where the grammar goes astray without a word, it may.
+        // They may differ if the grammar misreads the script without reporting an error.
         let astray = !parsed.sound && script.is_sound();
         assert!(astray || *plain == parsed, "{text}\n{plain:?}\n{parsed:?}");
     }
     assert!(read.len() > 1000, "{} of {} texts are read", read.len(), all.len());
 }
 
-/// The grammar leaves out the `-` before a redirection; both readers of scripts put it back.
+/// The grammar omits the `-` before a redirection; both readers of scripts restore it.
 #[test]
 fn a_dash_before_a_here_document_is_a_word() {
     for text in ["kubectl apply -f - <<EOF\na\nEOF\n", "kubectl apply -f - <<-'EOF' >/dev/null\na\nEOF\n"] {
@@ -260,7 +261,7 @@ fn a_script_ends_with_the_statuses_it_can_end_with() {
     }
 }
 
-/// What gevals finds in a task whose verify runs this file.
+/// Returns the findings in a task whose verify runs this script.
 fn findings(phase: &str, script: &str) -> Vec<String> {
     let mut files = MemoryFiles::default();
     let verify = if phase == "verify" { "" } else { "  verify: []\n" };
@@ -274,13 +275,13 @@ fn findings(phase: &str, script: &str) -> Vec<String> {
     }
     let sources = Sources::default();
     let compiled = compile(&["t/a.yaml".into()], &sources, &files);
-    // A script on its own has no other phase, in which what it makes would be released, or what it deletes made.
+    // These rules need other phases, in which resources of the script would be created or released.
     let of_the_task = ["no-verdict", "no-verify", "resource-not-released", "deletes-foreign-resource"];
     let found = compiled.diagnostics.iter().map(|d| d.rule.name).filter(|n| !of_the_task.contains(n));
     found.map(str::to_owned).collect()
 }
 
-/// Idioms of public suites that do what they should.
+/// Idioms of public suites that work as intended.
 #[test]
 fn sane_scripts_have_no_findings() {
     let verify = [
@@ -363,7 +364,7 @@ fn faulty_scripts_have_their_finding() {
 }
 
 proptest! {
-    /// Nothing is too odd to be read.
+    /// Any text can be read.
     #[test]
     fn any_text_is_read(text in r#"([a-z ;&|<>(){}$"'`!\\\n=\[\]-]|if |then |fi|do |done|while |for |exit 0|<<E\n|é){0,60}"#) {
         let program = program(&text);
@@ -382,7 +383,7 @@ fn deep_nesting_is_no_danger() {
     for text in
         ["(".repeat(20_000), "a && ".repeat(20_000), "$(".repeat(20_000), "! ".repeat(20_000), "if ".repeat(20_000)]
     {
-        // What is too deep is not understood.
+        // Scripts that are nested too deeply are not analyzed.
         if let Some(program) = bash::program(&text) {
             flow::outcome(&program);
         }

@@ -1,5 +1,5 @@
-//! `gevals check` and `gevals lock` as people and hooks use them: what a change concerns, watching, secrets, drift; and the
-//! action's script.
+//! `gevals check` and `gevals lock` as people and hooks use them: changes and what they affect, watching, secrets,
+//! drift; and the script of the GitHub Action.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -24,14 +24,14 @@ use world::World;
 const EVAL: &str = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  mcpConfigFile: mcp.yaml\n  taskSets: [{glob: tasks/*/task.yaml}]\n";
 const MCP: &str = "mcpServers:\n  notes: {command: gevals, args: [demo-server], enableAllTools: true}\n";
 
-/// A task with a script, which sources a helper.
+/// A task with a script that sources a helper.
 fn task(name: &str) -> String {
     format!(
         "kind: Task\nmetadata: {{name: {name}}}\nsteps:\n  verify: {{file: verify.sh}}\n  prompt: {{inline: Do it.}}\n"
     )
 }
 
-/// A repository with an eval, two tasks and files of other people.
+/// A repository with an eval, two tasks and files of other programs.
 fn suite() -> World {
     let world = World::new(&[
         ("evals/eval.yaml", EVAL),
@@ -58,14 +58,14 @@ fn git(world: &World, args: &[&str]) {
     assert!(Command::new("git").args(args).current_dir(world.path("")).status().unwrap().success());
 }
 
-/// Both tasks are wrong: what is checked shows in what is found.
+/// Makes both tasks wrong: the findings show what was checked.
 fn spoil(world: &World) {
     for name in ["a", "b"] {
         world.write(&format!("evals/tasks/{name}/task.yaml"), &format!("{}  tiemout: 5s\n", task(name)));
     }
 }
 
-/// An eval of which a task cannot be read does not run.
+/// An eval with a task that cannot be read does not run.
 #[test]
 fn what_an_eval_cannot_read_is_checked_with_it() {
     let world = suite();
@@ -108,11 +108,12 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     assert!(slip.err.contains("`nowhere.yaml` is not there, and nothing refers to it"), "{}", slip.err);
     world.run(&["check", "deploy/build.sh"]).expect(2, &["no task and no eval refers to `deploy/build.sh`"]);
     world.run(&["check", "deploy/tekton.yaml"]).expect(1, &["unknown-kind"]);
-    // What belongs to nothing hides nothing of the others.
+    // A file that belongs to nothing does not hide findings in the others.
     let both = world.run(&["check", "--format", "concise", "deploy/build.sh", "evals/tasks/b/task.yaml"]);
     assert!(both.err.contains("no task and no eval refers to `deploy/build.sh`"), "{}", both.err);
     assert!(both.code == Some(2) && both.out.contains("tasks/b/task.yaml:"), "{}{}", both.out, both.err);
-    // A page shows tasks and is none; beside a config that belongs to nothing all that is named is looked at.
+    // A page that shows a task is not a task; even if a config that belongs to nothing is named, all named files are
+    // checked.
     world.write("README.md", "# How to\n\nWrite this: it is short.\n\n```yaml\nkind: Task\n```\n");
     for others in [["evals/tasks/b/task.yaml"].as_slice(), &["evals/tasks/b/task.yaml", "deploy/tekton.yaml"]] {
         let ran = world.run(&[["check", "--format", "concise", "README.md"].as_slice(), others].concat());
@@ -122,7 +123,7 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     }
 }
 
-/// An editor on Windows wrote it: no system finds `bash` and a carriage return.
+/// As written by an editor on Windows: no system finds an interpreter with a carriage return in its name.
 #[test]
 fn a_script_whose_first_line_ends_in_a_carriage_return_is_an_error() {
     let world = suite();
@@ -139,7 +140,7 @@ fn a_script_whose_first_line_ends_in_a_carriage_return_is_an_error() {
     );
 }
 
-/// Applied, the fix would write the key twice.
+/// The fix would write the key twice.
 #[test]
 fn a_misspelt_key_beside_the_right_one_has_no_fix() {
     let world = suite();
@@ -148,7 +149,7 @@ fn a_misspelt_key_beside_the_right_one_has_no_fix() {
     let ran = world.run(&["check", "evals/tasks/a/task.yaml"]);
     let ran = ran.expect(1, &["unknown key `exepct`", "known here: `run`"]);
     assert!(!ran.out.contains("fixable"), "{}", ran.out);
-    // In other mappings the two are named.
+    // In other mappings, the message names both.
     world.write(
         "twice.yaml",
         &EVAL.replace("mcpConfigFile: mcp.yaml", "mcpConfigFile: evals/mcp.yaml\n  mcpConfgFile: mcp.yaml"),
@@ -166,7 +167,7 @@ fn what_differs_from_a_revision_is_checked() {
     world.write("evals/tasks/a/verify.sh", "#!/usr/bin/env bash\ntest -d /nowhere\ntest -d /\n");
     let ran = world.run(&check).expect(1, &["evals/tasks/a/verify.sh:2:1: error[last-command-decides]"]);
     assert!(!ran.out.contains("tasks/b"), "{}", ran.out);
-    // A file that is gone is missed by those that name it.
+    // A missing file is reported by those that refer to it.
     git(&world, &["checkout", "-q", "."]);
     fs::remove_file(world.path("evals/tasks/b/verify.sh")).unwrap();
     world.run(&check).expect(1, &["evals/tasks/b/task.yaml:4:"]);
@@ -188,7 +189,7 @@ fn watching_checks_again_when_a_file_changes() {
     wait("watching");
     world.write("evals/tasks/a/verify.sh", "#!/usr/bin/env bash\ntest -d /nowhere\ntest -d /\n");
     wait("last-command-decides");
-    // A new file is noticed too: its folder has changed.
+    // A new file is noticed as well, because its directory has changed.
     world.write("evals/tasks/c/task.yaml", "kind: Taks\nsteps: {prompt: {inline: a}}\nmetadata: {name: c}\n");
     wait("unknown-kind");
     child.kill().unwrap();
@@ -231,7 +232,7 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     assert!(!ran.out.contains("not-locked"), "{}", ran.out);
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(0, &["all is as it was locked"]);
 
-    // The operation is renamed, and the lock speaks of a tool that there is not.
+    // The operation is renamed, and the lock contains a tool that does not exist.
     world.write("evals/ext/extension.yaml", "name: ext\nversion: 1.1.0\nchecks:\n- {name: is-ready}\n");
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(
         1,
@@ -249,14 +250,14 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     world
         .run(&["lock", "evals/eval.yaml", "--check"])
         .expect(1, &["tool `notes.notes_peek` is gone", "tool `notes.notes_read` is new"]);
-    // The lock holds arguments, too.
+    // The lock also contains arguments.
     world.write("evals/gevals.lock", &lock);
     let task = world.read("evals/tasks/a/task.yaml");
     world.write("evals/tasks/a/task.yaml", &task.replace("{name: web}", "{nmae: web}"));
     world.run(&["check", "evals/eval.yaml"]).expect(1, &["nmae"]);
     world.write("evals/tasks/a/task.yaml", &task.replace("ready", "is-ready").replace("{name: web}", "{}"));
 
-    // One that is damaged has a name, a reason and a cure; nothing is as it says.
+    // A damaged lock is reported with its name, the reason and a fix; nothing counts as locked.
     world.write("evals/gevals.lock", "version: 1\nservers: {notes: 5}\n");
     let told =
         ["the lock `evals/gevals.lock` cannot be read: servers.notes: ", "expected a mapping", "`gevals lock EVAL`"];
@@ -279,7 +280,7 @@ fn files_of_other_programs_are_left_alone() {
     assert!(ran.out.matches("left alone").count() >= 12, "{}", ran.out);
 }
 
-/// A file that a folder holds and an eval refers to is read for both.
+/// A file that is found in a directory and also referred to by an eval is reported once.
 #[test]
 fn a_folder_has_each_fault_once() {
     let agent = "kind: Agent\nmetadata: {nmae: a}\ncommands:\n  runPrompt: cli {{ .Promt }}\n";
@@ -299,10 +300,10 @@ fn a_folder_has_each_fault_once() {
     for format in ["pretty", "concise", "json", "sarif", "github", "junit"] {
         for paths in [&["."][..], &["eval.yaml", "other.yaml", "tasks"], &["tasks", "agent.yaml", "oracle.yaml", "."]] {
             let ran = world.run(&[&["check", "--format", format], paths].concat());
-            // SARIF quotes the rules' pages before the results.
+            // SARIF quotes the pages of the rules before the results.
             let shown = ran.out.rsplit("\"results\":").next().unwrap();
             for fault in ["unknown key `nmae`", "there is no field `Promt`", "unknown key `outptu`", "hold `: `"] {
-                // Where all is one line, a text is there once; elsewhere a line may have it twice.
+                // In a format on one line, the text occurs once; in others, a line may contain it twice.
                 let count = match format {
                     "json" => shown.matches(fault).count(),
                     _ => shown.lines().filter(|line| line.contains(fault)).count(),
@@ -354,7 +355,7 @@ fn the_action_annotates_counts_and_sums_up() {
     };
     let first = results(&output);
     assert!(first.len() == 1 && Path::new(&first[0]).exists(), "{output}");
-    // Another run of the job has a folder of its own, unless a flag says otherwise; several agents have results each.
+    // A second run in the same job has its own directory, unless a flag sets one; several agents have separate results.
     let run = |args: &str| act(&[("INPUT_COMMAND", "run"), ("INPUT_PATHS", "q/eval.yaml"), ("INPUT_ARGS", args)]);
     let (code, out, output, _) = run("--run ^write-note$ --format json --color=never");
     assert!(code == Some(0) && results(&output).len() == 1 && results(&output) != first, "{out}{output}");
@@ -362,7 +363,7 @@ fn the_action_annotates_counts_and_sums_up() {
     assert_eq!(code, Some(1), "{out}");
     assert!(results(&output).len() == 2 && results(&output).iter().all(|path| path.starts_with("out/")), "{output}");
 
-    // What keeps gevals from its work is an annotation.
+    // If gevals cannot do its work, the reason is an annotation.
     let (code, out, ..) = run("--run ^nothing$");
     assert!(code == Some(2) && out.contains("::error title=gevals::no task is selected"), "{out}");
     let (code, out, output, _) = act(&[("INPUT_PATHS", "no-such.yaml")]);
@@ -370,7 +371,7 @@ fn the_action_annotates_counts_and_sums_up() {
     assert!(output.ends_with("status=2\n"), "{output}");
     let (code, out, output, _) = act(&[("INPUT_PATHS", "evals"), ("INPUT_ARGS", "--format concise")]);
     assert!(code == Some(1) && out.contains("error[unknown-field]") && output.contains("errors=2\n"), "{out}{output}");
-    // What `args` make of the exit status is another matter than what is counted.
+    // `args` may change the exit status, but not the counts.
     let (code, out, output, summary) = act(&[("INPUT_PATHS", "evals"), ("INPUT_ARGS", "--exit-zero --color=always")]);
     assert!(code == Some(0) && out.contains("::error file=") && output.contains("errors=2\n"), "{out}{output}");
     assert!(summary.contains("\nevals/") && summary.contains("found 2 errors"), "{summary}");
@@ -399,7 +400,8 @@ fn unsafe_fixes_are_applied_only_where_they_are_asked_for() {
     assert!(world.read("evals/tasks/a/task.yaml").contains("\\{forbidden}"));
 }
 
-/// The file has no `kind`; with one, its other keys are found to be unknown. The file stays, and the user hears why.
+/// The file has no `kind`; with one, its other keys would be unknown. The file is unchanged, and the user is told the
+/// reason.
 #[test]
 fn a_fix_that_brings_an_error_is_rolled_back_and_says_so() {
     let world = suite();
@@ -420,7 +422,7 @@ fn a_fix_that_brings_an_error_is_rolled_back_and_says_so() {
     }
 }
 
-/// A key in another case is the one that is meant, whatever is wrong behind it: that is said then.
+/// A key in the wrong case is corrected even if its value is wrong; the fault of the value is reported afterwards.
 #[test]
 fn a_key_in_another_case_is_mended_though_its_value_is_wrong() {
     let world = suite();
@@ -433,7 +435,7 @@ fn a_key_in_another_case_is_mended_though_its_value_is_wrong() {
     );
 }
 
-/// What keys are called in other tools.
+/// Names of keys in other tools.
 #[test]
 fn keys_of_other_tools_are_mended() {
     let world = suite();
@@ -493,13 +495,13 @@ fn keys_of_other_tools_are_mended() {
     }
 }
 
-/// Where no key here has the meaning, the message says what to write.
+/// If no key has this meaning here, the message explains what to write instead.
 #[test]
 fn a_message_says_what_to_write_instead() {
     let world = suite();
     let says = |file: &str, said: &str| {
         let ran = world.run(&["check", file]).expect(1, &[]);
-        // Long lines are broken.
+        // Long lines are wrapped.
         let words = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(said), "{said}: {}", ran.out);
     };
@@ -620,7 +622,7 @@ fn what_is_found_in_every_eval_is_one_finding_with_its_places() {
         assert!(all && out.matches("judges its own answers").count() == 1, "{out}");
     }
     assert!(checked(&["--statistics"]).starts_with("     8  judge-is-agent\n"));
-    // An allowed place is none; a baseline knows each place by itself; an error stays where it is.
+    // An allowed place does not count; a baseline contains each place separately; errors are not merged.
     world.write("e8.yaml", &eval("e8").replace("    ref:", "    # gevals: allow(judge-is-agent)\n    ref:"));
     assert!(checked(&["--write-baseline", "known.json"]).starts_with("1 finding (at 7 places) written"));
     assert!(
@@ -663,7 +665,7 @@ fn repositories_are_full_of_files_that_are_not_ours() {
     let mut written = 0;
     for n in 0..10 {
         for (path, text) in &kinds {
-            // Realistic differences: line endings, a comment or a marker before the text, other indentation of it.
+            // Realistic differences: line endings, a comment or a marker before the text.
             let text = text.replace('N', &format!("n{n}"));
             let text = match n % 5 {
                 1 => text.replace('\n', "\r\n"),
@@ -677,17 +679,17 @@ fn repositories_are_full_of_files_that_are_not_ours() {
         }
     }
     assert!(written >= 400, "{written}");
-    // A glob matches them as well as a folder holds them.
+    // A glob matches the same files as a search of the directory.
     world.write("t.yaml", &task("t").replace("file: verify.sh", "inline: test -d /"));
     let glob = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{glob: \"**/*.{yaml,yml,json}\"}]\n";
     world.write("eval.yaml", glob);
     let ran = world.run(&["check", ".", "-v"]).expect(0, &["no findings in 2 files"]);
-    // Hidden folders are not searched.
+    // Hidden directories are not searched.
     let shown = ran.out.matches("left alone").count();
     assert!(shown >= written, "{shown} of {written}\n{}", ran.out);
 }
 
-/// A package that only the long form of an operation names is locked as one that is imported.
+/// A package that is named only in the long form of an operation is locked like an imported one.
 #[test]
 fn what_the_long_form_names_is_locked() {
     let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  prompt: Write a.txt.\n  verify:\n    - extension: {package: ./ext, action: read, args: {name: a.txt}}\n";
@@ -737,7 +739,7 @@ fn sarif_has_pages_fixes_and_fingerprints_that_stay() {
         change["replacements"][0],
         serde_json::json!({"deletedRegion": region, "insertedContent": {"text": "verify"}})
     );
-    // The line moves, and the finding is the same; another key is another finding.
+    // If the line moves, the finding stays the same; another key is another finding.
     world.write("a b.yaml", &format!("# One.\n# Two.\n{task}"));
     let moved = of_rule(&results());
     assert_eq!(
@@ -746,7 +748,7 @@ fn sarif_has_pages_fixes_and_fingerprints_that_stay() {
     );
     world.write("a b.yaml", &task.replace("verfy", "verifi"));
     assert_ne!(print(&of_rule(&results())), print(&first));
-    // What is there twice has two prints.
+    // A finding that occurs twice has two fingerprints.
     world.write(
         "a b.yaml",
         &task.replace(

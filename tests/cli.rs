@@ -16,7 +16,7 @@ use world::World;
 /// A check that passes, and could fail.
 const OK: &str = "test -d WORLD";
 
-/// One portable task with no agent to speak of; `SETUP`, `VERIFY` and `CLEANUP` are command lines.
+/// One portable task with an agent that does nothing; `SETUP`, `VERIFY` and `CLEANUP` are command lines.
 fn small(setup: &str, verify: &str, cleanup: &str) -> World {
     let agent = "type: builtin.noop";
     with_agent(agent, setup, verify, cleanup)
@@ -49,7 +49,7 @@ fn with_agent(agent: &str, setup: &str, verify: &str, cleanup: &str) -> World {
     world
 }
 
-/// The quickstart on this server.
+/// The quickstart with this server.
 fn served(mcp: &str) -> World {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
@@ -70,7 +70,7 @@ fn scripts_find_the_last_lines_the_version_and_completions() {
         let script = world.run(&["completion", shell]).expect(0, &[word]).out;
         assert!(script.contains("max-cost") && !script.contains("prove-inside"), "{shell}");
     }
-    // Words of the language are completed, too; what is written otherwise is answered by the command.
+    // Terms of the language are completed as well; with another spelling, the command itself suggests the right one.
     world.write("completion.bash", &world.run(&["completion", "bash"]).expect(0, &[]).out);
     for (typed, wanted) in [
         ("explain unused-req", "unused-requirement"),
@@ -92,12 +92,12 @@ fn scripts_find_the_last_lines_the_version_and_completions() {
     world.run(&["completion", "--help"]).expect(0, &["source <(gevals completion bash)"]);
 }
 
-/// Commands that are shown in a help are there, with their options.
+/// Commands in help texts exist, and have the options shown.
 #[test]
 fn no_help_shows_an_option_that_its_command_does_not_have() {
     fn wrong(command: &clap::Command, root: &clap::Command, all: &mut Vec<String>) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        // The ends of names of packs are no commands.
+        // File names of packs that contain `gevals` are not commands.
         let starts = help.match_indices("gevals ").filter(|(at, _)| !help[..*at].ends_with(['.', '-', '/']));
         for shown in starts.map(|(at, word)| &help[at + word.len()..]) {
             let end = ["\n", "  ", "`", ")", " && ", " | ", " -- "].iter().filter_map(|end| shown.find(end)).min();
@@ -161,7 +161,7 @@ fn manual_pages_are_written_for_every_command() {
     world.run(&["man", "file"]).expect(3, &["cannot write `file/gevals.1`"]);
 }
 
-/// Says this to a process, and gives what it said: on standard output, on standard error.
+/// Sends these lines to a process; returns its standard output and standard error.
 fn talk(mut command: std::process::Command, lines: &[&str]) -> (String, String) {
     use std::io::Write;
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -214,12 +214,12 @@ fn a_proxy_shows_and_records_what_a_client_calls_and_the_recording_is_replayed()
     );
     world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 
-    // It is looked at, but has no verdict.
+    // It can be viewed, but has no verdict.
     let shown = ["RECORDED (nothing was verified)", "✓ notes.notes_create", "✗ notes.notes_read", "no note `None`"];
     world.run(&["result", "view", "calls.jsonl"]).expect(0, &shown);
     world.run(&["result", "verify", "calls.jsonl"]).expect(2, &["it is a recording, which has no verdicts"]);
 
-    // And it is an eval to begin with.
+    // And it can be the basis of an eval.
     let from = ["--from-server", "gevals demo-server --dir other", "--from-recording", "calls.jsonl"];
     world.run(&[&["new", "eval", "begun/eval.yaml"][..], &from].concat()).expect(0, &["begun/oracle.yaml"]);
     let oracle = world.read("begun/oracle.yaml");
@@ -296,7 +296,7 @@ fn the_quickstart_passes_and_a_changed_expectation_is_explained() {
     );
     assert_eq!(results["summary"]["exit"], 0);
 
-    // What the agent has not made, the cleanup does not miss.
+    // Cleanup does not report what the agent did not create.
     let idle = ["run", "q", "--run", "write-note", "--agent", "builtin.noop", "-o", "idle"];
     let ran = world.run(&idle).expect(1, &["0 of 1 task passed"]);
     assert!(!ran.out.contains("cleanup") && ran.err.is_empty(), "{}{}", ran.out, ran.err);
@@ -329,7 +329,7 @@ fn an_eval_is_there_for_its_assertions_too() {
     world.run(&["run", "q"]).expect(1, &["at q/eval.yaml:", "at most 0 tool calls", "1 tool call"]);
 }
 
-/// Files that nobody meant: each gets an error with its place, and the exit status that says whose fault it is.
+/// Unsuitable files: each one leads to an error with its location, and the exit status that shows the cause.
 #[test]
 fn bad_files_are_refused_with_their_place() {
     let world = World::new(&[
@@ -429,7 +429,7 @@ fn wrong_usage_is_said_before_anything_runs() {
     }
     world.run(&["run"]).expect(2, &["EVAL"]);
     world.run(&["frobnicate"]).expect(2, &["frobnicate"]);
-    // Results that have no place would be lost.
+    // Results that cannot be written would be lost.
     world.write("file", "");
     world.run(&["run", "eval.yaml", "-o", "file"]).expect(3, &["file/gevals-e-out.json` cannot be written"]);
     world.run(&["run", "eval.yaml", "-o", "/proc/none"]).expect(3, &["cannot be written"]);
@@ -440,7 +440,7 @@ fn wrong_usage_is_said_before_anything_runs() {
     assert!(world.path("new/folder/gevals-e-out.json").exists());
 }
 
-/// Results are put in the place of the old ones whole, even if those are read-only or shared.
+/// Results replace the old file as a whole, even if it is read-only or shared.
 #[test]
 fn read_only_results_are_replaced() {
     let world = small("", OK, "");
@@ -453,7 +453,7 @@ fn read_only_results_are_replaced() {
     assert!(!names.iter().any(|n| n.to_string_lossy().starts_with(".gevals-")), "{names:?}");
 }
 
-/// Servers that do not start: nothing could run, and one explanation will do for all tasks.
+/// Servers that fail to start: nothing could run, and one explanation for all tasks is enough.
 #[test]
 fn servers_that_do_not_start_are_explained_once() {
     let sh = |script: &str| format!("{{command: sh, args: [-c, \"{script}\"], enableAllTools: true}}");
@@ -505,7 +505,7 @@ fn servers_that_do_not_start_are_explained_once() {
     }
 }
 
-/// What hangs, and how it is stopped: with processes in the background, one of them in a session of its own.
+/// A command that hangs, and has to be stopped, with processes in the background, one of them in its own session.
 const HANG: &str = "set -e; touch WORLD/hanging; sleep 300 & setsid sleep 300 & wait; test -d WORLD";
 
 #[test]
@@ -557,7 +557,7 @@ fn a_second_signal_kills() {
     let running = world.start(world.command(&["run", "eval.yaml"]));
     world.wait_for("hanging");
     running.signal(Signal::TERM);
-    // Within a second it is one stop.
+    // Within a second, both signals would count as one stop.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     running.signal(Signal::TERM);
     running.end().expect(143, &["SIGTERM", "cleanup"]);
@@ -625,7 +625,7 @@ fn colours_are_for_who_wants_them() {
     assert!(!coloured(&["check", "bad.yaml"], &[]));
 }
 
-/// What a step printed cannot take over the terminal.
+/// The output of a step cannot control the terminal.
 #[test]
 fn output_of_steps_is_harmless() {
     let world = small("", "printf '\\033]0;title\\007\\033[2Jgone' >&2; exit 1", "");
@@ -659,7 +659,7 @@ fn events_are_lines_of_json_and_nothing_else() {
     assert_eq!(count(|k| matches!(k, EventKind::TaskFinished { .. })), 8);
     assert!(count(|k| matches!(k, EventKind::CleanupPending { .. })) >= 8);
     assert!(count(|k| matches!(k, EventKind::CleanupDone { .. })) >= 8);
-    // Also where it goes wrong, standard output is for programs.
+    // Even on errors, standard output is for programs.
     let world = served("{command: sh, args: [-c, exit 1], enableAllTools: true}");
     let ran = world.run(&["run", "q", "--format", "json"]).expect(3, &["exited with status 1"]);
     for line in ran.out.lines() {
@@ -668,7 +668,7 @@ fn events_are_lines_of_json_and_nothing_else() {
     assert!(ran.err.contains("exited with status 1"), "{}", ran.err);
 }
 
-/// A cleanup that fails shows in the exit status, after all else.
+/// A failed cleanup determines the exit status only if nothing else does.
 #[test]
 fn exit_statuses_have_their_order() {
     small("", OK, "false").run(&["run", "eval.yaml"]).expect(4, &["cleanup failed"]);
@@ -684,7 +684,8 @@ fn exit_statuses_have_their_order() {
     misspelt.run(&["run", "eval.yaml"]).expect(2, &["verifi"]);
 }
 
-/// What walks a script recurses: a script that is nested or chained without end must not take the program with it.
+/// Code that traverses a script is recursive: a script with extremely deep nesting or long chains must not crash the
+/// program.
 #[test]
 fn a_script_that_is_nested_without_end_is_reported_by_check_and_convert() {
     let (deep, chain) = (3_000, 5_000);
@@ -717,7 +718,7 @@ fn a_script_that_is_nested_without_end_is_reported_by_check_and_convert() {
     }
 }
 
-/// What opens 20,000 times and never ends, within processor time that a quadratic walk goes beyond.
+/// 20,000 opening constructs without an end, within a CPU time that a quadratic algorithm would exceed.
 #[test]
 fn a_script_that_opens_without_end_takes_linear_time() {
     let world = World::new(&[]);
@@ -770,7 +771,7 @@ fn a_script_that_opens_without_end_takes_linear_time() {
     }
 }
 
-/// What scripted agents, steps and assertions touch of a locked server, and what they do not.
+/// What scripted agents, steps and assertions cover of a locked server, and what they do not.
 #[test]
 fn coverage_names_what_no_task_touches() {
     let world = World::new(&[]);
@@ -785,7 +786,7 @@ fn coverage_names_what_no_task_touches() {
     let tools = told["evals"][0]["servers"][0]["tools"].as_array().unwrap();
     let search = tools.iter().find(|tool| tool["tool"] == "notes_search").unwrap();
     assert_eq!(search["tasks"], serde_json::json!([]));
-    // Without a lock there is no surface.
+    // Without a lock, the interface of the server is unknown.
     let bare = small(OK, OK, OK);
     bare.run(&["coverage", "eval.yaml"]).expect(2, &["no server whose tools are locked"]);
 }

@@ -1,5 +1,6 @@
-//! `world: kube`: a disposable control plane for an eval, from end to end. It needs etcd and kube-apiserver (`KUBEBUILDER_ASSETS`, or on
-//! the PATH); where they are not, the tests that start one say that they did not run.
+//! `world: kube`: a disposable control plane for an eval, from end to end. It requires etcd and kube-apiserver (in
+//! `KUBEBUILDER_ASSETS` or on `PATH`); if they are not available, the tests that start one report that they did not
+//! run.
 #![cfg(all(feature = "kubernetes", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -17,11 +18,11 @@ use gevals::cluster::plane;
 use rustix::process::Signal;
 use world::{Ran, World};
 
-/// Two control planes at once take half a minute on a busy machine.
+/// Starting two control planes at once takes half a minute on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const EVAL: &str = "kind: Eval\nmetadata: {name: w}\nconfig:\n  world: SHARE\n  agent: {type: file, path: agent.yaml}\n  mcpConfigFile: mcp.yaml\n  extensions: {theirs: {package: \"builtin:kubernetes\", config: {kubeconfig: WORLD/of-the-user, context: theirs}, env: {KUBECONFIG: WORLD/of-the-user}}}\n  taskSets: [{glob: \"tasks/*.yaml\"}]\n";
-/// Everything writes down what it sees: the agent, the server, the set-up.
+/// The agent, the server and the setup log what they see.
 const AGENT: &str = "kind: Agent\nmetadata: {name: sh}\ncommands:\n  argTemplateMcpServer: '{{ .URL }}'\n  runPrompt: 'echo \"agent $KUBE_NAMESPACE $KUBECONFIG\" >> WORLD/seen; : {{ .McpServerFileArgs }} {{ .Prompt }}'\n";
 const SERVERS: &str = "mcpServers:\n  demo:\n    command: sh\n    args: [\"-c\", \"echo \\\"server $KUBE_NAMESPACE $KUBECONFIG $SAME\\\" >> WORLD/seen; exec \\\"$GEVALS\\\" demo-server\"]\n    env: {SAME: \"${KUBECONFIG}\", KUBECONFIG: WORLD/of-the-user}\n    enableAllTools: true\n";
 const TASK: &str = r#"
@@ -58,7 +59,7 @@ fn command(world: &World, args: &[&str]) -> Command {
     if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS") {
         command.env("KUBEBUILDER_ASSETS", assets);
     }
-    // A cluster of the user, which nothing may touch.
+    // A cluster of the user, which nothing may access.
     command.env("KUBECONFIG", world.path("of-the-user")).env("KUBE_NAMESPACE", "of-the-user");
     command
 }
@@ -67,13 +68,13 @@ fn run(world: &World, args: &[&str]) -> Ran {
     world.start(command(world, args)).end_within(PATIENCE)
 }
 
-/// What was seen: who, the namespace, and the kubeconfigs.
+/// Returns what was logged: by whom, the namespace, and the kubeconfigs.
 fn seen(world: &World) -> Vec<Vec<String>> {
     let text = world.read("seen");
     text.lines().map(|line| line.split(' ').map(str::to_owned).collect()).collect()
 }
 
-/// Nothing runs, and nothing stands in the folder of the run.
+/// Checks that nothing runs, and that the directory of the run is empty.
 #[track_caller]
 fn nothing_is_left(world: &World) {
     assert_eq!(world.survivors(), [""; 0]);
@@ -82,7 +83,7 @@ fn nothing_is_left(world: &World) {
     }
 }
 
-/// One after another: a control plane takes half a gigabyte.
+/// In sequence: a control plane needs half a gigabyte of memory.
 #[test]
 fn a_world_is_there_for_a_run_and_gone_after_it() {
     if !plane::missing().is_empty() {
@@ -113,7 +114,7 @@ fn each_task_has_a_namespace() {
         assert!(Path::new(&line[1]).starts_with(world.path(".gevals/runs")), "{line:?}");
     }
     assert_eq!(of("agent"), setups, "{seen:?}");
-    // A server sees the variables, and `${KUBECONFIG}` of its configuration is the same.
+    // A server receives the variables, and `${KUBECONFIG}` in its configuration has the same value.
     let servers: Vec<_> =
         of("server").into_iter().map(|line| [line[0].clone(), line[1].clone(), line[2].clone()]).collect();
     assert_eq!(servers.len(), 2, "{seen:?}");
@@ -137,7 +138,7 @@ fn each_task_has_an_api() {
     nothing_is_left(&world);
 }
 
-/// Its cleanup speaks to the same control plane, whether that still runs or not.
+/// Its cleanup uses the same control plane, whether that is still running or not.
 fn a_killed_run_is_recovered() {
     for plane_too in [false, true] {
         let world = world("kube", &["a"], "touch WORLD/held; sleep 600");
@@ -150,7 +151,7 @@ fn a_killed_run_is_recovered() {
         running.signal(Signal::KILL);
         running.end();
         if plane_too {
-            // As after a loss of power.
+            // As after a power failure.
             let run = std::fs::read_dir(world.path(".gevals/runs")).unwrap().next().unwrap().unwrap().path();
             assert_eq!(plane::down(&run.join("kube/first")).unwrap().last(), Some(&"etcd"));
         }
@@ -197,7 +198,7 @@ fn without_its_programs_nothing_is_begun() {
     gevals(&["check", "eval.yaml"]).expect(1, &["unknown share of a control plane `apy`", "did you mean `api`?"]);
 }
 
-/// Without its controller manager namespaces never end and deployments have no pods, and nothing says why.
+/// Without its controller manager, namespaces are never deleted and deployments have no pods, and nothing explains why.
 fn a_control_plane_is_up_with_all_its_programs() {
     let Some(manager) = plane::program("kube-controller-manager") else { return };
     let world = World::new(&[]);
@@ -218,7 +219,7 @@ fn a_control_plane_is_up_with_all_its_programs() {
         command.env("KUBEBUILDER_ASSETS", world.path("bin"));
         world.start(command).end_within(PATIENCE)
     };
-    // Its port was taken.
+    // Its port was already in use.
     play("echo once >> \"$0.log\"; [ $(wc -l < \"$0.log\") -gt 1 ] || exit 1; exec REAL \"$@\"");
     kube("up").expect(0, &["plane/kubeconfig"]);
     assert_eq!(world.read("bin/kube-controller-manager.log"), "once\nonce\n");

@@ -1,9 +1,9 @@
-//! `gevals convert` on our own legacy tasks: what is promised of every conversion, and the proof of each.
+//! `gevals convert` on our own legacy tasks: the guarantees of every conversion, and the proof of each.
 //!
-//! The proof runs in bubblewrap, which `cargo test` does without: `cargo test --test convert -- --ignored` runs it. Where
-//! bubblewrap does not work it fails and says so: a proof that was skipped proves nothing. `GEVALS_SEEDS` sets how many
-//! worlds by chance each task is run in besides those with a purpose (6), `GEVALS_MUTANTS` how many mistaken conversions are tried (40), `GEVALS_BIN` who proves:
-//! a release binary is sooner done.
+//! The proof runs in bubblewrap, which `cargo test` does not require: `cargo test --test convert -- --ignored` runs it.
+//! If bubblewrap does not work, the proof fails with a message, because a skipped proof proves nothing. `GEVALS_SEEDS`
+//! sets the number of random worlds per task in addition to those with a purpose (6), `GEVALS_MUTANTS` the number of
+//! mistaken conversions (40), `GEVALS_BIN` the program that proves: a release binary is faster.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
 
 use std::{
@@ -27,7 +27,7 @@ use gevals::{
     source::{Files, MemoryFiles, Sources},
 };
 
-/// Legacy tasks: a corpus that the lifter was made for, and tasks that were written to see what it does with others.
+/// Legacy tasks: a corpus for which the converter was written, and tasks written to test it on others.
 const FOLDERS: [&str; 2] = ["corpus", "unseen"];
 
 fn folder(name: &str) -> PathBuf {
@@ -89,7 +89,7 @@ fn errors(found: &[Diagnostic]) -> Vec<&str> {
     found.iter().filter(|d| d.strength.is_error()).map(|d| d.rule.name).collect()
 }
 
-/// A text in the place of a task of the corpus, compiled with the files around it.
+/// Compiles a text in place of a task of the corpus, with the files around it.
 fn compiled(path: &Path, text: &str, sources: &Sources) -> Compiled {
     compile(&[path.to_owned()], sources, &Instead(path, text))
 }
@@ -135,14 +135,14 @@ fn every_task_converts_and_gets_no_new_error() {
             let new_errors: Vec<_> =
                 errors(&after.diagnostics).into_iter().filter(|e| !errors(&before).contains(e)).collect();
             assert!(new_errors.is_empty(), "{}: {new_errors:?}\n{}", unit.path.display(), new.text);
-            // The same by another hand.
+            // The same task, formatted differently.
             let json = after.project.tasks[0].tree.root().to_json().to_string();
             let digest = |text: &str| {
                 let sources = Sources::default();
                 compiled(&unit.path, text, &sources).tasks[0].as_deref().map(wire::digest)
             };
             assert_eq!(digest(&new.text), digest(&json));
-            // Twice is once.
+            // Converting twice has the same result.
             let again = convert::task(&after.project.tasks[0], context(&sources, &Disk, &after, to, target)).unwrap();
             assert_eq!(again.text, new.text);
             longest = longest.max(new.lines_before);
@@ -176,7 +176,7 @@ fn steps_on_the_way_do_not_change_the_end() {
     }
 }
 
-/// What a shell runs is text of the author's, and nothing is ever filled in.
+/// The text that a shell runs is the author's, and nothing is ever filled into it.
 #[test]
 fn no_hole_stands_in_the_text_of_a_shell() {
     let suite = Suite::new();
@@ -199,7 +199,7 @@ fn no_hole_stands_in_the_text_of_a_shell() {
     assert!(seen > 500, "{seen} texts");
 }
 
-/// The lifter's books, and a count that knows only the scripts and the result.
+/// Compares the statistics of the converter with an independent count that only uses the scripts and the result.
 #[test]
 fn the_books_are_right() {
     let suite = Suite::new();
@@ -231,7 +231,7 @@ fn the_books_are_right() {
     }
 }
 
-/// Statements that are steps now, without those whose command of kubectl stayed one.
+/// Statements that became steps, without those whose kubectl command remained a command.
 #[test]
 #[cfg(feature = "kubernetes")]
 fn most_statements_become_operations() {
@@ -261,7 +261,7 @@ fn exe() -> PathBuf {
     std::env::var_os("GEVALS_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_gevals").into()).into()
 }
 
-/// Does something for every item, on two cores.
+/// Processes every item, on two cores.
 fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -321,10 +321,10 @@ fn do_the_same(target: Target) {
     println!("seconds: {} in the median, at worst {worst:?}", took[took.len() / 2].0);
     let faults = faults.into_inner().unwrap();
     assert!(faults.is_empty(), "{} disagreements\n{}", faults.len(), faults.join("\n"));
-    // That two tasks fail alike says little.
+    // That both fail in every world proves little.
     let blind = blind.into_inner().unwrap();
     assert!(blind.is_empty(), "{} tasks pass in no world\n{}", blind.len(), blind.join("\n"));
-    // What is not proved when all is lifted, `convert` leaves in its script.
+    // Statements that are not proved when everything is lifted are left in their script by `convert`.
     let (open, all) = (open.into_inner().unwrap(), suite.units().len());
     println!("{} of {all} are proved when all is lifted", all - open.len());
     assert!(open.len() <= all * 15 / 100, "{} tasks are not proved\n{}", open.len(), open.join("\n"));
@@ -344,10 +344,10 @@ fn mistaken_conversions_are_caught() {
             let Ok(wrong) = convert::mistaken(unit, context, place) else { continue };
             let sources = Sources::default();
             let plan = |text: &str| compiled(&unit.path, text, &sources).tasks[0].as_deref().map(wire::digest);
-            // What stays a script is no wrong lift.
+            // A statement that stays in a script is not a wrong lift.
             let lifts = wrong.text != right.text && wrong.tally.residual == right.tally.residual;
             if lifts && plan(&wrong.text).is_some() {
-                // What the labels of the right one allow is all that is allowed.
+                // Only what the labels of the right conversion allow is allowed.
                 mutants.push((
                     unit.path.clone(),
                     place,
@@ -358,7 +358,7 @@ fn mistaken_conversions_are_caught() {
         }
     }
     assert!(mutants.len() >= wanted, "only {} mutants", mutants.len());
-    // Some of every task.
+    // Some mutants of every task.
     let step = (mutants.len() / wanted).max(1);
     let chosen: Vec<_> = mutants.into_iter().step_by(step).collect();
     let missed = Mutex::new(Vec::new());
@@ -366,10 +366,10 @@ fn mistaken_conversions_are_caught() {
     side_by_side(&chosen, |(path, place, fault, wrong)| {
         let found = prove::prove((&bwrap, &exe), path, wrong, None, None, 60);
         let agrees = found.as_ref().is_ok_and(|c| c.counter_example.is_none());
-        // `mkdir` is the jail's own, and never fails there.
+        // `mkdir` is run by the jail itself, and never fails there.
         let sure =
             fault.contains("run: mkdir") && fault.lines().any(|l| l.trim_end() == "-        continueOnError: true");
-        // The certificate says itself that no world came to the command that was changed.
+        // The certificate itself reports that no world reached the changed command.
         let admitted = found.as_ref().is_ok_and(|c| c.unreached.iter().any(|command| concerns(fault, command)));
         if agrees && (sure || admitted) {
             unseen.fetch_add(1, Ordering::Relaxed);
@@ -384,8 +384,8 @@ fn mistaken_conversions_are_caught() {
     assert!(unseen * 8 <= chosen.len(), "{unseen} of {} mutants change what no world comes to", chosen.len());
 }
 
-/// Whether a command is the one that a difference changes, or stands right above what it changes: by its program and the
-/// word behind it.
+/// Whether a command is the one that a diff changes, or the one directly above the change: compares its program and the
+/// next word.
 fn concerns(fault: &str, command: &str) -> bool {
     let hunk: Vec<_> = fault.lines().skip_while(|line| !line.starts_with("@@")).skip(1).collect();
     let changed = hunk.iter().position(|line| line.starts_with(['+', '-'])).unwrap_or_default();
@@ -412,7 +412,7 @@ fn five_hundred_tasks_take_a_second() {
         let cx = context(&sources, &files, &compiled, Dialect::Portable, Target::Builtin);
         assert!(convert::task(unit, cx).is_ok());
     }
-    // Without optimisation it may take more.
+    // Without optimization, it may take longer.
     let limit = if cfg!(debug_assertions) { 20.0 } else { 1.0 };
     let took = start.elapsed().as_secs_f64();
     println!("500 tasks in {took:.2} s");
@@ -436,7 +436,7 @@ use world::World;
 
 const NOTES: &str = "#!/usr/bin/env bash\nsource \"$(dirname \"$0\")/../lib/ns.sh\"\nhas_ns \"$NAME\" || exit 1\nkubectl get ns | md5sum > sum\n";
 
-/// Two tasks that source one helper, an eval, and a file that lies outside.
+/// Two tasks that source one helper, an eval, and a file outside.
 fn suite_of_two() -> World {
     let task = |name: &str| {
         format!(
@@ -471,7 +471,7 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).unwrap().permissions().mode() & 0o111 != 0
 }
 
-/// Every file below a folder, and what is in it.
+/// Returns every file in a directory and its subdirectories, with its contents.
 fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -505,7 +505,7 @@ fn files_are_written_where_asked_and_nowhere_else() {
 
     world.run(&["convert", "suite/tasks/one.yaml", "--write", "--no-verify"]).expect(0, &["unproved"]);
     assert!(world.read("suite/tasks/one.portable.yaml").contains("apiVersion: mcp-eval/v1"));
-    // The same once more is written as before; something else is lost only where that is asked for.
+    // The same output is written again without objection; a different file is overwritten only if requested.
     world.run(&["convert", "suite/tasks/one.yaml", "--write", "--no-verify"]).expect(0, &[]);
     world.write("suite/tasks/one.portable.yaml", "mine\n");
     world
@@ -539,14 +539,14 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
         .into_iter()
         .map(|(p, _)| p.strip_prefix(world.path("new")).unwrap().to_string_lossy().into_owned())
         .collect();
-    // The scripts are steps now; the helper is one file, which what is left of them sources.
+    // The scripts became steps; the helper is a single file, sourced by the remaining scripts.
     assert_eq!(names, ["eval.yaml", "mcp.json", "tasks/lib/ns.sh", "tasks/one.yaml", "tasks/two.yaml"]);
     for name in ["one", "two"] {
         let text = world.read(&format!("new/tasks/{name}.yaml"));
         assert!(text.contains(&format!("run: kubectl get ns {name}")), "{text}");
         assert_eq!(text.matches("source ../lib/ns.sh").count(), 1, "{text}");
     }
-    // Nothing is written over, neither what somebody changed nor the originals.
+    // Nothing is overwritten, neither edited files nor the originals.
     let out = ["convert", "suite/eval.yaml", "--target", "builtin", "--no-verify", "--out"];
     world.run(&[&out[..], &["new"]].concat()).expect(0, &[]);
     world.write("new/tasks/lib/ns.sh", "mine\n");
@@ -557,7 +557,7 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
     assert_eq!(now(), before);
     world.run(&[&out[..], &["new", "--force"]].concat()).expect(0, &[]);
     assert_ne!(world.read("new/tasks/lib/ns.sh"), "mine\n");
-    // What is found is what a pack has, too: patterns, names with blanks, folders that a script goes to.
+    // The same files are found as for a pack: patterns, names with blanks, directories that a script changes to.
     let script = "#!/bin/sh\n. ../lib/ns.sh\ncat parts/*.json \"my list.txt\"\ncd far && cat away.txt\n";
     world.write("names/scripts/one.sh", script);
     make_executable(&world.path("names/scripts/one.sh"));
@@ -580,7 +580,7 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
         "t.yaml",
     ];
     assert_eq!(named, wanted.map(|name| world.path("named").join(name)));
-    // Scripts that stay keep their modes, and what lies outside is named.
+    // Scripts that stay keep their modes, and files outside are reported.
     world.run(&["convert", "suite/eval.yaml", "--out", "wrapped", "--no-verify"]).expect(0, &[]);
     assert!(is_executable(&world.path("wrapped/tasks/scripts/one.sh")));
     world.write("gevals.toml", "");
@@ -628,7 +628,7 @@ fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
         .expect(0, &["no script", "0 of 5 statements"]);
     world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: there is no file `nosuch.sh`"]);
     world.run(&["convert", "b/judge.yaml", "--to", "steps"]).expect(1, &["b/judge.yaml:7:15: braces"]);
-    // Braces that the steps dialect leaves alone are carried, and no rule stumbles over them.
+    // Braces that the steps dialect does not interpret are kept, and no rule reports them.
     world.run(&["convert", "a/python.yaml", "--to", "steps", "--out", "s", "--no-verify"]).expect(0, &[]);
     assert!(world.read("s/python.yaml").contains("print('{env.HOME}')"));
     let checked = world.run(&["check", "s/python.yaml"]);
@@ -661,7 +661,7 @@ fn examples_have_the_same_verdicts_in_the_portable_dialect() {
     assert_eq!(verdicts(&world), before);
 }
 
-/// A script of a page in the smallest task that can have it.
+/// Returns the smallest task with a script of a page.
 fn task_of(phase: &str, script: &str) -> String {
     let indented = |text: &str| text.lines().map(|l| format!("      {l}\n")).collect::<String>();
     let verify = if phase == "verify" { "" } else { "  verify:\n    contains: done\n" };
@@ -671,7 +671,7 @@ fn task_of(phase: &str, script: &str) -> String {
     )
 }
 
-/// What a command may print, to fool a shell that reads it as its text.
+/// Output of a command that could fool a shell that interprets it as code.
 const HOSTILE: [&str; 22] = [
     "a",
     "",
@@ -697,10 +697,11 @@ const HOSTILE: [&str; 22] = [
     "9223372036854775808",
 ];
 
-/// Verdicts, what commands were handed, and files: the same of original and conversion, whatever `say` prints.
+/// Verdicts, the arguments that commands receive, and files are the same for original and conversion, whatever `say`
+/// prints.
 #[test]
 fn values_travel_as_data() {
-    // `GIVEN` is a variable of the environment that holds the value.
+    // `GIVEN` is an environment variable that contains the value.
     const SCRIPTS: [&str; 20] = [
         "NS=\"${GIVEN:-shop}\"\n[ \"$NS\" != shop ] || exit 1\ngot --ns=\"$NS\" \"$NS\"",
         "NS=\"${GIVEN:-a}\"\ngot -n $NS ${NS}x",
@@ -747,7 +748,7 @@ fn values_travel_as_data() {
     }
     world.run(&["convert", "new", "--in-place", "--no-verify", "--target", "builtin"]).expect(0, &[]);
     for name in &files {
-        // What a shell finds for `*`.
+        // A shell would find it for `*`.
         fs::remove_file(world.path(&format!("new/{name}/task.yaml.orig"))).unwrap();
     }
     let ran = |side: &str| {
@@ -776,7 +777,7 @@ fn values_travel_as_data() {
     for (i, (old, new)) in ran("old").into_iter().zip(ran("new")).enumerate() {
         let (script, value) = (i / HOSTILE.len(), HOSTILE[i % HOSTILE.len()]);
         passed[script] += usize::from(new.0 == Some(true));
-        // Other numbers than plain ones: the report says so.
+        // Unusual spellings of numbers: the report mentions the difference.
         let stronger = SCRIPTS[script].contains("-eq") && value == "03";
         if old != new && !stronger || new.2 {
             let text = world.read(&format!("new/{}/task.yaml", files[i]));
@@ -787,10 +788,11 @@ fn values_travel_as_data() {
     assert!(passed.iter().all(|&n| n > 0), "each passes with some value: {passed:?}");
 }
 
-/// Forms whose verdict a careless lift would change: the same of original and conversion, whatever commands answer.
+/// Forms whose verdict a careless lift would change: original and conversion have the same verdict, whatever commands
+/// answer.
 #[test]
 fn verdicts_survive_the_lift() {
-    // `a` and `b` end as the digits of the value say, and print the rest of it.
+    // The digits of the value are the exit statuses of `a` and `b`, and the rest is their output.
     const SCRIPTS: [&str; 16] = [
         "diff <(a) <(echo x)",
         "if ! diff -q <(a) <(echo x) >/dev/null; then exit 1; fi\nb",
@@ -862,7 +864,7 @@ fn verdicts_survive_the_lift() {
     for (at, name) in names.iter().enumerate() {
         let (script, answer) = (at / ANSWERS.len(), ANSWERS[at % ANSWERS.len()]);
         seen[script][usize::from(old[name])] = true;
-        // Other numbers than plain ones: the report says so.
+        // Unusual spellings of numbers: the report mentions the difference.
         let stronger = SCRIPTS[script].contains(">= 3") && answer.contains('0');
         if old[name] != new[name] && !(stronger && old[name]) {
             let text = world.read(&format!("new/{name}/task.yaml"));
@@ -873,7 +875,7 @@ fn verdicts_survive_the_lift() {
     assert!(seen.iter().all(|seen| *seen == [true, true]), "each passes and fails with some answer: {seen:?}");
 }
 
-/// What is not proved is not written, and the report says what is missing.
+/// An unproved conversion is not written, and the report lists what is missing.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn what_is_not_proved_is_not_written() {
@@ -881,7 +883,7 @@ fn what_is_not_proved_is_not_written() {
     let task = |verify: &str| task_of("verify", verify);
     let world = World::new(&[
         ("proved.yaml", &task("set -e\nV=$(kubectl get pod a -o jsonpath='{.status.phase}')\n[ \"$V\" = Running ]")),
-        // Nothing ever prints what is looked for.
+        // Nothing ever prints what the script searches for.
         ("open.yaml", &task("set -e\nkubectl get pod a\nexpr 1 + 1 | grep -q 3")),
         (
             "judge.yaml",
@@ -907,7 +909,7 @@ fn what_is_not_proved_is_not_written() {
         "{report}"
     );
     assert!(!world.path("open.portable.yaml").exists());
-    // Printed it is all the same, and says so.
+    // It is printed nevertheless, with a warning.
     world.run(&["convert", "open.yaml", "--target", "builtin"]).expect(1, &["mcp-eval/v1", "`open.yaml` is unproved"]);
     world
         .run(&["convert", "open.yaml", "--target", "builtin", "--write", "--allow-unproved"])
@@ -918,7 +920,8 @@ fn what_is_not_proved_is_not_written() {
     world.run(&["convert", "judge.yaml", "--write"]).expect(0, &["proved"]);
 }
 
-/// A step that could not fail is no step: what is before it stays in its script with it, and all else is lifted.
+/// A step that could not fail is not a valid step: the statement before it stays in the script with it, and everything
+/// else is lifted.
 #[test]
 fn a_conversion_with_an_error_is_none() {
     let text = task_of(
@@ -938,12 +941,13 @@ fn a_conversion_with_an_error_is_none() {
     assert!(lifted.contains("run: kubectl get ns shop\n"), "{lifted}");
     let (_, script) = lifted.split_once("inline: |").unwrap();
     assert!(script.contains("kubectl get pod web") && script.contains("while read -r line"), "{lifted}");
-    // What it falls back to has no error that the original has not.
+    // The fallback has no error that the original does not have.
     world.run(&["convert", "last.yaml", "--target", "builtin", "--no-verify", "--write"]).expect(0, &[]);
     world.run(&["check", "last.portable.yaml"]).expect(0, &[]);
 }
 
-/// A check that nothing in any world can change decides nowhere, so it stays in its script; the rest is lifted, and written.
+/// A check whose result is the same in every world is never decisive, so it stays in its script; the rest is lifted and
+/// written.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn what_no_world_decides_stays_in_its_script() {
@@ -962,7 +966,8 @@ fn what_no_world_decides_stays_in_its_script() {
     assert!(written.contains("run: kubectl get pod a") && written.contains("- script:"), "{written}");
 }
 
-/// Of checks that ask the same each decides where it is answered otherwise than the others; a conversion without one of them is refuted.
+/// If several checks ask the same, each one is decisive where its answer differs from the others; a conversion without
+/// one of them is refuted.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn what_is_asked_twice_is_answered_otherwise_once() {
@@ -976,13 +981,14 @@ fn what_is_asked_twice_is_answered_otherwise_once() {
     let without = format!("{}    - command:\n        {}", step("pod a"), dropped("ns shop"));
     let proof = proof_of(script, &[first, (&last, &without), (&step("pod a"), &dropped("pod a"))]);
     assert!(proof.is_full(), "{proof:?}");
-    // Two looks at one answer.
+    // Two checks of one answer.
     let script = "A=$(kubectl get pod a -o json | jq -r .a)\n[ \"$A\" = x ] || exit 1\nB=$(kubectl get pod a -o json | jq -r .b)\n[ \"$B\" = up ] || exit 1";
     let proof = proof_of(script, &[("stdout: x", "stdout: {not: other}"), ("stdout: up", "stdout: {not: other}")]);
     assert!(proof.is_full(), "{proof:?}");
 }
 
-/// An agent takes away what the setup has made, too: a folder to go to, a database, a file that is to be no more.
+/// An agent can also remove what the setup created: a directory that is used as working directory, a database, a file
+/// that must not exist.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn agents_take_away_what_was_there() {
@@ -1028,7 +1034,8 @@ fn agents_take_away_what_was_there() {
     }
 }
 
-/// What scripts look for in lists, in several words of one answer, and in the length of a text is found.
+/// The proof finds answers for scripts that search in lists, in several words of one answer, and in the length of a
+/// text.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn answers_have_what_scripts_ask_of_lists() {
@@ -1060,7 +1067,7 @@ fn answers_have_what_scripts_ask_of_lists() {
     }
 }
 
-/// What reads for ever ends the proof soon, and is named; what it stands beside is not said to be proved.
+/// A command that reads forever ends the proof soon, and is named; statements beside it do not count as proved.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn what_never_ends_is_named_and_ends_the_proof() {
@@ -1069,13 +1076,13 @@ fn what_never_ends_is_named_and_ends_the_proof() {
     assert!(start.elapsed().as_secs() < 100, "{:?}", start.elapsed());
     assert!(!proof.is_full() && proof.counter_example.is_none(), "{proof:?}");
     assert!(proof.lacks().concat().contains("`tail -f /opt/web/app.log` had not ended after"), "{proof:?}");
-    // Of shims none is waited for.
+    // Shims do not wait.
     let proof = proof_of("set -e\nkubectl get pod web\nkubectl logs -f web | grep -m1 -q ready", &[]);
     assert!(proof.is_full(), "{proof:?}");
 }
 
-/// A program is given at most 128 KiB in one variable, and a shell's has more room: what a step prints gets into a script that stays by
-/// a file, and what would get there by a variable is refuted.
+/// A single variable of a program is limited to 128 KiB; a variable of a shell is not. The output of a step reaches a
+/// remaining script through a file, and a conversion that passes it in a variable is refuted.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn values_have_the_room_they_had() {
@@ -1088,7 +1095,8 @@ fn values_have_the_room_they_had() {
     assert!(proof.is_full(), "{proof:?}");
 }
 
-/// A script that asks whether its programs are there is seen to fail where one is not, and so is its conversion.
+/// A script that checks whether its programs are installed is tested with each of them missing, and so is its
+/// conversion.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn programs_may_be_missing() {
@@ -1099,7 +1107,8 @@ fn programs_may_be_missing() {
     assert!(proof.is_full(), "{proof:?}");
 }
 
-/// What hands on the status of another program fails with any: who demands one of them is refuted.
+/// A command that passes on the status of another program may fail with any status: a conversion that requires a
+/// particular one is refuted.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn a_failure_has_any_status() {
@@ -1107,13 +1116,13 @@ fn a_failure_has_any_status() {
     let (not, one) = ("exitCode:\n                  not: 0", "exitCode: 1");
     let proof = proof_of(script, &[(not, one)]);
     assert!(proof.is_full() && proof.stronger.is_empty(), "{proof:?}");
-    // What has one status may say so.
+    // A command with only one failure status may require it.
     let proof =
         proof_of("set -e\nif kubectl get pod web; then exit 1; fi\nkubectl get pod db", &[(one, "exitCode: any")]);
     assert!(proof.is_full(), "{proof:?}");
 }
 
-/// What is one line of shell, or asked of two values, is proved, and what is nearly the same is refuted.
+/// Lines of shell, and comparisons of two values, are proved, and conversions that are nearly the same are refuted.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn what_is_nearly_the_same_is_refuted() {
@@ -1126,7 +1135,7 @@ fn what_is_nearly_the_same_is_refuted() {
                 ("shell: bash\n", "shell: bash\n        workdir: no\n"),
             ],
         ),
-        // The command must succeed, not only be counted.
+        // The command must also succeed, not only print the right number of lines.
         (
             "set -euo pipefail\nA=$(kubectl get nodes --no-headers | wc -l)\nB=$(kubectl get ds a -o jsonpath='{.n}')\n[[ \"$B\" == \"$A\" ]]",
             &[("set -o pipefail; ", "")],
@@ -1143,7 +1152,7 @@ fn what_is_nearly_the_same_is_refuted() {
             "cd /root/app || exit 1\ngit log -1 | grep -q fix || exit 1",
             &[("test -d /root/app", "test -d /root/other"), ("workdir: /root/app", "workdir: /root")],
         ),
-        // A file that is there, and is not empty, and holds what it is to hold.
+        // A file that exists, is not empty, and has the right contents.
         (
             "F=/opt/answers/a.txt\n[ -f \"$F\" ] || exit 1\n[ -s \"$F\" ] || exit 1\ngrep -q web \"$F\" || exit 1",
             &[("grep -q web", "grep -q we"), ("test -f", "test -d"), ("test -s", "test ! -s")],
@@ -1163,20 +1172,20 @@ fn what_is_nearly_the_same_is_refuted() {
     }
 }
 
-/// A conversion of a verify script, and what the proof says of it.
+/// Returns the proof of the conversion of a verify script.
 fn proof_of(script: &str, faults: &[(&str, &str)]) -> prove::Certificate {
     let task = task_of("verify", script);
     proof_in(&[("task.yaml", &task), ("made/a.yaml", "kind: A\n"), ("made/b.yaml", "kind: B\n")], faults)
 }
 
-/// A conversion of `task.yaml` among these files, of which the first is compiled, and what the proof says of it. With each fault in the
-/// place of what is right there the proof finds a counter-example.
+/// Returns the proof of the conversion of `task.yaml` among these files, the first of which is compiled. With each
+/// fault inserted into the conversion, the proof must find a counterexample.
 fn proof_in(files: &[(&str, &str)], faults: &[(&str, &str)]) -> prove::Certificate {
     let faults: Vec<_> = faults.iter().map(std::slice::from_ref).collect();
     proof_in_all(files, &faults)
 }
 
-/// The same with faults of several parts.
+/// Like [`proof_in`], with faults that consist of several parts.
 fn proof_in_all(files: &[(&str, &str)], faults: &[&[(&str, &str)]]) -> prove::Certificate {
     let (bwrap, exe) = (bwrap(), exe());
     let world = World::new(files);
@@ -1200,12 +1209,12 @@ fn proof_in_all(files: &[(&str, &str)], faults: &[&[(&str, &str)]]) -> prove::Ce
     proof
 }
 
-/// Worlds in which what scripts compare with is found, and in which what the environment may set is set.
+/// The proof finds worlds that contain what scripts compare with, and that set the variables that may be set.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn worlds_are_found_in_which_scripts_pass() {
     let right: &[(&str, &[(&str, &str)])] = &[
-        // What the environment may override is overridden in some world.
+        // A variable that may be overridden is overridden in some world.
         (
             "set -e\nNS=\"${SHOP_NS:-shop}\"\nV=$(kubectl get pod a -n \"$NS\" -o jsonpath='{.status.phase}')\n[[ \"$V\" == Running ]]",
             &[("{env.SHOP_NS | default('shop', true)}", "shop")],
@@ -1214,7 +1223,7 @@ fn worlds_are_found_in_which_scripts_pass() {
             "set -e\nWANT=\"${WANT:-hello}\"\nV=$(kubectl get pod a -o jsonpath='{.metadata.labels.app}')\n[[ \"$V\" == \"$WANT\" ]]",
             &[],
         ),
-        // Sums, columns, and an answer that is to be another one.
+        // Sums, columns, and an answer that must differ from another.
         ("A=2\nB=3\nSUM=$((A + B))\nV=$(kubectl get endpoints a -o jsonpath='{.n}')\n[[ \"$V\" -eq \"$SUM\" ]]", &[]),
         (
             "IMAGE=nginx:1.27\nLINES=$(kubectl get pods -o jsonpath='{range .items[*]}{.metadata.name}{\" \"}{.spec.image}{\"\\n\"}{end}')\nbad=0\nwhile read -r name image; do\n  if [[ \"$image\" != \"$IMAGE\" ]]; then bad=1; fi\ndone <<< \"$LINES\"\nexit $bad",
@@ -1224,25 +1233,26 @@ fn worlds_are_found_in_which_scripts_pass() {
             "A=$(kubectl get route a -o jsonpath='{.metadata.annotations.host}')\nB=$(kubectl get route a -o jsonpath='{.spec.host}')\nif [[ -z \"$A\" ]]; then exit 1; fi\n[[ \"$A\" == \"$B\" ]]",
             &[],
         ),
-        // A folder is its manifests.
+        // A directory stands for the manifests in it.
         ("set -e\nkubectl apply -f made/", &[("made/", "made/a.yaml")]),
     ];
     for (script, faults) in right {
         let proof = proof_of(script, faults);
         assert!(proof.counter_example.is_none() && proof.passed > 0 && proof.failed > 0, "{script}\n{proof:?}");
     }
-    // What differs from run to run is no fault of the conversion.
+    // What differs from run to run is not a fault of the conversion.
     let proof = proof_of("set -e\nkubectl label pod a run=$RANDOM", &[]);
     assert_eq!(proof.lacks()[0], "both pass in none of the worlds: the original does not do the same twice");
     assert_eq!(proof.counter_example, None);
 }
 
-/// The first run of the original fails, and no later one: a file that is not put back between runs stands for a race. The proof goes on with
-/// what is repeatable.
+/// The first run of the original fails, and no later one: a file that is not restored between runs simulates a race.
+/// The proof continues with what is repeatable.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn one_odd_run_refutes_no_conversion() {
-    // Only in worlds that are compared. Written as patterns: worlds are made of the words and paths of a script.
+    // Only in worlds that are compared. Written as patterns, because worlds are made from the words and paths of a
+    // script.
     let odd = "D=$(echo /wor?d)\nif grep -qs 'hasty.[^.]false' \"$D\"/*.json && ! test -e \"$D/odd\"; then touch \"$D/odd\"; exit 1; fi";
     let world = World::new(&[("task.yaml", &task_of("verify", &format!("{odd}\nkubectl get pod a")))]);
     let plain = World::new(&[("task.yaml", &task_of("verify", "kubectl get pod a"))]);
@@ -1262,8 +1272,8 @@ fn one_odd_run_refutes_no_conversion() {
     }
 }
 
-/// What one world cannot have another one has: an answer before the agent and another one behind it, a judge that says no to one
-/// question of several, a variable that has to be set, and files where people leave them.
+/// What one world cannot have, another one has: different answers before and after the agent, a judge that rejects one
+/// question of several, a variable that must be set, and files in the usual places.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn worlds_have_what_tasks_rest_on() {
@@ -1298,7 +1308,7 @@ fn worlds_have_what_tasks_rest_on() {
     }
 }
 
-/// What commands of the outside world leave for those behind them is there: a repository to go to, a database to look for.
+/// What external commands leave for later ones exists: a repository to change to, a database to query.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn what_commands_make_is_there() {
@@ -1340,7 +1350,8 @@ fn what_commands_make_is_there() {
     }
 }
 
-/// In its worlds the agent answers what the scripts look for, something else, and what fools a shell.
+/// In the proof's worlds, the agent answers with what the scripts search for, with something else, and with text that
+/// fools a shell.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn agents_answer_in_worlds() {
@@ -1350,7 +1361,8 @@ fn agents_answer_in_worlds() {
     assert!(proof.counter_example.is_none() && proof.passed > 0 && proof.failed > 0, "{proof:?}");
 }
 
-/// What an eval calls an extension is the package that the conversion imports, also for the original in its proof.
+/// The alias of an extension in an eval refers to the package that the conversion imports, also for the original in its
+/// proof.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn extensions_of_an_eval_are_known_to_a_proof() {
@@ -1361,7 +1373,8 @@ fn extensions_of_an_eval_are_known_to_a_proof() {
     assert!(proof.counter_example.is_none() && proof.passed > 0 && proof.failed > 0, "{proof:?}");
 }
 
-/// A script with a limit is taken apart as one without, and no step may take longer than all of it might.
+/// A script with a time limit is lifted like one without, and no step may take longer than the whole script was allowed
+/// to.
 #[test]
 fn what_is_lifted_keeps_to_the_limit_of_its_script() {
     let script = "set -e\nkubectl get pod a\nfor i in {1..30}; do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
@@ -1380,14 +1393,14 @@ fn what_is_lifted_keeps_to_the_limit_of_its_script() {
         text.lines().filter_map(|line| line.trim().strip_prefix("timeout: ")).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(lifted(""), ["1m"], "what the rounds take");
-    // Each of them, and all together.
+    // Each of them, and the group.
     assert_eq!(lifted("        timeout: 20s\n"), ["20s"; 4]);
-    // A command has a minute of its own.
+    // A command has a default limit of one minute.
     assert_eq!(lifted("        timeout: 2m\n"), ["2m", "1m"]);
 }
 
-/// Time is made up, and what processes did is remembered; a conversion that waits for another time than the script did is caught
-/// all the same, also behind one that does not.
+/// Time is simulated, and the results of processes are cached; nevertheless, a conversion that waits for a different
+/// time than the script is detected, even after one that does not.
 #[test]
 #[ignore = "needs bubblewrap and jq; .ci/run has them"]
 fn what_waits_otherwise_is_caught() {
@@ -1395,9 +1408,9 @@ fn what_waits_otherwise_is_caught() {
     let lifted = "for i in {1..30}; do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
     // It stays in its script, for seventy seconds at most.
     let kept = "n=0\nuntil kubectl get pod web | grep -q \"$(kubectl get pod db | rev)\"; do\n  sleep 7; n=$((n+1))\n  [ \"$((n * 7))\" -lt 70 ] || exit 1\ndone";
-    // The limit is one of the time of the jail, too.
+    // The limit also applies to the simulated time of the jail.
     let limited = "timeout 60 bash -c 'until kubectl get pod web; do sleep 2; done' || exit 1\nkubectl get pod db";
-    // The shell's own clock is that of the jail.
+    // The shell's own clock is simulated as well.
     let timed = "deadline=$((SECONDS + 60))\nwhile (( SECONDS < deadline )); do\n  if kubectl get pod web; then exit 0; fi\n  sleep 2\ndone\nexit 1";
     let faults: [(&str, &[(&str, &str)]); 4] = [
         (timed, &[("timeout: 1m", "timeout: 40s"), ("timeout: 1m", "timeout: 2m"), ("interval: 2s", "interval: 6s")]),

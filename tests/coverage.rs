@@ -1,4 +1,5 @@
-//! `tests/coverage.md`: every known mistake is reported by the rule the table names, or is none of `check`'s.
+//! `tests/coverage.md`: every known mistake is reported by the rule that the table names, or is outside the scope of
+//! `check`.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its fixtures")]
 
 use std::{
@@ -37,7 +38,7 @@ fn rows() -> Vec<Row> {
         .collect()
 }
 
-/// The files of a fixture, and what is named on the command line: the folder, or the file.
+/// Returns the files of a fixture, and what is named on the command line: the directory, or the file.
 fn load(path: &Path) -> (MemoryFiles, PathBuf) {
     fn add(files: &mut MemoryFiles, base: &Path, path: &Path) {
         if path.is_dir() {

@@ -1,4 +1,4 @@
-//! Findings as text, as lines and as data, and fixes: what holds for any text and any span.
+//! Findings as text, as lines and as data, and fixes: properties that hold for any text and any span.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -24,7 +24,7 @@ fn pretty(diagnostics: &[Diagnostic], sources: &Sources, style: &Pretty) -> Stri
     out
 }
 
-/// The columns that the first underline spans, beside the text above it, after the frame.
+/// Returns the columns of the first underline, with the text above it, after the frame.
 fn underlined(output: &str) -> String {
     let lines: Vec<_> = output.lines().collect();
     let row = lines.iter().position(|l| l.trim_start().starts_with('·')).expect("an underline");
@@ -97,7 +97,7 @@ fn underlines_stand_under_their_text() {
         let output = pretty(&[finding], &sources, &Pretty::default());
         assert_eq!(underlined(&output), word, "{text:?}\n{output}");
     }
-    // Each wide character takes two columns of the screen.
+    // Each wide character takes two columns on the screen.
     let sources = Sources::default();
     let file = sources.add("t.yaml", "日本: here\n");
     let finding = Diagnostic::new(&RULE, span(&sources, file, "here"), "message");
@@ -149,7 +149,7 @@ fn only_the_first_findings_are_printed() {
     assert_eq!(lines.lines().next(), Some("t\\u{1b}.yaml:1:4: warning[test-warning] one two \\u{7}"));
     assert_eq!(lines.lines().last(), Some("and 10 more"));
     assert!(pretty(&findings, &sources, &Pretty::default()).ends_with("\n\nand 10 more\n"));
-    // An error is never among those left out.
+    // Errors are never among the omitted findings.
     let errors = vec![Diagnostic::new(&RULE, Span::new(file, 3..4), "e"); 60];
     let all: Vec<_> = findings.into_iter().chain(errors).collect();
     lines.clear();
@@ -158,7 +158,8 @@ fn only_the_first_findings_are_printed() {
     assert_eq!(lines.lines().last(), Some("and 60 more"));
 }
 
-/// What `mend` makes of `text` where `find` says what is found in a text, at the first place of some words in it.
+/// Returns the result of `mend` for `text`, where `find` returns the findings in a text, each at the first occurrence
+/// of some words in it.
 fn mended(
     text: &str,
     find: impl Fn(&str) -> Vec<(&'static Rule, &'static str, Option<&'static str>)>,
@@ -181,18 +182,18 @@ fn mended(
 #[test]
 fn fixes_that_do_harm_are_rolled_back() {
     let has = |text: &str, word: &'static str, rule, fix| text.contains(word).then_some((rule, word, fix));
-    // One that adds an error, wherever that is.
+    // A fix that adds an error anywhere.
     let (text, refused) = mended("a: 1\nb: 2\n", |t| match t.contains("a:") {
         true => vec![(&WARNING, "a", Some("c"))],
         false => vec![(&RULE, "b", None)],
     });
     assert_eq!(text, "a: 1\nb: 2\n");
     assert_eq!(refused, ["t.yaml:1: test-warning: it would add the error `test-rule`: about b"]);
-    // One that leaves its own finding.
+    // A fix that does not remove its own finding.
     let (text, refused) = mended("a: 1\n", |t| has(t, "a", &WARNING, Some("aa")).into_iter().collect());
     assert_eq!(text, "a: 1\n");
     assert_eq!(refused, ["t.yaml:1: test-warning: it does not cure what it is for"]);
-    // Beside it, one that does no harm stays.
+    // A harmless fix beside it is kept.
     let (text, refused) = mended("a: 1\nb: 2\n", |t| {
         [has(t, "a", &WARNING, Some("aa")), has(t, "b", &WARNING, Some("c"))].into_iter().flatten().collect()
     });
@@ -202,13 +203,13 @@ fn fixes_that_do_harm_are_rolled_back() {
 
 #[test]
 fn a_fix_that_makes_a_file_readable_may_uncover_errors() {
-    // What could not be read had an error already.
+    // A file that could not be read already had an error.
     let find = |t: &str| match t.contains('\t') {
         true => vec![(&RULE, "\t", Some("  "))],
         false => vec![(&RULE, "other", None)],
     };
     assert_eq!(mended("a:\n\tb: 1\nother: 2\n", find), ("a:\n  b: 1\nother: 2\n".to_owned(), Vec::new()));
-    // But not where the fix wrote, nor in the value behind its key.
+    // This does not apply to errors in the text that the fix wrote, or in the value of its key.
     let find = |t: &str| match t.contains("kidn") {
         true => vec![(&RULE, "kidn", Some("kind"))],
         false => vec![(&RULE, "Tsk", None)],
@@ -337,7 +338,8 @@ proptest! {
         let span = Span::new(file, a.min(b)..a.max(b));
         let found = &report(&[Diagnostic::new(&RULE, span, "m")], &sources, 1).diagnostics[0];
 
-        // As another program would: lines by `\n`, columns by scalar values, a byte order mark in none.
+        // As another program would: lines separated by `\n`, columns in scalar values, and a byte order mark in none of
+        // them.
         let bom = if text.starts_with('\u{feff}') { 3 } else { 0 };
         let offset = |line: usize, column: usize| {
             let start: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();

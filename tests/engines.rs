@@ -1,9 +1,9 @@
-//! The files of `gevals emit`: each is as its engine's API describes it, and its scripts are run as they stand, in a folder that stands
-//! for the volume.
+//! The files of `gevals emit`: each one conforms to the API of its engine, and its scripts are run unchanged, in a
+//! directory that replaces the volume.
 //!
-//! Kubernetes: the Job goes to a real API (`KUBEBUILDER_ASSETS`, else that is not run) and through the types of Kubernetes 1.33, since the
-//! API may be older and drop what it does not know. Argo and Tekton: the JSON Schemas of `engines/`. Each way must find faults that are
-//! put in.
+//! Kubernetes: the Job is sent to a real API (`KUBEBUILDER_ASSETS`; otherwise this is not run) and converted through
+//! the types of Kubernetes 1.33, because the API may be older and drop unknown fields. Argo and Tekton: the JSON
+//! Schemas in `engines/`. Each method must detect injected faults.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -46,12 +46,12 @@ spec:
 ";
 const SECRET: &str = "long-enough-to-be-secret";
 
-/// Those that start pods.
+/// Engines that start pods.
 const PODS: [&str; 3] = ["kubernetes-job", "argo", "tekton"];
 const MOUNT: &str = "/evals";
 
-/// An eval in a folder of its own: one task that passes, and one that does not, which needs a secret and a variable whose name is a
-/// word of YAML.
+/// An eval in its own directory: one task that passes, and one that fails, which requires a secret and a variable whose
+/// name is a reserved word in YAML.
 fn suite() -> World {
     let world = World::new(&[
         ("p/gevals.toml", ""),
@@ -69,12 +69,12 @@ fn pack_up(world: &World, args: &[&str]) {
     world.start(packing).end().expect(0, &[]);
 }
 
-/// `gevals` by its name, as jobs of engines call it.
+/// A program named `gevals`, as the jobs of engines call it.
 fn for_engines(world: &World) {
     world.program("gevals", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", world::gevals().to_str().unwrap()));
 }
 
-/// A `gevals` that ends so where it should run a unit.
+/// A `gevals` that exits with this status when it should run a unit.
 fn broken(world: &World, code: u8) {
     let gevals = world::gevals();
     let gevals = gevals.to_str().unwrap();
@@ -84,7 +84,7 @@ fn broken(world: &World, code: u8) {
     world.program("gevals", &text);
 }
 
-/// Ends all processes of a world at once, as a node does that is lost.
+/// Kills all processes of a world at once, as when a node is lost.
 fn lose(world: &World) {
     let mark = format!("GEVALS_TEST_WORLD={}", world.path("").to_str().unwrap().trim_end_matches('/'));
     let marked = |id: i32| {
@@ -99,7 +99,7 @@ fn lose(world: &World) {
     assert!(killed >= 2, "a job and its unit: {killed}");
 }
 
-/// All YAML documents of a text.
+/// Returns all YAML documents of a text.
 fn documents(text: &str) -> Vec<Value> {
     serde_yaml::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
 }
@@ -109,14 +109,14 @@ fn emitted(world: &World, engine: &str, args: &[&str]) -> String {
     world.run(&args).expect(0, &[]).out
 }
 
-/// A container, as an engine starts it.
+/// A container as an engine starts it.
 #[derive(Clone, Debug)]
 struct Container {
     command: Vec<String>,
     env: BTreeMap<String, String>,
 }
 
-/// What the kubelet makes of `$(NAME)` and `$$`.
+/// Expands `$(NAME)` and `$$` as the kubelet does.
 fn expanded(text: &str, env: &BTreeMap<String, String>) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('$') {
@@ -136,7 +136,8 @@ fn expanded(text: &str, env: &BTreeMap<String, String>) -> String {
 }
 
 impl Container {
-    /// What the description of a container says, with variables from the Secret and the ConfigMap of this name. Values are filled in.
+    /// Creates a container from its description, with variables from the Secret and the ConfigMap of this name. `fill`
+    /// fills in values.
     fn new(described: &Value, values: &str, fill: &dyn Fn(&str) -> String) -> Self {
         assert_eq!(described["workingDir"], MOUNT);
         assert_eq!(described["image"], "registry.example/gevals:1");
@@ -163,13 +164,13 @@ impl Container {
         Self { command, env }
     }
 
-    /// A process that does what it does, with a folder of this world in the place of the volume.
+    /// Returns a process that does what the container does, with a directory of this world in place of the volume.
     fn command(&self, world: &World) -> Command {
         let volume = world.path("evals");
         fs::create_dir_all(&volume).unwrap();
         let mut words = self.command.clone();
         if let [script] = &words[..] {
-            // As Tekton does with it.
+            // As Tekton does.
             world.write("script", script);
             world.executable("script");
             words = vec![world.path("script").to_str().unwrap().to_owned()];
@@ -187,7 +188,7 @@ impl Container {
     }
 }
 
-/// The containers of the jobs of a file, and the one that merges.
+/// Returns the containers of the jobs in a file, and the one that merges.
 fn containers(engine: &str, text: &str, values: &str) -> (Vec<Container>, Container) {
     let all = documents(text);
     let of = |kind: &str, name: &Value| {
@@ -264,26 +265,26 @@ fn pods_run_all_units_and_one_merges_them() {
         let name = names(&documents(&text)).pop_first().unwrap();
         let (jobs, merge) = containers(engine, &text, "gevals-e");
         assert_eq!(jobs.len(), 3, "{engine}");
-        // Not the pack, before anything is run.
+        // The wrong pack, before anything runs.
         world.write("evals/s.gevals", "another one");
         world.start(jobs[0].command(&world)).end().expect(2, &["is not the pack that this file was made of"]);
         assert!(!world.path("evals").join(&name).exists());
         fs::copy(world.path("s.gevals"), world.path("evals/s.gevals")).unwrap();
         for job in &jobs {
-            // That a task did not pass is no failure of its job.
+            // A failed task does not fail its job.
             world.start(job.command(&world)).end().expect(0, &[]);
         }
-        // One of the tasks does not pass, which `result verify` says, and `xargs` in its way.
+        // One of the tasks fails, which `result verify` reports; `xargs` turns that into status 123.
         world.start(merge.command(&world)).end().expect(123, &["4 results of 4 files", "`bad`"]);
         let merged = json(&world, &format!("evals/{name}/results/results.json"));
         assert_eq!(told(&merged), told(&json(&world, "whole/gevals-e-out.json")));
         assert_eq!(merged["summary"]["complete"], true);
-        // Without a unit there is no verdict.
+        // If a unit is missing, there is no verdict.
         let units = world.path("evals").join(&name).join("units");
         let unit = fs::read_dir(&units).unwrap().next().unwrap().unwrap().path();
         fs::remove_dir_all(unit).unwrap();
         world.start(merge.command(&world)).end().expect(1, &["is missing"]);
-        // A unit that could not run fails its job, and the next ones run all the same.
+        // A unit that could not run fails its job, but the next ones still run.
         for (code, tried) in [(2, "2\n2\n"), (3, "3\n3\n")] {
             broken(&world, code);
             world.start(jobs[0].command(&world)).end().expect(code.into(), &[]);
@@ -295,7 +296,7 @@ fn pods_run_all_units_and_one_merges_them() {
     }
 }
 
-/// Makes a file, and waits until it is ended the first time.
+/// Creates a file, and waits until it is killed, the first time.
 const SLOW: &str = r#"kind: Task
 apiVersion: mcp-eval/v1
 metadata: {name: slow}
@@ -327,7 +328,7 @@ fn what_a_lost_pod_has_left_is_cleaned_up_by_the_next_attempt() {
         lose(&world);
         lost.end();
         assert_eq!((world.path("made").exists(), world.read("log").as_str()), (true, ""), "{engine}");
-        // A set-up that finds what was left does not pass.
+        // The setup would fail if it found what was left behind.
         world.write("quick", "");
         world.start(jobs[0].command(&world)).end().expect(0, &["cleanup/0 is done"]);
         assert_eq!((world.path("made").exists(), world.read("log").as_str()), (false, "cleaned\ncleaned\n"));
@@ -342,7 +343,8 @@ fn a_pod_that_is_stopped_lets_its_unit_clean_up() {
         let world = slow();
         let (jobs, merge) = containers(engine, &emitted(&world, engine, &[]), "gevals-e");
         let mut command = jobs[0].command(&world);
-        // What Argo and Tekton put before a container signals the group of its process, and so the unit a second time.
+        // The wrappers that Argo and Tekton put before a container signal its process group, so the unit receives the
+        // signal a second time.
         command.process_group(0);
         let running = world.start(command);
         world.wait_for("here");
@@ -354,12 +356,12 @@ fn a_pod_that_is_stopped_lets_its_unit_clean_up() {
         running.end().expect(143, &[]);
         assert_eq!((world.path("made").exists(), world.read("log").as_str()), (false, "cleaned\n"), "{engine}");
         assert_eq!(world.survivors(), Vec::<String>::new());
-        // It is told as what it is.
+        // The merge reports it as interrupted.
         world.start(merge.command(&world)).end().expect(1, &["was cut short"]);
     }
 }
 
-/// A signal before there is a unit ends the job as well.
+/// A signal before the unit has started also stops the job.
 #[test]
 fn a_job_that_is_stopped_early_starts_no_unit() {
     let world = slow();
@@ -381,7 +383,7 @@ fn names(documents: &[Value]) -> BTreeSet<String> {
     documents.iter().map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What is wrong with a file, as far as descriptions of the objects tell.
+/// Returns the faults of a file, as far as the descriptions of its objects show.
 fn faults(text: &str) -> Vec<String> {
     documents(text).iter().flat_map(|document| fault(document).err()).collect()
 }
@@ -401,7 +403,7 @@ fn fault(document: &Value) -> Result<(), String> {
     }
 }
 
-/// Whether a schema describes an object.
+/// Checks an object with a schema.
 fn described(schemas: &str, document: &Value) -> Result<(), String> {
     let mut schemas: Value = serde_json::from_str(schemas).unwrap();
     let schema = schemas[document["kind"].as_str().unwrap()].take();
@@ -474,7 +476,7 @@ fn files_are_as_the_engines_describe_them_and_faults_are_found() {
     }
 }
 
-/// What the types of Kubernetes know: a field that they do not, or that is in another place, is lost on the way through them.
+/// Checks with the types of Kubernetes: a field that is unknown or in the wrong place is lost in the conversion.
 #[cfg(feature = "kubernetes")]
 mod of_kubernetes {
     use gevals::cluster::plane;
@@ -502,7 +504,7 @@ mod of_kubernetes {
         through::<Job>(document)
     }
 
-    /// The containers of Argo are those of Kubernetes.
+    /// Argo uses the containers of Kubernetes.
     #[test]
     fn containers_of_workflows_are_of_kubernetes() {
         let world = suite();
@@ -510,7 +512,7 @@ mod of_kubernetes {
         let workflow = documents(&emitted(&world, "argo", &[])).remove(0);
         let templates = workflow["spec"]["templates"].as_array().unwrap();
         let mut containers = templates.iter().map(|one| &one["container"]).filter(|one| !one.is_null());
-        // Argo calls it `main`, if it has no name.
+        // Argo calls a container without a name `main`.
         let named = |container: &Value| {
             let mut named = container.clone();
             named["name"] = "main".into();
@@ -520,7 +522,7 @@ mod of_kubernetes {
         containers.try_for_each(|one| through::<Container>(&named(one))).unwrap();
     }
 
-    /// The pod of the document that brings files to the claim.
+    /// The pod in the documentation that copies files to the claim.
     #[test]
     fn the_documented_pod_is_one() {
         let text = include_str!("../docs/scale.md");
@@ -574,7 +576,7 @@ mod of_kubernetes {
     }
 }
 
-/// What the profile `restricted` of the pod security standards asks of a pod and its containers.
+/// The requirements of the profile `restricted` of the pod security standards.
 #[test]
 fn pods_may_do_little() {
     let world = suite();
@@ -622,7 +624,7 @@ fn pods_may_do_little() {
     }
 }
 
-/// How long a pod may take: its units one after another, and some time more.
+/// Time limit of a pod: the sum of its units' limits, plus a margin.
 #[test]
 fn pods_are_limited_by_the_time_of_their_units() {
     let world = suite();
@@ -669,7 +671,7 @@ fn names_are_fit_and_tell_packs_apart() {
             for engine in PODS {
                 let text = emitted(&world, engine, &[]);
                 for name in names(&documents(&text)) {
-                    // The name of a pod's host is that of its Job, and its index.
+                    // The host name of a pod consists of the name of its Job and its index.
                     assert!(label.is_match(&name) && name.len() + "-999".len() <= 63, "{name}");
                     own.insert(name);
                 }
@@ -681,7 +683,7 @@ fn names_are_fit_and_tell_packs_apart() {
     }
 }
 
-/// Whatever the eval and the path of the pack are called, a file means the same.
+/// A file has the same meaning whatever the names of the eval and of the pack's path.
 #[test]
 fn hostile_names_stay_names() {
     let world = suite();
@@ -714,7 +716,7 @@ fn hostile_names_stay_names() {
     assert!(!world.path("pwned").exists() && !world.path("evals/pwned").exists());
 }
 
-/// A pack that gevals has not written says what it likes.
+/// A pack that gevals did not write may contain anything.
 #[test]
 fn hostile_packs_are_refused_or_change_nothing() {
     let world = suite();
@@ -776,7 +778,7 @@ fn what_pods_cannot_be_started_of_is_refused() {
         emit(&[engine, "s.gevals", "--image", "i", "--at", "/shared/s.gevals"], &["`/evals`", "`/shared/s.gevals`"]);
         let text = emitted(&world, engine, &["--claim", "of-team.b"]);
         assert!(text.contains("persistentVolumeClaim: {claimName: \"of-team.b\"}"), "{text}");
-        // By the name of the file, wherever it is here.
+        // The name of the file is used, wherever it is on this machine.
         fs::create_dir_all(world.path("deep")).unwrap();
         fs::copy(world.path("s.gevals"), world.path("deep/t.gevals")).unwrap();
         let there = world.path("deep/t.gevals");
@@ -788,7 +790,7 @@ fn what_pods_cannot_be_started_of_is_refused() {
         emit(&[engine, "s.gevals", "--claim", "i"], &["starts no pods", "`--claim`"]);
     }
     emit(&["tekton", "s.gevals", "--image", "i", "--jobs", "257"], &["at most 256 jobs"]);
-    // A variable that means something else to the script.
+    // A variable that the script uses for something else.
     world.write("p/tasks/b/task.yaml", &BAD.replace("env.NO", "env.OUT"));
     let mut packing = world.command(&["pack", "p", "-o", "t.gevals"]);
     packing.env("SHOP_TOKEN", SECRET).env("OUT", "x");
@@ -799,7 +801,7 @@ fn what_pods_cannot_be_started_of_is_refused() {
     emit(&["argo", "t.gevals", "--image", "i"], &["a variable `OUT`"]);
 }
 
-/// Runs a script of a job with bash, as an engine does.
+/// Runs the script of a job with bash, as an engine does.
 fn job(world: &World, script: &str, env: &[(&str, &str)]) -> Command {
     let mut job = world.bare("bash".as_ref());
     job.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script]);
@@ -807,7 +809,7 @@ fn job(world: &World, script: &str, env: &[(&str, &str)]) -> Command {
     job
 }
 
-/// The scripts of a workflow of GitHub by the ids of their steps, and its document.
+/// Returns the scripts of a GitHub workflow by the IDs of their steps, and its document.
 fn workflow(text: &str) -> (Value, impl Fn(&str, &str) -> String) {
     let document = documents(text).remove(0);
     let jobs = document["jobs"].clone();
@@ -843,14 +845,14 @@ fn a_workflow_runs_all_units_in_its_jobs_and_merges_them() {
     assert!(!world.path("out").exists());
     for shard in shards {
         let shard = text(&units["env"]["SHARD"]).replace("${{ matrix.shard }}", &shard.to_string());
-        // That a task did not pass is no failure of its job.
+        // A failed task does not fail its job.
         run(&digest, &shard).expect(0, &[]);
     }
     let merge = || world.start(job(&world, &script("results", "merge"), &[("PACK", &*pack)])).end();
-    // One of the tasks does not pass, which `result verify` says, and `xargs` in its way.
+    // One of the tasks fails, which `result verify` reports; `xargs` turns that into status 123.
     merge().expect(123, &["4 results of 4 files", "`bad`"]);
     assert_eq!(json(&world, "results/results.json")["summary"]["complete"], true);
-    // A unit that could not run fails its job, and the next ones run all the same.
+    // A unit that could not run fails its job, but the next ones still run.
     broken(&world, 3);
     run(&digest, "1/3").expect(3, &[]);
     assert_eq!(world.read("tried"), "3\n3\n");
@@ -868,7 +870,7 @@ fn a_signal_for_a_job_lets_its_unit_clean_up() {
     assert_eq!(world.survivors(), Vec::<String>::new());
 }
 
-/// What jobs have left goes into a store, and what is merged comes from there: `tests/store.rs` has a true one.
+/// Jobs upload their results to a store, and the merge reads them from there: `tests/store.rs` uses a real one.
 #[test]
 fn with_a_store_every_engine_puts_there_what_it_merges() {
     let world = suite();
@@ -924,11 +926,11 @@ fn what_an_engine_cannot_start_is_refused() {
     world.run(&["emit", "slurm", "s.gevals", "--at", "a\nb"]).expect(2, &["on one line"]);
     world.run(&["emit", "nomad", "s.gevals"]).expect(2, &["github-matrix", "kubernetes-job", "argo", "tekton"]);
     world.run(&["emit", "slurm", "p/eval.yaml"]).expect(2, &["it is no pack"]);
-    // Whatever a path is called, no shell takes it apart.
+    // No path is interpreted by a shell.
     let script = world.run(&["emit", "slurm", "s.gevals", "--at", "a'; touch pwned; '"]).expect(0, &[]).out;
     world.start(job(&world, &script, &[("SLURM_ARRAY_TASK_ID", "1")])).end();
     assert!(!world.path("pwned").exists());
-    // All units are in one of the jobs, and none in two.
+    // Each unit is in exactly one of the jobs.
     let shard = |part: &str| world.run(&["units", "s.gevals", "--ids", "--shard", part]).expect(0, &[]).out;
     assert_eq!(
         format!("{}{}", shard("1/2"), shard("2/2")),

@@ -64,7 +64,7 @@ struct Talk {
     stderr: Receiver<String>,
 }
 
-/// The lines of a stream, as they come.
+/// Sends the lines of a stream as they arrive.
 fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -77,7 +77,7 @@ fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// The next line; what takes longer hangs.
+/// Returns the next line; if it takes longer, the process hangs.
 fn next(lines: &Receiver<String>) -> String {
     lines.recv_timeout(Duration::from_secs(20)).expect("a line in time")
 }
@@ -108,7 +108,7 @@ impl Talk {
         serde_json::from_str(&self.ask(&request.to_string())).unwrap()
     }
 
-    /// A line on standard error that holds this.
+    /// Waits for a line on standard error that contains this.
     fn complains(&mut self, of: &str) -> String {
         loop {
             let line = next(&self.stderr);
@@ -118,7 +118,7 @@ impl Talk {
         }
     }
 
-    /// Closes its input; gives its status, and what it said on standard error since.
+    /// Closes its input; returns its exit status, and its remaining standard error.
     fn end(mut self) -> (Option<i32>, Vec<String>) {
         drop(self.stdin.take());
         let status = self.child.wait().unwrap().code();
@@ -133,7 +133,7 @@ impl Drop for Talk {
     }
 }
 
-/// The demonstration server, with evals beside it.
+/// The arguments for the demo server with evals beside it.
 fn served<'a>(own: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["evals", "serve", "evals.yaml"][..], more, &["--", own, "demo-server", "--dir", "notes"]].concat()
 }
@@ -142,7 +142,7 @@ fn own() -> String {
     gevals().into_string().unwrap()
 }
 
-/// A server in the shell: `CASES` are the arms of a `case` over each line, in which `reply MEMBER` answers.
+/// A server as a shell script: `CASES` are the branches of a `case` over each line, in which `reply MEMBER` answers.
 fn odd(cases: &str) -> String {
     format!(
         r#"reply() {{ rest=${{line#*\"id\":}}; printf '{{"jsonrpc":"2.0","id":%s,%s}}\n' "${{rest%%,*}}" "$1"; }}
@@ -180,7 +180,7 @@ fn a_shim_adds_evals_to_a_server_and_changes_nothing_else() {
     for talk in [&mut direct, &mut shim] {
         talk.say(INITIALIZED);
     }
-    // All else passes as it is: answers, refusals, ids, spaces.
+    // Everything else is forwarded unchanged: answers, refusals, IDs, spaces.
     let read = r#"{"id" : 7e0,"jsonrpc":"2.0", "method":"tools/call","params":{"name":"notes_read","arguments":{"title":"é"}}}"#;
     for line in [TOOLS, read, r#"{"jsonrpc":"2.0","id":9,"method":"evals/run"}"#] {
         assert_eq!(shim.ask(line), direct.ask(line), "{line}");
@@ -224,7 +224,7 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
     world.run(&command).expect(0, &rows);
     world.run(&["evals", "list", "--mcp-config", "mcp.yaml", "shim"]).expect(0, &rows);
 
-    // HTTP in front, and HTTP behind.
+    // HTTP on both sides.
     let mut process = Talk::start(world.command(&served(&own, &["--http", "127.0.0.1:0"])));
     let url = process.complains(" is at ").split_once(" is at ").unwrap().1.to_owned();
     world.run(&["evals", "list", &url]).expect(0, &rows);
@@ -281,7 +281,7 @@ fn a_file_that_changes_is_served_and_a_broken_one_is_not() {
     let changed = || json!({"jsonrpc": "2.0", "method": LIST_CHANGED});
     world.write("evals.yaml", &EVALS.replace("id: rename", "id: rename-it"));
     assert_eq!(serde_json::from_str::<Value>(&shim.next()).unwrap(), changed());
-    // A client in the middle of the old list reads it to its end.
+    // A client that has read a part of the old list can read the rest of it.
     while let Some(cursor) = page["result"].get("nextCursor").cloned() {
         page = shim.list(json!({"cursor": cursor}));
         seen.push(page["result"]["evals"][0]["id"].clone());
@@ -289,7 +289,7 @@ fn a_file_that_changes_is_served_and_a_broken_one_is_not() {
     assert_eq!(seen, ["read-plan", "no-such-note", "rename"]);
     let ids = |shim: &mut Talk| shim.list(json!({"level": "scenario"}))["result"]["evals"][0]["id"].clone();
     assert_eq!(ids(&mut shim), "rename-it");
-    // Broken, then gone, then as it was: only a right one counts, and the same one is no news.
+    // Broken, then deleted, then restored: only a valid file has an effect, and an unchanged one is not announced.
     world.write("evals.yaml", &EVALS.replace("toolName: notes_read,", "tolName: notes_read,"));
     let line = shim.complains("error[");
     assert!(line.contains("evals.yaml:11") && line.contains("tolName"), "{line}");
@@ -322,7 +322,7 @@ fn ten_thousand_evals_and_a_fixture_of_a_megabyte() {
     let listed: Value = serde_json::from_str(&listed.out).unwrap();
     assert_eq!(listed["evals"], Value::from(evals));
     let check = [&["evals", "check", "evals.yaml", "--", own.as_str()][..], &served(&own, &[])].concat();
-    // The demonstration server has no tool `t`; what is printed of the file is short all the same.
+    // The demo server has no tool `t`; the output about the file is short nevertheless.
     let checked = world.run(&check).expect(1, &["error[unknown-tool]: the server `", "has no tool `t`"]);
     assert!(checked.out.len() < 20_000, "{} bytes", checked.out.len());
 }
@@ -342,7 +342,7 @@ fn odd_servers_have_a_clear_message_and_no_list_goes_on_for_ever() {
     };
     let two = items(&[("a", "invocation"), ("b", "execution")]);
 
-    // Any level whatever was asked for.
+    // Any level, regardless of the requested one.
     let all = format!("*evals/list*) {};;", page(&two, None));
     let ran = list(&all, &["--level", "execution"]).expect(0, &["b   execution", "1 eval of odd 1.2"]);
     assert!(
@@ -375,7 +375,7 @@ fn odd_servers_have_a_clear_message_and_no_list_goes_on_for_ever() {
     }
     list("*evals/list*) ;;", &["--timeout", "300ms"]).expect(3, &["no answer within 0.3 s"]);
 
-    // The list changes in the middle: it is read anew, and nothing stands in it twice.
+    // If the list changes in the middle, it is read again, and contains no duplicates.
     let moved = items(&[("a", "invocation"), ("c", "invocation")]);
     let cases = format!(
         "*'\"cursor\"'*) case $n in 1) echo '{{\"jsonrpc\":\"2.0\",\"method\":\"{LIST_CHANGED}\"}}'; {};; *) {};; esac;;
@@ -389,7 +389,7 @@ fn odd_servers_have_a_clear_message_and_no_list_goes_on_for_ever() {
     let ids: Vec<_> = listed["evals"].as_array().unwrap().iter().map(|e| e["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["a", "c", "d"]);
 
-    // Texts that would act on a terminal.
+    // Texts that would control a terminal.
     let mut hostile = eval("a", "invocation");
     hostile["name"] = "\u{1b}[2J\u{202e}gone\r\nsecond".into();
     let ran =
@@ -412,7 +412,7 @@ fn what_a_server_ships_is_checked_where_it_stands() {
     };
     check(json!([eval("a", "execution")]), &[]).expect(0, &["no findings in 1 file"]);
     check(json!([]), &[]).expect(0, &["no findings in 1 file"]);
-    // A page that a server sent has no file: its place is that of the list, and nothing can be mended in it.
+    // A page from a server is not in a file: its location is that of the list, and there are no fixes.
     let twice = check(json!([eval("a", "execution"), eval("a", "invocation")]), &[])
         .expect(1, &["error[eval-id]: the id `a` stands twice in the list", "[evals/list of odd:", "the first time"]);
     assert!(!twice.out.contains("--fix"), "{}", twice.out);
@@ -423,7 +423,7 @@ fn what_a_server_ships_is_checked_where_it_stands() {
         (&finding["rule"], &finding["path"], &finding["line"], &finding["fix"]),
         (&json!("unknown-tool"), &json!("evals/list of odd"), &json!(9), &Value::Null)
     );
-    // What a server sends cannot silence what is found in it.
+    // A server cannot silence findings in what it sends.
     let silent = with(&|eval| {
         eval["expected"]["rubric"] = "ghp_abcdefghijklmnopqrstuvwxyz0123456789 # gevals: allow(secret-in-clear)".into();
     });
@@ -432,21 +432,21 @@ fn what_a_server_ships_is_checked_where_it_stands() {
     check(with(&|eval| eval["id"] = Value::Null), &[]).expect(1, &["an eval has no `id`"]);
     check(json!([3, []]), &[]).expect(1, &["an eval must be a mapping, not a number"]);
 
-    // A name that would act on a terminal.
+    // A name that would control a terminal.
     let named =
         odd(r#"*'"initialize"'*) reply '"result":{"capabilities":{"evals":{}},"serverInfo":{"name":"a\u001b[2J"}}';;
            *evals/list*) reply '"result":{"evals":[3]}';;"#);
     let ran = world.run(&["evals", "check", "--", "sh", "-c", &named]).expect(1, &[r"evals/list of a\u{1b}[2J:"]);
     assert!(!ran.out.contains('\u{1b}'), "{:?}", ran.out);
 
-    // An interrupt ends the server, too.
+    // An interrupt also stops the server.
     let waiting = world.start(world.command(&["evals", "list", "--", "sh", "-c", "touch begun; exec sleep 100"]));
     world.wait_for("begun");
     waiting.signal(rustix::process::Signal::TERM);
     waiting.end().expect(143, &[]);
     assert_eq!(world.survivors(), Vec::<String>::new());
 
-    // Ids that are made up anew each time.
+    // IDs that are different each time.
     let one = json!({"evals": [eval("x$n", "execution")]}).to_string().replace("x$n", "x'$n'");
     let script = odd(&format!("*evals/list*) n=$((n+1)); reply '\"result\":{one}';;"));
     world
@@ -471,7 +471,7 @@ fn a_file_is_checked_alone_and_beside_a_server() {
     world.run(&["check", "evals.yaml"]).expect(0, &["no findings in 1 file"]);
     world.run(&["check", "."]).expect(0, &["no findings in 2 files"]);
     world.run(&["evals", "check", "page.json"]).expect(0, &["no findings in 1 file"]);
-    // A name is mended by hand here: `gevals check --fix` knows no tools of this server.
+    // A name is corrected manually here, because `gevals check --fix` does not know the tools of this server.
     world.write(
         "slip.yaml",
         &world.read("examples/notes.yaml").replacen("toolName: notes_read", "toolName: notes_raed", 1),
@@ -489,7 +489,7 @@ fn a_file_is_checked_alone_and_beside_a_server() {
     let misspelt =
         ["unknown key `titel` in `arguments`", "did you mean `title`?", "so says its schema", "evals.yaml:15:"];
     world.run(&beside).expect(1, &misspelt);
-    // Offline, a lock knows the tools.
+    // Offline, the lock knows the tools.
     let tool = r#"{inputSchema: {type: object, properties: {title: {type: string}}, additionalProperties: false}}"#;
     world.write("gevals.lock", &format!("version: 1\nservers: {{notes: {{tools: {{notes_read: {tool}}}}}}}\n"));
     for command in [&["evals", "check", "evals.yaml"][..], &["check", "evals.yaml"]] {
@@ -547,7 +547,7 @@ async fn clients_without_a_handshake_are_served_and_hear_of_changes_that_they_as
     );
     client.send(&request(3, "evals/list", json!({"cursor": "?"}))).await;
     assert_eq!(client.next_json().await["error"]["code"], -32602);
-    // Nothing is sent unasked.
+    // Nothing is sent without a subscription.
     hub.announce(LIST_CHANGED);
     let notifications = json!({"toolsListChanged": true, "evalsListChanged": true});
     client.send(&request(4, "subscriptions/listen", json!({"notifications": notifications}))).await;
@@ -567,7 +567,7 @@ async fn a_second_client_gets_the_greeting_of_the_first_and_both_hear_of_changes
     let (hub, mut server) = fakes::hub(HubOptions { added: Some(shipped.added()), ..HubOptions::default() });
     let (mut one, mut other) = (Agent::on(&hub, SessionKind::Client), Agent::on(&hub, SessionKind::Client));
     one.send(INITIALIZE).await;
-    // A server that speaks the primitive itself declares it once.
+    // If a server implements the primitive itself, the capability is declared only once.
     let request = server.next_json().await;
     server
         .reply(&request, json!({"capabilities": {"evals": {"listChanged": false, "own": 1}}, "serverInfo": {}}))
@@ -587,14 +587,14 @@ async fn a_second_client_gets_the_greeting_of_the_first_and_both_hear_of_changes
         client.send(r#"{"jsonrpc":"2.0","id":1,"method":"evals/list"}"#).await;
         assert_eq!(client.next_json().await["result"]["evals"].as_array().unwrap().len(), 3);
     }
-    // The server's own requests go to a client, and the answer to the server.
+    // The server's own requests are sent to a client, and its answer to the server.
     server.send(r#"{"jsonrpc":"2.0","id":5,"method":"roots/list"}"#).await;
     assert_eq!(other.next_json().await["method"], "roots/list");
     other.send(r#"{"jsonrpc":"2.0","id":5,"result":{"roots":[]}}"#).await;
     assert_eq!(server.next_json().await["result"], json!({"roots": []}));
 }
 
-/// Over HTTP the rules are the same, for clients with a session and without.
+/// Over HTTP, the rules are the same, for clients with and without a session.
 #[tokio::test]
 async fn the_front_over_http_serves_evals_in_both_eras() {
     let shipped = shipped();
@@ -626,7 +626,7 @@ async fn the_front_over_http_serves_evals_in_both_eras() {
     assert_eq!((status, &listed["result"]["evals"][0]["id"]), (200, &json!("no-such-note")));
     let (status, refused) = ask("evals/list", json!({"level": "unit"}), with_session()).await;
     assert_eq!((status, &refused["error"]["code"]), (200, &json!(-32602)));
-    // What belongs to no request comes on the stream of a GET.
+    // Messages that belong to no request arrive on the stream of a GET.
     let stream = http.get(&front.url).header("accept", "text/event-stream").header("mcp-session-id", &session);
     let mut stream = stream.send().await.unwrap();
     hub.announce(LIST_CHANGED);
@@ -646,7 +646,7 @@ async fn the_front_over_http_serves_evals_in_both_eras() {
     assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32020)));
 }
 
-/// A server that is written with rmcp, whose types have no place for the capability.
+/// A server written with rmcp, whose types have no field for the capability.
 #[tokio::test]
 async fn a_server_in_rust_ships_its_own_evals() {
     let dir = tempfile::tempdir().unwrap();
@@ -670,7 +670,7 @@ async fn a_server_in_rust_ships_its_own_evals() {
     hub.close().await;
 }
 
-/// Anything that a client may send as the params of a list.
+/// Arbitrary params that a client may send to list evals.
 #[tokio::test]
 async fn no_params_of_a_client_break_the_shim() {
     let shipped = shipped();

@@ -1,5 +1,5 @@
-//! Evals that are made of something else, and what is made of evals: suites drafted from the tools of a server, and portable
-//! tasks, there and back.
+//! Evals made from other sources, and what is made from evals: suites drafted from the tools of a server, and portable
+//! tasks, in both directions.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -27,7 +27,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::{Map, Value, json};
 use world::{World, gevals};
 
-/// A server whose tools answer in every way, and write down that they were called.
+/// A server whose tools answer in every way, and log that they were called.
 const SERVER: &str = r#"#!/usr/bin/env python3
 import json, os, sys, time
 count = 0
@@ -71,7 +71,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **out}), flush=True)
 "#;
 
-/// Each loss of a report: its place, of what, its effect, and what is lost.
+/// Returns each loss in a report: its location, the part, its effect, and what is lost.
 fn losses(told: &Value, of: impl Fn(&Value) -> String) -> Vec<String> {
     let text = |l: &Value, key: &str| l[key].as_str().unwrap().to_owned();
     let line =
@@ -116,9 +116,9 @@ fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
     world.run(&["evals", "check", "evals.yaml", "--", &server]).expect(0, &["no findings in 1 file"]);
     world.run(&["evals", "draft", "-o", "evals.yaml", "--", &server]).expect(2, &["is there already"]);
 
-    // All tools, if the user says so.
+    // All tools, if the user allows it.
     let all = gevals(&["evals", "draft", "--allow-execution", "--", &server]).expect(0, &["id: writes-answers"]);
-    // Without a secret in it the environment is still that of one machine.
+    // Even without a secret, the environment is specific to one machine.
     let plain = world.run(&["evals", "draft", "--", &server]);
     assert!(plain.err.contains("left out: `env`: its answer holds variables of this environment"), "{}", plain.err);
     assert!(all.out.contains("unsaid-answers") && world.read("calls").contains("writes {}"), "{}", all.out);
@@ -149,7 +149,7 @@ fn document(evals: &[Value]) -> Document {
     document
 }
 
-/// The files of a folder with these tasks, as `gevals evals import` lays them out.
+/// The files of a directory with these tasks, as `gevals evals import` writes them.
 fn folder(tasks: &[Imported]) -> MemoryFiles {
     let mut files = MemoryFiles::default();
     let mut add = |path: &str, value: &Value| files.add(format!("suite/{path}"), file_text(value), false);
@@ -173,7 +173,7 @@ fn folder(tasks: &[Imported]) -> MemoryFiles {
     files
 }
 
-/// What the tasks of a folder are as evals, by the order of their files; `gevals check` finds no error in it.
+/// Exports the tasks of a directory as evals, in the order of their files; `gevals check` finds no error in it.
 fn exported(files: &MemoryFiles) -> Vec<Value> {
     let sources = Sources::default();
     let compiled = compile(&["suite".into()], &sources, files);
@@ -204,7 +204,7 @@ fn exported(files: &MemoryFiles) -> Vec<Value> {
     evals.collect()
 }
 
-/// Texts that a template, YAML or a lint may take for something else.
+/// Texts that a template, YAML or a lint may misinterpret.
 fn said() -> impl Strategy<Value = String> {
     let odd = prop::sample::select(vec![
         "{random.id}",
@@ -256,7 +256,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Keys, some of which mean something in an expectation.
+/// Keys, some of which have a meaning in an expectation.
 fn object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<String, Value>> {
     let words = [
         "path", "equals", "matches", "contains", "exists", "type", "status", "json", "text", "isError", "args", "<<",
@@ -297,7 +297,7 @@ fn content() -> impl Strategy<Value = Value> {
     prop_oneof![bare, named]
 }
 
-/// An eval without its id that a task can say.
+/// An eval without its ID that can be expressed as a task.
 fn eval() -> impl Strategy<Value = Value> {
     let message = || said().prop_map(|text| json!([{"role": "user", "content": {"type": "text", "text": text}}]));
     let tool = || "[a-zA-Z0-9_/-]{1,12}(\\.[a-z]{1,5})?";
@@ -423,7 +423,7 @@ fn the_evals_of_a_server_run_as_tasks_and_come_back() {
     let checked = world.run(&["check", "suite"]).expect(0, &[]);
     assert!(!checked.out.contains("error"), "{}", checked.out);
 
-    // What passes as an eval passes as a task, and what fails fails.
+    // What passes as an eval passes as a task, and what fails as an eval fails as a task.
     let ran = world.run(&["run", "suite/execution.yaml", "--require-server-use"]).expect(0, &["2 of 2 tasks passed"]);
     assert!(!ran.out.contains("tested nothing"), "the steps have called the server: {}", ran.out);
     let answers = |replies: Vec<model::Reply>, file: &str, code: i32| {
@@ -453,7 +453,7 @@ fn the_evals_of_a_server_run_as_tasks_and_come_back() {
     }
     answers(work(false), "suite/scenario.yaml", 1);
 
-    // The same evals, and the same tasks of these.
+    // The same evals again, and the same tasks from these.
     world.run(&["evals", "export", "suite", "-o", "back.yaml"]).expect(0, &["wrote back.yaml: 4 evals of 4 tasks\n"]);
     let list = |file: &str| {
         let text = world.read(file);
@@ -529,7 +529,7 @@ fn what_a_task_cannot_say_is_left_out_with_its_place() {
     }
     assert_eq!(losses.len(), 10, "{losses:#?}");
     world.run(&["check", "suite"]).expect(0, &[]);
-    // Nothing is left of an import that cannot be finished.
+    // An import that fails leaves nothing behind.
     std::fs::remove_dir_all(world.path("suite")).unwrap();
     std::fs::create_dir_all(world.path("suite/mcp.yaml")).unwrap();
     import(&["--force"]).expect(3, &["cannot write `suite/mcp.yaml`: it is a folder"]);
@@ -550,7 +550,7 @@ fn a_config_that_is_written_says_what_reaches_the_server_from_elsewhere() {
     assert!(ran.err.contains("note: the server is started in another folder, so `notes` is written as"), "{}", ran.err);
     assert!(world.read("deep/suite/tasks/read-plan.yaml").contains("my-notes.notes_read"));
     world.run(&["run", "deep/suite/execution.yaml"]).expect(0, &["2 of 2 tasks passed"]);
-    // A secret of the command line is in no file.
+    // A secret on the command line is not written to any file.
     let demo = world.command(&["proxy", "--http", "127.0.0.1:0", "--", own.as_str(), "demo-server", "--dir", "notes"]);
     let running = world.start(demo);
     let url = (0..200).find_map(|_| {

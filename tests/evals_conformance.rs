@@ -1,4 +1,4 @@
-//! `gevals evals conformance` against a correct server, the shim, and servers that break one requirement each.
+//! `gevals evals conformance` with a correct server, the shim, and servers that each violate one requirement.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 use world::{Ran, World, gevals};
 
-/// Each fault of the server, and the requirement that it breaks.
+/// Each fault of the server, and the requirement that it violates.
 const WRONG: [(&str, &str); 44] = [
     ("none-on-top", "E1"),
     ("capability-true", "E2"),
@@ -62,7 +62,7 @@ const WRONG: [(&str, &str); 44] = [
     ("discover-silent", "E40"),
 ];
 
-/// Those that break a recommendation, and one of the other era.
+/// Faults that violate a recommendation, and one of the other protocol era.
 const MORE: [(&str, &str); 6] = [
     ("own-level", "E33"),
     ("expects-nothing", "E34"),
@@ -94,7 +94,7 @@ fn each_wrong_server_fails_the_requirement_that_it_breaks_and_no_other() {
     let faults: Vec<String> = std::thread::scope(|scope| {
         let halves = cases.chunks(cases.len().div_ceil(4)).map(|cases| {
             scope.spawn(|| {
-                // What is printed goes through files of the world.
+                // The output goes through files in the world.
                 let world = World::new(&[]);
                 let found = cases.iter().filter_map(|(wrong, id)| {
                     let ran = tried(&world, &["--format", "json", "--strict"], wrong);
@@ -108,11 +108,12 @@ fn each_wrong_server_fails_the_requirement_that_it_breaks_and_no_other() {
         halves.collect::<Vec<_>>().into_iter().flat_map(|half| half.join().unwrap()).collect()
     });
     assert_eq!(faults, Vec::<String>::new(), "{}", faults.join("\n"));
-    // A recommendation is none without --strict.
+    // Without --strict, a recommendation is not a requirement.
     for (wrong, id) in &MORE[..5] {
         tried(&world, &[], wrong).expect(0, &[&format!("warn {id}"), "1 recommendation is not followed"]);
     }
-    // Every requirement but one is broken by one of them: a server that answers line by line gives each its answer.
+    // Every requirement but one is violated by one of these servers; that one cannot be violated by a server that
+    // answers line by line.
     let listed = world.run(&["evals", "conformance", "--list"]).expect(0, &["E1   MUST   the server declares `evals`"]);
     let ids: Vec<&str> = listed.out.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     let broken = |id: &&str| cases.iter().any(|(_, of)| of == id);

@@ -1,4 +1,4 @@
-//! `gevals evals lock` and `diff`: what a server ships now, beside what it shipped when it was locked.
+//! `gevals evals lock` and `diff`: what a server ships now, compared with what it shipped when it was locked.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -23,7 +23,7 @@ evals:
     expected: {type: exact-match, toolName: notes_delete, arguments: {title: plan}}
 "#;
 
-/// `gevals evals WHAT ARGS` on the demonstration server with the evals beside it.
+/// Runs `gevals evals WHAT ARGS` on the demo server with the evals beside it.
 fn evals(world: &World, args: &[&str]) -> Ran {
     let own = gevals().into_string().unwrap();
     let server = ["--", &own, "evals", "serve", "evals.yaml", "--", &own, "demo-server", "--dir", "notes"];
@@ -37,7 +37,7 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
     world.write("gevals.lock", &format!("version: 1\n{release}"));
     let run = ["run", "--level", "execution", "--allow-execution"];
     let locked = [&run[..], &["--locked"]].concat();
-    // A lock from before there were evals in it is read, and says that it has none.
+    // A lock from a version without evals can be read, and contains none.
     evals(&world, &["diff"]).expect(2, &["`gevals.lock` has no evals of the server `gevals-notes`", "evals lock"]);
     evals(&world, &locked).expect(2, &["nothing is run: `gevals.lock` has no evals"]);
     let unlocked = evals(&world, &run).expect(0, &["1 of 1 run passed"]);
@@ -51,7 +51,7 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
     let passed = evals(&world, &locked).expect(0, &["1 of 1 run passed"]);
     assert!(!passed.err.contains("gevals.lock"), "{}", passed.err);
 
-    // The invocation is gone, and what the execution expects is weaker.
+    // The invocation is removed, and the expectation of the execution is weaker.
     let weaker =
         EVALS.split("  - id: delete-plan").next().unwrap().replace("{isError: true}", "{content: [], isError: true}");
     world.write("evals.yaml", &weaker);
@@ -64,7 +64,7 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
     let told: Value = serde_json::from_str(&told.out).unwrap();
     assert_eq!(told["changed"], json!([{"id": "no-such-note", "parts": ["expected"]}]));
     assert_eq!((&told["toolsWithoutEvals"], &told["same"]), (&json!(["notes_delete"]), &json!(false)));
-    // At one level, the others do not count.
+    // If only one level is selected, the others do not count.
     let warned = evals(&world, &run).expect(1, &["are not as `gevals.lock` has them", changed]);
     assert!(!warned.err.contains("delete-plan"), "{}", warned.err);
     let refused = evals(&world, &locked).expect(2, &["nothing is run: the evals of", changed]);
@@ -73,11 +73,11 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
 
     evals(&world, &["lock"]).expect(0, &[changed, "locked 1 eval of"]);
     evals(&world, &["diff"]).expect(0, &["1 eval of"]);
-    // One that speaks of evals no more has lost them all.
+    // A server that no longer declares evals has removed them all.
     let own = gevals().into_string().unwrap();
     let bare = ["evals", "diff", "--", &own, "demo-server", "--dir", "notes"];
     world.run(&bare).expect(1, &["does not declare the capability `evals`", "removed: `no-such-note`"]);
-    // What cannot be read is not written over.
+    // A lock that cannot be read is not overwritten.
     world.write("gevals.lock", "version: 1\nevals: {a: {tools: []}}\n");
     evals(&world, &["lock"]).expect(2, &["cannot read `gevals.lock`", "tools", "delete it and make it anew"]);
     evals(&world, &run).expect(1, &["cannot read `gevals.lock`"]);
@@ -108,7 +108,8 @@ fn files_and_lists_are_compared_too() {
     world.run(&["evals", "diff", "old.json", "twice.yaml"]).expect(2, &["stands twice in the list"]);
 }
 
-/// `gevals lock` of an eval and `gevals evals lock` of its server write into one file, and neither loses what is the other's.
+/// `gevals lock` for an eval and `gevals evals lock` for its server write to one file, and each keeps the other's
+/// entries.
 #[test]
 fn the_tools_and_the_evals_of_a_server_are_locked_in_one_file() {
     let own = gevals().into_string().unwrap();
@@ -130,7 +131,7 @@ fn the_tools_and_the_evals_of_a_server_are_locked_in_one_file() {
     assert_eq!(world.read("suite/gevals.lock"), text);
     world.run(&["lock", "suite/eval.yaml", "--check"]).expect(0, &["all is as it was locked"]);
     world.run(&[&["evals", "diff"][..], &reach].concat()).expect(0, &["2 evals of notes are as in suite/gevals.lock"]);
-    // A lock of evals alone does not make the tools of the server unknown.
+    // A lock that contains only evals does not make the tools of the server unknown.
     std::fs::remove_file(world.path("suite/gevals.lock")).unwrap();
     world.run(&[&["evals", "lock"][..], &reach].concat()).expect(0, &[]);
     world.run(&["lock", "suite/eval.yaml", "--check"]).expect(1, &["server `notes` is new"]);

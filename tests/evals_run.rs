@@ -1,4 +1,4 @@
-//! Running the evals that a server ships, and measuring them: real servers, and a model at a real socket.
+//! Running and evaluating the evals that a server ships: real servers, and a model at a real socket.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -56,7 +56,7 @@ fn world(evals: &[&str]) -> World {
     world
 }
 
-/// `gevals evals WHAT ARGS` on the demonstration server with the evals beside it.
+/// Runs `gevals evals WHAT ARGS` on the demo server with the evals beside it.
 fn evals(world: &World, args: &[&str], model: Option<&Model>) -> (i32, String, String) {
     let own = gevals().into_string().unwrap();
     let server = ["--", &own, "evals", "serve", "evals.yaml", "--", &own, "demo-server", "--dir", "notes"];
@@ -191,7 +191,7 @@ fn what_evals_do_not_notice_is_named() {
     );
     let out = evals(&world(&[MISSING, &half]), &args[..2], None).1;
     assert!(out.contains("nobody notices: wrong-value at structuredContent.title, wrong-value at"), "{out}");
-    // One that looks only for an error does not notice that the error is another one.
+    // An eval that expects only some error does not detect a different error.
     let weak = json_of(&evals(&world(&[MISSING]), &args, None).1);
     let mutants = tool(&weak, "notes_read")["mutants"].clone();
     let wanted = json!([
@@ -208,7 +208,7 @@ fn what_evals_do_not_notice_is_named() {
     assert!(out.starts_with("read-plan fails while no tool is broken"), "{out}");
 }
 
-/// A judge's verdict, and that it is done.
+/// A judge's verdict, and its final answer.
 fn verdict(passed: bool) -> [Reply; 2] {
     let category = if passed { "n/a" } else { "semantic_mismatch" };
     [
@@ -217,7 +217,7 @@ fn verdict(passed: bool) -> [Reply; 2] {
     ]
 }
 
-/// A server with evals of its own beside it, over streamable HTTP.
+/// A server with its own evals, over streamable HTTP.
 struct Served {
     process: Option<world::Running>,
     url: String,
@@ -258,12 +258,12 @@ fn a_server_is_run_and_measured_over_streamable_http_as_it_is_over_stdio() {
     let over_http = world.run(&strength).expect(0, &[]).out;
     let over_stdio = evals(&world, &["strength", "--allow-execution", "--format", "json"], None).1;
     assert_eq!(json_of(&over_http), json_of(&over_stdio));
-    // What the server answers counts, and not what it answered over the other transport.
+    // The current answer of the server counts, not that over the other transport.
     world.write("notes/plan.md", "buy bread");
     world.run(&run).expect(1, &["buy bread"]);
 }
 
-/// On a terminal that is one: `script` makes it.
+/// Runs in a real terminal, which `script` creates.
 fn on_a_terminal(world: &World, args: &[&str], typed: &str) -> (i32, String) {
     let own = gevals().into_string().unwrap();
     let server = ["--", &own, "evals", "serve", "evals.yaml", "--", &own, "demo-server", "--dir", "notes"];
@@ -297,13 +297,13 @@ fn on_a_terminal_one_is_asked_and_what_may_destroy_is_listed_first() {
     assert!(said.contains("call them? [y/N]") && said.contains("2 of 2 runs passed"), "{said}");
     let file = results(&world).pop().unwrap();
     std::fs::remove_file(world.path(&file)).unwrap();
-    // Whatever is not yes is no.
+    // Any answer but yes means no.
     for typed in ["n\n", "\n", "yy\n", "\u{4}"] {
         let (code, said) = on_a_terminal(&world, &["run"], typed);
         assert_eq!(code, 2, "{said}");
         assert!(said.contains("nothing is run") && results(&world).is_empty(), "{said}");
     }
-    // Nor is there a question where nothing is called, or where it was allowed.
+    // There is no question if nothing is called, or if calls were allowed.
     let (code, said) = on_a_terminal(&world, &["run", "--allow-execution", "--id", "deleted"], "");
     assert!(code == 0 && !said.contains("call them?"), "{said}");
 }
@@ -319,7 +319,7 @@ fn evals_are_run_again_when_the_server_says_that_they_have_changed() {
     world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{}", PLAN.replace("TEXT", "buy bread")));
     world.wait_for_line("stdout", "0 of 1 run passed");
     assert!(world.read("stderr").contains("the evals of the server have changed"), "{}", world.read("stderr"));
-    // One that is refused does not end it.
+    // A file that is refused does not end it.
     world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{DELETE}"));
     world.wait_for_line("stderr", "`delete-plan` need a model");
     world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{MISSING}"));
@@ -329,7 +329,7 @@ fn evals_are_run_again_when_the_server_says_that_they_have_changed() {
     assert_eq!(world.survivors(), Vec::<String>::new());
 }
 
-/// `meet` answers when two calls of it wait; `count` says how often it was called.
+/// `meet` answers when two calls of it are waiting; `count` returns how often it was called.
 const MEETING: &str = r#"#!/usr/bin/env python3
 import json, sys
 waiting, count = [], 0
@@ -373,7 +373,7 @@ fn so_many_evals_run_at_the_same_time_and_each_so_many_times() {
         world.run(&[&["evals", "run", "--allow-execution"][..], args, &server].concat())
     };
     run(&["--parallel", "2"]).expect(0, &["2 of 2 runs passed"]);
-    // One after the other, the first waits in vain for the other.
+    // In sequence, the first one waits in vain for the second.
     run(&["--parallel", "1", "--timeout", "1s"]).expect(1, &["1 of 2 runs passed", "no answer within 1 s"]);
 
     world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{}", meeting("second", "count", "call 2")));
@@ -431,8 +431,8 @@ fn a_judge_grades_the_first_answer_of_a_model_and_the_result_of_a_call() {
     }
 }
 
-/// An agent that is a program: it calls what its prompt says (`CALL TOOL ARGUMENTS` a line), tells what it finds of the evals, and says that
-/// it is done.
+/// An agent that is a program: it makes the calls in its prompt (`CALL TOOL ARGUMENTS`, one per line), reports what it
+/// can see of the evals, and says that it is done.
 const AGENT: &str = r#"#!/usr/bin/env python3
 import json, os, sys, urllib.request
 config = json.load(open(sys.argv[1]))
@@ -494,16 +494,16 @@ fn an_agent_does_scenarios_through_the_proxy_and_the_judge_sees_what_it_called()
     let file = world.results("evals-gevals-notes");
     assert_eq!(file["summary"]["agent"], json!({"type": "file", "name": "mine", "path": "agent.yaml"}));
     assert!(file["results"][0]["taskOutput"].as_str().unwrap().contains(calls));
-    // Where it is isolated, it does not see what it is judged by.
+    // If it is isolated, it cannot see what it is judged by.
     let isolated = !err.contains("the agent is not isolated");
     assert_eq!(question.contains("the evals say nothing"), isolated, "{question}");
     assert!(judged(&["--isolation", "none"]).0.contains("the evals say kind: McpEvals"));
 
-    // One that only says so has called nothing.
+    // An agent that only claims to have called something has called nothing.
     world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{}", asks("Read it.", 4)));
     let (question, ..) = judged(&[]);
     assert!(question.contains("all is done") && !question.contains("calls"), "{question}");
-    // More rounds than it may have end it.
+    // It is stopped after the maximum number of rounds.
     world.write("evals.yaml", &format!("kind: McpEvals\nevals:\n{}", asks(&[read; 200].join("\n"), 2)));
     let (question, ..) = judged(&[]);
     assert!(
@@ -523,7 +523,7 @@ fn an_agent_is_a_file_or_comes_along_and_what_is_none_is_refused_before_anything
     let (code, out, err) = evals(&world, &[&scenario[..], &["builtin.noop"]].concat(), Some(&judge));
     assert_eq!(code, 1, "{out}{err}");
     assert!(out.contains("with the agent builtin.noop"), "{out}");
-    // A model that is spoken to directly does both.
+    // A model that gevals calls directly does both.
     let model = Model::new(
         [vec![text("I did.")], verdict(true).to_vec(), vec![call("notes_delete", json!({"title": "plan"}))]].concat(),
     );
@@ -540,7 +540,7 @@ fn an_agent_is_a_file_or_comes_along_and_what_is_none_is_refused_before_anything
     let (code, out, err) = evals(&world, &args, Some(&model));
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(model.asked()[3].body["model"], "m-2");
-    // Another one does not choose a first tool.
+    // Another agent does not choose a first tool.
     let (code, _, err) = evals(&world, &["run", "--judge", "openai:j-1", "--agent", "builtin.noop"], Some(&judge));
     assert!(code == 3 && err.contains("`delete-plan` need a model"), "{err}");
     world.write("other.yaml", "kind: Eval\n");

@@ -1,4 +1,4 @@
-//! Extensions as programs: both protocols, and programs that keep neither.
+//! Extensions as programs: both protocols, and programs that follow neither.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -21,7 +21,7 @@ use world::World;
 #[expect(dead_code, reason = "shared with other tests")]
 mod world;
 
-/// A folder with programs.
+/// A directory with programs.
 struct Programs(tempfile::TempDir);
 
 impl Programs {
@@ -41,7 +41,7 @@ impl Programs {
         path
     }
 
-    /// A program in Python that answers `initialize`, and then does what the body says with each `request`.
+    /// A Python program that answers `initialize`, and then runs the body for each `request`.
     fn session(&self, name: &str, body: &str) -> PathBuf {
         let body = body.lines().map(|line| format!("        {line}\n")).collect::<String>();
         let text = format!(
@@ -80,7 +80,7 @@ for line in sys.stdin:
         extensions.execute(name, self.path(), &call).await
     }
 
-    /// One call of a program in this folder.
+    /// Makes one call of a program in this directory.
     async fn once(&self, name: &str, args: Value) -> Result<Answer, String> {
         let host = RealHost::new();
         let none = plan::Extensions::default();
@@ -240,7 +240,7 @@ async fn rubbish_requests_and_long_lines_do_no_harm() {
     assert_eq!(answer.outputs["text"].as_str().unwrap().len(), 5_000_000);
 }
 
-/// What was given up answers into the next call, with its own id.
+/// A call that was given up is answered during the next one, with its own ID.
 #[tokio::test]
 async fn a_late_answer_is_dropped() {
     let programs = Programs::new();
@@ -251,7 +251,7 @@ async fn a_late_answer_is_dropped() {
     let first = programs.execute(&extensions, "./late", json!({"for": 1, "n": 1}));
     let first = tokio::time::timeout(Duration::from_millis(300), first);
     let second = async {
-        // Behind the first, so that the program is still waited for.
+        // After the first one, so that the program is still in use.
         tokio::time::sleep(Duration::from_millis(100)).await;
         programs.execute(&extensions, "./late", json!({"for": 0, "n": 2})).await
     };
@@ -261,7 +261,7 @@ async fn a_late_answer_is_dropped() {
     extensions.close().await;
 }
 
-/// A call that nobody waits for any more does not change the world later, and the next one has a program.
+/// A call that was given up has no later effects, and the next call has a program.
 #[tokio::test]
 async fn what_is_given_up_is_ended() {
     let programs = Programs::new();
@@ -307,13 +307,13 @@ async fn a_crash_does_not_keep_the_cleanup_from_a_new_process() {
     assert!(programs.execute(&extensions, "./frail", json!({"crash": true})).await.is_err());
     let answer = programs.execute(&extensions, "./frail", json!({"crash": false})).await.unwrap();
     assert!(answer.success);
-    // `spec.env` is in its environment, and the task's folder is where it runs.
+    // Its environment contains `spec.env`, and its working directory is that of the task.
     assert_eq!(answer.outputs["NS"], "demo");
     assert_eq!(answer.outputs["in"], json!(programs.path()));
     extensions.close().await;
 }
 
-/// A program that tries what its argument says, and answers with what came of it.
+/// A program that tries what its argument specifies, and returns the result.
 const ATTACKER: &str = r#"
 what, target = args["what"], args.get("target")
 try:
@@ -346,7 +346,7 @@ except BaseException as error:
     answer({"success": False, "error": type(error).__name__ + ": " + str(error)})
 "#;
 
-/// How many processes with these words on their command line live.
+/// Returns the number of processes with this command line.
 fn count(words: &str) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
@@ -369,7 +369,7 @@ async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
         return;
     }
     let by_kernel = sandbox == Sandbox::Landlock;
-    // What flees is known by how long it sleeps.
+    // The escaped process is recognized by how long it sleeps.
     let seconds = if by_kernel { 615 } else { 614 };
     let (missing, read_only) =
         if by_kernel { ("Permission denied", "Permission denied") } else { ("No such file", "Read-only") };
@@ -404,7 +404,7 @@ async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
         assert!(!answer.success, "{what} {target}: {:?}", answer.outputs);
         assert!(answer.message.contains(why), "{what} {target}: {}", answer.message);
     };
-    // What is not granted is not there, or cannot be written.
+    // Files that are not granted do not exist, or cannot be written.
     fails("read", json!(secret), missing).await;
     fails("write", json!(outside.path().join("new")), "").await;
     fails("write", json!(programs.path().join("new")), read_only).await;
@@ -412,7 +412,7 @@ async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
     fails("list", json!(std::env::var("HOME").unwrap()), missing).await;
     fails("connect", json!(port), "").await;
     if by_kernel {
-        // In a namespace of its own it only sends to itself.
+        // In its own namespace, it could only send to itself.
         fails("send", json!(port), "PermissionError").await;
     }
     fails("kill", json!(std::process::id()), "").await;
@@ -429,7 +429,7 @@ async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
         fails("write", json!("/new"), read_only).await;
         fails("write", json!("/dev/new"), read_only).await;
     }
-    // The folder of the task can be read, and there is a folder for its own files.
+    // The directory of the task can be read, and there is a directory for the program's own files.
     let read = tries(&extensions, "read", json!(programs.path().join("task.txt"))).await.unwrap();
     assert_eq!(read.outputs["got"], "mine");
     let own = tries(&extensions, "own", Value::Null).await.unwrap();
@@ -439,7 +439,7 @@ async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
     let names: Vec<_> = env.outputs["got"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(names.contains(&"OWN") && names.contains(&"NS"), "{names:?}");
     assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
-    // Nothing survives it: neither a session of its own, nor a thousand children.
+    // Nothing survives the sandbox: neither a separate session, nor a thousand children.
     let fled = tries(&extensions, "flee", json!(seconds)).await.unwrap();
     assert_ne!(fled.success, by_kernel, "the kernel lets nothing leave its group: {}", fled.message);
     let sleeps = || count(&format!("sleep {seconds}")) > 0;
@@ -451,7 +451,7 @@ async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
     }
     assert_eq!(sleeps(), fled.success);
     let forked = tokio::time::timeout(Duration::from_secs(20), tries(&extensions, "fork", Value::Null)).await;
-    // No limit of processes holds root; the end of the sandbox does.
+    // A limit on processes does not apply to root; ending the sandbox does.
     let root = rustix::process::getuid().is_root();
     assert!(root || !matches!(forked, Ok(Ok(Answer { success: true, .. }))), "3000 processes were made");
     extensions.close().await;
@@ -464,7 +464,7 @@ async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(!own.exists());
-    // What is granted works.
+    // Granted permissions work.
     let granted = declared(plan::Granted {
         network: true,
         read: vec![secret.clone()],
@@ -480,7 +480,7 @@ async fn a_sandbox_holds_what_tries_to_leave_it(sandbox: Sandbox) {
     extensions.close().await;
 }
 
-/// A `docker` that writes down how it was asked, and does it without a container.
+/// A `docker` that logs its arguments, and runs the program without a container.
 const DOCKER: &str = r#"#!/bin/sh
 echo "$@" >> "${0%/bin/docker}/asked"
 case " $* " in
@@ -546,7 +546,7 @@ fn docker_is_given_nothing_that_was_not_granted() {
         assert!(line.contains(words), "{words}\n{line}");
     }
     assert!(!line.contains("given") && !line.contains("SECRET_OF_MINE") && !line.contains("hidden"), "{line}");
-    // The container does not outlive the call.
+    // The container is removed after the call.
     let name = line.split(" --name ").nth(1).unwrap().split(' ').next().unwrap();
     assert!(asked.lines().last().unwrap().ends_with(&format!("rm --force {name}")), "{asked}");
 
@@ -555,7 +555,7 @@ fn docker_is_given_nothing_that_was_not_granted() {
     run(&["run", "eval.yaml"]).expect(3, &["docker does not answer: Cannot connect to the Docker daemon"]);
 }
 
-/// An eval with a task that verifies by `x.do` of the program `ext/x`.
+/// An eval with a task that verifies with `x.do` of the program `ext/x`.
 fn with_program(extensions: &str, program: &str) -> World {
     let eval = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: t.yaml}]\n  extensions: ";
     let task = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  imports: [{package: ./ext/x, as: x}]\n  prompt: Do nothing.\n  verify:\n    - x.do: {}\n";
@@ -564,7 +564,7 @@ fn with_program(extensions: &str, program: &str) -> World {
     world
 }
 
-/// A crash, and a call beyond the time of the eval.
+/// A crash, and a call that exceeds the time limit of the eval.
 #[test]
 fn what_goes_wrong_in_a_sandbox_is_broken() {
     let programs = Programs::new();
@@ -584,7 +584,7 @@ fn what_goes_wrong_in_a_sandbox_is_broken() {
     }
 }
 
-/// What fills the holes of arguments is held against the schema, before the program hears of it: here there is no cluster.
+/// Arguments are validated after their holes are filled, before the program receives them: here, there is no cluster.
 #[cfg(feature = "kubernetes")]
 #[test]
 fn a_call_that_does_not_fit_is_not_made() {
@@ -606,7 +606,7 @@ fn a_call_that_does_not_fit_is_not_made() {
     world.run(&["run", "eval.yaml"]).expect(1, &["no cluster: "]);
 }
 
-/// What a program prints without end takes no memory, in either protocol.
+/// Endless output of a program uses no memory, in either protocol.
 #[test]
 fn an_extension_that_floods_takes_no_memory() {
     let sandbox = usable(Sandbox::Auto, &|_| None).map_or("none", |_| "auto");
@@ -649,7 +649,7 @@ fn an_extension_that_floods_takes_no_memory() {
     }
 }
 
-/// At most a millisecond, half of the time (`cargo test --test extension -- --ignored --nocapture`).
+/// In the median, at most a millisecond (`cargo test --test extension -- --ignored --nocapture`).
 #[tokio::test]
 #[ignore = "measures; benches/README.md has the figure"]
 async fn the_overhead_of_a_call() {

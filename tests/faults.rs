@@ -1,6 +1,8 @@
-//! `kill -9` at random moments, of runs and of recoveries: nothing leaks, no finished cleanup is repeated, no result lost.
+//! `kill -9` at random moments, of runs and of recoveries: nothing leaks, no finished cleanup is repeated, no result is
+//! lost.
 //!
-//! Thirty kills by default; `GEVALS_KILLS=1000 cargo test --release --test faults -- --nocapture` prints the table of more.
+//! Thirty kills by default; `GEVALS_KILLS=1000 cargo test --release --test faults -- --nocapture` prints a table for
+//! more of them.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -23,8 +25,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use world::World;
 
-/// Makes a folder and files in it, leaves a process behind that has left its group, sets up rounds of a loop with a group
-/// of their own each, and cleans up step by step. Every cleanup step says what it is before it does it.
+/// Creates a directory and files in it, leaves a process behind that has left its process group, sets up rounds of a
+/// loop with a group each, and cleans up step by step. Every cleanup step logs its name before it acts.
 const TASK: &str = r#"kind: Task
 apiVersion: mcp-eval/v1
 metadata: {name: NAME, parallel: PARALLEL}
@@ -73,10 +75,10 @@ fn small_world() -> World {
     world
 }
 
-/// What a journal says of itself.
+/// The relevant contents of a journal.
 #[derive(Default, Debug)]
 struct Told {
-    /// Lines of the log of cleanup steps that are known to be done.
+    /// Log lines of cleanup steps that are known to be done.
     done: BTreeSet<String>,
     results: BTreeMap<String, String>,
     retried: usize,
@@ -109,7 +111,7 @@ fn told(world: &World) -> Told {
     told
 }
 
-/// What the cleanup step of this id writes to the log.
+/// Returns what the cleanup step with this ID writes to the log.
 fn log_line(task: &str, action: &str) -> Option<String> {
     let round = |text: &str| Some(text.split('[').nth(1)?.split(']').next()?.parse::<usize>().ok()? + 1);
     match action {
@@ -145,8 +147,8 @@ struct Table {
     other: Vec<String>,
 }
 
-/// Kills the process at a random moment, or soon after a random write to the journal. Says whether it still lived, and
-/// whether the last write was less than 5 ms ago.
+/// Kills the process at a random moment, or soon after a random write to the journal. Returns whether it was still
+/// alive, and whether the last write was less than 5 ms ago.
 fn kill(world: &World, args: &[&str], usual: Duration, near: bool, random: &mut fastrand::Rng) -> (bool, bool) {
     let running = world.start(world.command(args));
     if near {
@@ -201,7 +203,7 @@ fn round(usual: Duration, random: &mut fastrand::Rng, table: &Mutex<Table>) {
     let resume = killed && !results.is_empty() && random.bool();
     if resume {
         let ran = world.run(&["run", "eval.yaml", "--resume"]);
-        // All tasks may have had their results, and the kill came after the last one.
+        // All tasks may have had their results already, so that the kill came after the last one.
         if ran.code == Some(0) {
             found.resumed += 1;
         } else if !ran.err.contains("nothing to resume") {
@@ -264,7 +266,7 @@ fn nothing_is_lost_whenever_the_kill_comes() {
         let started = Instant::now();
         world.run(&["run", "eval.yaml", "-p", "2"]).expect(0, &["4 of 4 tasks passed"]);
         assert!(left(&world.path("made")).is_empty());
-        // Once each: in a run that is not killed nothing is repeated.
+        // Once each: nothing is repeated in a run that is not killed.
         assert_eq!(log(&world).values().copied().collect::<BTreeSet<_>>(), BTreeSet::from([1]));
         assert_eq!(log(&world).len(), 4 * 8);
         assert_eq!(told(&world).done.len(), 4 * 8);

@@ -1,7 +1,7 @@
-//! What happens in a run, step by step, in each dialect: the pages in `flow/`. A case is some files and the events that
-//! running them gives: every action that ended with its outcome, every verdict, and the exit status.
+//! The course of a run, step by step, in each dialect: the pages in `flow/`. A case consists of files and the events of
+//! running them: every action that ended, with its outcome, every verdict, and the exit status.
 //!
-//! `BLESS=1 cargo test --test flow` writes down what happens now. Read what it wrote.
+//! `BLESS=1 cargo test --test flow` updates the pages with the current events. Review what it writes.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -58,7 +58,7 @@ struct Case {
     expected: Block,
 }
 
-/// Files before the first heading of a case belong to all.
+/// Files before the first heading of a case belong to all cases.
 fn cases(page: &Page) -> Vec<Case> {
     let first = page.blocks.iter().map(|b| b.heading.0).min().unwrap();
     let (mut shared, mut cases) = (Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ fn run(case: &Case) -> String {
     let mut out = String::new();
     for line in ran.out.lines() {
         let event: Event = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
-        // Tasks are distinguished where there are several, and runs of one.
+        // The first run of the task `t` needs no name.
         let whose = event.task.as_ref().map_or_else(String::new, |task| match (task.name.as_str(), task.run) {
             ("t", 0) => String::new(),
             (name, run) => format!("{name}#{} ", run + 1),

@@ -1,4 +1,4 @@
-//! The world for real: processes, signals, pipes, files, HTTP.
+//! The real host: processes, signals, pipes, files, HTTP.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -29,7 +29,7 @@ async fn run(exec: Exec) -> Finished {
     HOST.exec(exec, CancellationToken::new()).await
 }
 
-/// A folder that is removed at the end of its test.
+/// A directory that is removed at the end of its test.
 struct Temp(PathBuf);
 
 impl Temp {
@@ -43,7 +43,7 @@ impl Temp {
         path
     }
 
-    /// The pid that a script wrote down.
+    /// Returns the PID that a script wrote to a file.
     async fn pid(&self, name: &str) -> i32 {
         for _ in 0..200 {
             if let Some(pid) = std::fs::read_to_string(self.0.join(name)).ok().and_then(|t| t.trim().parse().ok()) {
@@ -66,7 +66,7 @@ fn lives(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
 }
 
-/// Not even a zombie.
+/// Whether the process exists, if only as a zombie.
 fn exists(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
@@ -161,7 +161,7 @@ async fn a_pipe_held_open_does_not_keep_a_step_alive() {
 async fn a_background_server_lives_until_it_is_reaped() {
     let temp = Temp::new();
     let port = HOST.free_port().unwrap();
-    // It writes to the step's stdout all the time: that must neither block nor break it.
+    // It writes to the step's standard output all the time: that must neither block nor break it.
     let script = format!(
         "cd {}; python3 -u -c \"
 import http.server, sys
@@ -222,7 +222,7 @@ async fn a_run_is_found_by_its_mark() {
     assert_eq!(HOST.reap_marked(dead.mark(), ms(100)).await, 1);
     assert!(!exists(pid));
     drop(finished);
-    // A gevals inside a step of another one keeps the outer mark.
+    // If gevals runs inside a step of another gevals, it keeps the outer mark.
     let marks = run(sh("echo $GEVALS_EXEC").env("GEVALS_EXEC", "outer.1")).await.stdout.text();
     assert!(marks.starts_with(&format!("outer.1,{}.", HOST.mark())), "{marks}");
 }
@@ -341,7 +341,7 @@ async fn what_fails_leaves_the_old_file_and_nothing_else() {
     assert_eq!(HOST.files().list(&temp.0), ["results.json"]);
 }
 
-/// `-o /dev/null` as root does not make a file of it.
+/// `-o /dev/null` as root does not replace the device with a file.
 #[tokio::test]
 async fn a_pipe_is_written_to_and_stays_a_pipe() {
     let temp = Temp::new();
@@ -354,7 +354,7 @@ async fn a_pipe_is_written_to_and_stays_a_pipe() {
     assert_eq!(reader.join().unwrap(), b"through");
 }
 
-/// The longest name that a file may have.
+/// The longest possible file name.
 #[tokio::test]
 async fn a_long_name_is_written() {
     let temp = Temp::new();
@@ -368,7 +368,7 @@ fn get(url: &str) -> HttpRequest {
     HttpRequest { method, url, headers: Vec::new(), body: None, timeout: ms(3000), max_body: 1000 }
 }
 
-/// A server that answers every request with what `answer` makes of its first line.
+/// A server that answers every request with what `answer` returns for its first line.
 async fn serve(answer: fn(&str) -> String) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! MCP servers over HTTP that do what none should: each ends in a clear outcome, in time, and within bounded memory.
+//! Hostile MCP servers over HTTP: each one leads to a clear outcome, in time, and with bounded memory.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -17,10 +17,10 @@ use std::{
 use serde_json::{Value, json};
 use world::World;
 
-/// What a server does with a request that it should answer.
+/// What a server does when it receives the request.
 type Deed = fn(&Value, &mut TcpStream) -> std::io::Result<()>;
 
-/// The misbehaviour, what the report of it contains, and whether it can only be done at the start.
+/// The misbehavior, the function, and a part of the report.
 const DEEDS: &[(&str, Deed, &str)] = &[
     ("never answers", never, "within"),
     ("answers a byte at a time", dribbles, "within"),
@@ -93,7 +93,7 @@ fn in_a_call_of_the_agent() {
 #[test]
 fn in_a_step() {
     each("tools/call", |name, said, world| {
-        // An expected error of the tool is not this one.
+        // An expected tool error does not cover this one.
         let step = "notes.x: {args: {}, timeout: 20s, expect: {isError: true}}";
         let task = world.read("task.yaml").replace("command: {run: test -e eval.yaml}", step);
         world.write("task.yaml", &task.replace("  prompt", "  requires: [{mcpServer: notes}]\n  prompt"));
@@ -125,7 +125,7 @@ fn tls_that_is_none() {
     world.run(&["run", "eval.yaml"]).expect(3, &["could not reach `notes`"]);
 }
 
-/// Each deed in a world of its own, several at a time.
+/// Runs each misbehavior in a world of its own, several in parallel.
 fn each(method: &'static str, check: fn(&str, &str, &World) -> world::Ran) {
     let work = |&(name, deed, said): &(&'static str, Deed, &'static str)| {
         move || {
@@ -145,7 +145,7 @@ fn each(method: &'static str, check: fn(&str, &str, &World) -> world::Ran) {
     }
 }
 
-/// An eval on a server that does this when it is asked for `method`, and answers well else.
+/// An eval with a server that misbehaves when it receives `method`, and otherwise answers correctly.
 fn world_of(method: &'static str, deed: Deed) -> World {
     let address = serve(method, deed);
     World::new(&[
@@ -232,7 +232,7 @@ fn circle(request: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
     redirect(stream, &format!("http://{}/mcp", request["own"].as_str().unwrap()))
 }
 
-/// The head of an answer that says not how long it is.
+/// Writes the head of a response without a length.
 fn begin(stream: &mut TcpStream, kind: &str) -> std::io::Result<()> {
     write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n")
 }
@@ -242,7 +242,7 @@ fn unfinished(stream: &mut TcpStream, kind: &str, body: &str) -> std::io::Result
 }
 
 fn never(_: &Value, stream: &mut TcpStream) -> std::io::Result<()> {
-    // Until the other side has enough of it.
+    // Waits until the other side closes the connection.
     stream.read(&mut [0]).map(drop)
 }
 

@@ -1,5 +1,6 @@
 //! The invariants of the compiler, over generated files: there is a plan if and only if there is no hard error; what
-//! checks, decodes; a plan depends on what is written, not on how. (*Executed ⊆ planned* is in tests/run.rs.)
+//! checks, decodes; a plan depends on the content of a file, not on its spelling. (*Executed ⊆ planned* is in
+//! tests/run.rs.)
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 #[path = "support/documents.rs"]
@@ -18,7 +19,7 @@ use gevals::{
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 
-/// Compiles a file in a folder with what it may refer to.
+/// Compiles a file in a directory that contains what it may refer to.
 fn compiled(text: &str) -> (Compiled, Sources) {
     let (sources, mut files) = (Sources::default(), MemoryFiles::default());
     files.add("/w/x.yaml", text, false);
@@ -35,7 +36,7 @@ fn compiled(text: &str) -> (Compiled, Sources) {
     (compile(&[PathBuf::from("/w/x.yaml")], &sources, &files), sources)
 }
 
-/// The plan, where the file is one task that means something.
+/// Returns the plan, if the file is one task without hard errors.
 fn plan(text: &str) -> Option<Plan> {
     compiled(text).0.tasks.into_iter().next().flatten().map(|plan| *plan)
 }
@@ -47,7 +48,7 @@ fn a_plan_iff_no_hard_error(text: &str) -> Result<(), TestCaseError> {
     let found: Vec<_> = compiled.diagnostics.iter().map(|d| format!("{}: {}", d.rule.name, d.message)).collect();
     match hard {
         None => prop_assert!(plans.all(|p| p), "no plan, and no hard error, but {found:#?}\n{text}"),
-        // A hard error of an eval leaves its tasks their plans.
+        // With a hard error in an eval, its tasks still have plans.
         Some(_) => {
             prop_assert!(plans.clone().next().is_none() || plans.any(|p| !p), "a plan in spite of {found:#?}\n{text}")
         }
@@ -55,7 +56,7 @@ fn a_plan_iff_no_hard_error(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Gives every step of the portable dialect an id, where its body has room for one.
+/// Gives every step of the portable dialect an ID, if its body is a mapping.
 fn with_ids(mut document: Value) -> Value {
     fn walk(value: &mut Value, next: &mut usize) {
         match value {
@@ -83,7 +84,7 @@ fn with_ids(mut document: Value) -> Value {
     document
 }
 
-/// Holes, right and wrong; which they are depends on where they land.
+/// Valid and invalid holes; which ones are valid depends on where they are inserted.
 const HOLES: [&str; 26] = [
     "{random.id}",
     "{random.port}",
@@ -113,7 +114,7 @@ const HOLES: [&str; 26] = [
     "{env.X + 1}",
 ];
 
-/// Puts a hole over some value, or into some text.
+/// Replaces a value with a hole, or inserts one into a text.
 fn dig(document: &mut Value, at: &Index, hole: &str, whole: bool) {
     fn walk<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
         match value {
@@ -191,7 +192,7 @@ proptest! {
         for (plan, text) in plans.iter().zip(&texts) {
             let Some(plan) = plan else { panic!("no plan of\n{text}") };
             prop_assert_eq!(wire::digest(plan), wire::digest(first), "{}", text);
-            // The JSON form says where things stand, the others do not.
+            // The JSON form contains positions, the others do not.
             for format in FORMATS.iter().filter(|f| f.name != "json") {
                 let drawn = |plan: &Plan| (format.render)(&[View::new(std::slice::from_ref(plan))]);
                 prop_assert_eq!(drawn(plan), drawn(first), "{}\n{}", format.name, text);
@@ -200,7 +201,8 @@ proptest! {
     }
 }
 
-/// What checks, decodes: with values of the right types in its holes, every step's arguments are what its program takes.
+/// What checks, decodes: with values of the right types in the holes, every step's arguments are accepted by its
+/// implementation.
 #[cfg(feature = "run")]
 mod decoding {
     use gevals::{
@@ -222,7 +224,7 @@ mod decoding {
         serde_json::from_value::<T>(value).map(drop).map_err(|e| e.to_string())
     }
 
-    /// What reads the arguments and the `expect` of a built-in.
+    /// Returns the decoders for the arguments and the `expect` of a built-in step.
     fn decoders(name: &str, dialect: Dialect) -> Option<(Decode, Decode)> {
         let nothing: Decode = |value| if value.is_null() { Ok(()) } else { Err("no `expect` here".to_owned()) };
         Some(match (name, dialect) {
@@ -251,7 +253,7 @@ mod decoding {
         }
     }
 
-    /// A value of the type that fits the shape.
+    /// Returns a value of the type that fits the shape.
     fn sample(shape: &Shape, ty: &Type) -> Value {
         match (shape, ty) {
             (Shape::OneOf(shapes), _) => {
@@ -351,7 +353,7 @@ mod decoding {
                 OperationKind::Tool { .. } => (decode::<builtin::tool::Tool>, decode::<builtin::tool::StepsExpect>),
                 OperationKind::Extension { .. } => return,
             };
-            // What nobody reads was reported, and is not handed on.
+            // Unknown keys were reported, and are not passed on.
             let known = step.args.iter().map(|(k, v)| (k.value.clone(), fill(v, field(&signature.params, &k.value))));
             let filled = fit(&signature.params, known.collect::<Map<_, _>>().into());
             if let Err(e) = args(filled.clone()) {

@@ -1,4 +1,4 @@
-//! Journals from end to end: recover, resume, worlds that are kept, recordings, and disks that are full.
+//! Journals from end to end: recover, resume, kept worlds, recordings, and full disks.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use world::{Ran, World};
 
-/// An eval `e` of portable tasks, each of them its name and the steps of its spec.
+/// An eval `e` of portable tasks, each given by its name and the rest of its spec.
 fn tasks(tasks: &[(&str, &str)]) -> World {
     let world = World::new(&[]);
     let paths: String = tasks.iter().map(|(name, _)| format!("    - path: {name}.yaml\n")).collect();
@@ -32,7 +32,7 @@ fn tasks(tasks: &[(&str, &str)]) -> World {
     world
 }
 
-/// Makes a file, waits if its variable says so, and removes it.
+/// Creates a file, waits unless `quick` exists, and removes the file in cleanup.
 const SLOW: &str = r#"  env: {F: "WORLD/made-{random.id}"}
   setup:
     - command: {run: "touch $F"}
@@ -48,7 +48,7 @@ fn run_of(world: &World) -> PathBuf {
     runs.pop().unwrap()
 }
 
-/// Kills a run when the file is there.
+/// Kills a run as soon as the file `when` exists.
 fn killed(world: &World, args: &[&str], when: &str) {
     let run = world.start(world.command(args));
     world.wait_for(when);
@@ -92,7 +92,7 @@ fn a_killed_run_is_recovered_then_resumed() {
     world.run(&["run", "eval.yaml", "--resume=nosuch"]).expect(2, &["no run `nosuch`"]);
 }
 
-/// The plan that was made is the one that is cleaned up, whatever became of its files; it is not resumed.
+/// Cleanup follows the recorded plan, even if the files of the task have changed; such a run is not resumed.
 #[test]
 fn changed_files_are_cleaned_up_as_they_were_and_not_resumed() {
     let world = tasks(&[("b", SLOW)]);
@@ -100,7 +100,7 @@ fn changed_files_are_cleaned_up_as_they_were_and_not_resumed() {
     let text = world.read("b.yaml");
     world.write("b.yaml", &text.replace("rm $F", "true"));
     world.run(&["run", "eval.yaml", "--resume"]).expect(2, &["the task `b` has changed since"]);
-    // It was cleaned up all the same.
+    // It was cleaned up nevertheless.
     assert_eq!((made(&world), world.read("log").as_str()), (0, "cleaned\n"));
 
     let world = tasks(&[("b", SLOW)]);
@@ -115,7 +115,8 @@ fn changed_files_are_cleaned_up_as_they_were_and_not_resumed() {
     assert_eq!(made(&world), 0);
 }
 
-/// Recovered from another shell, scripts and servers see what they saw before. What is secret is asked for again.
+/// Scripts and servers have the same environment when a run is recovered from another shell. Secrets must be provided
+/// again.
 #[test]
 fn a_recovery_has_the_environment_of_its_run() {
     let world = tasks(&[(
@@ -166,7 +167,7 @@ fn a_recovery_has_the_environment_of_its_run() {
     assert!(!fs::read_to_string(run_of(&world).join("journal.jsonl")).unwrap().contains("t0p-secret"));
 }
 
-/// Ctrl-C leaves nothing pending, and the rest can be run later.
+/// After Ctrl-C, nothing is pending, and the rest can be run later.
 #[test]
 fn an_interrupted_run_leaves_nothing_pending_and_is_resumed() {
     let world = tasks(&[("a", QUICK), ("b", SLOW)]);
@@ -179,7 +180,7 @@ fn an_interrupted_run_leaves_nothing_pending_and_is_resumed() {
     world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 2 results are there", "2 of 2 tasks passed"]);
 }
 
-/// A second Ctrl-C stops cleanup, which is then pending; the next run does it and reports it.
+/// A second Ctrl-C stops cleanup, which is then pending; the next run executes and reports it.
 #[test]
 fn the_next_run_does_the_cleanup_that_a_second_signal_stopped() {
     let world = tasks(&[(
@@ -190,7 +191,7 @@ fn the_next_run_does_the_cleanup_that_a_second_signal_stopped() {
     world.wait_for("here");
     run.signal(Signal::INT);
     world.wait_for("cleaning");
-    // Sooner it would be the same signal.
+    // If sent earlier, it would count as the same signal.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     run.signal(Signal::INT);
     run.end().expect(130, &["still pending"]);
@@ -203,7 +204,7 @@ fn the_next_run_does_the_cleanup_that_a_second_signal_stopped() {
     assert_eq!(made(&world), 0);
 }
 
-/// What fails in a recovery stays pending, until somebody says that it is done.
+/// A cleanup that fails during recovery stays pending until the user declares it done.
 #[test]
 fn a_cleanup_that_fails_stays_pending() {
     let world = tasks(&[("b", &SLOW.replace("rm $F", "rm $F && test -e WORLD/can"))]);
@@ -217,7 +218,7 @@ fn a_cleanup_that_fails_stays_pending() {
     world.run(&["recover", "nowhere"]).expect(2, &["neither a folder nor a run"]);
 }
 
-/// A cleanup that never passes is given up by the command that each refusal prints, word by word.
+/// A cleanup that never passes can be given up with the command that every refusal prints.
 #[test]
 fn what_is_left_of_a_cleanup_can_be_given_up() {
     let fails = QUICK.replace("run: \"true\"", "run: \"test -e WORLD/never\"");
@@ -240,11 +241,12 @@ fn what_is_left_of_a_cleanup_can_be_given_up() {
     world.shell(&forgets(&again.err)).expect(0, &["1 cleanup is forgotten"]);
 }
 
-/// An output directory is recovered where it is now: with the folder of the run or without it. Where its cleanups act is not guessed.
+/// An output directory is recovered at its current location, whether it was moved together with the directory of the
+/// run or without it. gevals never guesses where cleanups act.
 #[test]
 fn a_run_is_recovered_where_it_was_moved_to() {
     let results = |world: &World, folder: &str| world.path(&format!("{folder}/gevals-e-out.json")).is_file();
-    // By itself, from a path that was absolute.
+    // Moved by itself, from an absolute path.
     let world = tasks(&[("b", SLOW)]);
     killed(&world, &["run", "eval.yaml", "-o", world.path("out").to_str().unwrap()], "here");
     fs::rename(world.path("out"), world.path("kept")).unwrap();
@@ -252,7 +254,7 @@ fn a_run_is_recovered_where_it_was_moved_to() {
     assert!(results(&world, "kept") && !world.path("out").exists());
     world.run(&["recover", "kept"]).expect(0, &["no cleanup is pending"]);
 
-    // With the folder of the eval, in which the cleanup names its file.
+    // Moved together with the directory of the eval, in which the cleanup refers to its file.
     let near = SLOW.replace("WORLD/made-{random.id}", "made").replace("rm $F", "rm made");
     for (out, moved) in [(".", "q"), ("out", "q/out"), ("deep/out", "q/deep/out")] {
         let world = World::new(&[]);
@@ -273,7 +275,7 @@ fn a_run_is_recovered_where_it_was_moved_to() {
         world.run(&["recover", moved]).expect(0, &["was started in", "`b`: cleanup/0 is done"]);
         assert!(!world.path("q/made").exists() && results(&world, moved), "{out}");
 
-        // Without it.
+        // Moved without it.
         fs::rename(world.path("q"), world.path("p")).unwrap();
         fs::remove_dir_all(world.path("p").join(out).join(".gevals")).unwrap();
         fs::remove_file(world.path("here")).unwrap();
@@ -286,7 +288,7 @@ fn a_run_is_recovered_where_it_was_moved_to() {
         world.run(&["recover"]).expect(4, &[&folder, &forget]);
     }
 
-    // What cannot be written has a name.
+    // If results cannot be written, the message names the file.
     let world = tasks(&[("b", SLOW)]);
     killed(&world, &["run", "eval.yaml", "-o", "out"], "here");
     fs::create_dir(world.path("out/gevals-e-out.json")).unwrap();
@@ -329,7 +331,7 @@ fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
     fs::rename(&file, world.path("away")).unwrap();
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(1, &["FAIL    b"]);
     fs::rename(world.path("away"), &file).unwrap();
-    // Half runs leave the results of whole ones alone, and another run leaves the world.
+    // Runs of single phases do not overwrite the results of whole runs, and other runs keep the world.
     assert!(!world.path("gevals-e-out.json").exists());
     world.run(&["run", "eval.yaml"]).expect(0, &[]);
     assert_eq!(made(&world), 1);
@@ -338,7 +340,7 @@ fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 }
 
-/// What gevals prints for people to copy is what they need, wherever results are written.
+/// The commands that gevals prints work when copied, wherever the results are written.
 #[test]
 fn printed_commands_work_word_by_word() {
     let world = tasks(&[("b", &SLOW.replace("test -f $F", "false"))]);
@@ -356,7 +358,8 @@ fn printed_commands_work_word_by_word() {
     let ran = world.run(&["run", "eval.yaml", "-o", "my results"]).expect(1, &[]);
     world.shell(&command(&ran.out, "rerun:")).expect(1, &["results: my results/gevals-e-out.json"]);
 
-    // An agent that replays nothing refuses the option that a resumed run, or one of several agents, has for those that do.
+    // An agent that is not a replay refuses `--replay`, so the commands printed by a resumed run, or for one of several
+    // agents, must not contain it.
     for file in ["quick", "here"] {
         fs::remove_file(world.path(file)).unwrap();
     }
@@ -369,7 +372,7 @@ fn printed_commands_work_word_by_word() {
     let several = world.run(&[&["run", "eval.yaml"][..], &agents].concat()).expect(1, &[]);
     world.shell(&command(&several.out, "rerun:")).expect(1, &["FAIL    b"]);
 
-    // Nor is a project another one without the root that it was given.
+    // The printed command contains `--root`, because without it the project would be a different one.
     let world = tasks(&[("b", &SLOW.replace("test -f $F", "false"))]);
     world.write("quick", "");
     world.write("own/gevals.toml", "");
@@ -391,7 +394,7 @@ fn worlds_of_failures_are_kept() {
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 }
 
-/// A server that is not there is found before anything runs.
+/// A missing server is detected before anything runs.
 #[test]
 fn preflight_looks_and_runs_nothing() {
     let world = World::new(&[]);
@@ -406,7 +409,7 @@ fn preflight_looks_and_runs_nothing() {
     assert!(!world.path("gevals-quickstart-out.json").exists() && !world.path(".gevals").exists());
 }
 
-/// Every line fits the schema, and the calls are all there.
+/// Every line matches the schema, and all calls are recorded.
 #[test]
 fn a_recording_tells_what_was_said() {
     let world = World::new(&[]);
@@ -439,7 +442,8 @@ fn a_recording_tells_what_was_said() {
     assert_eq!((drawn, prompts, calls, answers), (4, 4, expected, expected));
 }
 
-/// Neither in the journal nor in the recording, wherever they come from; and what needs one is asked for it again.
+/// Secrets are neither in the journal nor in the recording, wherever they come from; a cleanup that needs one must be
+/// given it again.
 #[test]
 fn secrets_are_written_nowhere() {
     let spec = r#"  env: {API_TOKEN: "{env.SECRET_TOKEN}", NAME: plain}
@@ -461,7 +465,7 @@ fn secrets_are_written_nowhere() {
     run.end();
     let ran = with_secret(&["recover"]).end();
     assert_eq!(world.read("log"), "cleaned\n", "{}", ran.out);
-    // A step that would get a mask instead of the value is not run with it.
+    // A step that would receive a mask instead of the value does not run.
     ran.expect(4, &["`b`: cleanup/0 is done", "cleanup/1 is still pending", "has no value"]);
     for file in ["journal.jsonl", "recording.jsonl"] {
         let text = fs::read_to_string(run_of(&world).join(file)).unwrap();
@@ -469,7 +473,8 @@ fn secrets_are_written_nowhere() {
     }
 }
 
-/// A line that a death left half written is no trouble, wherever it ends. (Damage is another matter: see `attacks/loss.rs`.)
+/// A line that was only half written when the process died is not a problem, wherever it is cut. (For damage, see
+/// `attacks/loss.rs`.)
 #[test]
 fn a_torn_journal_is_read_up_to_the_tear() {
     let world = tasks(&[("b", SLOW)]);
@@ -486,7 +491,7 @@ fn a_torn_journal_is_read_up_to_the_tear() {
     world.run(&["recover"]).expect(4, &["the first line of its journal is damaged, or of no journal"]);
 }
 
-/// A disk that is full – here a limit on the size of files – stops the run before it does what nobody could undo.
+/// A full disk (here, a limit on the size of files) stops the run before it does anything that could not be undone.
 #[test]
 fn a_full_disk_stops_the_run_and_cleans_up() {
     let step =
@@ -497,7 +502,7 @@ fn a_full_disk_stops_the_run_and_cleans_up() {
     );
     let world = tasks(&[("b", &spec)]);
     let gevals = env!("CARGO_BIN_EXE_gevals");
-    // 200 blocks of 512 bytes; what exceeds it gets EFBIG, as SIGXFSZ is ignored.
+    // 200 blocks of 512 bytes; a write beyond them fails with EFBIG, because SIGXFSZ is ignored.
     let mut command = std::process::Command::new("sh");
     command
         .args(["-c", &format!("trap '' XFSZ; ulimit -f 200; exec {gevals} run eval.yaml")])
@@ -510,10 +515,10 @@ fn a_full_disk_stops_the_run_and_cleans_up() {
     world.run(&["recover"]).expect(0, &[]);
 }
 
-/// `--isolate` starts a server for each task; else all share one.
+/// `--isolate` starts one server per task; otherwise, all tasks share one.
 #[test]
 fn servers_are_shared_or_not() {
-    // With `--isolate` one more tells beforehand which tools there are.
+    // With `--isolate`, one additional server is started beforehand to list its tools.
     for (isolate, starts) in [(false, 1), (true, 5)] {
         let world = World::new(&[]);
         world.copy("examples/quickstart", "q");
@@ -528,12 +533,12 @@ fn servers_are_shared_or_not() {
     }
 }
 
-/// A server that dies in the midst of an agent's turn makes this task broken, and is there again for the next one.
+/// If a server dies during an agent's turn, the task is broken, and the server is restarted for the next one.
 #[test]
 fn the_task_that_lost_a_server_is_broken() {
     let world = World::new(&[]);
     world.copy("examples/quickstart", "q");
-    // At the first call the input of the server ends, and so does the server.
+    // At the first call, the server exits.
     let serve = "$GEVALS demo-server --dir ${HOME}/.cache/gevals-quickstart";
     world.write("dies", &format!("echo start >> WORLD/starts\n[ $(wc -l < WORLD/starts) -gt 1 ] && exec {serve}\nwhile read -r l; do case $l in *tools/call*) exit;; *) printf '%s\\n' \"$l\";; esac; done | {serve}\n"));
     world.write("q/mcp.yaml", "mcpServers:\n  notes: {command: sh, args: [WORLD/dies], enableAllTools: true}\n");
@@ -547,7 +552,8 @@ fn lives(world: &World, pid_file: &str) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// What shows no mark of its run is found by its process group; what is in the background of a kept world lives with it.
+/// A process without the mark of its run is found by its process group; background processes of a kept world live as
+/// long as the world.
 #[test]
 fn processes_end_with_their_world() {
     let start = r#"    - command: {run: "env -i sleep 300 >/dev/null 2>&1 & echo $! > WORLD/pid"}"#;
@@ -566,10 +572,10 @@ fn processes_end_with_their_world() {
     assert!(!lives(&world, "pid"));
 }
 
-/// A broken run with pending cleanups is not made again: they would be forgotten.
+/// A broken run with pending cleanups is not repeated: the cleanups would be forgotten.
 #[test]
 fn a_broken_run_with_pending_cleanups_or_a_kept_world_is_not_repeated() {
-    // Each time it is broken.
+    // Broken every time.
     let broken = "  setup:\n    - command: {run: \"touch WORLD/made-$$; echo . >> WORLD/runs\"}\n    - command: {run: \"false\"}\n  verify: [{command: {run: \"test -d /\"}}]\n  cleanup: [{command: {run: \"rm WORLD/made-*\"}}]\n";
     let world = tasks(&[("a", broken)]);
     for keep in ["on-failure", "always"] {
@@ -583,7 +589,7 @@ fn a_broken_run_with_pending_cleanups_or_a_kept_world_is_not_repeated() {
     world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["made again (2 of at most 2)"]);
     assert_eq!((made(&world), world.read("runs").as_str()), (0, ".\n.\n.\n"));
 
-    // The first time it is broken, and so is its cleanup.
+    // Broken the first time, and its cleanup fails as well.
     let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"test -d /\"}}]\n  cleanup: [{command: {run: \"test -e WORLD/clean || { touch WORLD/clean; false; }\"}}]\n";
     let world = tasks(&[("a", flaky)]);
     world
@@ -591,7 +597,7 @@ fn a_broken_run_with_pending_cleanups_or_a_kept_world_is_not_repeated() {
         .expect(1, &["0 of 1 task passed, 1 broken", "cleanup: a `cleanup/0` failed"]);
 }
 
-/// A server that does not start is not asked for again, task by task.
+/// A server that fails to start is not started again for each task.
 #[test]
 fn what_keeps_every_task_from_running_makes_none_of_them_again() {
     let world = tasks(&[("a", QUICK), ("b", QUICK)]);
@@ -602,7 +608,7 @@ fn what_keeps_every_task_from_running_makes_none_of_them_again() {
     assert!(!ran.out.contains("made again"), "{}", ran.out);
 }
 
-/// A resumed run is judged as it was started: by no gate of a task's own where `--runs` said how often.
+/// A resumed run is judged by its original options: if `--runs` was given, the gates of tasks do not apply.
 #[test]
 fn a_resumed_run_has_the_gate_it_was_started_with() {
     let flaky = "  verify: [{command: {run: \"echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 1\"}}]\n";
@@ -617,7 +623,8 @@ fn a_resumed_run_has_the_gate_it_was_started_with() {
     }
 }
 
-/// A task that is run until its gate is decided goes on with the runs that the journal has: as many as without a stop, and no more.
+/// A task that runs until its gate is decided continues with the runs in the journal: the total is the same as without
+/// an interruption.
 #[test]
 fn a_resumed_run_goes_on_until_its_gate_is_decided() {
     let steady = "  verify: [{command: {run: \"echo . >> WORLD/runs; test $(wc -l < WORLD/runs) != 3 || { touch WORLD/here; test -e WORLD/quick || exec sleep 300; }; test -d WORLD\"}}]\n";
@@ -635,11 +642,11 @@ fn a_resumed_run_goes_on_until_its_gate_is_decided() {
     assert_eq!(results["summary"]["decided"]["a"], decided);
     assert_eq!(results["results"].as_array().unwrap().len() as u64, decided["runs"].as_u64().unwrap());
     assert_eq!(results["summary"]["complete"], true);
-    // One run was made twice.
+    // One run was repeated.
     assert_eq!(world.read("runs").lines().count() as u64, decided["runs"].as_u64().unwrap() + 1);
     world.run(&["result", "verify", "gevals-e-out.json"]).expect(0, &["PASSED"]);
 
-    // What failed before the stop counts, too: three of four cannot be had after a second failure.
+    // Failures before the interruption count as well: three of four is impossible after a second failure.
     let failing = steady.replace("!= 3", "!= 2").replace("test -d WORLD", "test -e WORLD/none");
     let world = tasks(&[("a", &failing)]);
     killed(&world, &["run", "eval.yaml", "--gate", "3/4", "--until-decided"], "here");
@@ -649,7 +656,7 @@ fn a_resumed_run_goes_on_until_its_gate_is_decided() {
     assert_eq!(*decided, serde_json::json!({ "met": false, "passes": 0, "runs": 2 }));
 }
 
-/// A resumed run keeps its agent in the jail that it was started with, or in none.
+/// A resumed run keeps the isolation of its agent, or none.
 #[test]
 fn a_resumed_run_has_the_isolation_it_was_started_with() {
     let world = tasks(&[("b", SLOW)]);
@@ -664,7 +671,7 @@ fn a_resumed_run_has_the_isolation_it_was_started_with() {
     assert_eq!(world.results("e")["summary"]["isolation"], "none");
 }
 
-/// Limits, prices and what is demanded of a pass hold for what is left of a run, and stand in its results.
+/// Limits, prices and requirements for a pass also apply to the rest of a resumed run, and appear in its results.
 #[test]
 fn a_resumed_run_has_the_limits_it_was_started_with() {
     let flaky = "  setup: [{command: {run: \"test -e WORLD/again || { touch WORLD/again; false; }\"}}]\n  verify: [{command: {run: \"test -d /\"}}]\n";
@@ -676,7 +683,7 @@ fn a_resumed_run_has_the_limits_it_was_started_with() {
     let limits = ["--max-tokens", "100000", "--max-cost", "3", "--max-time", "1h", "--prices", "prices.yaml"];
     let args = ["run", "eval.yaml", "--require-server-use", "--retry-broken", "1", "-p", "2"];
     killed(&world, &[&args[..], &limits].concat(), "here");
-    // The prices are those of the run.
+    // The prices come from the original run.
     fs::remove_file(world.path("prices.yaml")).unwrap();
     let limited = || {
         let summary = world.results("e")["summary"].clone();

@@ -1,12 +1,14 @@
-//! `builtin:kubernetes` against a real Kubernetes API: the pages in `kubernetes/`, one a theme, each in a namespace of its own.
+//! `builtin:kubernetes` with a real Kubernetes API: the pages in `kubernetes/`, one per topic, each in its own
+//! namespace.
 //!
-//! A page is a list of calls: the operation with its arguments, and `passes`, `fails` or `broken` with a part of the message,
-//! and `outputs`, of which those that are named are compared; `within: N` repeats it for at most N seconds. `NS` is the page's namespace, `$NAME` an output kept by
-//! `keep: {NAME: OUTPUT}`.
+//! A page is a list of calls: the operation with its arguments, then `passes`, `fails` or `broken` with a part of the
+//! message, and `outputs`, of which those listed are compared; `within: N` repeats the call for at most N seconds. `NS`
+//! is the namespace of the page, `$NAME` an output stored by `keep: {NAME: OUTPUT}`.
 //!
-//! The API is the one of `GEVALS_TEST_KUBECONFIG`, else one that is started from `KUBEBUILDER_ASSETS` or the PATH. Where
-//! neither is, the test says that it did not run. Where the API has nodes of its own, pods are theirs: what the harness plays for
-//! pods is not run, and said so. Elsewhere it plays the kubelet for the namespaces of the tests, which begin with `gevals-`.
+//! The API is that of `GEVALS_TEST_KUBECONFIG`, or one that is started from `KUBEBUILDER_ASSETS` or `PATH`. If there is
+//! neither, the test reports that it did not run. If the API has nodes of its own, they run the pods; the parts that
+//! depend on the simulated kubelet are then not run, which is reported. Otherwise, the tests simulate the kubelet for
+//! their namespaces, which begin with `gevals-`.
 #![cfg(feature = "kubernetes")]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -50,7 +52,7 @@ use world::World;
 struct Plane {
     kubeconfig: PathBuf,
     own: Option<tempfile::TempDir>,
-    /// Ends with the test.
+    /// Stopped at the end of the test.
     kubelet: Option<JoinHandle<()>>,
 }
 
@@ -96,10 +98,10 @@ impl Drop for Plane {
 
 type Waiting = Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>;
 
-/// The extension, as a process; calls go side by side.
+/// The extension, as a process; calls run in parallel.
 struct Extension {
     _child: Child,
-    /// Whose calls these are.
+    /// The run to which these calls belong.
     run_id: String,
     input: Turn<ChildStdin>,
     next: AtomicU64,
@@ -147,7 +149,7 @@ impl Extension {
         self.request("execute", json!({"operation": operation, "args": args, "context": context})).await
     }
 
-    /// An operation that succeeds, and its outputs.
+    /// Calls an operation that must succeed, and returns its outputs.
     async fn does(&self, operation: &str, args: Value) -> Value {
         let answer = self.execute(operation, &args).await;
         assert_eq!(answer["result"]["success"], true, "{operation} {args}: {answer}");
@@ -167,7 +169,7 @@ struct Step {
     broken: Option<String>,
     #[serde(default)]
     outputs: Map<String, Value>,
-    /// Seconds.
+    /// In seconds.
     #[serde(default)]
     within: u64,
     #[serde(default)]
@@ -177,7 +179,7 @@ struct Step {
     call: Map<String, Value>,
 }
 
-/// One control plane for all: it takes half a gigabyte.
+/// One control plane for all parts: it needs half a gigabyte of memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_extension_works_on_a_real_api() {
     let Some(plane) = Plane::up().await else { return };
@@ -215,7 +217,7 @@ async fn operations_do_what_their_pages_say(plane: &Plane) {
         }
         faults.extend(found);
     }
-    // All that this process generated: the namespaces of the pages.
+    // Everything that this process generated: the namespaces of the pages.
     let selector = format!("gevals/run={}", extension.run_id);
     let generated = json!({"kind": "namespace", "selector": selector, "fields": "status.phase=Active", "min": 5});
     extension.does("count", generated).await;
@@ -226,7 +228,7 @@ async fn operations_do_what_their_pages_say(plane: &Plane) {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
     for operation in OPERATIONS {
         let verdicts = seen.get(operation.name).cloned().unwrap_or_default();
-        // What needs a program or a node that is not here.
+        // Operations that require a program or a node that is not available.
         let absent = match operation.name {
             "exec" | "logs" => node.is_none(),
             name => !helm && name.starts_with("helm"),
@@ -240,7 +242,7 @@ async fn operations_do_what_their_pages_say(plane: &Plane) {
     }
 }
 
-/// A node whose kubelet answers for logs and commands; it ends when it is dropped.
+/// A node whose kubelet answers requests for logs and commands; stopped when it is dropped.
 async fn node(plane: &Plane) -> Option<Child> {
     let Some(folder) = &plane.own else {
         eprintln!("NOT RUN: the page of pods, for want of a node of its own");
@@ -317,7 +319,7 @@ async fn page(path: PathBuf, extension: Arc<Extension>) -> (Vec<(String, &'stati
     (verdicts, faults)
 }
 
-/// Without the program that an operation needs nothing can be said.
+/// Without the program that an operation requires, there is no result.
 #[tokio::test]
 async fn without_helm_its_operations_are_broken() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gevals"));
@@ -355,7 +357,7 @@ config:
   taskSets: [{glob: "tasks/*.yaml"}]
 "#;
 
-/// A task of the portable dialect that verifies by this step.
+/// A task of the portable dialect with this verify step.
 fn task(name: &str, verify: &str) -> String {
     format!(
         r#"
@@ -392,7 +394,7 @@ spec:
     - up.deleteGeneratedNamespaces: {}
 "#;
 
-/// Whole evals, by the command: set-up, verdicts, and nothing left.
+/// Whole evals, run with the command: setup, verdicts, and nothing left behind.
 async fn evals_run_on_a_cluster(plane: &Plane) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("tasks")).unwrap();
@@ -446,7 +448,8 @@ async fn evals_run_on_a_cluster(plane: &Plane) {
     extension.does("count", left).await;
 }
 
-/// What set-up makes in a cluster and cleanup forgets; what goes with its namespace is nothing that stays.
+/// What setup creates in a cluster and cleanup does not delete; objects that are deleted with their namespace do not
+/// count.
 async fn prove_names_what_stays_in_a_cluster(plane: &Plane) {
     let world = World::new(&[
         (
@@ -486,7 +489,7 @@ spec:
     assert!(!ran.out.contains("left behind") && !ran.out.contains("not looked at"), "{}", ran.out);
 }
 
-/// A task that generates a namespace and writes down its name.
+/// A task that generates a namespace and logs its name.
 const GENERATES: &str = r#"
 kind: Task
 apiVersion: mcp-eval/v1
@@ -505,7 +508,8 @@ spec:
     - command: {run: "touch WORLD/NAME.cleaned"}
 "#;
 
-/// Also where the process that made them is gone: after a time-out, and after the death of gevals. No task ends those of another.
+/// Even if the process that generated them is gone: after a timeout, and after gevals was killed. No task deletes the
+/// namespaces of another.
 async fn generated_namespaces_end_with_their_task(plane: &Plane) {
     const EVAL: &str = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  extensions: {timeout: 3s}\n  taskSets: [{glob: \"tasks/*.yaml\"}]\n";
     let patience = Duration::from_secs(60);
@@ -571,7 +575,7 @@ async fn clusters_are_found_as_kubectl_finds_them(plane: &Plane) {
     let there = json!({"resource": "namespace/default"});
     let own = plane.kubeconfig.display();
 
-    // What a list names need not be there, and the first that says something counts.
+    // The files in a list may be missing, and the first value wins.
     let context = json!({"cluster": of("clusters")["name"], "user": of("users")["name"]});
     let first = json!({"current-context": "second", "contexts": [{"name": "second", "context": context}]});
     let first = write("first.yaml", &first.to_string());
@@ -591,7 +595,7 @@ async fn clusters_are_found_as_kubectl_finds_them(plane: &Plane) {
         eprintln!("NOT RUN: plugins for credentials, and the files of a pod: the kubeconfig has no token");
         return;
     };
-    // The plugin gives the token that its environment names.
+    // The plugin returns the token in its environment.
     let credential = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "TOKEN"}});
     let plugin = write("plugin", &format!("#!/bin/sh\necho '{credential}' | sed \"s/TOKEN/$OF_MINE/\"\n"));
     std::fs::set_permissions(&plugin, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -611,7 +615,7 @@ async fn clusters_are_found_as_kubectl_finds_them(plane: &Plane) {
     let answer = extension.execute("resource-exists", &there).await;
     assert!(answer["error"]["message"].as_str().is_some_and(|why| why.contains("does not know this user")), "{answer}");
 
-    // In a pod: its token and its authority stand at places of their own.
+    // In a pod, its token and its certificate authority are at fixed paths.
     let (Some(own), Ok(bwrap)) = (&plane.own, gevals::sandbox::find()) else {
         eprintln!("NOT RUN: the files of a pod, for want of bubblewrap or of a control plane of its own");
         return;
@@ -633,7 +637,7 @@ async fn clusters_are_found_as_kubectl_finds_them(plane: &Plane) {
     Extension::start_by(command).await.does("resource-exists", there).await;
 }
 
-/// Scripts of kubectl, with what becomes of a task that verifies by them.
+/// kubectl scripts, with the outcome of a task that verifies with them.
 const SCRIPTS: [(&str, &str, &str); 13] = [
     (
         "replicas",
@@ -670,7 +674,7 @@ const SCRIPTS: [(&str, &str, &str); 13] = [
     ),
 ];
 
-/// The same tasks as scripts of kubectl, and as the operations that they are converted to: each has one outcome.
+/// The same tasks as kubectl scripts, and as the operations to which they are converted: the outcomes are the same.
 async fn operations_do_what_kubectl_does(plane: &Plane) {
     if !Command::new("kubectl").args(["version", "--client"]).output().await.is_ok_and(|ran| ran.status.success()) {
         eprintln!("NOT RUN: there is no kubectl to compare operations with");

@@ -1,7 +1,8 @@
-//! What src/README.md says of the sources holds: its layers, its edge, the files and names of its walks. And the links of
-//! documents lead to files, and the words are plain.
+//! What src/README.md states about the sources is true: its layers, its edge, and the files and names in its
+//! walkthroughs. Also, links in documents lead to files, and the words are plain.
 //!
-//! Textual, on tokens: comments, literals and `#[cfg(test)]` items are left out; a name that a macro makes is not seen.
+//! The tests read tokens, not the syntax tree: comments, literals and `#[cfg(test)]` items are left out; names made by
+//! macros are not seen.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads the sources")]
 
 use std::{
@@ -69,9 +70,9 @@ fn the_reader_of_sources_sees_what_it_should() {
     assert_eq!(paths(&tokens, "std").into_iter().collect::<Vec<_>>(), ["fmt", "fs"]);
 }
 
-/// Files of one room may not use one another in a circle. A file may list, export and call the files in its own folder
-/// (`lint.rs` and `lint/…`), and these may use what it holds: this is no circle. A name that a file exports from one below it is
-/// that one's.
+/// Files of one module may not depend on each other cyclically. A file may list, export and call the files in its own
+/// directory (`lint.rs` and `lint/…`), and these may use its items: that is not a cycle. A name that a file re-exports
+/// from a file below it belongs to the latter.
 #[test]
 fn files_do_not_use_each_other_in_a_circle() {
     assert_eq!(circles(&texts()), Vec::<Vec<String>>::new(), "circles of files");
@@ -98,18 +99,18 @@ fn a_circle_of_files_is_found() {
     }
 }
 
-/// Every source file, as the path of its module, with its text.
+/// Returns every source file, as the path of its module, with its text.
 fn texts() -> Vec<(Vec<String>, String)> {
     sources().into_iter().map(|(file, _)| (module_path(&file), fs::read_to_string(file).unwrap())).collect()
 }
 
-/// The circles among files: for each the paths of its modules, in order.
+/// Returns the cycles among files: for each one, the sorted paths of its modules.
 fn circles(files: &[(Vec<String>, String)]) -> Vec<Vec<String>> {
     let names: Vec<BTreeSet<Vec<String>>> = files.iter().map(|(module, text)| named(&tokens(text), module)).collect();
     let places: BTreeMap<&[String], usize> =
         files.iter().enumerate().map(|(place, (module, _))| (module.as_slice(), place)).collect();
     let place = |path: &[String]| places.get(path).copied();
-    // The file that a path leads to, through what files export from below.
+    // The file that a path refers to, resolving re-exports.
     let target = |path: &[String]| {
         let mut length = (1..=path.len()).rev().find(|&length| place(&path[..length]).is_some())?;
         let mut found = place(&path[..length])?;
@@ -144,8 +145,8 @@ fn circles(files: &[(Vec<String>, String)]) -> Vec<Vec<String>> {
     circles
 }
 
-/// The paths that a file names, from the root of the crate on: by `crate::`, `self::`, `super::`, and by the `use` of what is
-/// below it.
+/// Returns the paths that a file names, from the root of the crate: through `crate::`, `self::`, `super::`, and through
+/// the `use` of items below it.
 fn named(tokens: &[String], module: &[String]) -> BTreeSet<Vec<String>> {
     let mut found = BTreeSet::new();
     let mut braces: Vec<bool> = Vec::new();
@@ -156,7 +157,7 @@ fn named(tokens: &[String], module: &[String]) -> BTreeSet<Vec<String>> {
             "}" => drop(braces.pop()),
             "crate" | "self" | "super" if begins && tokens.get(i + 1).is_some_and(|t| t == "::") => {
                 let mut from = i;
-                // Inline modules of a file are the file.
+                // Inline modules belong to the file.
                 let mut ups = 0;
                 while tokens[from] == "super" && tokens.get(from + 1).is_some_and(|t| t == "::") {
                     (ups, from) = (ups + 1, from + 2);
@@ -183,14 +184,14 @@ fn named(tokens: &[String], module: &[String]) -> BTreeSet<Vec<String>> {
     found
 }
 
-/// Adds the paths of `a::b`, `a::{b, c::d}`; gives the place behind.
+/// Adds the paths of `a::b`, `a::{b, c::d}`; returns the position after them.
 fn tree(tokens: &[String], mut at: usize, mut path: Vec<String>, found: &mut BTreeSet<Vec<String>>) -> usize {
     while let Some(token) = tokens.get(at) {
         if token == "{" {
             at += 1;
             while tokens.get(at).is_some_and(|t| t != "}") {
                 at = tree(tokens, at, path.clone(), found);
-                // The rest of `name as other`, and the comma.
+                // Skips the rest of `name as other`, and the comma.
                 while tokens.get(at).is_some_and(|t| t != "," && t != "}") {
                     at += 1;
                 }
@@ -232,7 +233,7 @@ fn links_between_documents_lead_to_files() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// In *A day in the life* every name of Rust stands in one of the files that its item links to.
+/// In *A day in the life*, every Rust name appears in one of the files that its item links to.
 #[test]
 fn the_walks_name_what_is_in_the_files() {
     static NAME: LazyLock<Regex> =
@@ -259,7 +260,7 @@ fn the_walks_name_what_is_in_the_files() {
     assert!(faults.is_empty() && names > 20, "{names} names\n{}", faults.join("\n"));
 }
 
-/// Words that read as translated, with what to write instead.
+/// Words that read as translated, with alternatives.
 const WORDS: [(&str, &str); 11] = [
     ("owed|owes|owing", "pending"),
     ("paid|pays", "done"),
@@ -283,7 +284,7 @@ fn the_words_are_plain() {
     files.extend(documents());
     files.extend(fs::read_dir(root().join("tests")).unwrap().map(|entry| entry.unwrap().path()));
     let is_text = |file: &PathBuf| file.extension().is_some_and(|e| e == "rs" || e == "md" || e == "json");
-    // This file has the list.
+    // This file contains the list itself.
     files.retain(|file| is_text(file) && !file.ends_with(file!()));
     files.sort();
     files.dedup();
@@ -302,13 +303,13 @@ fn the_words_are_plain() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// All files in a folder and in the folders in it.
+/// Returns all files in a directory and its subdirectories.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// The Markdown files that people read, but not pages that are tests: their text is what gevals prints.
+/// Returns the Markdown files for readers, without pages that are tests: their text is the output of gevals.
 fn documents() -> Vec<PathBuf> {
     let folders =
         ["", "docs", "grammar", "lints", "src", "tests", "examples", "packaging"].map(|folder| root().join(folder));
@@ -316,14 +317,14 @@ fn documents() -> Vec<PathBuf> {
     files.filter(|file| file.extension().is_some_and(|e| e == "md")).collect()
 }
 
-/// The files that a text links to, without the place in them.
+/// Returns the files that a text links to, without anchors.
 fn links(text: &str) -> impl Iterator<Item = String> {
     static LINK: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\]\(([^)\s#]+)[^)\s]*\)").unwrap());
     let links = LINK.captures_iter(text).map(|found| found[1].to_string());
     links.filter(|link| !link.contains("://") && !link.starts_with("mailto:"))
 }
 
-/// The line of each module.
+/// Returns the layer of each module, as its line number.
 fn layers() -> BTreeMap<String, usize> {
     let mut layers = BTreeMap::new();
     for (line, text) in block("layers").lines().enumerate() {
@@ -345,7 +346,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every source file with the module of the first level it belongs to.
+/// Returns every source file with its top-level module.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut found = files_below(&root().join("src"));
     found.retain(|path| path.extension().is_some_and(|e| e == "rs"));
@@ -359,7 +360,7 @@ fn module_path(file: &Path) -> Vec<String> {
     inside.components().map(|c| c.as_os_str().to_str().unwrap().to_string()).collect()
 }
 
-/// The modules of the first level that a file names.
+/// Returns the top-level modules that a file names.
 fn used(file: &Path) -> BTreeSet<String> {
     let tokens = tokens(&fs::read_to_string(file).unwrap());
     let mut used = paths(&tokens, "crate");
@@ -367,7 +368,7 @@ fn used(file: &Path) -> BTreeSet<String> {
     used
 }
 
-/// What follows `root::`: one name, or the first names in the braces.
+/// Returns what follows `root::`: one name, or the first names in the braces.
 fn paths(tokens: &[String], root: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (i, token) in tokens.iter().enumerate() {
@@ -378,10 +379,11 @@ fn paths(tokens: &[String], root: &str) -> BTreeSet<String> {
     found
 }
 
-/// What follows a chain of `super::` that leads out of a file `depth` modules deep, to the root of the crate.
+/// Returns what follows a chain of `super::` that leads from a file at a depth of `depth` modules to the root of the
+/// crate.
 fn supers(tokens: &[String], depth: usize) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    // For each open brace, whether it is an inline module's.
+    // For each open brace, whether it belongs to an inline module.
     let mut braces: Vec<bool> = Vec::new();
     let mut i = 0;
     while i < tokens.len() {
@@ -397,7 +399,8 @@ fn supers(tokens: &[String], depth: usize) -> BTreeSet<String> {
                 if ups == depth + braces.iter().filter(|inline| **inline).count() {
                     found.extend(heads(&tokens[i..]));
                 }
-                // What stands here is looked at in its turn; a lone `super` (`pub(super)`) is passed.
+                // The token at this position is examined in the next iteration; a lone `super` (`pub(super)`) is
+                // skipped.
                 i += usize::from(ups == 0);
                 continue;
             }
@@ -428,7 +431,7 @@ fn heads(tokens: &[String]) -> Vec<String> {
     heads
 }
 
-/// Names, `::` and single characters; neither comments nor literals, nor items under `#[cfg(test)]`.
+/// Returns names, `::` and single characters, without comments, literals, and items under `#[cfg(test)]`.
 fn tokens(text: &str) -> Vec<String> {
     static PIECES: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(

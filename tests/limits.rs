@@ -1,4 +1,4 @@
-//! What a run uses and may use: calls that were not made, tokens, money, time. As users see it, end to end.
+//! Usage and limits of a run: calls that were not made, tokens, cost, time. As users see them, end to end.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -32,7 +32,7 @@ fn task(name: &str, more: &str) -> String {
     )
 }
 
-/// Tasks, and the calls that the scripted agent makes in each.
+/// Tasks, and the calls of the scripted agent in each.
 fn world(tasks: &[(&str, &str, &str)]) -> World {
     let world = World::new(&[("eval.yaml", EVAL), ("mcp.yaml", MCP)]);
     let mut oracle = "kind: Oracle\ntasks:\n".to_owned();
@@ -45,7 +45,7 @@ fn world(tasks: &[(&str, &str, &str)]) -> World {
 }
 
 const LIST: &str = "[{server: notes, tool: notes_list, args: {}}]";
-/// The server answers that there is no such note.
+/// The server answers that this note does not exist.
 const FAILS: &str = "[{server: notes, tool: notes_read, args: {title: nothing}}]";
 
 #[test]
@@ -90,7 +90,7 @@ fn an_agent_that_is_to_call_nothing_has_tested_something() {
     );
     let ran = world.run(&["run", "eval.yaml", "--require-server-use"]).expect(0, &["1 of 1 task passed"]);
     assert!(!ran.out.contains("tested nothing"), "{}", ran.out);
-    // Nor has an eval without servers any to be called.
+    // In an eval without servers, there is none to call.
     world.write("eval.yaml", &EVAL.replace("  mcpConfigFile: mcp.yaml\n", ""));
     world.run(&["run", "eval.yaml", "--require-server-use"]).expect(0, &["1 of 1 task passed"]);
 }
@@ -143,14 +143,14 @@ fn a_run_that_has_used_its_limit_starts_nothing_more() {
     assert_eq!(outcomes, ["passed", "cancelled", "cancelled", "cancelled"]);
     assert!(result(&results, "d")["reason"].as_str().unwrap().contains("went beyond its limit"));
     assert!(results["summary"]["cancelled"].as_str().unwrap().contains("went beyond"));
-    // What was begun is cleaned up, what was not is not.
+    // Tasks that started are cleaned up, others are not.
     assert_eq!(["a", "b", "c"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [true, true, false]);
-    // What was used is used, also when the run is finished later.
+    // Usage counts even if the run is completed later.
     world
         .run(&["run", "eval.yaml", "--resume"])
         .expect(1, &["the run went beyond its limit of 3 tool calls: 4 were made"]);
     assert_eq!(["c", "d"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [false, false]);
-    // A limit of the command line is over that of the eval.
+    // A limit on the command line overrides that of the eval.
     world.write("eval.yaml", &EVAL.replace("  taskSets", "  limits: {maxTokens: 5}\n  taskSets"));
     world.run(&["run", "eval.yaml"]).expect(1, &["0 of 4 tasks passed"]);
     world.run(&["run", "eval.yaml", "--max-tokens", "1000000"]).expect(0, &["4 of 4 tasks passed"]);
@@ -208,7 +208,7 @@ fn what_a_model_uses_is_counted_and_priced() {
     go(&["--prices", "none.yaml"]).0.expect(2, &["cannot read `none.yaml`"]);
 }
 
-/// An agent, the limits of its task, and more arguments: the run ends with these words.
+/// Runs an agent with limits of its task and additional arguments, and checks the reason why it was stopped.
 fn stopped(
     agent: &str,
     limits: &str,
@@ -227,7 +227,7 @@ fn stopped(
 
 #[test]
 fn a_model_is_stopped_at_the_answer_that_goes_too_far() {
-    // One of 13 tokens for each of its answers, without end; the fourth is the one too many.
+    // A model that uses 13 tokens per answer, endlessly; the fourth answer exceeds the limit.
     for (limits, args, said) in [
         ("  limits: {maxTokens: 40}\n", &[][..], "the agent went beyond its limit of 40 tokens: 52 were used"),
         ("", &["--max-tokens", "40"], "the run went beyond its limit of 40 tokens: 52 were used"),
@@ -270,13 +270,13 @@ fn several_models_share_what_they_may_use() {
         assert_eq!((&limits["maxTokens"], &limits["tokens"]), (&json!(40), &json!(tokens)), "{model}");
     }
     world.run(&["result", "summary", "out/openai-b/gevals-e-out.json"]).expect(0, &["Limits:     52 of 40 tokens"]);
-    // One that cannot be run is found before another one is started.
+    // A model that cannot be run is detected before any other starts.
     let (ran, asked) = go(&["--model", "openai:a", "--model", "nope"]);
     ran.expect(2, &["`nope` names no provider", "nope cannot be run, so nothing is"]);
     assert_eq!(asked, 0);
 }
 
-/// Tells how much it has used by now, until that is too much.
+/// Reports its usage so far, until that exceeds the limit.
 const TELLS: &str = r#"
 handshake
 for n in 1000 2000 3000 4000; do
@@ -285,7 +285,7 @@ for n in 1000 2000 3000 4000; do
 done
 exec sleep 60
 "#;
-/// Each answer of its model comes in two messages.
+/// Each answer of its model arrives in two messages.
 const CLAUDE: &str = r#"#!/bin/sh
 cat > /dev/null
 for n in 1 2 3 4; do
@@ -337,7 +337,7 @@ fn what_is_broken_is_made_again_only_where_that_is_asked_for() {
     assert_eq!(results["results"].as_array().unwrap().len(), 1);
     assert_eq!(result(&results, "t")["retries"].as_array().unwrap().len(), 1);
     assert_eq!(result(&results, "t")["outcome"], "passed");
-    // What failed is an answer, and stays one.
+    // A failure is a result, and is not repeated.
     world.write("tasks/t.yaml", &task("t", "").replace("test -d WORLD", "echo . >> WORLD/runs; false"));
     world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["0 of 1 task passed, 1 failed"]);
     assert_eq!(world.read("runs"), ".\n");
@@ -357,7 +357,7 @@ fn a_task_says_how_often_it_must_pass() {
     world.write("tasks/t.yaml", &flaky.replace("passes: 2", "passes: 3"));
     std::fs::remove_file(world.path("runs")).unwrap();
     world.run(&["run", "eval.yaml"]).expect(1, &["and 3 of 3 must: missed"]);
-    // As often as the command line says, all must pass.
+    // With a number of runs on the command line, all of them must pass.
     std::fs::remove_file(world.path("runs")).unwrap();
     world.run(&["run", "eval.yaml", "-n", "3"]).expect(1, &["2 of 3 runs passed"]);
     std::fs::remove_file(world.path("runs")).unwrap();
@@ -385,7 +385,7 @@ fn fail_fast_lets_a_task_meet_its_own_gate() {
     world
         .run(&["run", "eval.yaml", "--fail-fast"])
         .expect(0, &["3 of 4 runs passed, 1 failed", "t: 2 of 3 runs passed, and 2 of 3 must: met"]);
-    // Once it can no longer be met, nothing more is started.
+    // Once the gate can no longer be met, nothing more is started.
     world.write("tasks/t.yaml", &flaky.replace("passes: 2", "passes: 3"));
     std::fs::remove_file(world.path("runs")).unwrap();
     world.run(&["run", "eval.yaml", "--fail-fast"]).expect(1, &["0 of 4 runs passed, 1 failed, 3 cancelled"]);
@@ -405,12 +405,12 @@ fn what_several_models_may_cost_is_one_budget_whichever_of_them_is_refused() {
         command.env("OPENAI_BASE_URL", format!("{}/v1", model.url));
         (world.start(command).end(), model.asked().len())
     };
-    // A missing price is found before anything is spent.
+    // A missing price is detected before anything is spent.
     world.write("prices.yaml", "models: {m-1: {input: 1000, output: 1000}}\n");
     let (ran, asked) = go(&["openai:m-1", "openai:m-2"]);
     ran.expect(3, &["has no price for `openai:m-2`", "openai:m-2 cannot be run, so nothing is"]);
     assert_eq!(asked, 0);
-    // One is refused when it is its turn: its folder is a file. What the first has used, 26 tokens, stays used.
+    // One of them is refused at its turn: its directory is a file. What the first one used, 26 tokens, still counts.
     world.write(
         "prices.yaml",
         "models: {a: {input: 1000, output: 1000}, b: {input: 1000, output: 1000}, c: {input: 1000, output: 1000}}\n",
@@ -427,7 +427,7 @@ fn what_several_models_may_cost_is_one_budget_whichever_of_them_is_refused() {
 
 #[test]
 fn what_a_run_used_that_was_made_again_is_in_its_results() {
-    // Two answers of 13 tokens, the second attempt; one before a refusal, the first.
+    // The second attempt has two answers of 13 tokens; the first has one before a refusal.
     let denied = model::Reply::Status(400, None, "{\"error\": {\"message\": \"no\"}}");
     let model = Model::new([call("notes_list", json!({})), denied, call("notes_list", json!({})), text("done")]);
     let world = world(&[("t", "", "[]")]);
@@ -444,12 +444,12 @@ fn what_a_run_used_that_was_made_again_is_in_its_results() {
     assert_eq!(tokens["cost"], limits["cost"]);
 }
 
-/// No line, no summary of the job and no page are made from the file that an earlier run left.
+/// Neither a line, nor a job summary, nor a page is made from the file of an earlier run.
 #[test]
 fn an_earlier_results_file_is_not_shown_where_the_new_one_could_not_be_written() {
     let world = world(&[("a", "", "[]")]);
     world.run(&["run", "eval.yaml"]).expect(0, &["results: gevals-e-out.json"]);
-    // A folder in the place of the run's own results, which are written at its end.
+    // A directory in place of the run's own results, which are written at its end.
     let block =
         "for run in WORLD/.gevals/runs/*/; do rm -f $run/results.json; mkdir $run/results.json; done; test -z \"$run\"";
     world.write("tasks/a.yaml", &task("a", "").replace("test -d WORLD", block));
@@ -460,7 +460,7 @@ fn an_earlier_results_file_is_not_shown_where_the_new_one_could_not_be_written()
     assert!(!world.path("page.md").exists() && !world.path("gevals-e-out.html").exists());
 }
 
-/// A run that was broken or never began says nothing of a pass rate.
+/// A run that was broken or never started does not contribute to a pass rate.
 #[test]
 fn what_never_ran_has_no_interval() {
     let world = world(&[("a", "", "[]")]);

@@ -30,7 +30,7 @@ use std::{
 use serde_json::{Value, json};
 use world::World;
 
-/// Far more than an answer takes.
+/// Far longer than any answer takes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct Editor {
@@ -38,7 +38,7 @@ struct Editor {
     input: Option<ChildStdin>,
     messages: Receiver<Value>,
     next: u64,
-    /// What is shown for each file by now.
+    /// The diagnostics currently shown for each file.
     shown: BTreeMap<String, Value>,
     root: String,
 }
@@ -103,7 +103,7 @@ impl Editor {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    /// The answer to a request; an error as itself.
+    /// Sends a request and returns the answer; an error is returned as it is.
     fn ask(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -139,7 +139,7 @@ impl Editor {
         self.tell("textDocument/didChange", json!({ "textDocument": document, "contentChanges": changes }));
     }
 
-    /// What is asked at the place of `|` in `text`, which is that of the file without it.
+    /// Sends a request for the position after `mark` in `text`, which is the text of the file.
     fn at(&mut self, method: &str, path: &str, text: &str, mark: &str) -> Value {
         let at = text.find(mark).unwrap() + mark.len();
         let line = text[..at].matches('\n').count();
@@ -151,7 +151,7 @@ impl Editor {
         )
     }
 
-    /// The rules of what is shown in a file of this version, as soon as it is.
+    /// Waits for the diagnostics of this version of a file, and returns their rules.
     fn rules(&mut self, path: &str, version: u64) -> Vec<String> {
         let uri = self.uri(path);
         while self.shown.get(&uri).is_none_or(|shown| shown["version"] != version) {
@@ -162,7 +162,8 @@ impl Editor {
         diagnostics.iter().map(|diagnostic| diagnostic["code"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until what is shown in a file fits. Findings in files that are not being edited are published later.
+    /// Waits until the diagnostics of a file satisfy `fits`. Those of files that are not being edited are published
+    /// later.
     fn until(&mut self, uri: &str, fits: impl Fn(&Value) -> bool) {
         while self.shown.get(uri).is_none_or(|shown| !fits(&shown["diagnostics"])) {
             let message = self.messages.recv_timeout(LIMIT).unwrap();
@@ -179,7 +180,7 @@ impl Editor {
 
 const EVAL: &str =
     "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets:\n  - glob: tasks/*.yaml\n";
-/// With a letter of two units before what is asked for.
+/// With a character of two UTF-16 units before the positions of requests.
 const TASK: &str = "kind: Task
 apiVersion: mcp-eval/v1
 metadata: {name: t}
@@ -201,12 +202,12 @@ fn world() -> World {
     World::new(&[("suite/eval.yaml", EVAL), ("suite/tasks/t.yaml", TASK)])
 }
 
-/// The words of a completion.
+/// The labels of a completion.
 fn labels(answer: &Value) -> Vec<&str> {
     answer["items"].as_array().unwrap().iter().map(|item| item["label"].as_str().unwrap()).collect()
 }
 
-/// A text with the edits that an answer makes in one file.
+/// Applies the edits of an answer to a text.
 fn edited(text: &str, edits: &Value) -> String {
     let offset = |position: &Value| {
         let line = usize::try_from(position["line"].as_u64().unwrap()).unwrap();
@@ -270,7 +271,7 @@ fn findings_come_as_one_types_and_are_mended() {
     editor.open("tasks/t.yaml", TASK);
     let before = editor.rules("tasks/t.yaml", 1);
     assert!(!before.contains(&"unknown-field".to_owned()), "{before:?}");
-    // A key is misspelt, letter by letter behind one of two units.
+    // A key is misspelled letter by letter, after a character of two UTF-16 units.
     let wrong = TASK.replace("verify:", "verfy:");
     let line = TASK[..TASK.find("verify").unwrap()].matches('\n').count();
     let at = |character: u64| json!({ "line": line, "character": character });
@@ -281,7 +282,7 @@ fn findings_come_as_one_types_and_are_mended() {
     let finding = shown.as_array().unwrap().iter().find(|d| d["code"] == "unknown-field").unwrap().clone();
     assert_eq!(finding["range"], json!({ "start": at(2), "end": at(7) }));
     assert_eq!(finding["severity"], 1);
-    // The quick fix, and all fixes at once, lead back to the text.
+    // The quick fix, and all fixes together, restore the text.
     let uri = editor.uri("tasks/t.yaml");
     for only in ["quickfix", "source.fixAll"] {
         let context = json!({ "diagnostics": [], "only": [only] });
@@ -290,7 +291,7 @@ fn findings_come_as_one_types_and_are_mended() {
         let action = actions.as_array().unwrap().iter().find(|action| action["kind"] == only).unwrap();
         assert_eq!(edited(&wrong, &action["edit"]["changes"][&uri]), TASK, "{only}");
     }
-    // Another file is new, and exists in the editor alone; then it is closed, and what was found in it goes.
+    // A new file exists only in the editor; when it is closed, its diagnostics are removed.
     editor.open(
         "tasks/new.yaml",
         "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: n}\nspec: {prompt: x, verify: [], odd: 1}\n",
@@ -300,14 +301,14 @@ fn findings_come_as_one_types_and_are_mended() {
     let new = editor.uri("tasks/new.yaml");
     editor.tell("textDocument/didClose", json!({ "textDocument": { "uri": new } }));
     editor.until(&new, |shown| *shown == json!([]));
-    // Tasks and evals are found by their names, also in files that are not open.
+    // Tasks and evals are found by name, including those in files that are not open.
     let named = editor.ask("workspace/symbol", json!({ "query": "E" }));
     assert_eq!(named.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect::<Vec<_>>(), ["e"]);
     let named = editor.ask("workspace/symbol", json!({ "query": "" }));
     let task = named.as_array().unwrap().iter().find(|one| one["name"] == "t").unwrap();
     assert_eq!(task["location"]["uri"], uri);
     assert_eq!(task["location"]["range"]["start"], json!({ "line": 2, "character": 17 }));
-    // What changes on disk is seen when the editor says so.
+    // Changes on disk are noticed when the editor reports them.
     world.write("suite/eval.yaml", &EVAL.replace("tasks/*", "nothing/*"));
     editor.tell("workspace/didChangeWatchedFiles", json!({ "changes": [] }));
     editor.until(&editor.uri("eval.yaml"), |shown| shown.to_string().contains("empty-glob"));
@@ -326,7 +327,7 @@ fn what_is_typed_is_completed_explained_found_and_renamed() {
         editor.change(path, version, json!([{ "text": text }]));
         editor.at("textDocument/completion", path, text, mark)
     };
-    // Keys of a phase, of a step, steps themselves, and words.
+    // Keys of a phase, keys of a step, steps themselves, and words.
     let text = format!("{TASK}  cle");
     assert!(labels(&completed(&mut editor, &text, "  cle")).contains(&"cleanup"), "no cleanup");
     let text = TASK.replace("      run: echo hello\n", "      run: echo hello\n      exp\n");
@@ -340,7 +341,7 @@ fn what_is_typed_is_completed_explained_found_and_renamed() {
     let words = completed(&mut editor, &text, "difficulty: ea");
     assert_eq!(labels(&words), ["easy", "medium", "hard"]);
     assert_eq!(words["items"][0]["textEdit"]["newText"], "easy");
-    // Holes: roots, the task's variables, steps and what they leave.
+    // Holes: roots, the task's variables, steps and their outputs.
     for (hole, wanted) in
         [("{ran", "random.id"), ("{env.W", "WORD"), ("{steps.m", "made"), ("{steps.made.outputs.", "word")]
     {
@@ -350,7 +351,7 @@ fn what_is_typed_is_completed_explained_found_and_renamed() {
     }
     version += 1;
     editor.change(path, version, json!([{ "text": TASK }]));
-    // What things are.
+    // Hover: what something is.
     let step = editor.at("textDocument/hover", path, TASK, "  - comm");
     assert!(step["contents"]["value"].as_str().unwrap().contains("## command"), "{step}");
     let field = editor.at("textDocument/hover", path, TASK, "  promp");
@@ -361,7 +362,7 @@ fn what_is_typed_is_completed_explained_found_and_renamed() {
         said.contains("is a string") && said.contains("output `word` of the step `made` (command): `{stdout}`"),
         "{hole}"
     );
-    // Where they are.
+    // Definition: where something is.
     let id = TASK[..TASK.find("id: made").unwrap()].matches('\n').count();
     let defined = editor.at("textDocument/definition", path, TASK, "B: \"{env.WORD} {steps.ma");
     assert_eq!(defined[0]["range"]["start"], json!({ "line": id, "character": 10 }));
@@ -379,7 +380,8 @@ fn what_is_typed_is_completed_explained_found_and_renamed() {
     assert!(editor.end().success());
 }
 
-/// A file that is opened by itself may lie in a home: nothing beside it is searched, and files of others have no findings.
+/// A file that is opened by itself may be in a home directory: nothing beside it is searched, and only open files have
+/// diagnostics.
 #[test]
 fn without_a_folder_only_open_files_are_looked_at() {
     let world = world();
@@ -406,7 +408,7 @@ fn an_editor_may_say_anything() {
     assert_eq!(editor.ask("gevals/nothing", json!({}))["code"], -32601);
     editor.open("tasks/t.yaml", TASK);
     editor.open("notes.txt", "nothing of ours: [");
-    // Every beginning of the task, at its end: no request fails, whatever is half typed.
+    // Every prefix of the task, with the cursor at its end: no request fails on half-typed text.
     for length in (0..TASK.len()).filter(|at| TASK.is_char_boundary(*at)).step_by(3) {
         let text = &TASK[..length];
         editor.change("tasks/t.yaml", 2 + length as u64, json!([{ "text": text }]));
@@ -421,7 +423,7 @@ fn an_editor_may_say_anything() {
             assert!(answer.get("code").is_none(), "{method} behind {text:?}: {answer}");
         }
     }
-    // Positions beyond every end, and a change of nothing.
+    // Positions beyond the end, and a change of a file that is not open.
     let far = json!({ "line": 99999, "character": 99999 });
     editor.ask("textDocument/completion", json!({ "textDocument": { "uri": uri }, "position": far }));
     editor.change("tasks/none.yaml", 1, json!([{ "text": "x" }]));
@@ -431,13 +433,13 @@ fn an_editor_may_say_anything() {
         json!([{ "range": { "start": far, "end": { "line": 0, "character": 0 } }, "text": "x" }]),
     );
     assert!(editor.end().success());
-    // An editor that dies leaves nothing behind.
+    // If an editor dies, the server exits.
     let mut editor = Editor::start(&world, &json!({}));
     drop(editor.input.take());
     assert_eq!(editor.child.wait().unwrap().code(), Some(1));
 }
 
-/// The files of an example, as a suite.
+/// The files of an example, as the suite.
 fn example(name: &str, files: &[&str]) -> World {
     let read = |path: &&str| {
         let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).join(path);
@@ -468,44 +470,44 @@ fn operations_arguments_filters_and_anchors_are_completed() {
         editor.change(path, version, json!([{ "text": text }]));
         editor.at("textDocument/completion", path, &text, mark)
     };
-    // Operations of the lock beside the built-in ones, with what they do.
+    // Operations from the lock beside the built-in ones, with their descriptions.
     let found = completed(&mut editor, "  cleanup:\n", "  cleanup:\n    - no\n", "cleanup:\n    - no");
     assert!(labels(&found).contains(&"notes.notes_create") && labels(&found).contains(&"command"), "{found}");
     let create = found["items"].as_array().unwrap().iter().find(|item| item["label"] == "notes.notes_create").unwrap();
     assert!(create["documentation"]["value"].as_str().unwrap().starts_with("Creates a note"), "{create}");
-    // Of a key that is there, the name alone is replaced.
+    // If the key exists, only its name is replaced.
     editor.change(path, 800, json!([{ "text": task }]));
     let found = editor.at("textDocument/completion", path, &task, "    # Ask the server...\n    - notes.no");
     let create = found["items"].as_array().unwrap().iter().find(|item| item["label"] == "notes.notes_create").unwrap();
     let wanted = task.replacen("- notes.notes_read:", "- notes.notes_create:", 1);
     assert_eq!(edited(&task, &json!([create["textEdit"]])), wanted);
-    // Their arguments, but for those that are there.
+    // Their arguments, except those that are already given.
     let args = "        args: {title: \"{env.TITLE}\"}\n";
     let found = completed(&mut editor, args, "        args:\n          ti\n", "          ti");
     assert_eq!(labels(&found), ["title"]);
     let found = completed(&mut editor, args, "        args:\n          title: x\n          ti\n", "          ti");
     assert!(labels(&found).is_empty(), "{found}");
-    // Filters, also behind others; in a hole that is not closed yet, too.
+    // Filters, including after other filters, and in a hole that is not closed yet.
     for hole in ["{env.TITLE | lo", "{env.TITLE|lower | re"] {
         let found = completed(&mut editor, "called \"", &format!("called {hole} \""), hole);
         assert!(labels(&found).contains(&"replace"), "{hole}: {found}");
     }
-    // The values of the step itself, down to their fields.
+    // Values of the step itself, including their fields.
     let found = completed(&mut editor, "{content[0].text}", "{con}", "{con");
     assert!(labels(&found).contains(&"structuredContent"), "{found}");
-    // Outputs that a step does not list are those of its operation.
+    // A step that lists no outputs has those of its operation.
     let bare = "        outputs:\n          text: \"{content[0].text}\"\n";
     let text = task.replacen(bare, "", 1).replace("steps.read.outputs.text", "steps.read.outputs.");
     editor.change(path, 900, json!([{ "text": text }]));
     let found = editor.at("textDocument/completion", path, &text, "steps.read.outputs.");
     assert!(labels(&found).contains(&"structuredContent"), "{found}");
-    // Anchors that stand before.
+    // Anchors defined before the position.
     let anchored =
         task.replacen("TITLE: Shopping", "TITLE: &title Shopping", 1).replacen("NOTES: \"", "NOTES: * #\"", 1);
     editor.change(path, 901, json!([{ "text": anchored }]));
     let found = editor.at("textDocument/completion", path, &anchored, "NOTES: *");
     assert_eq!(labels(&found), ["title"]);
-    // In an eval and an oracle: servers, their tools, arguments.
+    // In an eval and an oracle: servers, their tools, and arguments.
     let eval = world.read("suite/eval.yaml");
     let text = eval.replacen("tool: notes_create", "tool: no", 1);
     editor.open("eval.yaml", &text);
@@ -538,13 +540,13 @@ fn names_lead_through_all_files_of_a_suite() {
     assert_eq!(evals[0]["range"]["start"]["line"], lines);
     let file = editor.at("textDocument/definition", "eval.yaml", &eval, "mcpConfigFile: mc");
     assert_eq!(file["uri"], editor.uri("mcp.yaml").as_str());
-    // The server of a step is the one that the task requires.
+    // The server of a step is defined where the task requires it.
     let required = editor.at("textDocument/definition", path, &task, "    - notes.no");
     assert_eq!(
         required["range"]["start"]["line"],
         task[..task.find("mcpServer: notes").unwrap()].matches('\n').count()
     );
-    // A variable is renamed in the oracle, too, and an output with its uses; nothing else changes.
+    // Renaming a variable includes the oracle, and renaming an output includes its uses; nothing else changes.
     let renamed = editor.at("textDocument/rename", path, &task, "    TIT");
     let oracle = world.read("suite/oracle.yaml");
     for (name, old, wanted) in [
@@ -558,7 +560,7 @@ fn names_lead_through_all_files_of_a_suite() {
         .replace("          text: \"{content", "          renamed: \"{content")
         .replace("outputs.text", "outputs.renamed");
     assert_eq!(edited(&task, &renamed["changes"][&uri]), wanted);
-    // A name that is taken, or that is none.
+    // A name that is already used, or an invalid one.
     let params = |new: &str| json!({ "textDocument": { "uri": uri }, "position": { "line": 12, "character": 6 }, "newName": new });
     assert!(task.lines().nth(12).unwrap().starts_with("    TITLE"));
     for wrong in ["NOTES", "a b", "1", ""] {
@@ -579,14 +581,14 @@ fn what_is_shown_beside_the_text() {
     let uri = editor.uri(path);
     let document = json!({ "textDocument": { "uri": uri } });
     let whole = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 999, "character": 0 } });
-    // A value that is known, and one that is secret; what a step takes and does.
+    // A known value and a secret one; what a step does, and its time limit.
     let title = editor.at("textDocument/hover", path, &task, "called \"{env.T")["contents"]["value"].to_string();
     assert!(title.contains("is a string") && title.contains("`Shopping {random.id}`"), "{title}");
     let token = editor.at("textDocument/hover", path, &task, "NOTES: \"{env.API")["contents"]["value"].to_string();
     assert!(token.contains("`***`") && !token.contains("hunter2"), "{token}");
     let step = editor.at("textDocument/hover", path, &task, "    - notes.notes_de")["contents"]["value"].to_string();
     assert!(step.contains("the tool `notes_delete`") && step.contains("Time limit: 1m where it sets none"), "{step}");
-    // Hints follow the range that is shown.
+    // Hints are limited to the requested range.
     let hints = editor.ask("textDocument/inlayHint", json!({ "textDocument": { "uri": uri }, "range": whole }));
     let labels: Vec<&str> = hints.as_array().unwrap().iter().map(|hint| hint["label"].as_str().unwrap()).collect();
     assert!(labels.contains(&"timeout 1m") && labels.contains(&"8 letters and digits"), "{labels:?}");
@@ -610,17 +612,17 @@ fn what_is_shown_beside_the_text() {
             .contains(&json!({ "startLine": line("  verify:"), "endLine": line("  cleanup:") - 1 })),
         "{folds}"
     );
-    // What an output is of, by its step.
+    // The type of an output, from its step.
     editor.open("tasks/typed.yaml", TASK);
     let typed = json!({ "textDocument": { "uri": editor.uri("tasks/typed.yaml") }, "range": whole });
     let hints = editor.ask("textDocument/inlayHint", typed);
     assert!(hints.as_array().unwrap().iter().any(|hint| hint["label"] == "(a string)"), "{hints}");
-    // The eval says how many tasks its sets select.
+    // The eval shows how many tasks its task sets select.
     editor.open("eval.yaml", &world.read("suite/eval.yaml"));
     let sets = json!({ "textDocument": { "uri": editor.uri("eval.yaml") }, "range": whole });
     let hints = editor.ask("textDocument/inlayHint", sets);
     assert_eq!((&hints[0]["label"], &hints[0]["tooltip"]), (&json!("1 task"), &json!("write-note")));
-    // Other YAML has none of it.
+    // Other YAML files get none of this.
     editor.open("deploy.yaml", "apiVersion: v1\nkind: Service\nspec:\n  a: 1\n  b: 2\n");
     let other = json!({ "textDocument": { "uri": editor.uri("deploy.yaml") } });
     for method in ["codeLens", "foldingRange", "documentSymbol"] {
@@ -629,7 +631,7 @@ fn what_is_shown_beside_the_text() {
     assert!(editor.end().success());
 }
 
-/// Of each kind of script and hole: what the words of it are.
+/// For each kind of script and hole: the tokens in it.
 #[test]
 fn tokens_tell_holes_and_shell_apart() {
     let world = world();
@@ -676,7 +678,8 @@ fn tokens_tell_holes_and_shell_apart() {
     assert!(editor.end().success());
 }
 
-/// Holes are written in one way, and say what they said: the text is read again, and its plan is the same but for the writing.
+/// Formatting changes only how holes are written, not their meaning: the plan of the formatted text is the same except
+/// for the spelling.
 #[test]
 fn formatting_changes_how_holes_are_written_and_nothing_else() {
     let world = world();
@@ -697,7 +700,7 @@ fn formatting_changes_how_holes_are_written_and_nothing_else() {
         editor.ask("textDocument/formatting", json!({ "textDocument": { "uri": uri }, "options": options }))
     };
     let edits = format(&mut editor);
-    // The hole with escaped quotes is not written as it reads, and stays.
+    // A hole in which quotes are escaped differs from its source text, so it is not formatted.
     assert_eq!(edited(&wild, &edits), tidy);
     let plan = |text: &str| {
         world.write("suite/tasks/t.yaml", text);

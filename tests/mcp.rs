@@ -1,4 +1,4 @@
-//! The hub, its fronts and its client, against servers that the tests play themselves, small shell scripts, and rmcp.
+//! The hub, its fronts and its client, with servers implemented by the tests, small shell scripts, and rmcp.
 #![cfg(feature = "run")]
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -127,7 +127,7 @@ async fn one_handshake_serves_all_sessions() {
     let mut second = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
     first.send(r#"{"id":0,"method":"initialize","params":{"capabilities":{"roots":{}}}}"#).await;
     server.next().await;
-    // This one has to wait for the answer to the first.
+    // This one has to wait for the answer to the first one.
     second.send(r#"{"id":"x","method":"initialize","params":{"capabilities":{"roots":{"listChanged":true}}}}"#).await;
     server.send(r#"{"id":0,"result":{"a": 1.10}}"#).await;
     assert_eq!(first.next().await, r#"{"id":0,"result":{"a": 1.10}}"#);
@@ -185,7 +185,7 @@ async fn a_server_without_a_handshake_is_asked_in_its_way() {
     serve.await.unwrap();
 }
 
-/// A server that serves the era of the first message that it gets, and says which.
+/// A server that serves only the protocol era of the first message that it receives, and reports which.
 const ONE_ERA: &str = r#"
 while read -r line; do
     id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -232,7 +232,7 @@ async fn clients_of_both_eras_share_a_server_whichever_came_first() {
 
 #[tokio::test]
 async fn clients_of_one_era_have_one_server_and_a_vain_probe_fixes_none() {
-    // As a client that can do without a handshake greets a server that cannot.
+    // A client that works without a handshake tries a server that requires one.
     let script = r#"
 while read -r line; do
     case $line in
@@ -268,7 +268,7 @@ async fn ids_and_tokens_of_two_sessions_do_not_mix() {
     let other: Value = serde_json::from_str(&seen).unwrap();
     let (id, token) = (&other["id"], &other["params"]["_meta"]["progressToken"]);
     assert!(id.is_u64() && *id != 7 && token.is_string() && *token != "t", "{seen}");
-    // Nothing but the id and the token differs.
+    // Only the ID and the token differ.
     assert_eq!(seen.replace(&id.to_string(), "7").replace(token.as_str().unwrap(), "t"), request("two"));
 
     let progress = |token: &Value| {
@@ -279,7 +279,7 @@ async fn ids_and_tokens_of_two_sessions_do_not_mix() {
     assert_eq!(two.next().await, progress(&json!("t")));
     assert_eq!(one.next().await, progress(&json!("t")));
 
-    // Cancelling means one's own request.
+    // A cancellation refers to the session's own request.
     two.send(r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#).await;
     assert_eq!(server.next_json().await["params"]["requestId"], *id);
     server.send(&format!(r#"{{"result":{{"content":[{{"id":{id}}}]}},"id":{id}}}"#)).await;
@@ -341,7 +341,7 @@ async fn a_server_asks_the_agent_that_works() {
     let request = r#"{"id":1, "method":"sampling/createMessage","params":{"vendor":1.0}}"#;
     server.send(request).await;
     assert_eq!(busy.next().await, request);
-    // Nobody else may answer.
+    // No other session may answer.
     idle.send(r#"{"id":1,"result":{"from":"idle"}}"#).await;
     busy.send(r#"{"id":1,"result":{"from":"busy"}}"#).await;
     assert_eq!(server.next().await, r#"{"id":1,"result":{"from":"busy"}}"#);
@@ -365,7 +365,7 @@ async fn a_session_that_ends_gives_its_calls_up() {
     drop(agent);
     assert_eq!((recorder.running(), &recorder.records()[0].outcome), (0, &CallOutcome::Cancelled));
     assert_eq!(server.next_json().await["method"], "notifications/cancelled");
-    // The late answer finds nobody, and its id is still known as taken.
+    // The late answer has no receiver, and its ID still counts as used.
     let mut next = Agent::on(&hub, SessionKind::Agent(recorder.clone()));
     next.send(r#"{"id":1,"method":"tools/call","params":{"name":"quick"}}"#).await;
     let id = server.next_json().await["id"].clone();
@@ -419,10 +419,11 @@ async fn a_message_beyond_the_limit_fails_its_call_alone() {
         let message = answer["error"]["message"].to_string();
         assert!(message.contains("more than 100000 bytes") && message.contains("--max-message"), "{message}");
     }
-    // The server is there.
+    // The server is still usable.
     let CallOutcome::ProtocolError { message, .. } = &recorder.records()[0].outcome else { panic!() };
     assert!(message.contains("more than 100000 bytes"), "{message}");
-    // A request of the server is refused, a notification is left out, and the other way round it is the same.
+    // A long request from the server is refused, a long notification is dropped, and the same applies in the other
+    // direction.
     server.send(&format!(r#"{{"params":"{long}","id":3,"method":"roots/list"}}"#)).await;
     assert_eq!(server.next_json().await["error"]["code"], -32600);
     server.send(&format!(r#"{{"params":"{long}","method":"notifications/x"}}"#)).await;
@@ -497,7 +498,7 @@ async fn ten_thousand_odd_messages_arrive_as_they_were_sent() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut sent = Vec::new();
     for number in 0..10_000 {
-        // Every third message answers a request that is under way by then.
+        // Every third message answers a request that is in progress at that point.
         if number % 3 == 0 {
             agent.send(&format!(r#"{{"id":{number},"method":"x"}}"#)).await;
         }
@@ -522,7 +523,7 @@ async fn ten_thousand_odd_messages_arrive_as_they_were_sent() {
 mod process {
     use super::*;
 
-    /// Its input is closed first; one that ends by itself gets no signal.
+    /// Its input is closed first; a server that then exits by itself receives no signal.
     #[tokio::test]
     async fn a_server_ends_when_its_input_is_closed() {
         let dir = tempfile::tempdir().unwrap();
@@ -560,7 +561,7 @@ mod process {
         let error = client.call_tool("t", json!({})).await.unwrap_err();
         assert_eq!(error.to_string(), "`srv` was killed by signal 9 (SIGKILL)");
         assert_eq!(recorder.records()[0].outcome, CallOutcome::Lost);
-        // And so is whatever comes later.
+        // So are all later calls.
         assert_eq!(client.call_tool("t", json!({})).await.unwrap_err(), error);
     }
 
@@ -569,7 +570,7 @@ mod process {
         for drop_it in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("pids");
-            // Neither the shell nor its child ends when its input does, or when it is asked to.
+            // Neither the shell nor its child exits when its input is closed, or on SIGTERM.
             let script = format!(
                 r#"trap '' TERM; sleep 1000 & echo $$ $! > {0}.new; mv {0}.new {0}; while :; do sleep 1; done"#,
                 file.display()
@@ -754,7 +755,7 @@ mod notes {
                     own.call_tool("notes_create", arguments.clone()),
                     agent.call_tool("notes_create", arguments)
                 );
-                // Exactly one of the two is the first.
+                // Exactly one of the two is first.
                 assert_ne!(a.unwrap().is_error, b.unwrap().is_error);
             }
         });
@@ -790,7 +791,7 @@ mod http {
         ServerSpec { name: "web".to_owned(), transport: Transport::Http { url: url.to_owned(), headers } }
     }
 
-    /// The demonstration server over HTTP.
+    /// The demo server over HTTP.
     async fn demo_at(dir: &std::path::Path) -> (String, tokio_util::sync::DropGuard) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -812,7 +813,7 @@ mod http {
         }
     }
 
-    /// Everything an agent does, with rmcp as the agent, through the hub and its front.
+    /// Everything that an agent does, with rmcp as the agent, through the hub and its front.
     async fn use_through_front(hub: &Hub) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let recorder = Recorder::default();
@@ -862,7 +863,7 @@ mod http {
         hub.close().await;
     }
 
-    /// An agent that greets nobody and says in each request who it is, as MCP has it since 2026-07-28.
+    /// An agent that does no handshake and identifies itself in each request, as in MCP since 2026-07-28.
     #[tokio::test]
     async fn an_agent_without_a_handshake_is_served() {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -942,7 +943,7 @@ mod http {
         ] {
             assert_eq!(post(headers, body).await.unwrap().status().as_u16(), status, "{headers:?}");
         }
-        // Who does not know the path learns nothing, whatever is sent.
+        // A client that does not know the path learns nothing, whatever it sends.
         let (base, _) = front.url.rsplit_once('/').unwrap();
         let (origin, capability) = base.rsplit_once('/').unwrap();
         let other: String = capability.chars().map(|c| if c == '0' { '1' } else { '0' }).collect();
@@ -973,7 +974,7 @@ mod http {
         assert_eq!(response.text().await.unwrap(), r#"{"id":1,"result":{}}"#);
         assert_eq!(post(&session, r#"{"method":"notifications/initialized"}"#).await.unwrap().status(), 202);
         server.next().await;
-        // Said while no stream is open, heard when one is.
+        // Sent while no stream is open, delivered when one is.
         server.send(r#"{"method":"notifications/x"}"#).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         let stream = client.get(&front.url).header("mcp-session-id", &session);
@@ -1090,7 +1091,7 @@ mod http {
         assert_eq!(without, events);
     }
 
-    /// The value of the first field of this name in a piece of a stream.
+    /// Returns the value of the first field with this name in a chunk of a stream.
     fn field(piece: &[u8], name: &str) -> String {
         let text = str::from_utf8(piece).unwrap();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
@@ -1123,7 +1124,7 @@ mod http {
                 client.get(&front.url).header("mcp-session-id", &session).header("accept", "text/event-stream");
             request.header("last-event-id", last).send()
         };
-        // Two calls at once, each with a stream of its own, whose connections break.
+        // Two concurrent calls, each with its own stream, whose connections break.
         let mut lasts = Vec::new();
         for id in [1, 2] {
             let (response, ()) = tokio::join!(call(id), async {
@@ -1138,7 +1139,7 @@ mod http {
         server.send(r#"{"id":2,"result":{"of":2}}"#).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
 
-        // What came meanwhile, and no other stream's; then what comes now; and then the end.
+        // First the messages sent in the meantime, and only those of this stream; then new ones; then the end.
         let mut first = resume(&lasts[0]).await.unwrap();
         let piece = first.chunk().await.unwrap().unwrap();
         assert!(field(&piece, "data").contains(r#""progress":2"#));
@@ -1147,10 +1148,10 @@ mod http {
         assert_eq!(field(rest.as_bytes(), "data"), r#"{"id":1,"result":{"of":1}}"#);
         let second = resume(&lasts[1]).await.unwrap().text().await.unwrap();
         assert_eq!(field(second.as_bytes(), "data"), r#"{"id":2,"result":{"of":2}}"#);
-        // And once more, from the same place: it is kept.
+        // Resuming again from the same position returns the same: the messages are kept.
         assert_eq!(resume(&lasts[1]).await.unwrap().text().await.unwrap(), second);
 
-        // The stream of what belongs to no request is taken up in the same way.
+        // The stream of messages that belong to no request is resumed in the same way.
         server.send(r#"{"method":"notifications/a"}"#).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         let mut unasked = client.get(&front.url).header("mcp-session-id", &session).send().await.unwrap();
@@ -1180,7 +1181,7 @@ mod http {
             }
             request.body(json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).to_string()).send()
         };
-        // The server says which argument a header repeats.
+        // The server declares which argument a header repeats.
         let schema = json!({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
         let list = [("mcp-method", "tools/list")];
         let (response, ()) = tokio::join!(send("tools/list", json!({"_meta": meta}), &list), async {
@@ -1196,7 +1197,7 @@ mod http {
             headers[at].1 = value;
             headers
         };
-        // None of these reaches the server.
+        // None of these requests reaches the server.
         for (code, params, headers) in [
             (-32602, json!({"name": "t"}), &all[..]),
             (
@@ -1226,7 +1227,7 @@ mod http {
             });
             assert_eq!(response.unwrap().status(), status, "{code}");
         }
-        // What was subscribed to goes to who subscribed, and to no other.
+        // Notifications of a subscription go only to its subscriber.
         let listen = [("mcp-method", "subscriptions/listen")];
         let mut streams = Vec::new();
         for _ in 0..2 {
@@ -1274,7 +1275,7 @@ mod http {
         let id = field(begun.as_bytes(), "id");
         let rest = with(client.get(&front.url)).header("last-event-id", id).send().await.unwrap().text().await.unwrap();
         assert!(rest.contains("notifications/half") && rest.contains("result"), "{rest}");
-        // The server has no stream of what belongs to no request.
+        // The server has no stream of messages that belong to no request.
         let refused = with(client.get(&front.url)).send().await.unwrap();
         assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
     }
@@ -1357,7 +1358,7 @@ mod http {
         );
     }
 
-    /// Breaks the stream of every answer off, and gives the rest to who asks for it.
+    /// Interrupts the stream of every answer, and sends the rest when the client resumes it.
     async fn breaking(State(log): State<Log>, method: Method, headers: HeaderMap, body: String) -> impl IntoResponse {
         let text = |name: &str| headers.get(name).map_or("-", |value| value.to_str().unwrap()).to_owned();
         let called =
@@ -1404,7 +1405,7 @@ mod http {
         drop(client);
         hub.close().await;
         let mut log = log.lock().unwrap().clone();
-        // The stream of unasked messages is opened at any time.
+        // The stream of messages that belong to no request is opened at an arbitrary time.
         log.retain(|line| line != "GET - s1 2025-06-18 - s3cret-key");
         assert_eq!(
             log,
@@ -1419,7 +1420,7 @@ mod http {
         );
     }
 
-    /// What a server thinks of each message, and what it saw of the headers.
+    /// A server that answers each message by fixed rules, and logs the headers.
     async fn opinionated(
         State(log): State<Log>,
         method: Method,

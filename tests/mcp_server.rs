@@ -1,4 +1,4 @@
-//! `gevals mcp`, as clients meet it: a process that speaks MCP on its standard streams, or over HTTP.
+//! `gevals mcp` as clients use it: a process that speaks MCP on its standard streams or over HTTP.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -19,7 +19,7 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 use world::World;
 
-/// A server, a client of it, and the schemas of what its tools give.
+/// A server, a client of it, and the output schemas of its tools.
 struct Served {
     hub: Hub,
     client: Client,
@@ -54,7 +54,7 @@ impl Served {
         Self::at(Transport::Stdio { command, args, env: IndexMap::new(), cwd: None }).await
     }
 
-    /// What a tool gives, which is as its schema says.
+    /// Calls a tool; returns its structured result, which must match its schema.
     async fn gives(&self, tool: &str, arguments: Value) -> Value {
         let result = self.client.call_tool(tool, arguments).await.unwrap();
         assert!(!result.is_error, "{tool}: {}", result.text());
@@ -62,12 +62,12 @@ impl Served {
         if let Err(error) = self.outputs[tool].validate(&value) {
             panic!("{tool}: {error}: {value}");
         }
-        // The text says the same, for clients that read no structured content.
+        // The text contains the same, for clients that do not read structured content.
         assert_eq!(serde_json::from_str::<Value>(&result.text()).unwrap(), value);
         value
     }
 
-    /// How a tool refuses.
+    /// Calls a tool that must return an error; returns its text.
     async fn refuses(&self, tool: &str, arguments: Value) -> String {
         let result = self.client.call_tool(tool, arguments.clone()).await.unwrap();
         assert!(result.is_error, "{tool} took {arguments}: {}", result.text());
@@ -127,14 +127,14 @@ async fn an_author_finds_a_mistake_and_mends_it() {
     let found = served.gives("check", json!({"paths": ["bad.yaml"]})).await;
     assert_eq!((&found["ok"], &found["diagnostics"][0]["rule"]), (&json!(false), &json!("unknown-field")), "{found}");
     assert_eq!((&found["diagnostics"][0]["path"], &found["diagnostics"][0]["line"]), (&json!("bad.yaml"), &json!(6)));
-    // The edits of the fix mend the text.
+    // Applying the edits of the fix corrects the text.
     let edit = &found["diagnostics"][0]["fix"]["edits"][0];
     let at = |key: &str| edit[key].as_u64().unwrap() as usize;
     let mut text = world.read("p/bad.yaml");
     text.replace_range(at("start")..at("end"), edit["text"].as_str().unwrap());
     let mended = served.gives("check", json!({"files": {"bad.yaml": text}})).await;
     assert_eq!((&mended["ok"], &mended["errors"]), (&json!(true), &json!(0)), "{mended}");
-    // What is not written yet is seen beside what is.
+    // Files that are passed but not written yet are seen together with those on disk.
     let other = text.replace("name: t", "name: other");
     let set = "kind: Eval\nmetadata: {name: e2}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: other.yaml}, {path: task.yaml}]\n";
     let both = json!({"paths": ["e2.yaml"], "files": {"other.yaml": other, "e2.yaml": set}});
@@ -142,7 +142,7 @@ async fn an_author_finds_a_mistake_and_mends_it() {
     let plan = served.gives("plan", both).await;
     assert!(plan["text"].as_str().unwrap().contains("other"), "{plan}");
     assert!(!world.path("p/other.yaml").exists() && world.read("p/bad.yaml").contains("verfy"));
-    // All below the root, and no more findings than are asked for.
+    // Without paths, everything below the root is checked, and no more findings than requested are returned.
     world.write("p/worse.yaml", &TASK.replace("prompt", "promt"));
     let all = served.gives("check", json!({"max_findings": 1})).await;
     assert!(all["found"].as_u64().unwrap() > 1 && all["diagnostics"].as_array().unwrap().len() == 1, "{all}");
@@ -214,7 +214,7 @@ async fn nothing_beyond_the_root_is_read_or_written() {
             assert!(!why.contains("BEYOND") && !why.contains("/bin/"), "{why}");
         }
     }
-    // What is below the root says nothing of what a link leads to.
+    // A check of everything below the root reveals nothing about the target of a link.
     let found = served.gives("check", json!({})).await.to_string();
     assert!(!found.contains("BEYOND"), "{found}");
     for path in ["out/new.yaml", "link.yaml"] {
@@ -249,7 +249,7 @@ async fn files_are_written_where_it_is_allowed_and_none_is_overwritten() {
     assert!(why.contains("there already"), "{why}");
     served.gives("new", json!({"what": "task", "path": "fresh/tasks/more", "dialect": "legacy", "write": true})).await;
     assert!(world.read("p/fresh/tasks/more.yaml").contains("steps:"));
-    // And they are green.
+    // The generated files pass.
     world.run(&["run", "p/fresh/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 }
 
@@ -282,7 +282,7 @@ async fn arguments_that_do_not_fit_are_refused_with_a_reason() {
     }
     let unknown = served.client.call_tool("rn", json!({})).await.unwrap_err().to_string();
     assert!(unknown.contains("there is no tool `rn`"), "{unknown}");
-    // What is not declared is not there.
+    // Capabilities that are not declared are not available.
     for method in ["prompts/list", "resources/list", "resources/templates/list"] {
         let refused = served.client.request(method, None).await.unwrap_err().to_string();
         assert!(refused.contains("-32601"), "{refused}");
@@ -304,7 +304,7 @@ async fn evals_are_run_where_it_is_allowed() {
     assert_eq!((&ran["status"], &ran["summary"]["ok"]), (&json!(0), &json!(true)), "{ran}");
     assert!(served.refuses("run", json!({"eval": "eval.yaml", "task": "--help"})).await.contains("status"));
     assert!(served.refuses("run", json!({"eval": "task.yaml"})).await.contains("is not one eval"));
-    // Of what lies beyond the root nothing is said, whether it is there or not.
+    // Nothing is revealed about files outside the root, not even whether they exist.
     world.write("beyond.yaml", "kind: Agent\ncommands: {runPrompt: 'echo sesame'}\n");
     for agent in ["../beyond.yaml", "../nowhere.yaml", "builtin.script:../beyond.yaml", "/etc/passwd"] {
         let said = served.refuses("run", json!({"eval": "eval.yaml", "agent": agent})).await;
@@ -312,7 +312,7 @@ async fn evals_are_run_where_it_is_allowed() {
     }
 }
 
-/// With an eval that waits in its setup, and leaves a file there and in its cleanup.
+/// With an eval that waits in its setup, and creates a file there and in its cleanup.
 fn slow_project() -> World {
     let world = project();
     world.write("p/slow.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: slow, timeout: 5m}\nspec:\n  prompt: Do it.\n  setup:\n    - command: {run: \"touch WORLD/begun; sleep 200\"}\n  verify:\n    - command: {run: test -e WORLD/begun}\n  cleanup:\n    - command: {run: touch WORLD/cleaned}\n");
@@ -328,13 +328,13 @@ async fn a_run_that_is_cancelled_cleans_up() {
     let world = slow_project();
     let served = Served::with(&world.path("p"), &["--allow-run"]).await;
     let call = served.client.call_tool("run", json!({"eval": "slow-eval.yaml"}));
-    // The client gives up once the run is under way, and says so.
+    // The client cancels its call while the run is in progress.
     tokio::select! {
         ended = call => panic!("{ended:?}"),
         () = appears(&world, "begun") => {}
     }
     appears(&world, "cleaned").await;
-    // And where the client leaves without a word: the server is ended, and ends the run.
+    // If the client leaves without cancelling, the server is stopped, which stops the run.
     for file in ["begun", "cleaned"] {
         std::fs::remove_file(world.path(file)).unwrap();
     }
@@ -366,7 +366,7 @@ async fn a_run_ends_and_cleans_up_where_its_server_is_killed() {
     appears(&world, "cleaned").await;
 }
 
-/// `gevals mcp` with its bare streams, and what is said at first.
+/// Starts `gevals mcp` with plain streams, and sends the first messages.
 fn at_its_streams(world: &World, options: &[&str]) -> (std::process::Child, std::process::ChildStdin) {
     let mut command = world.command(&[&["mcp", "--root", "p"], options].concat());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -384,7 +384,7 @@ fn call(id: u32, tool: &str, arguments: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
 }
 
-/// What it has said, by ids, once its input is closed.
+/// Returns all messages of the server by ID, after its input was closed.
 fn all_said(child: std::process::Child) -> Vec<(Value, Value)> {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -400,7 +400,7 @@ async fn a_client_that_closes_the_input_ends_its_run() {
     writeln!(input, "{}", call(1, "run", &json!({"eval": "slow-eval.yaml"}))).unwrap();
     appears(&world, "begun").await;
     assert!(!world.path("cleaned").exists());
-    // Its output stays open.
+    // Only its input is closed; its output stays open.
     drop(input);
     let begun = std::time::Instant::now();
     let said = all_said(child);
@@ -417,9 +417,9 @@ fn a_line_that_is_no_message_is_refused_and_what_was_asked_before_the_end_is_ans
         writeln!(input, "{line}").unwrap();
     }
     input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"\xff\"}\n").unwrap();
-    // What is no request has no answer.
+    // A notification has no response.
     writeln!(input, "{}", json!({"jsonrpc": "2.0", "method": "notifications/unheard-of", "params": 3})).unwrap();
-    // The last line need not be ended.
+    // The last line does not need a newline.
     write!(input, "{}", call(9, "check", &json!({"paths": ["task.yaml"]}))).unwrap();
     drop(input);
     let said = all_said(child);
@@ -475,7 +475,7 @@ async fn it_serves_http_to_this_machine_alone() {
     assert!(url.starts_with("http://127.0.0.1:"), "{line}");
     let served = Served::at(Transport::Http { url: url.clone(), headers: IndexMap::new() }).await;
     assert_eq!(served.gives("check", json!({"paths": ["task.yaml"]})).await["ok"], true);
-    // A page in a browser may have resolved its own name to 127.0.0.1.
+    // A page in a browser may resolve its own host name to 127.0.0.1.
     let headers: IndexMap<_, _> = [("Host".to_owned(), "evil.example".to_owned())].into();
     let spec = ServerSpec { name: "evil".to_owned(), transport: Transport::Http { url, headers } };
     let refused = match Hub::start(spec, HubOptions::default()).await {

@@ -1,5 +1,6 @@
-//! Agents that do not do what agents should: hang, fork, ignore SIGTERM, close their output, print without end, end at once,
-//! speak a broken protocol. Each has a clear outcome within its time, takes bounded memory, and leaves nothing running.
+//! Misbehaving agents: they hang, fork, ignore SIGTERM, close their output, print endlessly, exit immediately, or
+//! violate their protocol. Each one has a clear outcome within its time limit, uses a bounded amount of memory, and
+//! leaves nothing running.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -36,30 +37,30 @@ mcpServers:
   notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}
 ";
 
-/// How soon those that hang are stopped; all others have far more time than they take.
+/// The time limit of those that hang; all others have far more time than they need.
 const LATE: &str = "task exceeded timeout of 2s";
 /// The same, for those that hang after their prompt.
 const LATE_IN_ITS_TURN: &str = "task exceeded timeout of 4s";
 const ENOUGH: &str = "20s";
-/// With a grace before gevals kills, on a slow machine.
+/// Including the grace period before gevals kills a process, on a slow machine.
 const WITHIN: Duration = Duration::from_secs(25);
-/// In KiB: 4 MiB of what an agent says are kept, in copies of several forms; a message may have 16 MiB.
+/// In KiB: 4 MiB of an agent's output are kept, in several copies; a message may have 16 MiB.
 const MEMORY: u64 = 300 << 10;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// A command line.
     Shell,
-    /// The command line of Claude Code, without its adapter.
+    /// The command line of Claude Code, without an adapter.
     Claude,
-    /// Over ACP, in bash.
+    /// ACP, in bash.
     Acp,
 }
 
-/// What an agent is called here and what it does; the exit status of the run, and what that says.
+/// Name and script of an agent; the exit status of the run, and its output.
 type Row<'a> = (&'a str, &'a str, i32, &'a str);
 
-/// Runs agents, some side by side: most of them sleep.
+/// Runs agents, some in parallel: most of them sleep.
 fn each(kind: Kind, rows: &[Row<'_>]) {
     let rows = Mutex::new(rows.iter());
     let next = || rows.lock().unwrap().next();
@@ -104,12 +105,12 @@ fn outcome(kind: Kind, (name, script, exit, said): Row<'_>) -> World {
     assert_eq!(world.survivors(), Vec::<String>::new(), "{name}");
     assert!(world.path("cleaned").exists(), "{name}: the cleanup was not run");
     let left: Vec<_> = std::fs::read_dir(world.path("tmp")).unwrap().flatten().map(|e| e.path()).collect();
-    // What a failed shell agent left there may explain it.
+    // The directory of a failed shell agent is kept, because it may explain the failure.
     assert!(left.is_empty() || kind == Kind::Shell, "{name} left {left:?}");
     world
 }
 
-/// What is no use of any kind of agent.
+/// Programs that are useless as any kind of agent.
 fn useless(exit: i32) -> [Row<'static>; 5] {
     [
         ("it hangs", "sleep 60", exit, LATE),
@@ -267,7 +268,7 @@ fn acp_agents_that_speak_badly() {
     );
 }
 
-/// A server with the tool `put`, whose answers are what the file `answer` holds.
+/// A server with the tool `put`, which answers with the contents of the file `answer`.
 const SERVER: &str = r#"#!/bin/sh
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\|"[^"]*"\).*/\1/p')
@@ -294,7 +295,7 @@ fn with_server(task: &str) -> World {
     World::new(&[("eval.yaml", NOOP), ("task.yaml", &task), ("mcp.yaml", mcp), ("server.sh", SERVER)])
 }
 
-/// No step passes for what a malformed answer lacks.
+/// No step passes because of what is missing in a malformed answer.
 #[test]
 fn a_step_does_not_take_a_malformed_answer_for_one_without_errors() {
     let step = "  requires: [{mcpServer: s, as: s}]\n  verify: [{s.put: {args: {}, expect: {isError: false, content: {not: {contains: bad}}}}}]\n";
@@ -314,7 +315,7 @@ fn a_step_does_not_take_a_malformed_answer_for_one_without_errors() {
     }
 }
 
-/// What an assertion forbids under a misspelt name is never found.
+/// An assertion that forbids a misspelled tool could never fail.
 #[test]
 fn nothing_is_run_where_an_assertion_misspells_a_tool() {
     let task = |tool: &str| {

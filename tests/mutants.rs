@@ -1,8 +1,8 @@
-//! Single-fault mutants of valid tasks: every fault must be seen, and shown where it is.
+//! Single-fault mutants of valid tasks: every fault must be detected and reported at its location.
 //!
-//! Each task is mutated in every way and place there is, one at a time. A fault is *seen* if an error or a warning appears
-//! that the valid task does not have; it is *placed* if one of these stands on the mutated line (for a missing key: on the
-//! line of its parent's key).
+//! Each task is mutated in every possible way and place, one at a time. A fault is *seen* if an error or a warning
+//! appears that the valid task does not have; it is *placed* if one of these is on the mutated line (for a missing key:
+//! on the line of the parent's key).
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads its corpus")]
 
 use std::{
@@ -32,7 +32,8 @@ fn single_faults_of_evals_are_seen_and_placed() {
     hold(&corpus("kind: Eval", 20), 12, 500);
 }
 
-/// One letter of one key or of one name in a hole is wrong: safe fixes give the author's text back, or leave all as it is.
+/// If one letter of one key or of one name in a hole is wrong, the safe fixes restore the original text, or change
+/// nothing.
 #[test]
 fn safe_fixes_restore_what_was_meant_or_nothing() {
     let corpus: Vec<Valid> = ["kind: Task", "kind: Eval"].into_iter().flat_map(|kind| corpus(kind, 20)).collect();
@@ -40,7 +41,7 @@ fn safe_fixes_restore_what_was_meant_or_nothing() {
         .par_iter()
         .map(|valid| {
             let (mut restored, mut left, mut third) = (0, 0, Vec::new());
-            // What is fixed in the valid text, too, is no matter of the mutant.
+            // If the valid text already has fixes, they do not come from the mutation.
             if valid.mended(&valid.text) != valid.text {
                 return (0, 0, third);
             }
@@ -68,7 +69,7 @@ fn safe_fixes_restore_what_was_meant_or_nothing() {
     assert!(restored > 1000 && restored > left, "{restored} restored, {left} left");
 }
 
-/// Every key and every name in a hole with a letter dropped, doubled, swapped with the next or another in its place.
+/// Every key and every name in a hole with a letter dropped, doubled, swapped with the next one, or replaced.
 fn misspellings(text: &str) -> Vec<(Range<usize>, String)> {
     let sources = Sources::default();
     let file = sources.add("task.yaml", text);
@@ -90,7 +91,7 @@ fn misspellings(text: &str) -> Vec<(Range<usize>, String)> {
         if letters.len() < 2 || !name.is_ascii() {
             continue;
         }
-        // Each way at another letter of each name: all letters have their turn.
+        // The position of the changed letter varies from name to name, so that every position is covered.
         let at = nth % letters.len();
         let edited = |edit: &dyn Fn(&mut Vec<char>)| {
             let mut letters = letters.clone();
@@ -106,13 +107,13 @@ fn misspellings(text: &str) -> Vec<(Range<usize>, String)> {
             edited(&|l| l.swap(swapped, swapped + 1)),
             edited(&|l| l[at] = 'q'),
         ];
-        // One way at each name: all ways have their turn.
+        // One mutation per name; the kind varies, so that every kind is covered.
         made.extend(ways.into_iter().nth(nth % 4).filter(|way| way != name).map(|way| (range.clone(), way)));
     }
     made
 }
 
-/// Where the keys of the format stand.
+/// Collects the ranges of keys that belong to the format.
 fn keys(node: Node<'_>, out: &mut Vec<Range<usize>>) {
     if node.data() == Data::Seq {
         node.items().for_each(|item| keys(item, out));
@@ -131,7 +132,7 @@ fn keys(node: Node<'_>, out: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Makes every mutant there is, and looks at the findings.
+/// Creates all mutants, and checks that enough of them are seen and placed.
 fn hold(corpus: &[Valid], kinds: usize, least: usize) {
     let looked: Vec<_> = corpus.par_iter().map(look).collect();
     let mut table: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
@@ -156,7 +157,8 @@ fn hold(corpus: &[Valid], kinds: usize, least: usize) {
     assert!(share(all[1], all[0]) >= 99.0 && share(all[2], all[0]) >= 97.0, "{all:?}");
 }
 
-/// Each mutant of a file: its kind, whether it is seen and placed; and what is said of those that are not placed.
+/// Tests each mutant of a file. Returns its kind and whether it is seen and placed, and a description of those that are
+/// not placed.
 fn look(valid: &Valid) -> (Vec<(&'static str, bool, bool)>, String) {
     let before: BTreeSet<_> = valid.findings(&valid.text).unwrap().into_iter().map(|f| (f.rule, f.message)).collect();
     let (mut counts, mut missed) = (Vec::new(), String::new());
@@ -194,7 +196,7 @@ struct Found {
 }
 
 impl Valid {
-    /// Errors and warnings in `text`; `None` if it is not even read as ours.
+    /// Returns errors and warnings in `text`.
     fn findings(&self, text: &str) -> Option<Vec<Found>> {
         let mut files = self.files.clone();
         files.add(&self.path, text, false);
@@ -209,7 +211,7 @@ impl Valid {
         Some(found.collect())
     }
 
-    /// The text after all safe fixes.
+    /// Returns the text after all safe fixes.
     fn mended(&self, text: &str) -> String {
         let look = |texts: &Texts, sources: &Sources| {
             let mut files = self.files.clone();
@@ -231,7 +233,7 @@ impl Valid {
     }
 }
 
-/// Files of a kind in `examples/` and in the fixtures, and those that the rules' pages call right.
+/// The files of a kind in `examples/` and in the fixtures, and the valid ones in the pages of rules.
 fn corpus(kind: &str, least: usize) -> Vec<Valid> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut corpus = Vec::new();
@@ -261,7 +263,7 @@ fn corpus(kind: &str, least: usize) -> Vec<Valid> {
             right.push((path, text));
         }
         for (path, text) in right {
-            // The last block of one name is the one that counts.
+            // If several blocks have the same name, `files` contains the last one.
             let name = format!("{}: {path}", path_name(&entry_path));
             corpus.push(Valid { name, path: path.into(), text, files: files.clone() });
         }
@@ -335,13 +337,13 @@ struct Maker<'a> {
     made: Vec<Mutant>,
 }
 
-/// Keys of which the author makes the names inside.
+/// Keys whose nested names are chosen by the author.
 const OWN_NAMES: [&str; 9] =
     ["labelSelector", "argumentsMatch", "env", "labels", "annotations", "outputs", "args", "headers", "json"];
-/// Keys whose values may be anything.
+/// Keys whose values can be anything.
 const ANYTHING: [&str; 4] = ["equals", "annotations", "category", "json"];
 const DURATIONS: [&str; 4] = ["timeout", "cleanupTimeout", "interval", "duration"];
-/// A key that must be there, and what it stands under.
+/// A required key, and its parent key.
 const REQUIRED: [(&str, &str); 20] = [
     ("config", ""),
     ("agent", "config"),
@@ -366,7 +368,7 @@ const REQUIRED: [(&str, &str); 20] = [
 ];
 
 impl Maker<'_> {
-    /// A letter too many in every name of every hole. A value of the step itself may have any field.
+    /// An additional letter in every name of every hole. The values of a step itself may have any field.
     fn holes(&mut self) {
         let text = if self.portable { self.text } else { "" };
         let hole = regex::Regex::new(r"[^{$\\]\{((?:env|steps|random|agent|task)\.[\w.-]+)").unwrap();
@@ -389,7 +391,7 @@ impl Maker<'_> {
         self.made.push(Mutant { kind, range, with: with.into(), line });
     }
 
-    /// `above`: the key that the mapping stands under.
+    /// `above`: the parent entry of the mapping.
     fn map(&mut self, map: Node<'_>, path: &[&str], above: Option<Entry<'_>>) {
         let parent = path.last().copied().unwrap_or_default();
         if OWN_NAMES.contains(&parent) {
@@ -501,7 +503,7 @@ impl Maker<'_> {
         self.text[map.span().range()].starts_with('{')
     }
 
-    /// The same key once more, behind this one.
+    /// The same key again, after this one.
     fn doubled(&mut self, map: Node<'_>, entry: Entry<'_>) {
         let (start, end) = (entry.key.span().range().start, entry.value.span().range().end);
         let written = &self.text[start..end];
@@ -534,7 +536,7 @@ impl Maker<'_> {
             _ => line_start..self.text[end..].find('\n').map_or(self.text.len(), |i| end + i + 1),
         };
         let line = match above {
-            // The first key that is left, behind comments.
+            // The first remaining key, after comments.
             None => self.line(self.text.find("kind:").unwrap_or(place)),
             Some(_) => self.line(place),
         };

@@ -1,4 +1,4 @@
-//! `run --otlp`: what a file and a real socket get, read back as the messages of OTLP.
+//! `run --otlp`: what is written to a file and sent to a real socket, read back as OTLP messages.
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -21,7 +21,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message;
 use world::World;
 
-/// A task that passes, one that fails at its verification, and one whose call is refused by the server.
+/// A task that passes, one whose verification fails, and one with a call that the server refuses.
 fn world() -> World {
     let task = |name: &str, verify: &str| {
         format!(
@@ -62,12 +62,13 @@ fn spans(resources: &[ResourceSpans]) -> Vec<Span> {
     resources.iter().flat_map(|resource| &resource.scope_spans).flat_map(|scope| &scope.spans).cloned().collect()
 }
 
-/// What a file holds: a line of JSON a batch. JSON is YAML, too, and here the reader that keeps no numbers as texts.
+/// Reads the contents of a file: one line of JSON per batch. JSON is also YAML, and this YAML reader does not keep
+/// numbers as text.
 fn in_file(text: &str) -> Vec<ResourceSpans> {
     text.lines().flat_map(|line| serde_yaml::from_str::<TracesData>(line).unwrap().resource_spans).collect()
 }
 
-/// An attribute as text.
+/// Returns an attribute as text.
 fn of(span: &Span, key: &str) -> Option<String> {
     text_of(span.attributes.iter().find(|attribute| attribute.key == key)?.value.clone()?.value?)
 }
@@ -87,7 +88,7 @@ fn named<'s>(spans: &'s [Span], name: &str) -> &'s Span {
     found[0]
 }
 
-/// The names of a span's holders, from the outside, and its own.
+/// Returns the names of a span's ancestors, from the outside, and its own.
 fn path(spans: &[Span], span: &Span) -> Vec<String> {
     let by_id: HashMap<_, _> = spans.iter().map(|span| (&span.span_id, span)).collect();
     let mut path = vec![span.name.clone()];
@@ -107,7 +108,7 @@ fn a_file_gets_a_trace_by_the_conventions() {
     let text = world.read("traces.jsonl");
     let spans = spans(&in_file(&text));
 
-    // One trace, of which every span has an end, an id of its own, and a holder.
+    // One trace, in which every span has an end, a unique ID, and a parent.
     let ids: std::collections::HashSet<_> = spans.iter().map(|span| &span.span_id).collect();
     assert_eq!(ids.len(), spans.len());
     let roots: Vec<_> = spans.iter().filter(|span| span.parent_span_id.is_empty()).collect();
@@ -120,7 +121,7 @@ fn a_file_gets_a_trace_by_the_conventions() {
     }
     assert_eq!(of(roots[0], "test.suite.run.status").as_deref(), Some("failure"));
 
-    // What holds what.
+    // The hierarchy.
     let round =
         |task: &str| spans.iter().find(|s| s.name == "setup/0[1]/0" && path(&spans, s)[1] == format!("task {task}"));
     assert_eq!(path(&spans, round("good").unwrap()), ["eval e", "task good", "setup", "setup/0", "setup/0[1]/0"]);
@@ -139,7 +140,7 @@ fn a_file_gets_a_trace_by_the_conventions() {
     }
     assert!(call.status.is_none() && of(call, "error.type").is_none());
 
-    // How it went.
+    // The outcomes.
     let passed = named(&spans, "task good");
     assert_eq!(of(passed, "test.case.result.status").as_deref(), Some("pass"));
     assert!(passed.status.is_none());
@@ -155,14 +156,14 @@ fn a_file_gets_a_trace_by_the_conventions() {
     let label = evaluated[0].attributes.iter().find(|a| a.key == "gen_ai.evaluation.score.label").unwrap();
     assert_eq!(label.value.clone().unwrap().value, Some(Value::StringValue("fail".to_owned())));
 
-    // Nothing that was said, unless that is asked for; and lines are added.
+    // No content, unless requested; and lines are appended.
     for said in ["s3cret-words", "gen_ai.tool.call", "hello", "else"] {
         assert!(!text.contains(said), "{said}: {text}");
     }
     let lines = text.lines().count();
     let mut again = world.command(&["run", "eval.yaml", "--otlp", "traces.jsonl", "--run", "good"]);
     again.env("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true");
-    // The note is there already.
+    // The note already exists.
     world.start(again).end();
     let more = world.read("traces.jsonl");
     assert!(more.starts_with(&text) && more.lines().count() == lines + 2);
@@ -171,7 +172,7 @@ fn a_file_gets_a_trace_by_the_conventions() {
     }
 }
 
-/// What a collector was sent, and what it answers.
+/// The requests that a collector received, and what it answers.
 #[derive(Default)]
 struct Collector {
     requests: Mutex<Vec<(HeaderMap, ExportTraceServiceRequest)>>,
@@ -179,7 +180,7 @@ struct Collector {
     rejects: bool,
 }
 
-/// A server on a real socket. Gives its address.
+/// Starts a server on a real socket; returns its address.
 fn collector(collector: Arc<Collector>) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -218,7 +219,7 @@ fn a_collector_gets_all_of_it_even_if_it_is_busy_at_first() {
     let ran = world.start(command).end().expect(1, &["1 of 3 tasks passed"]);
     assert!(!ran.err.contains("traces"), "{}", ran.err);
     let requests = there.requests.lock().unwrap();
-    // One a task, and one at the end.
+    // One per task, and one at the end.
     assert_eq!(requests.len(), 4);
     for (headers, request) in requests.iter() {
         assert_eq!(headers["authorization"], "Bearer t0ken");
@@ -236,7 +237,7 @@ fn a_collector_gets_all_of_it_even_if_it_is_busy_at_first() {
     let trace = hex::decode("4bf92f3577b34da6a3ce929d0e0e4736").unwrap();
     assert!(spans.iter().all(|span| span.trace_id == trace));
     assert_eq!(hex::encode(&named(&spans, "eval e").parent_span_id), "00f067aa0ba902b7");
-    // Each task is in it once, whatever was sent twice.
+    // Each task is contained once, even if it was sent twice.
     assert_eq!(spans.iter().filter(|span| span.name.starts_with("task ")).count(), 3);
 }
 
@@ -252,7 +253,7 @@ fn what_a_collector_does_not_take_is_said_and_changes_no_verdict() {
     run(&collector(Arc::new(refuses)), 0, &["2 of 2 batches of traces were not taken", "the status 401"]);
     let rejects = Collector { rejects: true, ..Collector::default() };
     run(&collector(Arc::new(rejects)), 0, &["rejected 2 spans: too old"]);
-    // Before anything is run: what can be known then.
+    // Detected before anything runs.
     run("WORLD/none/traces.jsonl", 3, &["traces.jsonl` cannot be written"]);
     run("ftp://localhost", 2, &["http://"]);
     run("-", 2, &["name a file"]);

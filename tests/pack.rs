@@ -1,4 +1,4 @@
-//! Packs from end to end: the same bytes of the same input, units on their own, their results together, and archives that are hostile.
+//! Packs from end to end: reproducible bytes, single units, merged results, and hostile archives.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use world::World;
 
-/// Its script reads a file that only its text names.
+/// Its script reads a file that is named only in the script.
 const SCRIPTED: &str = "kind: Task
 apiVersion: mcp-eval/v1
 metadata: {name: scripted, labels: {suite: core}}
@@ -33,7 +33,7 @@ spec:
   verify: [{command: {run: \"test -f note.txt\"}}]
 ";
 
-/// An eval in a folder of its own: one task that passes, and one that does not.
+/// An eval in its own directory: one task that passes, and one that fails.
 fn suite() -> World {
     let world = World::new(&[
         ("p/gevals.toml", ""),
@@ -67,7 +67,8 @@ fn the_same_input_gives_the_same_bytes() {
     world.run(&["pack", "p", "-o", "two.gevals"]).expect(0, &[]);
     assert_eq!(fs::read(world.path("two.gevals")).unwrap(), one, "by the name of the folder");
 
-    // Another folder, another time, other permissions but for those of programs, from within.
+    // Another directory, other times, other permissions (except the executable bit), and packed from within the
+    // directory.
     let other = suite();
     let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     for file in ["p/eval.yaml", "p/tasks/a/setup.sh", "p/tasks/a/data/list.txt"] {
@@ -88,7 +89,7 @@ fn the_same_input_gives_the_same_bytes() {
 fn units_together_are_the_run_of_the_pack() {
     let world = suite();
     world.run(&["pack", "p", "-o", "s.gevals", "-n", "2"]).expect(0, &["4 units of 2 tasks, 8 files"]);
-    // It needs nothing of the project any more.
+    // The pack no longer needs the project.
     fs::remove_dir_all(world.path("p")).unwrap();
     let whole = world.run(&["run", "s.gevals", "-o", "whole"]).expect(1, &[]).out;
     let listed = units(&world, "s.gevals");
@@ -104,7 +105,7 @@ fn units_together_are_the_run_of_the_pack() {
         assert_eq!(part["results"].as_array().unwrap().len(), 1);
         assert_eq!(part["summary"]["unit"]["id"], id.as_str());
         assert_eq!(part["summary"]["complete"], true);
-        // Self-contained, and nothing is left of the unpacked files.
+        // The results are self-contained, and the unpacked files are removed.
         let run = fs::read_dir(world.path(&format!("{out}/.gevals/runs"))).unwrap().next().unwrap().unwrap().path();
         assert!(run.join("journal.jsonl").is_file() && run.join("recording.jsonl").is_file());
         assert!(!world.path(&format!("{out}/.gevals/pack")).exists());
@@ -112,7 +113,7 @@ fn units_together_are_the_run_of_the_pack() {
     let plain = all.iter().find(|id| id.starts_with("plain")).unwrap();
     let zero = ["exec-unit", "s.gevals", "--unit", plain, "--out", "zero", "--exit-zero"];
     let unit = world.run(&zero).expect(0, &[]).out;
-    // What is printed for people to copy is about the pack, whose files are gone.
+    // The printed commands refer to the pack, because the unpacked files no longer exist.
     for (said, again) in [(whole, "gevals run s.gevals --run '^plain$' "), (unit, "gevals exec-unit s.gevals --unit ")]
     {
         let line =
@@ -135,13 +136,13 @@ fn units_together_are_the_run_of_the_pack() {
     assert_eq!(merged["summary"].get("unit"), None);
     world.run(&["result", "verify", "all.json", "--task", "0.5"]).expect(0, &[]);
 
-    // What is known of them tells what to expect.
+    // Earlier results provide the expected duration.
     let known = world.run(&["units", "s.gevals", "--json", "--history", "all.json"]).expect(0, &[]).out;
     let known: Value = serde_json::from_str(&known).unwrap();
     assert!(known["units"].as_array().unwrap().iter().all(|unit| unit["expectedSeconds"].as_f64().is_some()));
 }
 
-/// One journal, one results file; and none is begun when the time is over.
+/// They have one journal and one results file; none starts after the time limit.
 #[test]
 fn several_units_are_run_one_after_another() {
     let world = suite();
@@ -199,7 +200,7 @@ fn what_is_missing_doubled_or_foreign_is_named() {
     merge(&["out"], 1, &[&format!("unit `{}` (`scripted`, run 1) is there 2 times", all[0]), "out/again"]);
     fs::remove_dir_all(world.path("out/again")).unwrap();
 
-    // Of the same plan, and of another pack; then of another plan.
+    // From another pack with the same plan; then from another plan.
     let other = ids(&units(&world, "t.gevals"));
     assert_eq!(other[0], all[0], "an id does not depend on what else is in a pack");
     world.run(&["exec-unit", "t.gevals", "--unit", &other[0], "--out", "out/2"]).expect(0, &[]);
@@ -212,7 +213,7 @@ fn what_is_missing_doubled_or_foreign_is_named() {
     world.run(&["result", "merge", "--pack", "s.gevals", "nowhere"]).expect(2, &["nowhere"]);
 }
 
-/// A file of several results, and one with a mark of its order of bytes, are taken apart as well.
+/// A file with several results, and one with a byte order mark, are split as well.
 #[test]
 fn shards_of_a_pack_are_put_together_in_its_order() {
     let world = suite();
@@ -236,7 +237,7 @@ fn shards_of_a_pack_are_put_together_in_its_order() {
     assert_eq!(printed, world.read("m.json"));
 }
 
-/// However many there are, one of them is in memory.
+/// However many there are, only one is in memory at a time.
 #[test]
 fn results_of_many_units_take_little_memory() {
     const UNITS: usize = 300;
@@ -296,7 +297,7 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     let unit = ["exec-unit", "s.gevals", "--unit", &id, "--out", "out"];
     let first = world.start(world.command(&unit));
     world.wait_for("here");
-    // A second one at the same time would clean up under the first one's feet.
+    // A second process at the same time would clean up while the first one is running.
     let second = world.start_with_own_streams({
         let mut command = world.command(&unit);
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
@@ -309,7 +310,7 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     assert_eq!((made(), world.read("log").as_str()), (1, ""));
     assert!(world.path("out/.gevals/pack/tasks/a/clean.sh").is_file());
 
-    // Where the cleanup fails there is no verdict.
+    // If the cleanup fails, there is no verdict.
     world.write("quick", "");
     world.write("locked", "");
     let told =
@@ -318,7 +319,7 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     assert_eq!((made(), world.read("log").as_str()), (1, ""));
     fs::remove_file(world.path("locked")).unwrap();
 
-    // What the second attempt sees is its own.
+    // The second attempt sees only its own files.
     world.run(&unit).expect(0, &["cleanup/0 is done"]);
     assert_eq!(world.read("seen").matches("made-").count(), 1);
     assert_eq!((made(), world.read("log").as_str()), (0, "cleaned\ncleaned\n"));
@@ -327,7 +328,8 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     world.run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"]).expect(0, &["1 results of 1 files"]);
 }
 
-/// The options are there, so that what the documents say can be asked for; and a build without an engine says how to get one with it.
+/// The options exist in every build, so that the documentation applies; a build without an engine explains how to get
+/// one with it.
 #[cfg(not(feature = "temporal"))]
 #[test]
 fn a_build_without_an_engine_says_so() {
@@ -366,8 +368,8 @@ fn an_interrupted_unit_cleans_up_itself() {
         .expect(1, &[&format!("unit `{id}` (`slow`, run 1) was cut short")]);
 }
 
-/// The process that attends to a unit has what is pending before the unit does it; and when it is gone, the unit does nothing more, cleanups
-/// included, since others may have begun with them.
+/// The supervising process must acknowledge pending cleanups before the unit continues. When that process is gone, the
+/// unit does nothing more, not even cleanups, because another process may have started them.
 #[test]
 fn an_attended_unit_waits_until_what_is_pending_is_kept() {
     use std::io::Write;
@@ -395,7 +397,7 @@ fn an_attended_unit_waits_until_what_is_pending_is_kept() {
     let made = || made(&world);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(made(), 0, "nobody has what is pending, and it was done");
-    // As far as it goes now, and as far as it will go.
+    // First less than is needed, then enough for the rest.
     for bytes in [1, 1_000_000] {
         assert_eq!(made(), 0);
         writeln!(attending, "{bytes}").unwrap();
@@ -436,7 +438,7 @@ fn secrets_are_in_no_pack() {
     assert!(!world.path("t.gevals").exists());
     world.write("p/tasks/a/lib.sh", "x=1\n");
 
-    // One that a config has in clear, known to nobody's environment.
+    // A plain-text secret in a config that is in no environment variable.
     world.write(
         "p/mcp.json",
         r#"{"mcpServers": {"s": {"command": "c", "env": {"S_TOKEN": "Xq7Lw9Zr2Tn5Vb8Km3"}, "enableAllTools": true}}}"#,
@@ -444,7 +446,7 @@ fn secrets_are_in_no_pack() {
     world.run(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`mcp.json`, line 1, holds a secret in clear"]);
     world.write("p/mcp.json", r#"{"mcpServers": {"s": {"command": "c", "enableAllTools": true}}}"#);
 
-    // A name that tells one; hidden files are left out unless the compiler reads them.
+    // A file name that indicates a secret; hidden files are left out unless the compiler reads them.
     world.write("p/tasks/a/setup.sh", "#!/bin/sh\nset -e\n. ./lib.sh\nls data/\n");
     world.write("p/tasks/a/data/server.pem", "x");
     world.run(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`tasks/a/data/server.pem` would be packed", "--include"]);
@@ -452,7 +454,8 @@ fn secrets_are_in_no_pack() {
     assert!(!unpacked(&world, "t.gevals").contains(".hidden"));
 }
 
-/// Patterns, names with blanks, folders that a script goes to; and what is not packed is told, without a secret.
+/// Patterns, names with blanks, directories that a script changes to; files that are not packed are reported, without
+/// secrets.
 #[test]
 fn what_scripts_name_is_packed_or_listed() {
     let world = suite();
@@ -486,12 +489,12 @@ fn what_scripts_name_is_packed_or_listed() {
     assert_eq!(fs::read(world.path("again.gevals")).unwrap(), bytes);
     let id = ids(&units(&world, "s.gevals")).into_iter().find(|id| id.starts_with("scripted")).unwrap();
     world.run(&["exec-unit", "s.gevals", "--unit", &id, "--out", "out"]).expect(0, &["PASS    scripted"]);
-    // It is packed where it is meant.
+    // It is packed if requested explicitly.
     let meant = world.run(&["pack", "p", "-o", "t.gevals", "--include", "p/tasks/a/.env"]).expect(0, &[]);
     assert!(!meant.out.contains("tasks/a/.env"), "{}", meant.out);
     assert!(unpacked(&world, "t.gevals").contains("Xq7Lw9Zr2Tn5Vb8Km3"));
 
-    // A script that cannot do without it is told so.
+    // A script that requires the file is reported.
     world.write("p/tasks/a/setup.sh", "#!/bin/sh\nset -e\n. ./.env\n");
     world.run(&["pack", "p", "-o", "u.gevals"]).expect(2, &["`tasks/a/.env` would be packed", "from the environment"]);
     world.write("p/tasks/a/setup.sh", script);
@@ -500,7 +503,7 @@ fn what_scripts_name_is_packed_or_listed() {
     world.run(&["pack", "p", "-o", "u.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 1, holds a secret in clear"]);
 }
 
-/// The text of an archive, unpacked by another program than ours.
+/// Returns the text of an archive, unpacked by another program.
 fn unpacked(world: &World, pack: &str) -> String {
     let bytes = zstd::decode_all(fs::read(world.path(pack)).unwrap().as_slice()).unwrap();
     String::from_utf8_lossy(&bytes).into_owned()
@@ -522,11 +525,11 @@ fn what_cannot_be_packed_is_refused() {
     world
         .run(&["pack", "p", "-o", "s.gevals", "--mcp-config-file", "outside.json"])
         .expect(2, &["`outside.json` lies outside of the project", "--root"]);
-    // Checked first, as `run` does.
+    // The pack is checked first, as by `run`.
     let broken = world.read("p/tasks/b/task.yaml").replace("verify", "verfiy");
     world.write("p/tasks/b/task.yaml", &broken);
     world.run(&["pack", "p", "-o", "s.gevals"]).expect(2, &["verfiy", "tasks/b/task.yaml"]);
-    // A reference that leaves the project is an error of the check.
+    // A reference that leaves the project is an error of `check`.
     world.write("p/tasks/b/task.yaml", &PLAIN.replace("prompt: Do it.", "prompt: {file: ../../../outside.json}"));
     world.run(&["pack", "p", "-o", "s.gevals"]).expect(2, &["outside of the project"]);
     assert!(!world.path("s.gevals").exists());
@@ -589,7 +592,7 @@ fn entries(pack: &[u8]) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// An archive that the crate would not write: names as they are.
+/// Writes an archive that the crate would refuse to write: names are used as given.
 fn archive(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut tar = tar::Builder::new(zstd::Encoder::new(Vec::new(), 1).unwrap());
     for (path, bytes) in entries {
@@ -609,7 +612,7 @@ trait Copies {
 }
 
 impl Copies for World {
-    /// The results of a folder, in another one.
+    /// Copies a directory of results to another one.
     fn copy_within(&self, from: &str, to: &str) {
         fs::create_dir_all(self.path(to)).unwrap();
         for entry in fs::read_dir(self.path(from)).unwrap().flatten().filter(|entry| entry.path().is_file()) {

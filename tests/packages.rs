@@ -1,5 +1,5 @@
-//! What installs gevals: documents and manifests agree with `Cargo.toml`, and the action takes the release
-//! that it is named by. The packages themselves are made by `packaging/build` and tried by `packaging/try`, in `.ci/run`.
+//! The packages of gevals: documents and manifests agree with `Cargo.toml`, and the action uses the release that its
+//! reference names. The packages themselves are built by `packaging/build` and tested by `packaging/try`, in `.ci/run`.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and reads files")]
 #![cfg(unix)]
 
@@ -31,7 +31,7 @@ fn string<'a>(table: &'a Table, path: &[&str]) -> &'a str {
     table[*last].as_str().unwrap()
 }
 
-/// All files in the repository that name it: documents, manifests, workflows, scripts.
+/// All files in the repository that may contain its name: documents, manifests, workflows, scripts.
 fn files() -> Vec<PathBuf> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().unwrap();
     assert!(listed.status.success(), "{listed:?}");
@@ -40,7 +40,8 @@ fn files() -> Vec<PathBuf> {
     names.split('\0').filter(|name| ends(name) && !name.starts_with("tests/")).map(|name| root().join(name)).collect()
 }
 
-/// `repository` of `Cargo.toml` says where the sources are. After a change of it this test names the other places to change.
+/// `repository` in `Cargo.toml` specifies the location of the sources. If it changes, this test lists the other places
+/// to change.
 #[test]
 fn the_repository_has_one_address() {
     let cargo = manifest("Cargo.toml");
@@ -48,7 +49,7 @@ fn the_repository_has_one_address() {
     let version = string(&cargo, &["package", "version"]);
     let (_, slug) = repository.split_once("://github.com/").unwrap();
     let owner = slug.strip_suffix("/gevals").unwrap();
-    // On GitHub, in its registry of images, in a tap of Homebrew, as an action.
+    // On GitHub, in its container registry, in a Homebrew tap, as an action.
     let owners =
         Regex::new(r"(?:(?:github\.com|ghcr\.io)[/:]|brew install |--repo |uses: )([\w.-]+)/gevals\b").unwrap();
     let versions = Regex::new(r"(?:gevals@v|gevals==|rev: v)([\w.-]+)|`([\w.]+)-(?:check|run)`").unwrap();
@@ -70,7 +71,7 @@ fn the_repository_has_one_address() {
     assert!(wrong.is_empty(), "Cargo.toml says {repository} {version}; not so\n{}", wrong.join("\n"));
 }
 
-/// What other manifests repeat of `Cargo.toml`, because they must.
+/// Values of `Cargo.toml` that other manifests must repeat.
 #[test]
 fn manifests_agree() {
     let cargo = manifest("Cargo.toml");
@@ -88,7 +89,7 @@ fn manifests_agree() {
     assert_eq!(ours["mimalloc"], hook["dependencies"]["mimalloc"]);
 }
 
-/// Every target that has a release is known to all who choose one.
+/// Every target with a release is known to everything that selects one.
 #[test]
 fn all_know_the_same_targets() {
     let found = |text: &str, pattern: &str| {
@@ -111,7 +112,7 @@ fn all_know_the_same_targets() {
     assert_eq!(npm, as_npm);
 }
 
-/// A GitHub of files: `curl` and `git` read it as they read the other one.
+/// A directory in place of GitHub: `curl` and `git` read it in the same way.
 struct Hub {
     folder: tempfile::TempDir,
     target: String,
@@ -133,7 +134,7 @@ impl Hub {
         let release = hub.release();
         let inside = release.join(format!("gevals-{target}"));
         fs::create_dir_all(&inside).unwrap();
-        // A script that starts the real one is packed sooner.
+        // A script that starts the real program is packed faster.
         let program = concat!("#!/bin/sh\nexec '", env!("CARGO_BIN_EXE_gevals"), "' \"$@\"\n");
         fs::write(inside.join("gevals"), program).unwrap();
         fs::set_permissions(inside.join("gevals"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -152,7 +153,7 @@ impl Hub {
         String::from_utf8(out.stdout).unwrap().trim().to_owned()
     }
 
-    /// The action on an empty project, with no gevals and no cargo on the PATH: its status, and what it said.
+    /// Runs the action on an empty project, with no gevals and no cargo on `PATH`; returns its status and its output.
     fn act(&self, repository: &str, named: &str) -> (Option<i32>, String) {
         let bin = self.folder.path().join("bin");
         let job = tempfile::tempdir_in(self.folder.path()).unwrap();
@@ -207,7 +208,7 @@ fn the_action_takes_the_release_that_it_is_named_by() {
         );
     };
     found(hub.act("acme/gevals", tag), "the tag");
-    // A commit is as good as the tag on it; a branch, another tag or another commit may be other sources.
+    // A commit is equivalent to the tag on it; a branch, another tag or another commit may contain other sources.
     none(hub.act("acme/gevals", "main"), "a branch");
     none(hub.act("acme/gevals", "v0.0.1"), "another tag");
     none(hub.act("", ""), "no name");
@@ -225,7 +226,7 @@ fn the_action_takes_the_release_that_it_is_named_by() {
     none(hub.act("acme/gevals", &commit[..12]), "no commit in full");
     none(hub.act("acme/gevals", &hub.sh(&repository, "git rev-parse HEAD")), "another commit");
 
-    // What is not what the release says is never run, and nothing is built in its place.
+    // An archive that does not match the release is never run, and nothing is built in its place.
     let archive = hub.release().join(format!("gevals-{}.tar.gz", hub.target));
     hub.sh(&hub.release(), &format!("printf x >>{}", archive.display()));
     let (status, said) = hub.act("acme/gevals", tag);
@@ -241,7 +242,7 @@ fn the_action_takes_the_release_that_it_is_named_by() {
     );
 }
 
-/// What a shell can run is runnable, and begins with how.
+/// Scripts that a shell runs are executable, and start with an interpreter line.
 #[test]
 fn scripts_of_packaging_can_be_run() {
     for path in ["build", "try", "version", "npm/pack", "npm/gevals/bin/gevals.js", "homebrew/formula", "action/run.sh"]
@@ -252,7 +253,7 @@ fn scripts_of_packaging_can_be_run() {
     }
 }
 
-/// A formula has the checksum of each archive, or there is none.
+/// A formula contains the checksum of each archive, or is not written.
 #[test]
 fn a_formula_lacks_no_checksum() {
     let folder = tempfile::tempdir().unwrap();

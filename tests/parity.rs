@@ -1,7 +1,7 @@
-//! Beside the existing tool: what it says of a situation, as its behaviour is recorded in the specification, and what gevals says.
-//! The pages in `parity/` have a column `upstream` (`passed`, `failed`: task and assertions together; `error`: it does not run the
-//! task; `crash`), and where the verdicts differ a column `why` with the reason.
-//! `support/probe.rs` says how the pages are read.
+//! Comparison with the existing tool: its result for a situation, as recorded in the specification of its behavior, and
+//! the verdict of gevals. The pages in `parity/` have a column `upstream` (`passed`, `failed`: task and assertions
+//! together; `error`: it does not run the task; `crash`), and, if the verdicts differ, a column `why` with the reason.
+//! `support/probe.rs` explains the format of the pages.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -18,7 +18,7 @@ use std::path::Path;
 
 use page::pages;
 
-/// At least so many cases.
+/// The minimum number of cases.
 const CASES: usize = 300;
 
 #[test]
@@ -33,7 +33,8 @@ fn verdicts_are_those_of_the_existing_tool_or_differ_for_a_reason() {
                 of("upstream").unwrap_or_else(|| panic!("{}: {row:?} has no verdict of upstream's", section.name));
             assert!(["passed", "failed", "error", "crash"].contains(&upstream), "{}: {row:?}", section.name);
             let ours = of("verdict").unwrap().split(',').next().unwrap();
-            // What it refuses to run is red there, as what is refused or broken is here.
+            // A task that upstream refuses to run is not green there, just as one that is refused or broken is not
+            // green here.
             let green = |verdict: &str| verdict == "passed";
             let reason = of("why").is_some_and(|why| !why.is_empty());
             let same = green(upstream) == green(ours) && upstream != "crash";

@@ -1,4 +1,5 @@
-//! Results as a table in Parquet, read back with the crate that wrote it; `tests/real/parquet` reads it with Arrow's own reader.
+//! Results as a Parquet table, read back with the crate that wrote it; `tests/real/parquet` reads it with Arrow's own
+//! reader.
 #![cfg(all(feature = "parquet", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -43,7 +44,7 @@ fn file(results: &[Value]) -> String {
         "agent": { "name": "an agent", "type": "builtin.llm-agent", "model": "openai:gpt-5" }, "judge": { "model": "m" },
         "unit": { "id": "a-1-0", "pack": "sha256:p" }, "gevalsVersion": "0.1.0", "complete": true,
     });
-    // A summary is found wherever it stands.
+    // The summary is found at any position in the file.
     json!({ "results": results, "findings": [], "summary": summary }).to_string()
 }
 
@@ -124,7 +125,7 @@ fn a_row_has_what_a_result_says() {
     for (column, value) in expected {
         assert_eq!(rows[0].get(*column).map(String::as_str), Some(*value), "{column}");
     }
-    // What a file does not say is null, and not nothing.
+    // A value that is missing in a results file is null in the table.
     for column in ["seconds", "tokens", "cost", "tool_calls", "failure", "plan_digest", "cleanup_failed"] {
         assert_eq!(rows[1][column], "null", "{column}");
     }
@@ -145,7 +146,7 @@ fn what_cannot_be_read_or_written_leaves_no_file() {
     assert_eq!(rows(&world, "x.parquet").0.len(), 0);
 }
 
-/// The memory does not grow with the file.
+/// Memory does not grow with the size of the file.
 #[test]
 fn a_large_file_is_written_in_groups() {
     const MOST: u64 = 160 << 10;
@@ -171,7 +172,7 @@ fn a_large_file_is_written_in_groups() {
     assert!(ran.peak < MOST, "{} KiB", ran.peak);
 }
 
-/// What is read as a stream is what is read at once.
+/// Reading as a stream returns the same as reading everything at once.
 #[test]
 fn a_stream_reads_both_forms_and_refuses_others() {
     let names = |text: &str| -> Result<Vec<String>, String> {
@@ -206,7 +207,7 @@ fn a_stream_reads_both_forms_and_refuses_others() {
     assert!(stream::summary(newer.as_bytes()).unwrap_err().contains("newer"));
 }
 
-/// `docs/scale.md` has the columns as they are.
+/// The columns in `docs/scale.md` are up to date.
 #[test]
 fn the_columns_are_documented() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/scale.md")).unwrap();

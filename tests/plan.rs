@@ -1,4 +1,4 @@
-//! Plans: what lowering gives, its wire form and digest, and its pictures.
+//! Plans: the result of lowering, its wire format and digest, and its pictures.
 #![expect(clippy::unwrap_used, reason = "a panic is the message of a test")]
 
 use std::{
@@ -66,7 +66,7 @@ fn ids(plan: &Plan) -> Vec<&str> {
     ids
 }
 
-/// `FROM -NAME-> TO` for data, `FROM ..> TO` for what is pending, `FROM --o TO` for branches.
+/// Lists `FROM -NAME-> TO` for data, `FROM ..> TO` for pending cleanups, `FROM --o TO` for branches.
 fn flow(plan: &Plan) -> Vec<String> {
     let id = |ix| &plan.action(ix).id;
     let flow = plan.links().filter_map(|(from, to, edge)| match edge {
@@ -470,7 +470,7 @@ fn outcomes_are_painted_on_every_picture() {
     assert_eq!(shown("dot").matches("#fee2e2").count(), 1);
 }
 
-/// Texts that try to break out.
+/// Texts that try to escape from their context.
 const HOSTILE: &[&str] = &[
     "\"]; evil [label=\"x",
     "</script><script>alert(1)</script>",
@@ -518,7 +518,7 @@ fn nothing_breaks_out_of_a_picture() {
     }
 }
 
-/// Outside of quoted strings nothing but what we write; inside no bare quote.
+/// Checks that there is only our own syntax outside quoted strings, and no unescaped quote inside.
 fn assert_dot(text: &str) {
     for line in text.lines() {
         let (mut outside, mut quoted, mut escaped) = (String::new(), false, false);
@@ -541,7 +541,7 @@ fn assert_mermaid(text: &str) {
         assert!(matches!(line.matches('"').count(), 2), "{line}");
         let label = line.split('"').nth(1).unwrap().replace("<br/>", "");
         assert!(!label.contains(['<', '>', '%', '`', '*', '\\', ':', '[', ']', '{', '}', '&']), "{line}");
-        // Every `#` begins an entity, every `;` ends one.
+        // Every `#` starts an entity, and every `;` ends one.
         let mut rest = label.as_str();
         while let Some(at) = rest.find('#') {
             let entity = &rest[at + 1..];
@@ -618,7 +618,7 @@ fn sixty_steps_fit_a_screen() {
     for name in ["mermaid", "dot"] {
         let shown = (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&[View::new(&plans)]);
         assert!(shown.lines().count() < 40, "{name}: {shown}");
-        // What is folded says how much it is; what a value comes from or goes to stands for itself.
+        // A collapsed group shows its size; actions that are connected to values are shown by themselves.
         assert!(shown.contains("29 steps") && shown.contains("25 steps") && shown.contains("and 21 more"), "{shown}");
         assert!(shown.contains("count") && shown.contains("expects"), "{shown}");
         assert!(!shown.contains("part-20") && !shown.contains("part#45;20"), "{shown}");
@@ -645,7 +645,7 @@ fn a_plan_of_many_steps_is_lowered_in_one_go() {
     }
 }
 
-/// `FROM -> TO` of what runs after what, from the agent on.
+/// Lists `FROM -> TO` for the order of actions, starting at the agent.
 fn order(plan: &Plan) -> Vec<String> {
     let id = |ix| &plan.action(ix).id;
     let order = plan.links().filter(|(_, _, edge)| **edge == Edge::Order);
@@ -699,7 +699,7 @@ fn checks_side_by_side_wait_only_for_what_they_use() {
     assert!(toposort(&beside.graph, None).is_ok());
     let digests = [&one_by_one, &beside, &checks(", parallelVerify: false")].map(wire::digest);
     assert!(digests[0] != digests[1] && digests[0] == digests[2]);
-    // 3 + 2 + 5 + 1 + 4, and cleanup; side by side 2 + 5 + 1.
+    // In sequence: 3 + 2 + 5 + 1 + 4, and cleanup; in parallel: 2 + 5 + 1.
     assert_eq!([worst_case(&one_by_one), worst_case(&beside)], [16, 9].map(Duration::from_secs));
     let side = |plan| Side { evals: &[], plans: std::slice::from_ref(plan), files: None };
     let changed = diff(side(&one_by_one), side(&beside));
@@ -742,7 +742,7 @@ fn a_plan_says_why_a_step_waits() {
     assert_eq!(shown(&note.waits_for), ["setup/create: Order, Data ns"]);
     assert_eq!(shown(&note.waited_for_by)[0], "agent: Order");
     assert_eq!(shown(&note.path), ["setup/create: ", "setup/note: Order, Data ns"]);
-    // A branch, and the cleanup of a group; an executed id means the planned one.
+    // A branch, and the cleanup of a group; the ID of an executed action refers to the planned one.
     let got = ask("verify/either/0/got");
     assert_eq!(shown(&got.waits_for), ["verify/either: Branch"]);
     assert_eq!(ask("verify/either#2/0/got"), got);
@@ -760,7 +760,7 @@ fn a_plan_says_why_a_step_waits() {
     }
 }
 
-/// Steps of the portable dialect, nested, some of which use what is in scope.
+/// Nested steps of the portable dialect, some of which use values in scope.
 fn steps(depth: u32) -> BoxedStrategy<Vec<Shape>> {
     let leaf = (any::<bool>(), any::<bool>()).prop_map(|(id, uses)| Shape::Leaf { id, uses });
     let shape = leaf.prop_recursive(depth, 40, 4, |inner| {
@@ -784,7 +784,7 @@ enum Shape {
     Until(Vec<Shape>),
 }
 
-/// JSON is YAML; `next` numbers ids, `last` is an output in scope.
+/// JSON is YAML; `next` numbers IDs, `last` is an output in scope.
 fn write(shapes: &[Shape], next: &mut usize, last: &mut Option<String>) -> serde_json::Value {
     use serde_json::json;
     let mut list = Vec::new();
@@ -817,7 +817,7 @@ fn write(shapes: &[Shape], next: &mut usize, last: &mut Option<String>) -> serde
             Shape::Group(steps, cleanup) => {
                 let steps = write(steps, next, last);
                 let before = last.clone();
-                // Cleanup runs backwards, so that its steps use nothing of each other here.
+                // Cleanup runs in reverse order, so its steps do not use each other's outputs here.
                 let cleanup: Vec<_> = cleanup
                     .iter()
                     .map(|s| {
@@ -903,7 +903,7 @@ proptest! {
     }
 }
 
-/// Spans of a plan lie in its file; a whole action's text can be cut out by them.
+/// Spans of a plan are within its file; the text of a whole action can be cut out with them.
 #[test]
 fn spans_point_at_the_steps() {
     let plan = plan(RICH);
@@ -911,7 +911,7 @@ fn spans_point_at_the_steps() {
     assert_eq!(&RICH[start as usize..end as usize], "command: {run: \"echo {steps.got.outputs.body}\"}");
 }
 
-/// Boxes of a picture: x, y, width, height, in its own coordinates.
+/// Returns the boxes of a picture: x, y, width, height, in its own coordinates.
 fn boxes(svg: &str) -> Vec<(f64, f64, f64, f64)> {
     let group = regex::Regex::new(r"translate\(([-0-9.]+) ([-0-9.]+)\)").unwrap();
     let rect = regex::Regex::new(r#"class="box" x="([-0-9.]+)" y="([-0-9.]+)" width="([-0-9.]+)" height="([-0-9.]+)""#)
@@ -951,7 +951,7 @@ fn boxes_of_an_svg_do_not_overlap() {
     let svg = shown("svg", &View::new(std::slice::from_ref(&rich)));
     assert_eq!(boxes(&svg).len(), count);
     assert_apart(&svg);
-    // Two rounds more of a loop with two steps.
+    // Two more rounds of a loop with two steps.
     let svg = shown("svg", &View { expand: true, ..View::new(std::slice::from_ref(&rich)) });
     assert_eq!(boxes(&svg).len(), count + 4);
     assert!(svg.contains(">x = 2<") && svg.contains("run `echo 3`"), "{svg}");
@@ -979,7 +979,7 @@ fn a_page_stands_alone_and_hides_secrets() {
     assert!(
         !page.contains(" src=") && !page.contains("href=") && !page.contains("@import") && !page.contains(" style=")
     );
-    // The excerpt of a step is there, the secret in it is not.
+    // The excerpt of a step is shown, but not the secret in it.
     assert!(page.contains("Authorization: ***") && !page.contains("hunter"), "{page}");
     assert!(page.contains("suite/task.yaml:14"));
     let count = plans[0].actions().count();
@@ -1072,7 +1072,7 @@ fn results_are_read_back() {
     assert!(results::read(&serde_json::json!({})).is_none());
 }
 
-/// Two runs of one task, of which one counted tokens, and one of another; the plan wants five of the first.
+/// Two runs of one task, one of which counted tokens, and one run of another; the plan has five runs of the first.
 #[test]
 fn what_to_expect_is_the_mean_of_earlier_runs_times_those_to_come() {
     let file = serde_json::json!({ "results": [
@@ -1090,7 +1090,7 @@ fn what_to_expect_is_the_mean_of_earlier_runs_times_those_to_come() {
     let took = results::Took { time: Duration::from_millis(7500), tokens: Some(750), cost: Some(2.5) };
     assert_eq!(earlier.of(&plans), (took, 1));
     assert_eq!(earlier.words(took), "7.5s, 750 tokens, 2.5000 EUR");
-    // 29 runs of the task that is known.
+    // 29 runs of the known task.
     let shown = gate("0.9@95%".parse().unwrap(), None, &plans, Some(&earlier));
     assert!(shown.contains("  43s, 4350 tokens, 14.5000 EUR (1 of 2 tasks)\n"), "{shown}");
 }

@@ -1,5 +1,5 @@
-//! What `gevals prove` finds in the suites of `prove/` and of the quickstart: hundreds of mutants, of which nearly all are noticed. Of
-//! each that is not the missing check is named, and nothing is left behind.
+//! The results of `gevals prove` for the suites in `prove/` and for the quickstart: hundreds of mutants, nearly all of
+//! which are detected. For each of the others, the missing check is named, and nothing is left behind.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test looks at the world from outside")]
 
 #[path = "support/world.rs"]
@@ -16,7 +16,7 @@ fn hundreds_of_mutants_are_noticed_or_the_missing_check_is_named() {
     world.copy("examples/quickstart", "q");
     let (mut noticed, mut all, mut tasks) = (0, 0, 0);
     let mut faults = Vec::new();
-    // Each in the time that a command of a test has.
+    // Each part runs within the time limit for commands in tests.
     for (suite, part) in
         [("p", "notebook"), ("p", "append"), ("p", "rename"), ("p", "merge"), ("p", "review"), ("q", ".")]
     {
@@ -28,7 +28,7 @@ fn hundreds_of_mutants_are_noticed_or_the_missing_check_is_named() {
         for task in told["tasks"].as_array().unwrap() {
             tasks += 1;
             let name = task["task"].as_str().unwrap();
-            // A suite that is made to notice.
+            // A suite written so that it detects mutants.
             if suite == "p" && number(task, "noticed") * 10 < number(task, "mutants") * 9 {
                 faults.push(format!("{name}: {} of {} noticed", task["noticed"], task["mutants"]));
             }
@@ -42,7 +42,7 @@ fn hundreds_of_mutants_are_noticed_or_the_missing_check_is_named() {
                 {
                     faults.push(format!("{name}: {mutant}: no check is named"));
                 }
-                // It breaks what needs its answer; nothing else does.
+                // A mutant can break a step that requires the answer; other mutants cannot.
                 let of_answer = [" fails", "answered with nothing", "has the answer of", "has another"];
                 if tried["verdict"] == "broken" && !of_answer.iter().any(|part| mutant.contains(part)) {
                     faults.push(format!("{name}: {mutant}: it does not count"));

@@ -1,12 +1,13 @@
-//! The reference in `docs/reference/`: its tables say what signatures, schemas and the command line say, its examples are checked and
-//! run, and it names all that there is.
+//! The reference in `docs/reference/`: its tables match the signatures, the schemas and the command line, its examples
+//! are checked and run, and it is complete.
 //!
-//! Between `<!-- WHAT -->` and `<!-- end -->` stands what is generated: `step NAME`, `old-step NAME`, `table FILE#/POINTER`, `filters`,
-//! `exits`. `BLESS=1 cargo test --test reference` writes it anew.
+//! The text between `<!-- WHAT -->` and `<!-- end -->` is generated: `step NAME`, `old-step NAME`, `table
+//! FILE#/POINTER`, `filters`, `exits`. `BLESS=1 cargo test --test reference` rewrites it.
 //!
-//! Blocks with the word `example` are one example up to a line that says what becomes of it: `<!-- passes with: SCRIPT -->`, or
-//! `calls: [CALL, …]`, is run with an agent that does this, and passes, and with one that does nothing, and fails; `<!-- runs -->` is an
-//! eval that passes; `<!-- needs: WHAT -->` and `<!-- checked -->` are checked alone.
+//! Blocks with the word `example` form one example, up to a line that specifies how it is tested. With `<!-- passes
+//! with: SCRIPT -->`, or `calls: [CALL, …]`, it passes with an agent that does this, and fails with one that does
+//! nothing. With `<!-- runs -->`, it is an eval that passes. With `<!-- needs: WHAT -->` or `<!-- checked -->`, it is
+//! only checked.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -44,7 +45,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages of the reference, with that of the matchers.
+/// The pages of the reference, including that of the matchers.
 fn reference() -> Vec<Page> {
     let mut all = pages(&root().join("docs/reference"));
     all.push(Page::read(&root().join("docs/expect.md")));
@@ -71,7 +72,7 @@ fn tables_are_fresh() {
     assert!(stale.is_empty(), "BLESS=1 cargo test --test reference writes {} anew", stale.join(", "));
 }
 
-/// Files that examples refer to, where they do not have their own.
+/// Files that examples refer to, if they do not contain their own.
 const USUAL: [(&str, &str); 3] = [
     ("mcp.yaml", "mcpServers: {notes: {command: gevals, args: [demo-server, --dir, notes], enableAllTools: true}}\n"),
     (
@@ -89,12 +90,12 @@ const USUAL: [(&str, &str); 3] = [
 struct Example {
     at: String,
     blocks: Vec<Block>,
-    /// What the line behind it says.
+    /// The line after the blocks, which specifies how the example is tested.
     fate: String,
 }
 
 impl Example {
-    /// Its files, and the usual ones where an eval needs them.
+    /// Returns its files; if there is an eval, also the usual ones.
     fn files(&self) -> BTreeMap<String, String> {
         let own = self.blocks.iter().map(|block| (block.file().to_owned(), block.text()));
         let mut files: BTreeMap<String, String> = own.collect();
@@ -108,7 +109,7 @@ impl Example {
         files
     }
 
-    /// The name of its task, and how the prompt begins.
+    /// Returns the name of its task, and the start of the prompt.
     fn task(&self) -> (String, String) {
         let text = self.blocks[0].text();
         let name = Regex::new(r"metadata: *\{name: ([a-z-]+)|\n  name: ([a-z-]+)").unwrap();
@@ -139,7 +140,7 @@ fn examples() -> Vec<Example> {
     all
 }
 
-/// What `check` says of an example stands in no page.
+/// `check` has no findings in examples: none appears on a page.
 #[test]
 fn examples_have_no_findings() {
     let mut faults = Vec::new();
@@ -152,7 +153,7 @@ fn examples_have_no_findings() {
             true => vec!["eval.yaml".into()],
             false => mine.keys().filter(|name| name.ends_with(".yaml")).map(PathBuf::from).collect(),
         };
-        // Settings count where something is checked below them.
+        // Settings are tested by checking a task next to them.
         let named = if named.is_empty() {
             files.add("task.yaml", USUAL[2].1, false);
             vec![PathBuf::from("task.yaml")]
@@ -161,7 +162,7 @@ fn examples_have_no_findings() {
         };
         let sources = Sources::default();
         let found = compile(&named, &sources, &files);
-        // That a judge is needed is no fault of a task.
+        // A note that a judge is required is not a fault of a task.
         for d in found.diagnostics.iter().filter(|d| d.strength != Strength::Note) {
             let source = sources.get(d.span.file);
             let at = source.position(d.span.start);
@@ -181,7 +182,7 @@ fn examples_have_no_findings() {
     assert!(run >= 22, "only {run} examples are run");
 }
 
-/// No block of a language of ours is there to be looked at alone.
+/// Every block in one of our languages is part of an example.
 #[test]
 fn every_block_is_an_example() {
     let prices = jsonschema::draft7::new(&schema_of("prices.json")).unwrap();
@@ -208,7 +209,7 @@ fn schema_of(name: &str) -> Value {
     schema::files().find(|(file, _)| file == name).unwrap_or_else(|| panic!("{name}")).1
 }
 
-/// An empty folder of this test's own.
+/// Creates an empty directory for this test.
 fn folder(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reference").join(name);
     let _ = fs::remove_dir_all(&dir);
@@ -221,7 +222,7 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Runs an eval, and gives the outcome of each task.
+/// Runs an eval, and returns the outcome of each task.
 fn outcomes(dir: &Path) -> BTreeMap<String, String> {
     let done = Command::new(env!("CARGO_BIN_EXE_gevals"))
         .args(["run", "eval.yaml", "-o", "out", "--root", "."])
@@ -242,7 +243,7 @@ fn outcomes(dir: &Path) -> BTreeMap<String, String> {
     results.map(outcome).collect()
 }
 
-/// An eval of some examples with one agent.
+/// Runs an eval of some examples with one agent.
 fn eval(dir: &Path, examples: &[&Example], agent: &str) -> BTreeMap<String, String> {
     let mut sets = String::new();
     for (nth, example) in examples.iter().enumerate() {
@@ -297,7 +298,8 @@ fn examples_fail_and_pass() {
     for (example, _) in &solved {
         let (name, _) = example.task();
         let without = nothing.get(&name).map_or("not run", String::as_str);
-        // What was not made cannot be deleted.
+        // An agent that does nothing creates nothing that cleanup could delete, so only the start of the outcome is
+        // compared.
         if !without.starts_with("failed") {
             faults.push(format!("{}: with an agent that does nothing `{name}` {without}", example.at));
         }
@@ -330,7 +332,7 @@ fn evals_of_examples_pass() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Every object of every kind of file has a table, and every key in it has words.
+/// Every object in every kind of file has a table, and every key in it has a description.
 #[test]
 fn every_object_has_a_table() {
     let text: String = reference().into_iter().map(|page| page.text).collect();
@@ -356,7 +358,7 @@ fn every_object_has_a_table() {
         let document = schema_of(&format!("{name}.json"));
         objects(&document, "", &mut |pointer, object| {
             let is = |known: &Value| {
-                // A kind of task alone has what stands around its definitions.
+                // For a task of one dialect, only the root object also contains definitions.
                 known["properties"] == object["properties"] && known["description"] == object["description"]
             };
             if !described.iter().any(is) {
@@ -376,7 +378,7 @@ fn every_object_has_a_table() {
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
-/// The objects of a schema that have keys of their own; those of steps have their sections.
+/// Visits the objects of a schema that have keys of their own, except those of steps, which have sections.
 fn objects(schema: &Value, pointer: &str, found: &mut impl FnMut(&str, &Value)) {
     match schema {
         Value::Object(map) => {
@@ -396,10 +398,10 @@ fn objects(schema: &Value, pointer: &str, found: &mut impl FnMut(&str, &Value)) 
     }
 }
 
-/// Every option that a page names is one of a command of gevals, or of another program.
+/// Every option on a page is an option of a gevals command, or of another program.
 #[test]
 fn every_option_is_one() {
-    /// Of cargo, npm, gh, kubectl, curl, docker, and of programs in examples.
+    /// Options of cargo, npm, gh, kubectl, curl, docker, and of programs in examples.
     const OTHERS: [&str; 19] = [
         "--acp",
         "--api-key",
@@ -450,7 +452,7 @@ fn every_option_is_one() {
     }
 }
 
-/// What a page writes behind `gevals COMMAND` is an option of this command.
+/// An option that a page writes after `gevals COMMAND` is an option of this command.
 #[test]
 fn options_belong_to_their_commands() {
     let mut faults = Vec::new();
@@ -480,7 +482,7 @@ fn options_belong_to_their_commands() {
                 .filter_map(|arg| arg.get_long())
                 .map(|l| format!("--{l}"))
                 .collect();
-            // Behind ` -- ` stands another command.
+            // After ` -- ` comes another command.
             let own = found[2].split(" -- ").next().unwrap();
             for named in option.captures_iter(own) {
                 seen += 1;
@@ -512,7 +514,7 @@ fn walk(command: &clap::Command, above: &mut Vec<String>, visit: &mut impl FnMut
     above.pop();
 }
 
-/// What stands behind the options of a command is printed as it is: a longer line would be broken twice.
+/// The text after the options of a command is printed unchanged: the terminal would wrap a longer line once more.
 #[test]
 fn no_epilogue_is_too_wide() {
     let mut faults = Vec::new();
@@ -526,7 +528,7 @@ fn no_epilogue_is_too_wide() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// What a command says of its exit statuses.
+/// Returns the exit statuses in the help of a command.
 fn exits(command: &clap::Command) -> Option<String> {
     let text = command.get_after_help()?.to_string();
     let own = text[text.find("Exit status:")?..].trim_start_matches("Exit status:");
@@ -539,16 +541,16 @@ fn every_command_says_how_it_ends() {
     for command in commands.get_subcommands() {
         let inner: Vec<&clap::Command> = command.get_subcommands().collect();
         let said = exits(command).is_some() || !inner.is_empty() && inner.iter().all(|inner| exits(inner).is_some());
-        // Printing a version cannot go wrong.
+        // Printing a version cannot fail.
         assert!(said || command.get_name() == "version", "`gevals {}` has no `Exit status:`", command.get_name());
     }
 }
 
-/// Every variable that the sources name is one that the page names, or one of another program.
+/// Every variable in the sources is listed on the page, or belongs to another program.
 #[test]
 fn every_variable_is_listed() {
     const OTHERS: [&str; 13] = [
-        // of bash, of builds, of git and of texts
+        // Variables of bash, builds and git, and words in texts.
         "BASH_ENV",
         "CARGO_MANIFEST_DIR",
         "CARGO_PKG_REPOSITORY",
@@ -572,7 +574,7 @@ fn every_variable_is_listed() {
     let mut missing = BTreeSet::new();
     let mut seen = BTreeSet::new();
     for path in files {
-        // What these know of variables is about scripts of tasks, and what they look like.
+        // These contain variables of task scripts, and examples of names.
         let inside = path.strip_prefix(root().join("src")).unwrap().to_owned();
         if ["lint", "convert", "effects"].iter().any(|dir| inside.starts_with(dir)) || inside == Path::new("secrets.rs")
         {
@@ -594,7 +596,7 @@ fn every_variable_is_listed() {
     }
     assert!(seen.len() > 30, "{seen:?}");
     assert!(missing.is_empty(), "docs/reference/config.md does not name {missing:?}");
-    // And none that nobody reads.
+    // And the page lists no variable that is not read.
     let rows = Regex::new(r"(?m)^\| (`[A-Z][^|]*) \|").unwrap();
     let word = Regex::new("`([A-Z][A-Z0-9_]+)").unwrap();
     for row in rows.captures_iter(&page) {
@@ -615,7 +617,7 @@ fn rust(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every name that a hole may begin with is in the table of holes.
+/// Every root of holes is in the table of holes.
 #[test]
 fn every_root_is_listed() {
     let page = page_of("holes.md");
@@ -632,7 +634,7 @@ fn every_root_is_listed() {
     }
 }
 
-/// Each filter has an example, which gives what the page says.
+/// Each filter has an example, and its result is the one on the page.
 #[test]
 fn filters_give_what_the_page_says() {
     let scope = json!({
@@ -669,7 +671,7 @@ fn every_matcher_has_an_example() {
     }
 }
 
-/// Of texts, and of JSON values.
+/// Matchers of texts and of JSON values.
 fn matchers() -> Vec<(String, &'static str)> {
     let of = extension::MATCHERS.fields().unwrap();
     let mut all: Vec<(String, &str)> = of.keys().map(|key| (key.clone(), "of a text")).collect();
@@ -678,7 +680,7 @@ fn matchers() -> Vec<(String, &'static str)> {
     all
 }
 
-/// The json protocol, as the page has it, is what a script gets and what is read of its answer.
+/// The JSON protocol on the page is what a script receives, and what is read from its answer.
 #[test]
 fn the_protocol_of_scripts_is_as_described() {
     let page = page_of("script.md");
@@ -705,7 +707,7 @@ fn the_protocol_of_scripts_is_as_described() {
     assert!(checks.iter().all(|key| page.contains(key.as_str())), "{checks:?}");
 }
 
-/// What can be written or called can be asked for.
+/// Everything that can be written or called can be explained.
 #[test]
 fn everything_can_be_explained() {
     let mut words: BTreeSet<String> =
@@ -800,7 +802,7 @@ fn section(what: &str) -> String {
     }
 }
 
-/// What it takes, expects and leaves.
+/// Describes the arguments, expectations and outputs of a step.
 fn step(signature: &Signature, dialect: Dialect) -> String {
     let mut out = String::new();
     let phases: Vec<&str> = PhaseKind::ALL.iter().filter(|p| signature.phases.contains(p)).map(|p| p.name()).collect();
@@ -860,7 +862,7 @@ fn row(key: &str, field: &Field) -> String {
     format!("| `{key}` | {} | {} |\n", kind(&field.shape), doc.trim().replace('|', "\\|"))
 }
 
-/// A type, with a link where it is the matchers.
+/// Describes a type, with a link if it is a matcher.
 fn kind(shape: &Shape) -> String {
     match shape {
         shape if shape.holds("oneOf") => match shape {
@@ -885,7 +887,7 @@ fn kind(shape: &Shape) -> String {
     }
 }
 
-/// The keys of an object of a schema.
+/// Writes the table of the keys of an object in a schema.
 fn table(document: &Value, object: &Value) -> String {
     let mut out = String::from("| key | type | |\n|---|---|---|\n");
     let required: Vec<&str> = object["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -905,7 +907,7 @@ fn table(document: &Value, object: &Value) -> String {
     out
 }
 
-/// The type of a value of a schema.
+/// Describes the type of a value in a schema.
 fn written(document: &Value, schema: &Value) -> String {
     if let Some(target) = schema["$ref"].as_str() {
         let target = document.pointer(target.trim_start_matches('#')).unwrap();

@@ -1,5 +1,6 @@
-//! What a rehearsal says of set-up and verify (`effects::rehearse`), held against bash: where it says that verify passes in what set-up
-//! leaves, it does. Made of parts that are drawn, by a seed that is always the same; `GEVALS_REHEARSALS` draws more of them.
+//! Compares the rehearsal of setup and verify (`effects::rehearse`) with bash: if it concludes that verify passes after
+//! setup, it does. The tasks are composed at random from parts, with a fixed seed; `GEVALS_REHEARSALS` sets a larger
+//! number of them.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -151,7 +152,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A set-up, and a check of verify that holds in most of them.
+/// Returns a setup, and a check for verify that usually passes.
 fn drawn(draw: &mut Drawn, has_sqlite: bool, folder: &Path) -> (String, String) {
     let kind = draw.below(if has_sqlite { 3 } else { 2 });
     let mut lines = vec!["mkdir -p \"$W\"".to_owned()];
@@ -224,6 +225,6 @@ fn what_passes_in_a_rehearsal_passes_in_bash() {
         places.map(|path| path.trim_start_matches("tasks/").trim_end_matches(".yaml").parse().unwrap()).collect();
     let wrong: Vec<&usize> = found.iter().filter(|nth| !drawn_tasks[**nth].2).collect();
     assert!(wrong.is_empty(), "does not pass:\n{}\n-- verify\n{}", drawn_tasks[*wrong[0]].0, drawn_tasks[*wrong[0]].1);
-    // One that says nothing of any task is right, too.
+    // A rehearsal that concludes nothing for any task would be correct as well.
     assert!(found.len() * 20 > count, "{} of {count}", found.len());
 }

@@ -1,4 +1,4 @@
-//! Extensions that are releases: downloaded from a server, checked, pinned, updated; and `gevals ext`.
+//! Extensions that are releases: downloaded from a server, verified, pinned, updated; and `gevals ext`.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -22,13 +22,13 @@ use sha2::{Digest, Sha256};
 use world::{Ran, World};
 
 const MANIFEST: &str = "name: files\nversion: VERSION\npermissions: {read: [/srv]}\nactions:\n- name: make\n  args: {name: {type: string, required: true}}\nchecks:\n- name: read\n  args: {name: {type: string, required: true}}\n  outputs: {version: {type: string}}\n";
-/// The one-shot protocol in a shell: each version says who it is.
+/// The one-shot protocol in a shell script: each version returns its version.
 const PROGRAM: &str = "#!/bin/sh\necho '{\"success\": true, \"outputs\": {\"version\": \"VERSION\"}}'\n";
 const EVAL: &str =
     "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: t.yaml}]\n";
 const TASK: &str = "kind: Task\napiVersion: mcpchecker/v1alpha2\nmetadata: {name: t}\nspec:\n  requires: [{extension: files}]\n  prompt: {inline: Do nothing.}\n  verify:\n    - files.read: {name: a.txt, expect: {version: EXPECTED}}\n";
 
-/// Files by path, as GitHub has them; `latest` of a repository leads to a tag.
+/// Files by path, as on GitHub; `latest` of a repository leads to a tag.
 #[derive(Clone, Default)]
 struct Releases(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
 
@@ -41,12 +41,12 @@ impl Releases {
         self.0.lock().unwrap().remove(&format!("/acme/{path}")).unwrap();
     }
 
-    /// A release of `files` in the layout of programs beside a manifest.
+    /// Adds a release of `files` in the layout with programs beside a manifest.
     fn release(&self, tag: &str, version: &str) {
         self.release_of("files", tag, version);
     }
 
-    /// The same program as the release of another repository.
+    /// Adds the same program as the release of another repository.
     fn release_of(&self, repo: &str, tag: &str, version: &str) {
         let (manifest, program) = (MANIFEST.replace("VERSION", version), PROGRAM.replace("VERSION", version));
         let files = [("extension.yaml", manifest), (&format!("files-{}", platform()), program)];
@@ -71,7 +71,7 @@ impl Releases {
         }
     }
 
-    /// Serves until the end of the test.
+    /// Serves the files until the end of the test.
     fn serve(&self) -> String {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -97,14 +97,14 @@ fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// gevals, which finds its releases there.
+/// Runs gevals with this server for releases.
 fn run(world: &World, url: &str, args: &[&str]) -> Ran {
     let mut command = world.command(args);
     command.env("GEVALS_GITHUB_URL", url);
     world.start(command).end()
 }
 
-/// A server that nobody listens at.
+/// An address at which nothing listens.
 const NOWHERE: &str = "http://127.0.0.1:9";
 
 fn world(expected: &str) -> World {
@@ -140,7 +140,7 @@ fn a_release_is_added_pinned_and_run() {
     }
     assert!(!lock.contains("plan9"), "{lock}");
 
-    // From here on nobody asks a server.
+    // From here on, no server is needed.
     run(&world, NOWHERE, &["check", "eval.yaml"]).expect(0, &["no findings"]);
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
     run(&world, NOWHERE, &["ext", "verify", "eval.yaml"])
@@ -177,14 +177,14 @@ fn a_cache_that_was_lost_is_filled_again_with_what_was_locked_and_nothing_else()
     run(&world, &url, &["run", "eval.yaml"])
         .expect(0, &["downloading github.com/acme/files@v1.0.0", "1 of 1 task passed"]);
 
-    // Somebody writes over the program in the cache.
+    // The program in the cache is overwritten.
     world.write(&program_in_cache("v1.0.0"), &PROGRAM.replace("VERSION", "evil"));
     run(&world, NOWHERE, &["ext", "verify", "eval.yaml"])
         .expect(1, &["no   github.com/acme/files@v1.0.0: it was changed in the cache", "and the lock has"]);
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(3, &["cannot download"]);
     run(&world, &url, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 
-    // Somebody moves the tag, checksums and all.
+    // The tag is moved, including the checksums.
     lost();
     releases.release("v1.0.0", "evil");
     let (old, new) = (PROGRAM.replace("VERSION", "1.0.0"), PROGRAM.replace("VERSION", "evil"));
@@ -193,7 +193,7 @@ fn a_cache_that_was_lost_is_filled_again_with_what_was_locked_and_nothing_else()
     for command in ["run", "lock"] {
         run(&world, &url, &[command, "eval.yaml"]).expect(3, &[&said]);
     }
-    // The owner says that this is as it should be.
+    // The owner accepts the change.
     run(&world, &url, &["ext", "update", "eval.yaml"]).expect(0, &["is v1.0.0: its files are not those of before"]);
     run(&world, &url, &["ext", "rollback", "eval.yaml"])
         .expect(3, &[&format!("its digest is {new}, and the lock has {old}")]);
@@ -311,7 +311,7 @@ fn what_is_not_as_it_should_be_is_not_kept() {
     run(&world, NOWHERE, &["check", "eval.yaml"]).expect(1, &["the eval declares no extension `files`"]);
 }
 
-/// The layout of the existing tool: an archive a platform, whose program speaks JSON-RPC.
+/// The layout of the existing tool: one archive per platform, whose program uses JSON-RPC.
 #[test]
 fn an_archive_has_its_program_unpacked_and_asked() {
     let (releases, world) = (Releases::default(), world("rpc"));
@@ -378,7 +378,7 @@ fn tasks_come_from_a_repository() {
     let folder = std::fs::read_dir(world.path(".gevals/sources/upstream")).unwrap().next().unwrap().unwrap().path();
     assert!(folder.join("tasks/t.yaml").exists() && !folder.join(".git").exists());
 
-    // Offline, and pinned: the repository goes on.
+    // Offline and pinned: the repository changes.
     world.write("upstream/tasks/t.yaml", &theirs.replace("isError: false", "isError: true"));
     commit("v1");
     world.run(&["lock", "eval.yaml"]).expect(0, &[]);
@@ -386,7 +386,7 @@ fn tasks_come_from_a_repository() {
     std::fs::rename(world.path("upstream"), world.path("away")).unwrap();
     world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 
-    // Another machine has the lock, and not the files.
+    // Another machine has the lock, but not the files.
     let text = std::fs::read_to_string(folder.join("tasks/t.yaml")).unwrap();
     std::fs::remove_dir_all(world.path(".gevals/sources")).unwrap();
     world.run(&["check", "eval.yaml"]).expect(1, &["is locked, and was not fetched here", "gevals lock EVAL --fetch"]);
@@ -397,7 +397,7 @@ fn tasks_come_from_a_repository() {
         .expect(0, &["fetching ./upstream@v1", "1 source and 0 releases are here as locked"]);
     world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 
-    // Somebody writes over a file.
+    // A file is overwritten.
     std::fs::write(folder.join("tasks/t.yaml"), text.replace("isError: false", "isError: true")).unwrap();
     for command in ["check", "run", "plan"] {
         let code = if command == "check" { 1 } else { 2 };
@@ -406,11 +406,11 @@ fn tasks_come_from_a_repository() {
     world.run(&["lock", "eval.yaml", "--fetch"]).expect(0, &["fetching"]);
     world.run(&["check", "eval.yaml"]).expect(0, &["no findings"]);
 
-    // The owner wants the newer commit.
+    // The owner updates to the newer commit.
     world.run(&["lock", "eval.yaml", "--update"]).expect(0, &["fetching"]);
     world.run(&["run", "eval.yaml"]).expect(1, &["isError"]);
 
-    // What leads out of a repository.
+    // Paths that leave a repository.
     world.write("eval.yaml", &eval.replace("tasks/*.yaml", "../../x/*.yaml"));
     world.run(&["check", "eval.yaml"]).expect(1, &["`../../x/*.yaml` leads out of the source `shared`"]);
     world.write("eval.yaml", &eval.replace("ref: v1", "ref: v2"));
@@ -429,7 +429,7 @@ fn tasks_come_from_a_repository() {
 fn a_new_extension_passes_its_own_tests() {
     let world = World::new(&[]);
     world.run(&["ext", "init", "my-files"]).expect(0, &["wrote my-files/my-files", "gevals ext conformance my-files"]);
-    // What a shell reads there is a variable of GitHub's, with the name filled in around it.
+    // The shell reads a variable of GitHub there, with the name of the project filled in around it.
     let workflow = world.read("my-files/.github/workflows/release.yml");
     assert!(
         workflow.contains("gh release create \"${GITHUB_REF#refs/tags/}\" my-files-* extension.yaml"),
@@ -469,7 +469,7 @@ fn a_new_extension_in_rust_passes_its_own_tests() {
     world.run(&["run", "my-files/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 }
 
-/// A program that keeps to the protocol of sessions, but for what a test writes over it.
+/// A program that follows the session protocol, except where a test overrides it.
 const PEER: &str = r#"#!/usr/bin/env python3
 import json, sys
 PARAMS = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -535,7 +535,7 @@ fn a_wrong_program_fails_what_it_breaks_and_nothing_else() {
         assert_eq!(failed, expected, "{change}\n{}", ran.out);
         assert_eq!(ran.code, Some(i32::from(!id.is_empty())));
     }
-    // Rubbish ends it, and with it all that comes behind.
+    // The program exits on invalid input, so all later requirements fail as well.
     world.program("x", &PEER.replace("CHANGE", "def rubbish(line): sys.exit(3)"));
     world.run(&["ext", "conformance", "bin/x"]).expect(1, &["no   J9"]);
     let bundled = world.run(&["ext", "conformance", "builtin:kubernetes"]);
@@ -579,7 +579,7 @@ fn what_an_eval_denies_or_does_not_substitute_is_not_run() {
         .expect(1, &["error[release-not-locked]", "kubernetes-extension@v0.0.3`"]);
 }
 
-/// A source is allowed or denied for what it is, however it is written.
+/// A package is allowed or denied independently of how its reference is spelled.
 #[test]
 fn no_other_spelling_gets_past_what_an_eval_allows_and_denies() {
     let world = world("1.0.0");
@@ -637,7 +637,7 @@ fn no_other_spelling_gets_past_what_an_eval_allows_and_denies() {
     assert!(!found(newer, "", "is denied"));
 }
 
-/// Evals in one folder share its lock: what one of them locks may be another's undoing.
+/// Evals in one directory share its lock: locking one of them may break another.
 #[test]
 fn a_lock_says_which_other_evals_it_breaks() {
     let world = World::new(&[("t.yaml", &TASK.replace("EXPECTED", "1.0.0"))]);
@@ -658,7 +658,7 @@ fn a_lock_says_which_other_evals_it_breaks() {
     world.run(&["lock", "b.yaml"]).expect(0, &["warning: this breaks a.yaml", "not as it was locked"]);
 }
 
-/// The bytes of a program count, wherever it is.
+/// The digest of a program decides, wherever the program is.
 #[test]
 fn a_local_program_is_denied_by_its_digest() {
     let program = PROGRAM.replace("VERSION", "1.0.0");
@@ -676,7 +676,7 @@ fn a_local_program_is_denied_by_its_digest() {
     eval(&"a2".repeat(32));
     run(&world, NOWHERE, &["lock", "eval.yaml"]).expect(0, &["2 operations"]);
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
-    // A manifest that is another now, and none that was ever locked.
+    // First a changed manifest, then one that was never locked.
     let (manifest, lock) = (world.read("ext/files/extension.yaml"), world.read("gevals.lock"));
     world.write("ext/files/extension.yaml", &manifest.replace("1.0.0", "1.0.1"));
     let newer = digest(manifest.replace("1.0.0", "1.0.1").as_bytes());
@@ -709,7 +709,7 @@ fn a_local_program_is_denied_by_its_digest() {
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(2, &["this is the digest of `extension.yaml`"]);
 }
 
-/// A plan shows which program does it.
+/// A plan shows which program runs in place of another.
 #[test]
 fn every_format_of_a_plan_shows_what_stands_in() {
     let world = World::new(&[

@@ -1,4 +1,4 @@
-//! `gevals result` and `gevals new`, from end to end: real files, ours and those of the tools before us.
+//! `gevals result` and `gevals new`, from end to end: real files, ours and those of earlier tools.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -9,7 +9,7 @@ mod world;
 use serde_json::{Value, json};
 use world::{Ran, World};
 
-/// Upstream's results in its newer form, `new.json`, and of an earlier day in its older one, `old.json`.
+/// Upstream's results in its newer format, `new.json`, and those of an earlier day in its older format, `old.json`.
 fn upstream() -> World {
     let world = World::new(&[]);
     for (from, to) in [("upstream.json", "new.json"), ("upstream-list.json", "old.json")] {
@@ -116,7 +116,7 @@ fn thresholds_decide() {
     world.run(&["result", "verify", "none.json", "--assertion", "1"]).expect(1, &["Incomplete: it has no results"]);
 }
 
-/// One verdict, in every command that reads results: the outcome of each task, and whether the file is complete.
+/// Every command that reads results uses the outcome of each task, and whether the file is complete.
 #[test]
 fn every_command_obeys_the_outcome_and_the_completeness() {
     let world = World::new(&[]);
@@ -155,7 +155,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
         let junit = world.run(&["result", "convert", "junit", "bad.json"]);
         assert!(!junit.out.contains(r#"failures="0" errors="0""#) || junit.code == Some(2), "{name}: {}", junit.out);
     }
-    // What is gone counts as not passed.
+    // A missing task counts as not passed.
     world.write("bad.json", &file(complete, std::slice::from_ref(&a)));
     world
         .run(&["result", "diff", "good.json", "bad.json"])
@@ -163,7 +163,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
     let lacking = "the base is incomplete, and what it lacks is compared with nothing: `b` has no result";
     let ran = world.run(&["result", "diff", "bad.json", "good.json"]).expect(0, &["New tasks (1)"]);
     assert!([ran.out, ran.err].concat().contains(lacking));
-    // Of two shards one is missing: what is written does not verify.
+    // One of two shards is missing: the merged file does not verify.
     world.write(
         "one.json",
         &file(&format!(r#"{complete}, "shard": {{"index": 1, "of": 2}}"#), std::slice::from_ref(&a)),
@@ -171,7 +171,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
     world.run(&["result", "verify", "one.json"]).expect(0, &["1 of 1 passed"]);
     world.run(&["result", "merge", "one.json", "-o", "merged.json"]).expect(1, &["shard 2/2 is missing"]);
     world.run(&["result", "verify", "merged.json", "--task", "1.0"]).expect(1, &["Incomplete"]);
-    // A gate says how many runs must pass.
+    // A gate specifies how many runs must pass.
     let gate = r#", "totalRuns": 2, "gate": {"passes": 1, "of": 2}"#;
     let lost = result("b", gate).replace(r#""passed""#, r#""failed""#);
     let second = result("b", &format!(r#"{gate}, "runIndex": 1"#));
@@ -291,14 +291,14 @@ fn shards_are_parts_of_a_run() {
     }
     world.write("other.json", &world.read(&one).replace("quickstart", "another"));
     world.run(&["result", "merge", &one, "other.json"]).expect(2, &["not of one run", "another"]);
-    // Another shard is not written over, the same one is; an empty one leaves results, too.
+    // The file of another shard is not overwritten, that of the same shard is; an empty shard also writes results.
     world.run(&["run", "q", "--shard", "2/3", "-o", "1"]).expect(2, &["holds shard 1/3", "--output-dir"]);
     world.run(&["run", "q", "--shard", "1/3", "-o", "1"]).expect(0, &[]);
     world.run(&["run", "q", "--shard", "9/9", "-o", "9"]).expect(0, &["shard 9/9 has no task"]);
     assert_eq!(read(&file("9"))["results"], Value::Array(Vec::new()));
 }
 
-/// The files of a folder of the world by their paths, and what they hold.
+/// Returns the files in a directory of the world, by path, with their contents.
 fn contents(world: &World, folder: &str) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(world.path(folder)).unwrap().flatten() {
@@ -313,7 +313,7 @@ fn contents(world: &World, folder: &str) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Archives of a folder in all forms.
+/// Creates archives of a directory in all formats.
 fn archives(world: &World, folder: &str) -> [String; 4] {
     use std::io::Write;
     let (mut tar, mut zip) = (tar::Builder::new(Vec::new()), zip::ZipWriter::new(std::io::Cursor::new(Vec::new())));
@@ -341,7 +341,7 @@ fn archives(world: &World, folder: &str) -> [String; 4] {
     })
 }
 
-/// What every subcommand takes: a folder, an archive, the URL of either. Parts of a run are put together.
+/// Every subcommand accepts a directory, an archive, and the URL of either. Parts of a run are merged.
 #[test]
 fn folders_archives_and_urls_stand_for_the_results_in_them() {
     let world = quickstart();
@@ -364,12 +364,12 @@ fn folders_archives_and_urls_stand_for_the_results_in_them() {
         world.run(&["result", "merge", form, "-o", "again.json"]).expect(0, &["4 results of 2 files"]);
         assert_eq!(world.read("again.json"), merged, "{form}");
     }
-    // What is missing is said, and decides.
+    // Missing parts are reported, and determine the exit status.
     world.run(&["result", "merge", "out/1"]).expect(1, &["shard 2/2 is missing"]);
     std::fs::copy(world.path("out/1/gevals-quickstart-out.json"), world.path("out/2/gevals-quickstart-out.json"))
         .unwrap();
     world.run(&["result", "verify", "out"]).expect(1, &["shard 2/2 is missing", "shard 1/2 is there twice"]);
-    // Results of several agents are several runs.
+    // Results of several agents are separate runs.
     world.write("both/a/gevals-q-out.json", &world.read("whole/gevals-quickstart-out.json"));
     let other = merged.replacen("\"name\": \"", "\"name\": \"other-", 1);
     assert_ne!(other, merged);
@@ -378,7 +378,7 @@ fn folders_archives_and_urls_stand_for_the_results_in_them() {
     world.run(&["result", "summary", "both"]).expect(2, &told);
     world.run(&["result", "compare", "both"]).expect(0, &["both/a/gevals-q-out.json", "both/b/gevals-q-out.json"]);
     world.run(&["result", "compare", "whole"]).expect(2, &["one run only"]);
-    // What the scripts of `emit` merge to is taken where nothing else is there.
+    // The merged file of the scripts of `emit` is used if there is nothing else.
     world.write("put/results.json", &merged);
     world.run(&["result", "summary", "put"]).expect(0, &["4/4 passed"]);
     world.write("put/x/gevals-quickstart-out.json", &world.read("out/1/gevals-quickstart-out.json"));
@@ -400,7 +400,7 @@ fn what_stands_for_no_results_is_refused() {
         refused(&archive, &format!("there are no results files in `{archive}`"));
     }
     refused("nosuch.zip", "`nosuch.zip`: no such file");
-    // A link is not followed, wherever it leads.
+    // Links are not followed.
     let mut tar = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Symlink);
@@ -548,7 +548,7 @@ fn a_gate_may_be_a_rate_that_runs_show() {
     gate(&["0.9@95%", "--until-decided", "--max-runs", "20"]).expect(2, &["29 can"]);
 }
 
-/// No more runs than it takes; what is written is complete, and every command reads it so.
+/// No more runs than necessary; the results are complete, and every command treats them so.
 #[test]
 fn tasks_run_until_their_gate_is_decided() {
     let world = one_flaky();
@@ -564,7 +564,7 @@ fn tasks_run_until_their_gate_is_decided() {
     world.run(&["result", "verify", "gevals-e-out.json"]).expect(0, &["PASSED"]);
     world.run(&["result", "merge", "gevals-e-out.json", "-o", "m.json"]).expect(0, &[]);
     world.run(&["result", "verify", "m.json"]).expect(0, &["PASSED"]);
-    // Three of three: the second run that fails decides it.
+    // Three of three: the second run, which fails, decides it.
     world.write("log", "");
     world.run(&["run", "eval.yaml", "--gate", "3/3", "--until-decided"]).expect(1, &["missed by flaky (1 of 2)"]);
     assert_eq!(world.results("e")["summary"]["decided"]["flaky"], json!({ "met": false, "passes": 1, "runs": 2 }));
@@ -616,7 +616,7 @@ fn runs_are_told_with_what_they_are_worth() {
         .expect(0, &["1 task: to show `0.5@95%`", "once there are results"]);
 }
 
-/// What the page of results is in a browser, `tests/render/report.cjs` looks at.
+/// `tests/render/report.cjs` tests the page of results in a browser.
 #[test]
 fn results_become_a_page_that_needs_nothing_else() {
     let world = quickstart();
@@ -646,7 +646,7 @@ fn results_become_a_page_that_needs_nothing_else() {
     html(&["none.json"]).expect(2, &["none.json"]);
     let two = html(&["gevals-quickstart-out.json"]).expect(0, &["<!doctype html>"]);
     assert!(two.out.contains(r#""name":"write-note""#));
-    // The same is told everywhere.
+    // The same text appears everywhere.
     let told = ["verify/read: `content` is not as expected", "q/tasks/write-note.yaml:24", "Cake`", "Bread, milk, and"];
     world.run(&["result", "view", "gevals-quickstart-out.json", "--task", "write"]).expect(0, &told);
     let junit = [
@@ -657,7 +657,7 @@ fn results_become_a_page_that_needs_nothing_else() {
     world.run(&["result", "convert", "junit", "gevals-quickstart-out.json"]).expect(0, &junit);
 }
 
-/// A task that fails, in the ways that need more than two sides to be understood.
+/// A task that fails in ways that need more than expected and actual values to be understood.
 fn failing(verify: &str) -> World {
     let task = format!(
         "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t, difficulty: easy, tags: [slow, quick]}}\nspec:\n  requires: [{{mcpServer: notes}}]\n  env: {{TITLE: \"List {{random.id}}\", API_TOKEN: hunter2-and-more}}\n  prompt: Write it.\n  verify:\n{verify}"
@@ -680,7 +680,7 @@ fn failing(verify: &str) -> World {
     ])
 }
 
-/// In what is said of a failure stands what its variables and holes were, and no secret.
+/// The report of a failure contains the values of variables and holes, and no secret.
 #[test]
 fn a_failure_says_what_it_was_given() {
     let world = failing(
@@ -689,7 +689,7 @@ fn a_failure_says_what_it_was_given() {
     let ran = world
         .run(&["run", "eval.yaml", "-n", "3", "--report", "html"])
         .expect(1, &["with $V = b, $API_TOKEN = ***", "with $T = List ", "0 of 3 runs passed, 3 failed in "]);
-    // Random values do not make three failures of one.
+    // Random values do not turn one failure into three.
     assert!(ran.out.contains("runs 1, 2, 3 of 3"), "{}", ran.out);
     let results = world.results("e");
     let steps = &results["results"][0]["verifyOutput"]["Steps"];
@@ -707,7 +707,7 @@ fn a_failure_says_what_it_was_given() {
     }
     let said = ran.out + &ran.err + &page + &results.to_string();
     assert!(!said.contains("hunter2"), "{said}");
-    // The panel of a plan says the same.
+    // The panel of a plan shows the same.
     let plan =
         world.run(&["plan", "eval.yaml", "--results", "gevals-e-out.json", "--format", "html"]).expect(0, &[]).out;
     for text in [r#"["expected","exitCode: 0"]"#, r#"["actual","1"]"#, r#"["with","$V = b"#] {
@@ -715,7 +715,7 @@ fn a_failure_says_what_it_was_given() {
     }
 }
 
-/// What waits says how long and how often it did.
+/// A step that waits reports how long and how often it tried.
 #[test]
 fn a_wait_in_vain_says_how_long_it_was() {
     let world = failing(
@@ -729,7 +729,7 @@ fn a_wait_in_vain_says_how_long_it_was() {
     world.run(&["result", "html", "gevals-e-out.json"]).expect(0, &[": not within 1s, "]);
 }
 
-/// Agents whose files lie where the results go; one page of all of them, beside those of each.
+/// Agent files that are in the directory of the results; one page for all agents, and one for each.
 #[test]
 fn several_agents_make_one_page() {
     let world = failing("    - notes.notes_read: {args: {title: \"{env.TITLE}\"}}\n");
@@ -750,7 +750,7 @@ fn several_agents_make_one_page() {
     ] {
         assert!(page.contains(text), "{text}\n{page}");
     }
-    // Again: the folders are there now.
+    // Again, now that the directories exist.
     world.run(&args).expect(1, &[]);
     let files = ["a.yaml-results/gevals-e-out.json", "b.yaml-results/gevals-e-out.json"];
     let html = |more: &[&str]| world.run(&[&["result", "html"], &files[..], more].concat()).expect(0, &[]).out;
@@ -758,7 +758,7 @@ fn several_agents_make_one_page() {
     assert!(html(&["--side-by-side"]).contains(r#""compared":false"#));
 }
 
-/// What is not there is told beside what is.
+/// A hole without a value is reported with the values that exist.
 #[test]
 fn a_hole_without_a_value_names_what_there_is() {
     let world = quickstart();
@@ -773,7 +773,7 @@ fn a_hole_without_a_value_names_what_there_is() {
     }
 }
 
-/// Tasks that notice what is done wrong, and one that notices nothing.
+/// Tasks that detect mutants, and one that detects nothing.
 #[test]
 fn a_suite_proves_that_it_can_fail() {
     let world = quickstart();
@@ -801,7 +801,7 @@ fn a_suite_proves_that_it_can_fail() {
     ];
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);
-    // A task that passes whatever is done, one that does not pass, and one whose cleanup leaves something.
+    // A task that always passes, one that does not pass, and one whose cleanup leaves something behind.
     let task = world.read("q/tasks/write-note.yaml");
     world.write(
         "q/tasks/write-note.yaml",
@@ -811,7 +811,7 @@ fn a_suite_proves_that_it_can_fail() {
     world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ it passes although nothing is done"]);
     world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread", "contains: Cake"));
     world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ with its script it is failed"]);
-    // What only the first run finds as it should be: cleanup has left something.
+    // Only the first run passes, because cleanup leaves something behind.
     let once = "  verify:\n    - command: {run: 'test ! -e WORLD/left'}\n    - command: {run: 'touch WORLD/left'}\n";
     world.write("q/tasks/write-note.yaml", &task.replace("  verify:\n", once));
     world
@@ -826,7 +826,7 @@ fn a_suite_proves_that_it_can_fail() {
     world.run(&["prove", "noop.yaml"]).expect(2, &["no task has a script to follow"]);
 }
 
-/// Without a cleanup its own note is what the next trial finds: that is what is told, and no mutant counts.
+/// Without cleanup, the next trial finds the task's own note: that is reported, and no mutant counts.
 #[test]
 fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     let world = quickstart();
@@ -855,7 +855,7 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
         .expect(1, &["0 of 5 mutants noticed (0 %)", second, left, "5 mutants were not tried"]);
     assert!(!ran.out.contains("although nothing is done") && !ran.out.contains("noticed by"), "{}", ran.out);
     assert!(world.read("b.json").contains("0 %, 1 of 1 tasks not proved"));
-    // What is left makes the second time pass, too.
+    // What is left behind also makes the second run pass.
     task("hello", "");
     let ran = world.run(&["prove", "l", "--min-score", "0.1", "--format", "json"]).expect(1, &[]);
     let told: Value = serde_json::from_str(&ran.out).unwrap();
@@ -867,7 +867,7 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     assert_eq!((&task_told["proved"], &task_told["score"], &told["noticed"]), (&json!(false), &json!(0.0), &json!(0)));
     assert_eq!(task_told["left"][0]["name"], "Fixed");
     assert_eq!(task_told["tried"][0]["verdict"], Value::Null);
-    // With a cleanup all is well; what a mutant makes under another name is cleaned up under that name.
+    // With cleanup, everything works; what a mutant creates under another name is cleaned up under that name.
     let cleanup = "  cleanup:\n    - n.notes_delete: {args: {title: Fixed}}\n";
     task("hello", cleanup);
     let ran = world
@@ -877,12 +877,12 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     world.run(&["prove", "l", "--min-task-score", "0.9"]).expect(1, &["4 of 5"]);
     world.run(&["prove", "l", "--min-task-score", "0.8"]).expect(0, &["4 of 5"]);
-    // A cleanup that does not know the name of what it deletes: what the mutant has left is named, and is still there.
+    // A cleanup that does not know the name: what the mutant left behind is reported, and still exists.
     task("hello", &format!("  cleanup:\n    - command: {{run: 'rm -f {}/fixed.md'}}\n", dir.display()));
     let ran = world.run(&["prove", "l"]).expect(0, &["its mutants left behind, for you to remove: `another value "]);
     assert!(!ran.out.contains("`Fixed`"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
-    // A cleanup that fails has not cleaned up, whatever can be seen of it; only that of an agent that did nothing may.
+    // A failed cleanup did not clean up, whatever is visible; it is allowed only for an agent that did nothing.
     task("hello", &format!("{cleanup}    - command: {{run: 'exit 3'}}\n"));
     let fails = "✗ its cleanup fails: `cleanup/1`: it exited with status 3";
     let ran = world.run(&["prove", "l"]).expect(1, &["0 of 5 mutants noticed", fails, "5 mutants were not tried"]);
@@ -890,7 +890,7 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     assert_eq!(std::fs::read_dir(world.path(".gevals/runs")).unwrap().count(), 0, "nothing is kept of these runs");
 }
 
-/// A proof that is killed in a trial has left what that trial has set up: the next run and `gevals recover` clean it up.
+/// If a proof is killed during a trial, the next run and `gevals recover` clean up what the trial has set up.
 #[test]
 fn a_proof_that_is_killed_is_recovered() {
     let world = quickstart();
@@ -919,7 +919,7 @@ fn a_proof_that_is_killed_is_recovered() {
     assert!(!made.exists());
 }
 
-/// Calls that are left out or exchanged do not shift what the others refer to.
+/// If calls are left out or swapped, the references of the other calls stay correct.
 #[test]
 fn references_of_mutants_lead_where_they_did() {
     let world = quickstart();
@@ -937,16 +937,17 @@ fn references_of_mutants_lead_where_they_did() {
         let found = tried.iter().find(|t| t["mutant"].as_str().unwrap().ends_with(mutant));
         found.unwrap_or_else(|| panic!("no `{mutant}`: {told:#}"))["verdict"].as_str().unwrap().to_owned()
     };
-    // The second call is the first now: what reads it does so still, and the order of calls alone is missed.
+    // The second call is now the first: its reader still refers to it, and only the assertion about the order of calls
+    // fails.
     assert_eq!(of("call 1 (notes.notes_list) is not made"), "failed");
     let by = tried.iter().find(|t| t["mutant"] == "call 1 (notes.notes_list) is not made").unwrap();
     assert_eq!(by["by"], "assert/callOrder", "{by:#}");
-    // What needs the answer of a call that is not made is not made either.
+    // A call that needs the answer of an omitted call is omitted as well.
     assert_eq!(of("call 2 (notes.notes_read) is not made, nor call 3, which needs its answer"), "failed");
     assert_eq!(of("call 1 (notes.notes_list) is made after call 2 (notes.notes_read)"), "passed");
     let swapped = |t: &Value| t["mutant"].as_str().unwrap().contains("(notes.notes_read) is made after");
     assert!(!tried.iter().any(swapped), "it cannot be made after the call that needs it");
-    // Only what the title is taken from can break the call that takes it.
+    // Only the call that provides the title can break the call that uses it.
     let broken = tried.iter().filter(|t| t["verdict"] == "broken").map(|t| t["mutant"].as_str().unwrap());
     let broken: Vec<_> = broken.filter(|mutant| !mutant.starts_with("call 2 (notes.notes_read) ")).collect();
     assert!(broken.is_empty(), "{broken:?}");
@@ -956,7 +957,7 @@ fn references_of_mutants_lead_where_they_did() {
     );
 }
 
-/// The page and the tree of a plan show which check noticed which mutant.
+/// The page and the tree of a plan show which check detected which mutant.
 #[test]
 fn a_plan_shows_what_its_checks_noticed() {
     let world = quickstart();
@@ -979,7 +980,8 @@ fn a_plan_shows_what_its_checks_noticed() {
         .expect(2, &["is of an older state of a task: it has no check `write-note: verify/gone`"]);
 }
 
-/// What an agent did when it passed is a script: what was random then is so again, and its tasks notice what the script's do.
+/// The recording of a passed run can be used as a script: random values are the same, and its tasks detect the same
+/// mutants.
 #[test]
 fn a_recording_is_followed_and_mutated() {
     let world = quickstart();
@@ -997,17 +999,17 @@ fn a_recording_is_followed_and_mutated() {
     let (script, replay) = (noticed(&told(&[])), noticed(&told(&["--agent", &recorded])));
     assert!(script.len() > 15, "{script:?}");
     assert_eq!(script, replay);
-    // A task that it does not have is reported before anything runs.
+    // A task that it does not contain is reported before anything runs.
     let none = world.read("q/tasks/write-note.yaml").replace("name: write-note", "name: unheard");
     world.write("q/tasks/write-note.yaml", &none);
     world.run(&["prove", "q", "--agent", &recorded]).expect(2, &["has nothing of the task `unheard`"]);
 }
 
-/// What a tool answers wrongly is noticed by what uses the answer, and that it failed by an assertion that asks for its status.
+/// A wrong answer of a tool is detected by what uses the answer, and its failure by an assertion about its status.
 #[test]
 fn a_wrong_answer_of_a_tool_is_a_mutant() {
     let world = quickstart();
-    // The script uses the answer of its last call only.
+    // The script uses only the answer of its last call.
     world.write(
         "q/oracle.yaml",
         "kind: Oracle\ntasks:\n  tidy-up:\n    calls:\n      - {server: notes, tool: notes_list, args: {tag: '{env.TAG}'}}\n      \
@@ -1029,7 +1031,7 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
         assert!(!tried(&ran.out, &format!("{read} {wrong}")).0, "{wrong}");
     }
     assert!(!ran.out.contains(&format!("{list} is answered")), "nobody reads that answer");
-    // Checks that notice: of the failure, and of what was answered.
+    // Checks that detect the failure and the wrong answers.
     let task = world.read("q/tasks/tidy-up.yaml");
     let look = "  verify:\n    - command:\n        run: printf '%s' \"$ANSWER\" | grep -q 'Nothing yet'\n        env: {ANSWER: '{agent.output}'}\n";
     world.write("q/tasks/tidy-up.yaml", &task.replacen("  verify:\n", look, 1));
@@ -1037,7 +1039,7 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
         assert_eq!(tried(&ran.out, &format!("{read} {wrong}")).1, "verify/0", "{wrong}");
     }
-    // The cure that was named for the list: an assertion that asks for the status.
+    // The suggested fix for the list: an assertion about its status.
     let eval = world.read("q/eval.yaml");
     let asks = eval.replacen(
         "        callOrder:\n",
@@ -1048,12 +1050,12 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     world.write("q/eval.yaml", &asks);
     let ran = world.run(&["prove", "q", "--run", "tidy-up", "--format", "json"]).expect(0, &[]);
     assert!(tried(&ran.out, &format!("{list} fails")).1.starts_with("assert/"), "{}", ran.out);
-    // An alternative that fails in a step that passes is no reason.
+    // A failed alternative in a step that passes is not a reason.
     let told: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(told["tasks"][0]["script"], json!({"verdict": "passed", "reason": "", "by": null}));
 }
 
-/// A failure is told when it happens, once, and again in the summary.
+/// A failure is reported once when it happens, and again in the summary.
 #[test]
 fn a_failure_is_told_when_it_happens() {
     let world = quickstart();
@@ -1069,7 +1071,7 @@ fn a_failure_is_told_when_it_happens() {
     assert_eq!(alone.out.matches("expected  contains `Cake`").count(), 1, "{}", alone.out);
 }
 
-/// A thousand tasks of five runs are no more than 20 MB, however much was said in each.
+/// A thousand tasks with five runs each result in at most 20 MB, however long their texts are.
 #[test]
 fn a_page_of_many_results_stays_small() {
     let world = World::new(&[]);
@@ -1149,7 +1151,7 @@ fn variables_stand_for_a_server() {
     run(&[server[0]]).expect(2, &["no server is called `notes`"]);
 }
 
-/// §1.8 of the upstream behaviour: command line, task, command line's default, eval's default.
+/// §1.8 of the upstream behavior: command line, task, command-line default, eval default.
 #[test]
 fn time_outs_have_their_order() {
     let eval = |limits: &str| {
@@ -1205,7 +1207,7 @@ fn how_much_is_printed_can_be_chosen() {
     says(&quiet, &["PASS "]);
     let verbose = ["write-note verify/read passed", "calls notes.notes_create {\"title\":", "server notes started"];
     world.run(&["run", "q", "-v"]).expect(0, &verbose);
-    // Many warnings are counted, those that may fool the author are shown.
+    // If there are many warnings, only those that may mislead the author are shown; the others are counted.
     let step = "    - command: {run: \"sleep 0; test -d /\", env: {PATH: /bin}, continueOnError: true}\n";
     let task = format!(
         "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: t}}\nspec:\n  env: {{PATH: /bin:/usr/bin, HOME: /, A: a, B: b, C: c, D: d}}\n  prompt: Do it.\n  verify:\n{}",
@@ -1238,7 +1240,7 @@ fn new_files_pass_check_and_run() {
     let checked = world.run(&["check", "e", "--workspace"]).expect(0, &[]);
     assert!(checked.out.contains("no findings"), "{}", checked.out);
     world.run(&["run", "e"]).expect(0, &["1 of 1 task passed"]);
-    // One more task leaves the eval as it was, until what is advised is done.
+    // A new task does not change the eval until the advice is followed.
     let more = ["new", "task", "e/tasks/more", "--from-server", "gevals demo-server", "--server-name", "notes"];
     let gevals = env!("CARGO_BIN_EXE_gevals");
     let more = more.map(|word| word.replace("gevals demo", &format!("{gevals} demo")));
@@ -1249,7 +1251,7 @@ fn new_files_pass_check_and_run() {
     world.write("e/eval.yaml", &(world.read("e/eval.yaml") + "    - path: tasks/more.yaml\n"));
     world.write("e/oracle.yaml", &(world.read("e/oracle.yaml") + "  more: {output: Done.}\n"));
     world.run(&["run", "e"]).expect(0, &["2 of 2 tasks passed"]);
-    // A folder's name may be a number, or false.
+    // The name of a directory may be a number or look like a boolean.
     for folder in ["n", "2024"] {
         world.run(&["new", "eval", &format!("{folder}/eval.yaml")]).expect(0, &[]);
         world.run(&["run", folder, "-o", folder]).expect(0, &["1 of 1 task passed"]);
@@ -1276,7 +1278,7 @@ fn new_files_pass_check_and_run() {
     world.run(&["new", "eval", "none/.yaml"]).expect(2, &["gives no name"]);
 }
 
-/// Whatever a run comes to, its results are as `schemas/results.json` says.
+/// Whatever the outcome of a run, its results conform to `schemas/results.json`.
 #[test]
 fn results_fit_their_schema() {
     let schema: Value = serde_json::from_str(include_str!("../schemas/results.json")).unwrap();
@@ -1325,7 +1327,7 @@ fn results_fit_their_schema() {
     assert!(schema.is_valid(&merged));
 }
 
-/// All that a comparison says, word for word: lists, marks, changed plans, figures and what makes them worth less.
+/// The complete text of a comparison: lists, marks, changed plans, figures, and what reduces their value.
 #[test]
 fn a_comparison_is_shown_whole() {
     let one = |task: &str, passed: bool, digest: &str, tokens: Value| {
@@ -1441,7 +1443,7 @@ Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exa
     assert_eq!(ran.out, markdown);
 }
 
-/// A line for each way a result can end, and each figure that is there; what is zero is not shown.
+/// One line for each outcome and each figure that is present; zeros are not shown.
 #[test]
 fn a_summary_is_shown_whole() {
     let one = |task: &str, outcome: &str, more: Value| {
@@ -1455,7 +1457,7 @@ fn a_summary_is_shown_whole() {
         one(
             "half",
             "failed",
-            // Other tools report a part of what was used.
+            // Other tools report only a part of the usage.
             json!({
                 "taskPassed": true,
                 "allAssertionsPassed": false,
@@ -1520,6 +1522,6 @@ Judge used: 0 in, 3 out
     let failed = Some("the task failed");
     let bad = Some("one or more verification steps failed: no such pod");
     assert_eq!(errors, [None, None, bad, failed, Some("agent execution failed"), failed, failed]);
-    // Figures of upstream's that are zero are left out.
+    // Upstream's figures that are zero are left out.
     assert!(shown["tasks"][0].get("tokensEstimated").is_none() && shown["tasks"][0].get("mcpSchemaTokens").is_none());
 }

@@ -1,4 +1,4 @@
-//! The interpreter: what runs, in which order, what a run comes to, and that cleanup survives everything.
+//! The interpreter: what runs, in which order, the result of a run, and that cleanup always runs.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads and writes files, and may panic")]
 #![cfg(feature = "run")]
 
@@ -28,7 +28,7 @@ use gevals::{
 use proptest::prelude::*;
 use tokio::sync::mpsc::unbounded_channel;
 
-/// Plans a portable task; anything wrong with it fails the test.
+/// Plans a portable task; any fault in it fails the test.
 fn plan_of(sources: &Sources, path: &str, text: &str, agent: AgentKind) -> Plan {
     let file: FileId = sources.add(path, text);
     let vocabularies = builtin::vocabularies();
@@ -236,7 +236,7 @@ async fn empty_loops_check_nothing() {
     let text = "  setup: [{command: {id: l, run: empty}}]\n  verify: [{foreach: {var: x, in: '{steps.l.outputs.stdout}', ALLOW steps: [{command: {run: 'ok {x}'}}]}}]\n";
     let ran = run_on(Arc::clone(&host), &text.replace("ALLOW", ""), &[]).await;
     assert_eq!(ran.verdict(), Verdict::Failed);
-    // A loop that may be empty, and is, is no verdict by itself.
+    // A loop that may be empty, and is, is not a verdict by itself.
     let allowed = text.replace("ALLOW", "allowEmpty: true,");
     let ran = run_on(Arc::clone(&host), &allowed, &[]).await;
     assert_eq!((ran.verdict(), ran.report("verify/0").comparisons), (Verdict::Unchecked, 0));
@@ -244,7 +244,7 @@ async fn empty_loops_check_nothing() {
     assert_eq!(ran.verdict(), Verdict::Passed);
 }
 
-/// What was compared stands in the events, and nothing passes that compared nothing.
+/// Comparisons are counted in the events, and nothing passes that compared nothing.
 #[tokio::test(start_paused = true)]
 async fn comparisons_are_counted() {
     let host = world();
@@ -278,7 +278,7 @@ async fn limits_are_hard() {
     assert!(ran.reason().starts_with("task exceeded timeout of"), "{}", ran.reason());
 }
 
-/// Cleanup runs whatever happened before, and once.
+/// Cleanup runs whatever happened before, and runs once.
 #[tokio::test(start_paused = true)]
 async fn cleanup_survives_everything() {
     let good = [(0, Interrupt::Int); 0];
@@ -308,7 +308,7 @@ async fn cleanup_survives_everything() {
         assert_eq!(cleaned, ["cleanup/2", "cleanup/1", "cleanup/0"], "{steps}");
         assert_eq!((ran.verdict(), ran.summary.exit), (verdict, exit), "{steps}");
         assert!(ran.summary.tasks[0].cleanup_failed);
-        // The one that failed stays pending.
+        // The failed one stays pending.
         let done = ran.events.iter().filter(|e| matches!(e.kind, EventKind::CleanupDone { .. })).count();
         assert_eq!(done, 2, "{steps}");
     }
@@ -341,7 +341,8 @@ async fn the_second_signal_stops_cleanup_too() {
     assert_eq!(ran.summary.exit, 130);
 }
 
-/// A step that may fail is not one that may be cancelled: its loop would go on at once, and again.
+/// A step that may fail must still stop the loop when it is cancelled; otherwise the loop would continue immediately,
+/// forever.
 #[tokio::test(start_paused = true)]
 async fn a_loop_ends_when_the_run_is_cancelled_in_a_step_that_may_fail() {
     for (control, limit) in [("consistently", "duration"), ("eventually", "timeout")] {
@@ -405,7 +406,7 @@ async fn alone_first_then_side_by_side() {
     assert_eq!((host.elapsed() - before).as_secs(), 40);
 }
 
-/// A shell, files and a clock that are real.
+/// With a real shell, real files and a real clock.
 #[tokio::test]
 async fn a_real_task_from_end_to_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -491,7 +492,8 @@ proptest! {
         let signals: Vec<_> = interrupt.map(|after| (after, Interrupt::Int)).into_iter().collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let ran = runtime.block_on(run_plan(world(), &plan, &RunOptions::default(), &signals));
-        // Each of them ends, executed or skipped with a reason; and what ends in a round or an attempt, ends once.
+        // Each action ends, executed or skipped with a reason; an action in a round or an attempt ends once per round
+        // or attempt.
         let ends: Vec<_> = ran.events.iter().filter_map(|event| match &event.kind {
             EventKind::ActionFinished { action, report } => Some((action, report)),
             _ => None,
@@ -521,7 +523,7 @@ proptest! {
             }
         }
         prop_assert!(open.is_empty(), "never finished: {open:?}\n{text}");
-        // Every cleanup that was pending was attempted, and stays pending only if it did not pass.
+        // Every pending cleanup was attempted, and stays pending only if it did not pass.
         let pending: HashSet<_> = ran.events.iter().flat_map(|e| match &e.kind {
             EventKind::CleanupPending { cleanups, .. } => cleanups.clone(),
             _ => Vec::new(),
@@ -538,7 +540,7 @@ proptest! {
         }).collect();
         let passed: HashSet<_> = pending.difference(&failed).cloned().collect();
         prop_assert_eq!(passed, done, "{}", text);
-        // Green means that everything checked passed.
+        // A pass means that every check passed.
         let top = |id: &str| id.starts_with("verify/") && !id["verify/".len()..].contains(['/', '[', '#']);
         let all = ran.events.iter().all(|e| !matches!(&e.kind, EventKind::ActionFinished { action, report } if top(action) && report.outcome != Outcome::Passed));
         if ran.verdict() == Verdict::Passed {
@@ -560,7 +562,7 @@ fn results_are_a_fold() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let ran = runtime.block_on(run_plan(world(), &plan, &options, &[]));
     let mut results = Results::new(&ReportInput::new(plan, sources, "eval.yaml", &options), Spool::in_memory());
-    // What was written can be read again.
+    // The events can be written and read back.
     for event in &ran.events {
         let line = serde_json::to_string(event).unwrap();
         results.take(&serde_json::from_str(&line).unwrap());
@@ -575,7 +577,7 @@ fn results_are_a_fold() {
     assert_eq!(json["results"][0]["callHistory"]["ToolCalls"], serde_json::Value::Null);
 }
 
-/// Writes files, compiles the eval and runs it in this world.
+/// Writes files, compiles the eval and runs it with a real host.
 async fn run_files(dir: &Path, files: &[(&str, String)], options: RunOptions) -> (RunSummary, String, Vec<Event>) {
     for (path, text) in files {
         let path = dir.join(path);
@@ -601,7 +603,7 @@ async fn run_files(dir: &Path, files: &[(&str, String)], options: RunOptions) ->
     (summary, events.iter().map(|event| fold(event, true)).collect(), events)
 }
 
-/// An eval of a scripted agent on the demonstration server, which leaves its process id in `pid`.
+/// An eval of a scripted agent with the demo server, which writes its process ID to `pid`.
 fn notes_eval(dir: &Path, assertions: &str) -> [(&'static str, String); 2] {
     let server =
         format!("echo $$ > {0}/pid; exec {1} demo-server --dir {0}/notes", dir.display(), env!("CARGO_BIN_EXE_gevals"));
@@ -651,7 +653,7 @@ async fn assertions_judge_the_calls_of_the_agent_alone() {
 ";
     let mut files = notes_eval(dir.path(), assertions).to_vec();
     files.push(("oracle.yaml", "kind: Oracle\ntasks:\n  t:\n    calls:\n    - {server: notes, tool: notes_create, args: {title: A, body: x}}\n    - {server: notes, tool: notes_create, args: {title: A, body: x}}\n    - {server: notes, resource: 'note:///a'}\n".to_owned()));
-    // The list is the step's call, not the agent's.
+    // The list is called by the step, not by the agent.
     files.push(("tasks/t.yaml", "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n  requires: [{mcpServer: notes, as: n}]\n  prompt: Do it.\n  verify:\n  - n.notes_list: {}\n".to_owned()));
     let (summary, text, events) = run_files(dir.path(), &files, RunOptions::default()).await;
     let failed: Vec<_> = events
@@ -684,7 +686,7 @@ async fn a_server_that_does_not_start_leaves_nothing_to_run() {
     assert!(text.contains("no-such-program-here"), "{text}");
 }
 
-/// The results of a run, without what differs from one run to the next.
+/// Returns the results of a run, without what differs between runs.
 async fn results_of(plan: &Arc<EvalPlan>, sources: &Arc<Sources>, selection: Selection) -> serde_json::Value {
     let options = RunOptions { selection, parallel: 2, ..RunOptions::default() };
     let mut results = Results::new(
@@ -711,7 +713,7 @@ fn timeless(value: &mut serde_json::Value) {
     }
 }
 
-/// In the order of names and runs.
+/// Sorts results by names and runs.
 fn in_order(mut file: serde_json::Value) -> serde_json::Value {
     if let Some(results) = file["results"].as_array_mut() {
         results.sort_by_key(|r| (r["taskName"].to_string(), r["runIndex"].as_u64()));
@@ -741,7 +743,7 @@ proptest! {
         let shards: Vec<_> = (1..=of).map(|index| {
             let shard = Some(Shard { index, of });
             let selection = Selection { shard, shuffle: seed, ..Selection::default() };
-            // A shard without tasks has nothing to report but that.
+            // A shard without tasks reports nothing else.
             let empty = selection.of(&plan).is_empty();
             let file = if empty {
                 let options = RunOptions { selection, parallel: 2, ..RunOptions::default() };
@@ -760,7 +762,7 @@ proptest! {
         let merged = merge(&given(None)).unwrap();
         prop_assert_eq!(&merged.faults, &Vec::<String>::new());
         prop_assert_eq!(in_order(merged.file), in_order(whole));
-        // What is missing is reported, and what is there twice.
+        // Missing and duplicate parts are reported.
         let left_out = left_out % of + 1;
         if of > 1 {
             let faults = merge(&given(Some(left_out))).unwrap().faults;

@@ -1,10 +1,11 @@
-//! Scenarios: each file in `scenarios/` holds evals, tasks and agents, and what running them must come to. What upstream's own
-//! suite covers stands there in our words (§12 of the upstream behaviour).
+//! Scenarios: each file in `scenarios/` contains evals, tasks and agents, and the expected result of running them. They
+//! include what upstream's own suite covers, in our words (§12 of the upstream behavior).
 //!
 //! A scenario file is Markdown. Its fenced blocks with a path are files; `args` is the command line (`run eval.yaml` by
-//! default); `expect` holds one expectation a line. What stands above the first `##` is common to all sections, and a section
-//! with a table is run once a row: each column's header is a word of the files and its cell what stands for it; the last column is
-//! `expect`, with `;` between expectations. `HTTP` is the address of a small HTTP server, `WORLD` the folder of the scenario.
+//! default); `expect` contains one expectation per line. The part before the first `##` applies to all sections. A
+//! section with a table is run once per row: the header of each column is a word in the files, and the cell replaces
+//! it; the last column is `expect`, with `;` between expectations. `HTTP` is the address of a small HTTP server,
+//! `WORLD` the directory of the scenario.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -42,7 +43,7 @@ fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios"))
 }
 
-/// One run: the files, the command line, and what must come of it.
+/// One run: the files, the command line, and the expected result.
 #[derive(Clone, Default)]
 struct Scenario {
     name: String,
@@ -94,7 +95,7 @@ fn read(text: &str) -> Vec<Scenario> {
     scenarios
 }
 
-/// A section, once a row of its table.
+/// Returns a section once per row of its table.
 fn rows(section: &Scenario, table: &[Vec<String>]) -> Vec<Scenario> {
     let [head, _, rows @ ..] = table else { return vec![section.clone()] };
     let row = |cells: &Vec<String>| {
@@ -146,7 +147,7 @@ fn run(scenario: &Scenario) -> Result<(), String> {
     if survivors.is_empty() { Ok(()) } else { Err(fault(&format!("still running: {survivors:?}"))) }
 }
 
-/// Whether it is met; nothing if it is not understood.
+/// Returns whether an expectation is met; `None` if it is not understood.
 fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> Option<bool> {
     let (verb, rest) = line.split_once(' ')?;
     let (first, then) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -156,7 +157,7 @@ fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> 
         "exit" => ran.code == Some(rest.parse().ok()?),
         "says" => said(rest),
         "hides" => !said(rest),
-        // In this order, with one entry a run.
+        // In this order, with one entry per run.
         "tasks" => runs.iter().map(|run| run["taskName"].as_str().unwrap_or_default()).eq(rest.split(", ")),
         // In any order.
         "among" => {
@@ -174,7 +175,7 @@ fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> 
             .iter()
             .filter(|run| run["taskName"] == first)
             .any(|run| run["reason"].as_str().is_some_and(|reason| reason.contains(then))),
-        // An assertion of any task, as the results have it.
+        // An assertion of any task, as in the results.
         "met" => runs.iter().any(|run| run["assertionResults"][rest]["passed"] == true),
         "missed" => runs.iter().any(|run| run["assertionResults"][rest]["passed"] == false),
         "calls" => {
@@ -202,7 +203,7 @@ fn expectation(line: &str, world: &World, ran: &world::Ran, results: &Value) -> 
     })
 }
 
-/// What `http` steps talk to.
+/// The server for `http` steps.
 static HTTP: LazyLock<String> = LazyLock::new(|| {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();

@@ -1,5 +1,5 @@
-//! The schemas: those in `schemas/` are the ones the code makes, they agree with the decoders, and what gevals writes
-//! fits them.
+//! The schemas: the files in `schemas/` are up to date, they agree with the decoders, and what gevals writes conforms
+//! to them.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 #[path = "support/documents.rs"]
@@ -60,7 +60,7 @@ fn every_schema_is_one() {
         assert!(jsonschema::meta::is_valid(&schema), "{name}");
         jsonschema::draft7::new(&schema).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(schema["title"].is_string() && schema["$schema"].is_string(), "{name}");
-        // The id is where the file can be fetched.
+        // The ID is the URL of the file.
         assert_eq!(schema["$id"], format!("{}/raw/main/schemas/{name}", env!("CARGO_PKG_REPOSITORY")));
     }
     let known: Vec<Value> = files().map(|(_, schema)| schema["$id"].clone()).collect();
@@ -70,13 +70,13 @@ fn every_schema_is_one() {
 }
 
 fn validator(name: &str) -> &'static Validator {
-    // To make one takes longer than it has to do.
+    // Creating a validator takes longer than using it.
     static MADE: LazyLock<HashMap<&str, Validator>> =
         LazyLock::new(|| SCHEMAS.iter().map(|s| (s.name, jsonschema::draft7::new(&(s.make)(None)).unwrap())).collect());
     &MADE[name]
 }
 
-/// The schema for a document, told as gevals tells a file.
+/// Returns the schema for a document, recognized as gevals recognizes a file.
 fn validator_of(document: &Value) -> Option<(&'static str, &'static Validator)> {
     let (sources, mut out) = (Sources::default(), Diagnostics::default());
     let text = document.to_string();
@@ -114,7 +114,7 @@ fn yaml_files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-// That editors say the same of them, yaml-language-server in particular, is tested in tests/real.
+// tests/real verifies that editors agree, yaml-language-server in particular.
 #[test]
 fn the_examples_fit() {
     let mut found = Vec::new();
@@ -130,7 +130,7 @@ fn the_examples_fit() {
     assert!(seen >= 6, "{seen} examples");
 }
 
-/// What the pages of the rules show as the cure.
+/// The fixed examples on the pages of the rules.
 #[test]
 fn the_cures_fit() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("lints");
@@ -148,7 +148,7 @@ fn the_cures_fit() {
     }
 }
 
-/// What the pages of tests show, wherever `check` has no error in the file.
+/// The files on the pages of tests, if `check` finds no error in them.
 #[test]
 fn the_pages_fit() {
     let mut seen = 0;
@@ -156,7 +156,7 @@ fn the_pages_fit() {
     for folder in ["tests/suite", "tests/flow", "docs/reference"] {
         for page in page::pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)) {
             let headings: std::collections::BTreeSet<usize> = page.blocks.iter().map(|b| b.heading.0).collect();
-            // What stands before the first case belongs to all.
+            // The part before the first case belongs to all of them.
             let first = usize::from(folder != "docs/reference");
             for heading in headings {
                 let of = |block: &&page::Block| block.heading.0 == heading || block.heading.0 == first;
@@ -179,7 +179,7 @@ fn the_pages_fit() {
                     .map(|d| sources.get(d.span.file).path().to_owned())
                     .collect();
                 for block in blocks.iter().filter(|b| b.language() == "yaml" && b.heading.0 == heading) {
-                    // The later block of one name is the one that was read.
+                    // If several blocks have the same name, the last one was read.
                     let read = blocks.iter().rfind(|other| other.file() == block.file());
                     if read.is_none_or(|read| read.line != block.line)
                         || wrong.iter().any(|path| path == Path::new(block.file()))
@@ -206,7 +206,7 @@ fn the_pages_fit() {
     assert!(seen >= 200, "{seen} files");
 }
 
-/// Files that are wrong in one place, beside the same file with that place right: an editor shows it.
+/// Files with one fault, next to the same file without it: an editor shows the fault.
 #[test]
 fn what_is_wrong_is_refused() {
     let task = |step: Value| {
@@ -266,7 +266,7 @@ fn what_is_wrong_is_refused() {
     }
 }
 
-/// Every key of every kind of file with nothing behind it: editors show an error exactly where `check` does.
+/// Every key of every kind of file without a value: editors show an error exactly if `check` does.
 #[test]
 fn empty_keys_fit_exactly_where_check_takes_them() {
     let mut looked = BTreeMap::<(String, bool), usize>::new();
@@ -280,7 +280,7 @@ fn empty_keys_fit_exactly_where_check_takes_them() {
             let mut empty = document.clone();
             *empty.pointer_mut(&place).unwrap() = Value::Null;
             let key = place.rsplit('/').next().unwrap_or_default().to_owned();
-            // An expectation of nothing is one of sense, but not where an editor sees it, too.
+            // An empty expectation is a semantic error, which an editor may show as well.
             let of_it = format!("vacuous-expectation: `{key}` has nothing behind it");
             let found = errors(&empty).0.into_iter();
             let blank: Vec<_> = found.filter(|e| !beyond(e) || e.starts_with(&of_it)).collect();
@@ -289,7 +289,7 @@ fn empty_keys_fit_exactly_where_check_takes_them() {
             if blank.is_empty() && !fits {
                 faults.push(format!("{name}{place}: check takes it, and the schema does not"));
             }
-            // What only a lock knows, and what keys are to each other across the document, is check's alone.
+            // What requires a lock, and relations between keys across the document, are known only to `check`.
             let relates = |e: &String| RELATIONS.iter().any(|rule| e.starts_with(rule));
             let opaque = place.contains(".read/expect") || place.contains(".tool/expect");
             if !blank.iter().any(|e| relates(e) || e.starts_with(&of_it)) && !blank.is_empty() && fits && !opaque {
@@ -303,7 +303,7 @@ fn empty_keys_fit_exactly_where_check_takes_them() {
     assert!(faults.is_empty(), "{} of {}\n{}", faults.len(), looked.values().sum::<usize>(), faults.join("\n"));
 }
 
-/// The keys of the format, as pointers.
+/// The keys of the format, as JSON pointers.
 fn keys(value: &Value, at: String, out: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -322,13 +322,13 @@ fn keys(value: &Value, at: String, out: &mut Vec<String>) {
     }
 }
 
-/// Whether an error is one of sense, which no schema knows.
+/// Whether an error is semantic, which a schema cannot express.
 fn beyond(error: &str) -> bool {
     let lints = RULES.iter().filter(|l| !matches!(l.found, Found::OnTheWay)).map(|l| l.rule.name);
     lints.chain(BEYOND).any(|rule| error.starts_with(rule))
 }
 
-/// Errors that `gevals check FILE` reports, and whether a value was read as something else than it is.
+/// Returns the errors that `gevals check FILE` reports, and whether a value was converted to another type or was empty.
 fn errors(document: &Value) -> (Vec<String>, bool) {
     let (sources, mut files) = (Sources::default(), MemoryFiles::default());
     files.add("/w/x.yaml", document.to_string(), false);
@@ -348,7 +348,7 @@ fn errors(document: &Value) -> (Vec<String>, bool) {
     (errors.collect(), found().any(|d| ["coerced-scalar", "empty-value"].contains(&d.rule.name)))
 }
 
-/// Rules that speak of keys that need each other.
+/// Rules about keys that depend on each other.
 const RELATIONS: [&str; 7] = [
     "missing-field",
     "task-set-shape",
@@ -359,7 +359,7 @@ const RELATIONS: [&str; 7] = [
     "step-shape: this requirement",
 ];
 
-/// Rules that speak of more than one file, or of meaning that no schema knows.
+/// Rules about more than one file, or about semantics that a schema cannot express.
 const BEYOND: [&str; 2] = ["ignored-judge", "source-not-locked"];
 
 fn what_we_accept_the_schema_accepts(
@@ -370,7 +370,7 @@ fn what_we_accept_the_schema_accepts(
     let (errors, coerced) = errors(document);
     let validator = validator(name);
     if spoilt.is_none() {
-        // Lints speak of sense, which no schema knows.
+        // Lints are about semantics, which a schema cannot express.
         let lints = RULES.iter().filter(|l| !matches!(l.found, Found::OnTheWay)).map(|l| l.rule.name);
         let beyond: Vec<_> = lints.chain(BEYOND).collect();
         let errors: Vec<_> = errors.iter().filter(|e| !beyond.iter().any(|b| e.starts_with(b))).collect();
@@ -379,7 +379,7 @@ fn what_we_accept_the_schema_accepts(
     } else if errors.is_empty() && !coerced {
         prop_assert!(validator.is_valid(document), "accepted, but {:#?}\n{document:#}", faults(validator, document));
     }
-    // A misspelt key is found in an editor, too – but for what a tool takes: only the lock knows that.
+    // An editor also shows a misspelled key, except in the arguments of a tool, which only the lock knows.
     let opaque = spoilt.is_some_and(|places| places.iter().any(|p| p.contains("/n.tool") || p.contains("/notes.read")));
     if !opaque && errors.iter().any(|e| e.starts_with("unknown-field: unknown key")) {
         prop_assert!(!validator.is_valid(document), "{errors:#?}, but the schema takes it\n{document:#}");

@@ -1,4 +1,4 @@
-//! `gevals config`, `gevals self check`, and colours on a terminal.
+//! `gevals config`, `gevals self check`, and colors on a terminal.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -55,7 +55,7 @@ fn settings_say_where_they_come_from_and_show_no_secret() {
     for s in told["settings"].as_array().unwrap() {
         assert!(!s["about"].as_str().unwrap().is_empty() && !s["origin"].as_str().unwrap().is_empty(), "{s}");
     }
-    // What gevals sets for others is no setting.
+    // Variables that gevals sets for other programs are not settings.
     assert!(told["settings"].as_array().unwrap().iter().all(|s| s["name"] != "GEVALS_PROMPT"));
     world.run(&["config", "rules"]).expect(0, &["rules.prompt-disagrees", "error  (", "gevals.toml)"]);
     world.run(&["config", "NO_COLOUR"]).expect(2, &["did you mean `NO_COLOR`?"]);
@@ -83,7 +83,7 @@ fn the_machine_is_looked_at_and_what_is_missing_has_a_cure() {
     }
     let here = |name: &str| things.iter().find(|thing| thing["name"] == name).unwrap()["here"].clone();
     assert_eq!((here("sh"), here("openai-key")), (true.into(), true.into()));
-    // A machine without anything: no program, no folder that can be written.
+    // A machine without anything: no programs, no writable directory.
     let nothing = [("PATH", "/nowhere"), ("TMPDIR", "/nowhere"), ("OPENAI_API_KEY", "")];
     let told = json(&world, &["self", "check", "--format", "json"], &nothing, 1);
     let missing = told["things"].as_array().unwrap().iter().filter(|thing| thing["here"] == false);
@@ -101,7 +101,7 @@ fn the_machine_is_looked_at_and_what_is_missing_has_a_cure() {
     world.run(&["self", "check", "bublewrap"]).expect(2, &["did you mean `bubblewrap`?"]);
 }
 
-/// What a command prints where its streams are a terminal that Python makes, or a pipe.
+/// Returns what a command prints if its streams are a terminal, which Python creates, or a pipe.
 fn printed(world: &World, terminal: bool, env: &str, args: &str) -> String {
     let program = world::gevals().into_string().unwrap();
     let script = "import os, pty, sys\n\
@@ -145,7 +145,7 @@ fn colours_are_as_the_environment_wants_them_in_every_command() {
         };
         assert!(!coloured(&printed(&world, true, "", &never)), "{never}");
     }
-    // No escape at all, progress included.
+    // No escape sequences at all, including progress.
     let run = printed(&world, true, "TERM=dumb", "run q/eval.yaml --run ^write-note$");
     assert!(run.contains("1 of 1 task passed") && !run.contains('\u{1b}'), "{run}");
     assert!(coloured(&printed(&world, true, "", "run q/eval.yaml --run ^write-note$")));

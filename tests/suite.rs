@@ -1,6 +1,6 @@
-//! Tests that are pages: every rule's page in `lints/`, and the language in `tests/suite/`. See `tests/README.md`.
+//! Tests that are pages: each rule's page in `lints/`, and the language in `tests/suite/`. See `tests/README.md`.
 //!
-//! `BLESS=1 cargo test --test suite` writes down what gevals says now. Read what it wrote.
+//! `BLESS=1 cargo test --test suite` updates the pages with the current output of gevals. Review what it writes.
 
 #![expect(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ fn blessing() -> bool {
     std::env::var_os("BLESS").is_some_and(|v| v == "1") && std::env::var_os("CI").is_none()
 }
 
-/// What is wrong with pages, and what blessing would write.
+/// Faults of pages; with `BLESS=1`, the expected output is updated instead.
 #[derive(Default)]
 struct Faults(Vec<String>);
 
@@ -53,7 +53,7 @@ impl Faults {
         self.0.push(format!("{path}:{line}: {}", fault.as_ref()));
     }
 
-    /// Holds blocks to what they should say, or makes them say it.
+    /// Compares blocks with the current output, or updates them when blessing.
     fn expect(&mut self, page: &Page, bodies: Vec<(usize, Range<usize>, String)>) {
         let stale: Vec<_> = bodies.into_iter().filter(|(_, range, body)| page.text[range.clone()] != *body).collect();
         if stale.is_empty() {
@@ -79,7 +79,7 @@ fn diff(old: &str, new: &str) -> String {
     similar::TextDiff::from_lines(old, new).unified_diff().context_radius(2).to_string()
 }
 
-/// A project compiled, and all that must hold of any project.
+/// A compiled project, with the properties that every project must have.
 struct Case {
     compiled: Compiled,
     sources: Sources,
@@ -160,7 +160,7 @@ impl Case {
                 match (task, eval) {
                     (Some(t), _) => tasks[t].is_none() || selecting(t),
                     (_, Some(e)) => evals[e].is_none(),
-                    // A file that stands for itself, or one that tasks or evals refer to.
+                    // A file named on the command line, or one that tasks or evals refer to.
                     _ => {
                         roots.contains(&self.sources.path(span))
                             || tasks.iter().any(Option::is_none)
@@ -176,7 +176,7 @@ impl Case {
     }
 }
 
-/// Semantic faults, each a single edit of a project in which nothing is wrong: `tests/ledger/`.
+/// Semantic faults, each a single edit of a project without findings: `tests/ledger/`.
 #[test]
 fn faults_of_the_ledger_are_seen() {
     let mut faults = Faults::default();
@@ -218,7 +218,8 @@ fn faults_of_the_ledger_are_seen() {
     assert!(all > 70 && seen * 4 >= all * 3, "{seen} of {all} faults are seen");
 }
 
-/// A file with a fault, where the fault is one of this file: lines with `-` are replaced by those with `+`.
+/// Returns the file with the fault applied, if the fault is in this file: lines with `-` are replaced by those with
+/// `+`.
 fn with_fault(file: &Block, fault: &Block) -> Block {
     if file.file() != fault.file() {
         return file.clone();
@@ -338,7 +339,7 @@ fn the_language_does_what_its_pages_say() {
     faults.done();
 }
 
-/// Files, then what gevals says of them. Files before the first heading of the second level belong to every case.
+/// Files, followed by the findings of gevals. Files before the first second-level heading belong to every case.
 fn language_page(page: &Page, faults: &mut Faults) {
     let mut shared: Vec<&Block> = Vec::new();
     let mut own: Vec<&Block> = Vec::new();
@@ -371,7 +372,7 @@ fn language_page(page: &Page, faults: &mut Faults) {
     faults.expect(page, bodies);
 }
 
-/// One file of hostile bytes, named on the command line, and what gevals says of it.
+/// Returns the findings for one file of hostile bytes, named on the command line.
 fn hostile(path: &str, bytes: impl Into<Vec<u8>>) -> String {
     let mut files = MemoryFiles::default();
     files.add(path, bytes, false);
@@ -489,7 +490,7 @@ fn fixes_keep_the_quotes_they_write_between() {
     }
 }
 
-/// The line, and what to write instead.
+/// Each case: the faulty text, the line of the finding, and what to write instead.
 #[test]
 fn mistakes_name_their_cure() {
     const HEAD: &str = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: t}\nspec:\n";
@@ -539,7 +540,7 @@ fn mistakes_name_their_cure() {
     }
 }
 
-/// What is meant by mistakes whose cure is more than one word.
+/// Fixes of mistakes that require more than one word.
 #[test]
 fn fixes_give_what_was_meant() {
     const EVAL: &str = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n";
@@ -600,7 +601,7 @@ fn fixes_give_what_was_meant() {
     }
 }
 
-/// `grammar/vectors/scope.json`: which roots are in scope where.
+/// `grammar/vectors/scope.json`: which roots are in scope at which location.
 #[test]
 fn holes_see_the_roots_of_their_place() {
     let vectors = fs::read_to_string(root().join("grammar/vectors/scope.json")).unwrap();
@@ -625,7 +626,7 @@ fn holes_see_the_roots_of_their_place() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// Files, and every path that was asked for.
+/// Files, with a record of every path that was read or queried.
 struct Recorded<'a> {
     files: &'a MemoryFiles,
     asked: &'a Mutex<BTreeSet<PathBuf>>,
@@ -659,7 +660,7 @@ impl Files for Recorded<'_> {
     }
 }
 
-/// A project that is compiled again and again, with what is known from the last time.
+/// A project that is compiled repeatedly, with the memory of the previous compilations.
 #[derive(Default)]
 struct Edited {
     memory: Memory,
@@ -668,7 +669,7 @@ struct Edited {
 }
 
 impl Edited {
-    /// What is wrong with what is said of these files, which take the place of those before.
+    /// Replaces the files and recompiles; returns how the findings differ from those of a compilation from scratch.
     fn becomes(&mut self, files: &MemoryFiles, roots: &[PathBuf]) -> Result<(), String> {
         let old = std::mem::replace(&mut self.files, files.clone());
         let differs = |path: &&PathBuf| {
@@ -692,8 +693,8 @@ impl Edited {
     }
 }
 
-/// Each file of a project is taken away, cut in half and put back with more in it, and then its faults are mended: whatever was known
-/// before, the same is found as by a compilation that knows nothing.
+/// Each file of a project is removed, cut in half and restored with additional text: with every memory, the findings
+/// equal those of a compilation from scratch.
 #[test]
 fn compiling_again_finds_what_compiling_anew_finds() {
     let again = |page: &Page| {
@@ -703,7 +704,7 @@ fn compiling_again_finds_what_compiling_anew_finds() {
     everywhere(again).done();
 }
 
-/// After each such change, what it concerns is compiled, and what is found there is what a compilation of everything finds there.
+/// After each such change, what it affects is compiled, and the findings there equal those of a full compilation.
 #[test]
 fn what_a_change_concerns_is_found_as_in_the_whole() {
     let (whole, part) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -734,7 +735,7 @@ fn what_a_change_concerns_is_found_as_in_the_whole() {
     assert!(part < whole, "what no change concerns is compiled, too: {part} of {whole} findings");
 }
 
-/// What is wrong in any of the projects of pages.
+/// Collects the faults in all projects of pages.
 fn everywhere(faults: impl Fn(&Page) -> Faults + Sync + Send) -> Faults {
     let projects = ["lints", "tests/suite", "tests/ledger"].map(|dir| pages(&root().join(dir)));
     let pages: Vec<Page> = projects.into_iter().flatten().collect();
@@ -742,7 +743,8 @@ fn everywhere(faults: impl Fn(&Page) -> Faults + Sync + Send) -> Faults {
     Faults(found.into_iter().flat_map(|faults| faults.0).collect())
 }
 
-/// What is wrong in any state of a project: as it is, and with each of its files changed, which is named.
+/// Collects the faults in every state of a project: unchanged, and with each of its files changed; that file is passed
+/// to `check`.
 fn in_every_state(
     page: &Page,
     mut check: impl FnMut(&MemoryFiles, &[PathBuf], Option<&str>) -> Result<(), String>,
@@ -756,7 +758,7 @@ fn in_every_state(
             _ => states.push((block.heading.0, vec![block])),
         }
     }
-    // Pages of rules are of files that are named; else it is whatever is found in a folder.
+    // On pages of rules, the files to check are named; on others, everything in the directory is checked.
     let is_rule = lint::rule(page.name()).is_some();
     for (_, blocks) in &states {
         let (all, named) = files(blocks);

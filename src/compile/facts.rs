@@ -1,4 +1,4 @@
-//! What is known of each task after a compilation: what a later one must know that looks only at what has changed since.
+//! Facts about each task after a compilation, for a later compilation that only examines what has changed since.
 
 use std::{
     collections::BTreeSet,
@@ -22,37 +22,37 @@ use crate::{
     template,
 };
 
-/// What is known of a project that was compiled as a whole, or of a part of one.
+/// Facts about a project that was compiled as a whole, or about a part of one.
 #[derive(Debug)]
 pub struct Facts {
     pub tasks: Vec<TaskFacts>,
-    /// The paths that were asked for by what concerns no single task.
+    /// The paths that were read or queried for what concerns no single task.
     pub asked: Vec<PathBuf>,
-    /// What rules found that look at several tasks, before a policy weighed it.
+    /// Findings of the rules that inspect several tasks, before the policy is applied.
     pub broad: Vec<Diagnostic>,
 }
 
-/// What is known of a task.
+/// Facts about a task.
 #[derive(Debug)]
 pub struct TaskFacts {
     pub unit: Arc<TaskUnit>,
-    /// Whether its file was found in a folder that was named.
+    /// Whether its file was found in a directory that was named.
     pub is_searched: bool,
-    /// All paths that were asked for, to read it and to compile it.
+    /// All paths that were read or queried to read and compile it.
     pub asked: Vec<PathBuf>,
     pub refers: Arc<[PathBuf]>,
-    /// The files in which something was found, and a digest of that.
+    /// The files with findings, and a digest of the findings in each.
     pub places: FxHashMap<PathBuf, u64>,
-    /// A digest of all that rules see of it which look at several tasks.
+    /// A digest of everything that rules that inspect several tasks see of it.
     pub seen: u64,
-    /// A digest of what searches of others may find; and whether it searches for what it deletes.
+    /// A digest of what the searches of other tasks may find; and whether the task searches for what it deletes.
     pub takeable: u64,
     pub searches: bool,
 }
 
 impl Memory {
-    /// What is known of each task of the one project that was compiled with this memory; nothing where tasks come from elsewhere. It is
-    /// told once: then the memory has forgotten all but the texts.
+    /// Returns the facts about each task of the one project that was compiled with this memory; `None` if tasks come
+    /// from other sources. Can be called once: it empties the memory except for the texts.
     pub fn facts(&self, project: &Project) -> Option<Facts> {
         let from_elsewhere = |unit: &EvalUnit| unit.eval.as_ref().is_some_and(|eval| !eval.sources.is_empty());
         if project.evals.iter().any(from_elsewhere) {
@@ -67,7 +67,7 @@ impl Memory {
         }
         let mut tasks = Vec::with_capacity(project.tasks.len());
         for (unit, selecting) in project.tasks.iter().zip(selecting) {
-            // Of two that share a file, and of one that was read in another way, only one would be known.
+            // If two tasks share a file, or a task was read in another way, facts would be known only for one of them.
             let (Some(mut read), Some((from, task))) = (read.remove(&unit.path), known.remove(&unit.path)) else {
                 return None;
             };
@@ -87,7 +87,7 @@ impl Memory {
         let KnownTask { unit, result, .. } = task;
         let mut places: FxHashMap<FileId, u64> = FxHashMap::default();
         for found in read.found.iter().chain(result.found.iter()) {
-            // In whatever order.
+            // The order does not matter.
             let all = places.entry(found.span.file).or_default();
             *all = all.wrapping_add(digest(found, &self.sources));
         }
@@ -114,7 +114,7 @@ impl Memory {
     }
 }
 
-/// Of another finding it is another one.
+/// Returns a digest that differs for different findings.
 fn digest(found: &Diagnostic, sources: &Sources) -> u64 {
     let Diagnostic { rule, strength, message, span, label, labels, places: _, help, fix } = found;
     let mut hasher = DefaultHasher::new();
@@ -131,7 +131,7 @@ fn digest(found: &Diagnostic, sources: &Sources) -> u64 {
     hasher.finish()
 }
 
-/// What the texts of a task say of scripts: of each, all of its line that stands before.
+/// Returns the mentions of scripts in the texts of a task: each line up to and including a mention.
 fn said(texts: &[FileId], sources: &Sources) -> BTreeSet<String> {
     let mut said = BTreeSet::new();
     for id in texts {
@@ -143,7 +143,7 @@ fn said(texts: &[FileId], sources: &Sources) -> BTreeSet<String> {
     said
 }
 
-/// What evals see of their tasks: the head, and what steps are called.
+/// Hashes what evals see of their tasks: the metadata, and the names of steps.
 fn seen(task: &Task<template::Path>, hasher: &mut impl Hasher) {
     let meta = &task.meta;
     (format!("{:?}", task.dialect), meta.parallel, &task.name.value, meta.difficulty.as_ref().map(|name| &name.value))

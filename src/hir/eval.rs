@@ -8,17 +8,17 @@ use serde_json::Value;
 use super::{Arg, Name, Stage, Template};
 use crate::source::{FileId, Span, Spanned};
 
-/// An eval: which agent does which tasks on which servers, and what is asserted of its calls (§2 of the upstream
-/// behaviour).
+/// An eval: which agent does which tasks with which servers, and what is asserted about its calls (§2 of the upstream
+/// behavior).
 #[derive(Clone, Debug)]
 pub struct Eval {
     pub file: FileId,
     pub dir: PathBuf,
     pub name: Name,
-    /// The `config` key, where missing parts are reported.
+    /// The `config` key; missing parts are reported there.
     pub config: Span,
     pub agent: Option<AgentRef>,
-    /// What keeps the agent apart from the machine, and what it is granted all the same.
+    /// How the agent is isolated from the machine, and what it is granted nevertheless.
     pub isolation: Option<IsolationRef>,
     pub mcp_config: Option<Name>,
     pub judge: Option<JudgeRef>,
@@ -28,14 +28,14 @@ pub struct Eval {
     pub skills: Option<Skills>,
     pub world: Option<KubeWorld>,
     pub default_limits: Limits,
-    /// Of all tasks together.
+    /// For all tasks together.
     pub budget: Budget,
     /// Names of environment variables whose values are secret.
     pub secrets: Vec<Name>,
     pub task_sets: Vec<TaskSet>,
 }
 
-/// What holds for a task that sets no limits of its own: `defaultTaskLimits`.
+/// Limits of tasks that set none of their own: `defaultTaskLimits`.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     pub timeout: Option<Spanned<Duration>>,
@@ -43,10 +43,10 @@ pub struct Limits {
     pub bounds: Bounds,
 }
 
-/// What an agent may use.
+/// How much an agent may use.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Bounds {
-    /// Read and written.
+    /// Input and output tokens.
     pub tokens: Option<u64>,
     /// In the currency of the prices.
     pub cost: Option<f64>,
@@ -54,7 +54,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// What is missing, from others.
+    /// Fills in missing limits from `other`.
     pub fn or(self, other: &Self) -> Self {
         Self {
             tokens: self.tokens.or(other.tokens),
@@ -68,7 +68,7 @@ impl Bounds {
         self.tokens.is_none() && self.cost.is_none() && self.tool_calls.is_none()
     }
 
-    /// `1000 tokens`, `5 tool calls`, for people.
+    /// Formats the limits for people: `1000 tokens`, `5 tool calls`.
     pub fn words(&self) -> Vec<String> {
         let plural = |n: u64, one: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") };
         let words = [
@@ -80,14 +80,14 @@ impl Bounds {
     }
 }
 
-/// What all tasks of an eval may use together.
+/// How much all tasks of an eval may use together.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Budget {
     pub time: Option<Duration>,
     pub bounds: Bounds,
 }
 
-/// `{type, path, model}`: an agent, or the agent that judges (§3.1).
+/// `{type, path, model}`: an agent, or the agent that acts as judge (§3.1).
 #[derive(Clone, Debug)]
 pub struct AgentRef {
     pub kind: Name,
@@ -96,7 +96,7 @@ pub struct AgentRef {
     pub span: Span,
 }
 
-/// The judge of an eval: an agent, or a model that variables name (§3.1 of the upstream behaviour).
+/// The judge of an eval: an agent, or a model that environment variables specify (§3.1 of the upstream behavior).
 #[derive(Clone, Debug)]
 pub struct JudgeRef {
     pub span: Span,
@@ -105,7 +105,7 @@ pub struct JudgeRef {
     pub env: Option<JudgeEnv>,
 }
 
-/// Names of the variables that name a model: not their values.
+/// Names, not values, of the variables that specify a model.
 #[derive(Clone, Debug)]
 pub struct JudgeEnv {
     pub base_url: Option<Name>,
@@ -125,15 +125,15 @@ pub struct ExtensionRef {
     pub span: Span,
 }
 
-/// What an extension may do in a sandbox beyond its own folder and that of the task, which it may read; or an agent beyond its own
-/// folder.
+/// What an extension may access in a sandbox beyond its own directory and that of the task, which it may read; or what
+/// an agent may access beyond its own directory.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     pub network: bool,
-    /// Paths, relative to the eval; where an agent file asks, to that.
+    /// Paths, relative to the eval; in an agent file, relative to that file.
     pub read: Vec<Name>,
     pub write: Vec<Name>,
-    /// Variables of gevals that it gets besides its own.
+    /// Variables of gevals that it receives in addition to its own.
     pub env: Vec<Name>,
 }
 
@@ -165,7 +165,7 @@ impl Isolation {
     /// Weakest first.
     pub const ALL: [Self; 3] = [Self::None, Self::Auto, Self::Strict];
 
-    /// As files and results write it.
+    /// The name in files and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -175,19 +175,19 @@ impl Isolation {
     }
 }
 
-/// `isolation`: of an agent file, which asks for it, or of an eval, which grants it.
+/// `isolation`: requested by an agent file, or granted by an eval.
 #[derive(Clone, Debug, Default)]
 pub struct IsolationRef {
     pub level: Option<Isolation>,
     pub permissions: Permissions,
 }
 
-/// What keeps extensions apart from the machine.
+/// How extensions are isolated from the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sandbox {
     #[default]
     None,
-    /// The strongest that the machine has.
+    /// The strongest sandbox available on the machine.
     Auto,
     Landlock,
     Bwrap,
@@ -195,7 +195,7 @@ pub enum Sandbox {
 }
 
 impl Sandbox {
-    /// As an eval writes it.
+    /// The name in an eval.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -207,22 +207,23 @@ impl Sandbox {
     }
 }
 
-/// What each run of a task has of a disposable Kubernetes control plane: `world: kube`.
+/// The part of a disposable Kubernetes control plane that each run of a task gets: `world: kube`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KubeWorld {
-    /// A namespace of the one control plane of the run.
+    /// A namespace in the single control plane of the whole run.
     Namespace,
     /// A control plane of its own.
     Api,
 }
 
 impl KubeWorld {
-    /// The variables by which everything in a run of a task finds it: the kubeconfig, and the namespace of its context.
+    /// The variables that specify it in a run of a task: the kubeconfig, and the namespace of its context.
     pub const VARIABLES: [&str; 2] = [Self::KUBECONFIG, "KUBE_NAMESPACE"];
-    /// The one that nothing replaces: no task, server or extension of such an eval reaches another cluster by its own variables.
+    /// The variable that cannot be overridden: no task, server or extension of such an eval reaches another cluster
+    /// through its own variables.
     pub const KUBECONFIG: &str = "KUBECONFIG";
 
-    /// As an eval writes it.
+    /// The name in an eval.
     pub fn name(self) -> &'static str {
         match self {
             Self::Namespace => "namespace",
@@ -230,7 +231,7 @@ impl KubeWorld {
         }
     }
 
-    /// In a sentence.
+    /// The name in a sentence.
     pub fn phrase(self) -> &'static str {
         match self {
             Self::Namespace => "namespace",
@@ -239,7 +240,7 @@ impl KubeWorld {
     }
 }
 
-/// Whether a bundled extension stands in for a release that it is made to replace.
+/// Whether a bundled extension replaces the release that it is made to replace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Substitute {
     #[default]
@@ -247,7 +248,7 @@ pub enum Substitute {
     Never,
 }
 
-/// Extensions that are refused, copies in the cache too.
+/// A rule that refuses extensions, including copies in the cache.
 #[derive(Clone, Debug)]
 pub struct Denied {
     pub what: DeniedWhat,
@@ -255,30 +256,30 @@ pub struct Denied {
     pub span: Span,
 }
 
-/// What a denial is about.
+/// What a rule of denial matches.
 #[derive(Clone, Debug)]
 pub enum DeniedWhat {
-    /// A pattern of packages, and which versions of them; all where there is none.
+    /// A pattern of packages, and the matching versions; without one, all versions.
     Package(globset::GlobMatcher, Option<semver::VersionReq>),
-    /// SHA-256 of a file of a release or of a manifest, in hex.
+    /// SHA-256 of a file of a release or of a manifest, in hexadecimal.
     Digest(String),
 }
 
 /// How extensions are fetched and run: the reserved names of `config.extensions` (`decisions.md` §2).
 #[derive(Clone, Debug, Default)]
 pub struct ExtensionOptions {
-    /// Bounds an operation whose step has no `timeout`.
+    /// Limits an operation whose step has no `timeout`.
     pub timeout: Option<Spanned<Duration>>,
     pub sandbox: Sandbox,
-    /// Patterns of packages; others are refused.
+    /// Patterns of packages; all others are refused.
     pub allowed_sources: Option<Vec<Name>>,
     pub denied: Vec<Denied>,
     pub substitute: Substitute,
-    /// Where downloads are kept, from the eval's folder.
+    /// The directory for downloads, relative to the directory of the eval.
     pub cache_dir: Option<Name>,
 }
 
-/// A repository that tasks come from, and the names that its servers have in this eval.
+/// A repository that contains tasks, and the names of its servers in this eval.
 #[derive(Clone, Debug)]
 pub struct SourceRef {
     pub name: Name,
@@ -288,7 +289,7 @@ pub struct SourceRef {
     pub span: Span,
 }
 
-/// What the agent may read before it works.
+/// Skills that the agent may read before it works.
 #[derive(Clone, Debug)]
 pub struct Skills {
     pub span: Span,
@@ -319,12 +320,12 @@ pub struct Assertion {
     pub kind: AssertionKind,
 }
 
-/// What is demanded of the calls of the agent (§5.5 of the upstream behaviour).
+/// A requirement on the calls of the agent (§5.5 of the upstream behavior).
 #[derive(Clone, Debug)]
 pub enum AssertionKind {
     /// `toolsUsed`, `resourcesRead`, `promptsUsed`: every matcher matches a call.
     AllUsed(CallKind, Vec<CallMatcher>),
-    /// `requireAny`: some matcher matches a call.
+    /// `requireAny`: at least one matcher matches a call.
     AnyUsed(CallKind, Vec<CallMatcher>),
     /// `toolsNotUsed`, `resourcesNotRead`, `promptsNotUsed`: no matcher matches any call.
     NoneUsed(CallKind, Vec<CallMatcher>),
@@ -336,22 +337,22 @@ pub enum AssertionKind {
     SkillsNotLoaded(Vec<SkillMatcher>),
 }
 
-/// An answer that an agent is given in the place of the server's, to see whether the task notices.
+/// An answer that an agent receives instead of the server's, to test whether the task detects it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrongAnswer {
-    /// Of the agent's calls, from 0, in the order of their start.
+    /// Index among the agent's calls, from 0, in the order in which they started.
     pub call: usize,
     pub kind: WrongKind,
 }
 
-/// What is wrong with an answer.
+/// The fault of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongKind {
-    /// It is an error, and the server was never asked.
+    /// An error; the server does not receive the request.
     Error,
-    /// It has no content.
+    /// No content.
     Empty,
-    /// It is that of this earlier call, from 0.
+    /// The answer to this earlier call, from 0.
     Of(usize),
 }
 
@@ -365,7 +366,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// As messages write it.
+    /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -375,18 +376,18 @@ impl CallKind {
     }
 }
 
-/// Which calls are meant. Neither a name nor a pattern: any call of that kind to the server.
+/// Which calls match. With neither a name nor a pattern: any call of that kind to the server.
 #[derive(Clone, Debug)]
 pub struct CallMatcher {
     pub span: Span,
     pub server: Name,
-    /// Tool, URI or prompt name, exactly.
+    /// The exact name of a tool or prompt, or a URI.
     pub name: Option<Name>,
-    /// RE2 syntax, unanchored; with `name` too, either may match.
+    /// RE2 syntax, unanchored; if `name` is set as well, either may match.
     pub pattern: Option<Name>,
-    /// Every key given must be there with this value (`decisions.md` §7).
+    /// Every key listed must be present with this value (`decisions.md` §7).
     pub arguments: Option<Spanned<Value>>,
-    /// Where each of them stands, and its value.
+    /// The span of each of them.
     pub argument_places: Vec<(Name, Span)>,
     pub status: Option<Spanned<CallStatus>>,
     pub max_duration: Option<Spanned<Duration>>,
@@ -467,10 +468,10 @@ pub enum ExpandPart {
 }
 
 impl Expand {
-    /// The text with every variable looked up.
+    /// Returns the text with every variable expanded.
     ///
     /// # Errors
-    /// The name of the first variable that is neither set nor has a default.
+    /// The name of the first variable that is not set and has no default.
     pub fn fill(&self, lookup: impl Fn(&str) -> Option<String>) -> Result<String, String> {
         let parts = self.parts.iter().map(|part| match part {
             ExpandPart::Text(text) => Ok(text.clone()),
@@ -479,7 +480,7 @@ impl Expand {
         parts.collect()
     }
 
-    /// As written.
+    /// Returns the text as written.
     pub fn display(&self) -> String {
         let parts = self.parts.iter().map(|part| match part {
             ExpandPart::Text(text) => text.clone(),
@@ -489,7 +490,7 @@ impl Expand {
         parts.collect()
     }
 
-    /// Whether a variable of the environment is expanded in it.
+    /// Whether the text contains environment variables.
     pub fn has_variables(&self) -> bool {
         self.parts.iter().any(|p| matches!(p, ExpandPart::Var { .. }))
     }
@@ -505,12 +506,12 @@ pub struct Agent {
     pub builtin: Option<BuiltinAgent>,
     pub acp: Option<AcpAgent>,
     pub commands: Option<ShellAgent>,
-    /// What it asks for.
+    /// The isolation that it requests.
     pub isolation: Option<IsolationRef>,
     pub skills: Option<AgentSkills>,
 }
 
-/// An agent file's `builtin`: an agent that gevals brings along (§3.2).
+/// An agent file's `builtin`: an agent that is part of gevals (§3.2).
 #[derive(Clone, Debug)]
 pub struct BuiltinAgent {
     pub span: Span,
@@ -520,17 +521,17 @@ pub struct BuiltinAgent {
     pub api_key: Option<Name>,
 }
 
-/// A model that is spoken to directly (§3.6).
+/// A model that gevals calls directly (§3.6).
 #[derive(Clone, Debug)]
 pub struct ModelAgent {
     pub provider: Provider,
-    /// As the provider calls it.
+    /// The provider's name for it.
     pub model: String,
-    /// Where the environment names none.
+    /// Used if the environment specifies none.
     pub base_url: Option<Name>,
     /// The environment variable that contains its key.
     pub api_key: Option<Name>,
-    /// Whether these two are meant, whatever the environment names.
+    /// Whether the two fields above override the environment.
     pub meant: bool,
 }
 
@@ -544,10 +545,10 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// What may stand before the `:` of a model, aliases included.
+    /// The allowed prefixes before the `:` of a model, including aliases.
     pub const NAMES: [&str; 4] = ["openai", "anthropic", "gemini", "google"];
 
-    /// The provider that a name means.
+    /// Returns the provider with this name.
     pub fn of(name: &str) -> Option<Self> {
         match name {
             "openai" => Some(Self::OpenAi),
@@ -557,7 +558,7 @@ impl Provider {
         }
     }
 
-    /// As gevals writes it.
+    /// The name that gevals writes.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -567,11 +568,11 @@ impl Provider {
     }
 }
 
-/// A program that speaks the Agent Client Protocol on its standard streams (§3.5).
+/// A program that implements the Agent Client Protocol on its standard streams (§3.5).
 #[derive(Clone, Debug)]
 pub struct AcpAgent {
     pub span: Span,
-    /// On the PATH, or a path from the agent file.
+    /// A program on `PATH`, or a path relative to the agent file.
     pub command: Name,
     pub args: Vec<Name>,
     pub dir: PathBuf,
@@ -589,16 +590,16 @@ pub struct ShellAgent {
     pub get_version: Option<Name>,
 }
 
-/// Of the lines of a recording; it grows when a reader of the old form would misread the new one.
+/// Format version of recordings; it is increased when older readers would misread the new format.
 pub const RECORDING_VERSION: u32 = 1;
 
-/// How an agent takes skills.
+/// How an agent reads skills.
 #[derive(Clone, Debug)]
 pub struct AgentSkills {
     pub span: Span,
-    /// Where it looks for them, from its folder.
+    /// The directory in which it searches for them, relative to its own.
     pub mount_path: Option<Name>,
-    /// Its own tool that reads one.
+    /// Its own tool for reading a skill.
     pub tool_name: Option<Name>,
 }
 
@@ -609,7 +610,7 @@ pub struct Oracle<H: Stage> {
     pub tasks: Vec<OracleTask<H>>,
 }
 
-/// What is done for one task.
+/// The entry for one task.
 #[derive(Clone, Debug)]
 pub struct OracleTask<H: Stage> {
     pub task: Name,
@@ -618,13 +619,13 @@ pub struct OracleTask<H: Stage> {
     pub output: Option<Template<H>>,
 }
 
-/// One request of MCP; its values are templates in the scope of the prompt.
+/// One MCP request; its values are templates in the scope of the prompt.
 #[derive(Clone, Debug)]
 pub struct OracleCall<H: Stage> {
     pub span: Span,
     pub kind: CallKind,
     pub server: Name,
-    /// Tool, resource URI or prompt name; a resource URI may have holes.
+    /// The name of a tool or prompt, or a resource URI, which may contain holes.
     pub name: Template<H>,
     pub args: Vec<(Name, Arg<H>)>,
 }

@@ -1,4 +1,5 @@
-//! The agent under test as an adversary, and other users of the machine as its accomplices: a pass must not be had but by the work.
+//! The agent under test as an adversary, with other users of the machine as accomplices: the only way to pass is to do
+//! the work.
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +33,8 @@ mcpServers:
   notes: {command: gevals, args: [demo-server, --dir, WORLD/notes], enableAllTools: true}
 ";
 
-/// `call URL TOOL ARGUMENTS`: a whole session of MCP with curl, which prints the status of each answer and then the last answer.
+/// `call URL TOOL ARGUMENTS`: a whole MCP session with curl, which prints the status of each answer and then the last
+/// answer.
 const CALL: &str = r#"
 call() {
   post() { curl -s -m 10 -D "$heads" -o "$body" -w '%{http_code}\n' -H "$session" -H 'Content-Type: application/json' \
@@ -60,7 +62,7 @@ fn as_nobody(script: &str) -> Option<Output> {
     Some(command.output().unwrap())
 }
 
-/// The ports of 127.0.0.1 that a process listens on.
+/// Returns the ports of 127.0.0.1 on which a process listens.
 fn ports(process: u32) -> BTreeSet<u16> {
     let sockets = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
     let sockets = sockets.filter_map(|fd| fs::read_link(fd.path()).ok()?.to_str().map(str::to_owned));
@@ -72,7 +74,7 @@ fn ports(process: u32) -> BTreeSet<u16> {
     listening.map(|fields| u16::from_str_radix(fields[1].rsplit_once(':').unwrap().1, 16).unwrap()).collect()
 }
 
-/// The URL in an MCP config that an agent was given, and what makes it unguessable.
+/// Returns the URL in an MCP config that an agent received, and its unguessable part.
 fn given(world: &World, file: &str, server: &str) -> (String, String) {
     let config: Value = serde_json::from_str(&world.read(file)).unwrap();
     let url = config["mcpServers"][server]["url"].as_str().unwrap().to_owned();
@@ -81,7 +83,7 @@ fn given(world: &World, file: &str, server: &str) -> (String, String) {
     (url, capability)
 }
 
-/// Fails where a secret stands in a file below a folder, but in those that have one of these names.
+/// Fails if a secret occurs in a file in a directory, except in those with one of these names.
 fn hides(dir: &Path, secret: &str, but: &[&str]) {
     for path in fs::read_dir(dir).unwrap().flatten().map(|entry| entry.path()) {
         if path.is_dir() {
@@ -126,7 +128,7 @@ commands:
     }
     assert!(tried >= 2, "no port is listened on");
     assert!(!world.path("notes/forged.md").exists(), "the server was reached");
-    // The same with the capability is a call of the agent: so it is this that was missing.
+    // With the capability, the same request is a call of the agent: so only the capability was missing before.
     let output = as_nobody(&format!("{CALL}\ncall {url} {}", create.replace("forged", "known"))).unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.starts_with("200\n202\n200\n"), "{said}");
@@ -136,7 +138,7 @@ commands:
     let calls = result(&results, "t")["callHistory"]["ToolCalls"].as_array().unwrap().clone();
     assert_eq!(calls.len(), 1, "{calls:?}");
     assert!(calls[0].to_string().contains("known"), "{calls:?}");
-    // The agent has printed it: it stands in no result, journal, recording or output.
+    // Although the agent printed it, it is in no result, journal, recording or output.
     assert!(!ran.out.contains(&capability) && !ran.err.contains(&capability), "{}{}", ran.out, ran.err);
     assert!(
         result(&results, "t")["taskOutput"].as_str().unwrap().contains("127.0.0.1"),
@@ -220,7 +222,7 @@ const DIALECTS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Waits while it runs until something has been done to the helper that it sources next, and again until that is undone.
+/// Waits until the helper that it sources next has been changed, and again until the change has been reverted.
 const VERIFY: &str = "\
 #!/bin/bash
 touch WORLD/judging; until [ -e WORLD/swapped ]; do sleep 0.02; done
@@ -231,7 +233,7 @@ is_done
 ";
 const HELPER: &str = "is_done() { test -e WORLD/work; }\n";
 
-/// An agent that did nothing, and leaves a process that lets the helper say otherwise, and then puts it back.
+/// An agent that does nothing, but leaves a process that changes the helper's answer, and then restores it.
 const SWAPS: &str = "\
 kind: Agent
 metadata: {name: a}
@@ -268,7 +270,7 @@ fn a_script_that_is_swapped_while_it_judges_does_not_judge() {
         start(&world, &["--isolation", "none", "-v"]).end().expect(1, &["lib.sh", "since the agent began"]);
         let results = world.results("e");
         let task = result(&results, "t");
-        // What ran was what was planned, and said no; and that somebody tried is told.
+        // The planned script ran, and failed; and the attempt is reported.
         assert_eq!(task["outcome"], "broken", "{dialect}: {task:#}");
         let verified = task["verifyOutput"].to_string();
         assert!(verified.contains(r#""outcome":"failed""#), "{dialect}: {verified}");
@@ -307,7 +309,7 @@ fn what_scripts_leave_beside_themselves_is_there_for_the_next() {
     }
 }
 
-/// Whether agents can be put into a jail here.
+/// Whether agents can run in a jail on this machine.
 fn has_jail() -> bool {
     let mut tried = Command::new("bwrap");
     tried.args(["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"]);
@@ -327,7 +329,7 @@ fn an_agent_cannot_reach_what_judges_it() {
         let world = swapping(task);
         start(&world, &[]).end().expect(1, &[]);
         let results = world.results("e");
-        // It waits for what the agent's process does, which lives on in its jail; and decides by itself.
+        // Verify waits for what the agent's process does, which survives in its jail, and then decides independently.
         assert_eq!(result(&results, "t")["outcome"], "failed", "{dialect}: {results:#}");
         assert_eq!(
             world.read("lib.sh"),
@@ -338,7 +340,7 @@ fn an_agent_cannot_reach_what_judges_it() {
     }
 }
 
-/// Says what it can see and do that it should not, and what it should.
+/// Prints what it can see and do, including what it should not be able to.
 const CURIOUS: &str = "\
 kind: Agent
 metadata: {name: a}
@@ -413,7 +415,7 @@ fn an_agent_sees_neither_tasks_nor_results_nor_processes_by_default() {
     assert_eq!(said, GOOD, "{results:#}");
     assert!(world.path("of-the-agent").exists(), "home is another one");
     assert_eq!(results["summary"]["isolation"], "auto");
-    // Without a jail all of it can be done: so it is the jail that keeps it from that.
+    // Without a jail, it can do all of this: so the jail prevents it.
     let (_, said, results) = curious("", &["--isolation", "none"]);
     let bad =
         ["reads the task", "reads the folder of the eval", "reads the journal", "reads results", "sees the server"];
@@ -454,7 +456,7 @@ fn without_bubblewrap_landlock_hides_what_does_not_lie_at_home() {
         (&"auto".into(), &"landlock".into())
     );
     assert_eq!(world.survivors(), Vec::<String>::new());
-    // What lies at home cannot be hidden there, and that is said.
+    // In the home directory, files cannot be hidden, and that is reported.
     let (world, said, results) = curious("");
     assert!(said.contains(&"reads the task".to_owned()), "{said:?}");
     assert_eq!(results["summary"]["isolation"], "none");
@@ -493,7 +495,7 @@ commands:
     strict(AGENT, false);
 }
 
-/// Runs an agent in a strict jail, of bubblewrap or without.
+/// Runs an agent in a strict jail, with or without bubblewrap.
 fn strict(agent: &str, bwrap: bool) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -574,14 +576,14 @@ fn a_level_that_is_meant_and_cannot_be_had_keeps_the_run_from_starting() {
         ran.expect(3, &["the agent cannot be isolated", WHY]);
         assert!(!world.path("ran").exists(), "{isolation} {args:?}");
     }
-    // By default it is run, and that it was run so is said, once.
+    // By default, the agent runs, and the missing isolation is reported, once.
     let (world, ran) = run("", &[]);
     let ran = ran.expect(0, &[&format!("isolation: none ({WHY}; ")]);
     assert_eq!((ran.out + &ran.err).matches(WHY).count(), 1);
     let summary = &world.results("e")["summary"];
     assert_eq!((&summary["isolation"], &summary["isolationBy"]), (&"none".into(), &Value::Null));
     assert!(summary["isolationReason"].as_str().unwrap().starts_with(WHY), "{summary:#}");
-    // The command line may say less than the eval, and that is said too.
+    // The command line may reduce the isolation that the eval specifies, and that is reported as well.
     let (world, ran) = run(", isolation: strict", &["--isolation", "none"]);
     ran.expect(0, &["isolation: none, instead of strict"]);
     assert_eq!(world.results("e")["summary"]["isolation"], "none");

@@ -1,4 +1,4 @@
-//! Leaks: files beyond the project, commands in the logs of CI, secrets in what is written.
+//! Leaks: files outside the project, commands in CI logs, secrets in what is written.
 
 #[path = "leaks/outside.rs"]
 mod outside;

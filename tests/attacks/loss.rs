@@ -1,4 +1,5 @@
-//! Nothing is lost: neither results nor pending cleanups nor the processes of a run, whatever ends it, fills it up or damages it.
+//! Nothing is lost: neither results, nor pending cleanups, nor the processes of a run, whatever ends it, fills its
+//! disk, or damages its files.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 use crate::world::{Ran, World, gevals};
 
-/// An eval `e` of portable tasks without an agent, each of them its name and the steps of its spec.
+/// An eval `e` of portable tasks without an agent, each given by its name and the rest of its spec.
 fn tasks(tasks: &[(&str, &str)]) -> World {
     let world = World::new(&[]);
     let paths: String = tasks.iter().map(|(name, _)| format!("    - path: {name}.yaml\n")).collect();
@@ -37,7 +38,7 @@ fn task(name: &str, metadata: &str, spec: &str) -> String {
 
 const QUICK: &str = "  verify: [{command: {run: \"test -d WORLD\"}}]\n";
 
-/// Makes a file of a name of its own, and waits until it is killed, or goes on where there is a file `quick`.
+/// Creates a file with a unique name, and waits until it is killed, or continues if the file `quick` exists.
 fn slow(cleanup: &str) -> String {
     format!(
         r#"  env: {{F: "WORLD/made-{{random.id}}"}}
@@ -86,7 +87,7 @@ fn lives(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// In a shell, with this before it.
+/// Returns a shell that runs this line with the environment of the world.
 fn in_shell(world: &World, line: &str) -> Command {
     let mut shell = world.command(&[]);
     shell = {
@@ -117,7 +118,7 @@ fn every_run_has_its_results_in_its_own_folder() {
     assert_eq!(rest, ["journal.jsonl", "recording.jsonl", "results.json"].map(str::to_owned).into());
 }
 
-/// While a run goes on its results are lines; the file of the run before is whole until the new one is.
+/// During a run, its results are stored as lines; the file of the previous run stays complete until the new one is.
 #[test]
 fn results_are_a_stream_while_the_run_goes_on() {
     let world = tasks(&[("a", QUICK), ("b", &slow(CLEAN))]);
@@ -144,7 +145,7 @@ fn a_run_that_died_before_it_chose_its_tasks_leaves_the_old_results_alone() {
         fs::remove_file(world.path(file)).unwrap();
     }
     killed(&world);
-    // As the kill would have left it a moment after the start.
+    // As if the kill had happened right after the start.
     let path = journal(&world);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.split_inclusive('\n').take(2).collect::<String>()).unwrap();
@@ -154,7 +155,7 @@ fn a_run_that_died_before_it_chose_its_tasks_leaves_the_old_results_alone() {
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 }
 
-/// A recovery that knows less than the file leaves it as it is, and puts what it knows beside its journal.
+/// A recovery that knows less than the results file leaves it unchanged, and writes what it knows beside its journal.
 #[test]
 fn a_recovery_never_makes_less_of_the_results() {
     let world = tasks(&[("a", QUICK), ("b", &slow(CLEAN))]);
@@ -163,7 +164,7 @@ fn a_recovery_never_makes_less_of_the_results() {
     let more = world.read("gevals-e-out.json");
     let path = journal(&world);
     let text = fs::read_to_string(&path).unwrap();
-    // The end of task `a`, and that the run was recovered, are lost.
+    // The end of task `a`, and the record that the run was recovered, are lost.
     let damaged = text.lines().filter(|line| !line.contains("closed")).map(|line| {
         if line.contains("\"taskFinished\"") && line.contains("\"passed\"") {
             line.replace("passed", "pAssed")
@@ -181,9 +182,10 @@ fn a_recovery_never_makes_less_of_the_results() {
     assert!(reason.as_str().unwrap().contains("the journal of the run is damaged"), "{reason}");
 }
 
-// One stop
+// A single stop
 
-/// `timeout` signals its child and then its group, in which the child is: twice the same within a moment.
+/// `timeout` signals its child and then its process group, which contains the child: the same signal twice in quick
+/// succession.
 #[test]
 fn a_signal_that_comes_twice_at_once_is_one() {
     for signal in ["TERM", "INT", "HUP"] {
@@ -191,7 +193,7 @@ fn a_signal_that_comes_twice_at_once_is_one() {
         let line = format!("exec timeout -s {signal} 20 \"$GEVALS\" run eval.yaml");
         let run = world.start(in_shell(&world, &line));
         world.wait_for("here");
-        // It passes on what it gets, as it does when the time is over.
+        // It forwards the signal that it receives, as it does when the time is over.
         run.signal(Signal::TERM);
         let ran = run.end();
         assert_eq!(world.read("log"), "cleaned\n", "{signal}: {}{}", ran.out, ran.err);
@@ -216,7 +218,7 @@ fn timeout_leaves_cleanup_its_time() {
     }
 }
 
-/// GitHub Actions sends SIGINT, SIGTERM 7.5 s later, and SIGKILL 2.5 s after that: all of it is cleanup's.
+/// GitHub Actions sends SIGINT, SIGTERM 7.5 s later, and SIGKILL 2.5 s after that: cleanup can use all of this time.
 #[test]
 fn what_ci_sends_before_it_kills_is_one_stop() {
     let world = tasks(&[("b", &slow(&format!("touch WORLD/cleaning; sleep 2; {CLEAN}")))]);
@@ -229,7 +231,7 @@ fn what_ci_sends_before_it_kills_is_one_stop() {
     run.end().expect(130, &["SIGINT"]);
     assert_eq!((made(&world), world.read("log").as_str()), (0, "cleaned\n"));
 
-    // What takes longer is killed with gevals, and done later.
+    // A cleanup that takes longer is killed with gevals, and run later.
     let long = "touch WORLD/cleaning; test -e WORLD/quick || sleep 300;";
     let world = tasks(&[("b", &slow(&format!("{long} {CLEAN}")))]);
     let run = world.start(world.command(&["run", "eval.yaml"]));
@@ -262,8 +264,8 @@ fn the_same_signal_a_second_later_stops_cleanup_too() {
     assert_eq!(made(&world), 0);
 }
 
-/// The terminal that gevals runs in is closed: it cleans up, although it can say nothing to anybody any more. The tests
-/// themselves may run under nohup.
+/// If the terminal in which gevals runs is closed, gevals cleans up, although it can no longer print anything. The
+/// tests themselves may run under nohup.
 #[test]
 fn a_terminal_that_is_closed_is_a_stop() {
     let world = tasks(&[("b", &slow(&format!("sleep 0.4; {CLEAN}")))]);
@@ -293,7 +295,7 @@ fn under_nohup_a_closed_terminal_stops_nothing() {
     run.end().expect(143, &["SIGTERM"]);
 }
 
-/// A stop while an older run is cleaned up after stops the run that was asked for as well.
+/// Stopping gevals while it recovers an older run also stops the requested run.
 #[test]
 fn a_stop_during_the_recovery_before_a_run_stops_the_run() {
     let world = tasks(&[("b", &slow(&format!("touch WORLD/cleaning; test -e WORLD/quick || sleep 300; {CLEAN}")))]);
@@ -335,7 +337,7 @@ fn a_cleanup_that_did_not_pass_stays_pending() {
     world.run(&["recover"]).expect(0, &said.each_ref().map(String::as_str));
     let log: BTreeSet<_> = world.read("log").lines().map(str::to_owned).collect();
     assert_eq!(log, ["absent", "dies", "fails", "hangs"].map(str::to_owned).into());
-    // What had passed is not done again, and the results are what they were.
+    // Cleanups that passed are not repeated, and the results are unchanged.
     assert_eq!(world.read("once"), "once\n".repeat(3));
     assert_eq!(world.read("gevals-e-out.json"), results);
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
@@ -354,7 +356,8 @@ fn the_next_run_does_what_a_failed_cleanup_left() {
 
 // Journals
 
-/// Whichever line a disk has damaged: the journal stays open, whatever is known is cleaned up, and nothing else is removed.
+/// Whichever line is damaged: the journal stays open, everything that is known is cleaned up, and nothing else is
+/// removed.
 #[test]
 fn a_damaged_journal_stays_open_and_names_what_it_does_not_know() {
     let world = tasks(&[("a", QUICK), ("b", &slow(&format!("echo \\\"$F\\\" >> WORLD/tried; {CLEAN}")))]);
@@ -391,7 +394,7 @@ fn a_damaged_journal_stays_open_and_names_what_it_does_not_know() {
         world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
     }
     assert!(named > 3, "{named}");
-    // The name of the file was in every cleanup that was tried: none went for a file of another name.
+    // Every attempted cleanup used the right file name: none acted on another file.
     let tried: BTreeSet<_> = world.read("tried").lines().map(str::to_owned).collect();
     let file: PathBuf = file.components().collect();
     assert_eq!(tried, [file.display().to_string()].into());
@@ -407,20 +410,20 @@ fn lines_that_are_missing_are_noticed() {
     let without = lines.iter().enumerate().filter(|(nth, _)| !(5..7).contains(nth)).map(|(_, line)| *line);
     fs::write(&path, without.collect::<String>()).unwrap();
     world.run(&["recover"]).expect(4, &["2 lines are missing of it from line 6 on"]);
-    // A line twice is not as it was written, either.
+    // A duplicated line is damage as well.
     fs::write(&path, [&lines[..6], &lines[5..]].concat().concat()).unwrap();
     world.run(&["recover"]).expect(4, &["line 7 of it cannot be read"]);
-    // Nobody adds an end without a checksum.
+    // An end without a checksum cannot be added.
     fs::write(&path, whole.clone() + "\"closed\"\n").unwrap();
     world.run(&["recover"]).expect(4, &["its journal is damaged"]);
-    // A death leaves half a line, and that is no damage.
+    // A killed process leaves half a line, which is not damage.
     fs::write(&path, whole.clone() + &lines[4][..20]).unwrap();
     fs::write(world.path("made-again"), "").unwrap();
     let ran = world.run(&["recover"]);
     assert!(ran.out.contains("interrupted") && !ran.out.contains("damaged"), "{}", ran.out);
 }
 
-/// As an older gevals has written it: without numbers and checksums.
+/// As written by an older version of gevals: without line numbers and checksums.
 #[test]
 fn journals_of_version_1_are_read() {
     let world = tasks(&[("a", QUICK), ("b", &slow(CLEAN))]);
@@ -441,10 +444,10 @@ fn journals_of_version_1_are_read() {
     world.run(&["recover"]).expect(0, &["`b`: cleanup/0 is done"]);
     assert_eq!(made(&world), 0);
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
-    // One that was closed then is closed.
+    // A journal that was closed then counts as closed.
     fs::write(&path, old(&fs::read_to_string(&path).unwrap())).unwrap();
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
-    // A line that is none is damage there, too.
+    // An invalid line is damage in that version as well.
     fs::write(&path, text.replacen("\"taskStarted\"", "\"taskStartled\"", 1)).unwrap();
     world.run(&["recover"]).expect(4, &["its journal is damaged"]);
 }
@@ -497,7 +500,7 @@ fn what_cannot_be_printed_is_an_error() {
         let (code, err) = with_streams(&world, args, full(), Stdio::piped());
         assert!(code.is_some_and(|code| code != 0 && code != 101), "{args:?}: {code:?} {err}");
         assert!(err.contains("cannot write to standard output: No space left on device"), "{args:?}: {err}");
-        // To a standard error that is full nothing can be said, and nothing panics.
+        // If standard error is full, nothing can be reported, but nothing panics.
         let (code, _) = with_streams(&world, args, Stdio::null(), full());
         assert!(code.is_some_and(|code| code != 101), "{args:?}: {code:?}");
         let (code, _) = with_streams(&world, args, full(), full());
@@ -521,7 +524,7 @@ fn a_reader_that_went_away_is_no_error() {
     }
 }
 
-/// `eprintln!` and `println!` panic where they cannot write. Those that are left write to a pipe of another gevals.
+/// `eprintln!` and `println!` panic if they cannot write. The remaining ones write to a pipe of another gevals process.
 #[test]
 fn nothing_panics_for_want_of_a_reader() {
     let allowed = ["src/sandbox/confine.rs", "src/cluster/serve.rs"];
@@ -549,7 +552,7 @@ fn nothing_panics_for_want_of_a_reader() {
 
 // Files
 
-/// So many tasks that run side by side, and leave nothing.
+/// This many tasks that run in parallel, and leave nothing behind.
 fn many(count: usize, verify: &str) -> World {
     let world = World::new(&[]);
     world.write(
@@ -567,12 +570,13 @@ fn tasks_by_default() -> usize {
     std::env::var("GEVALS_TASKS").ok().and_then(|count| count.parse().ok()).unwrap_or(100)
 }
 
-/// `GEVALS_TASKS=1000` for more.
+/// `GEVALS_TASKS=1000` runs more of them.
 #[test]
 fn a_low_limit_of_open_files_breaks_no_task() {
     let count = tasks_by_default();
     let all = format!("{count} of {count} tasks passed");
-    // The soft limit is raised, and what gevals starts has the one that gevals was started with, a moment after its start.
+    // gevals raises its soft limit; shortly after their start, the processes that it starts have the original limit
+    // again.
     let own = "i=0; until test $(ulimit -Sn) = 64; do i=$((i+1)); test $i -lt 100 || exit 1; sleep 0.02; done";
     let world = many(count, own);
     let run = |world: &World, limit: &str| {
@@ -582,7 +586,7 @@ fn a_low_limit_of_open_files_breaks_no_task() {
     };
     let ran = run(&world, "ulimit -Sn 64").expect(0, &[&all]);
     assert!(!ran.err.contains("open files"), "{}", ran.err);
-    // Under a hard limit, fewer run side by side.
+    // With a low hard limit, fewer tasks run in parallel.
     let world = many(count, "test -d /");
     run(&world, "ulimit -n 64")
         .expect(0, &[&all, "`-p 32` needs more open files than the limit of 64: one task runs at a time"]);
@@ -592,7 +596,7 @@ fn a_low_limit_of_open_files_breaks_no_task() {
 
 // Processes
 
-/// Leaves its session, its group, its parent and its environment behind.
+/// A daemon without the session, process group, parent and environment of the step.
 const DAEMON: &str =
     "env -i setsid sh -c 'sleep 300 >/dev/null 2>&1 & echo $! > WORLD/pid.new; mv WORLD/pid.new WORLD/pid'";
 
@@ -604,7 +608,7 @@ fn a_daemon_ends_with_its_run() {
     assert!(!lives(&world.read("pid")), "{}", world.read("pid"));
 }
 
-/// Where control groups can be made: elsewhere nothing tells a later gevals whose such a daemon is.
+/// If control groups can be created; otherwise a later gevals cannot know to which run such a daemon belongs.
 #[test]
 fn a_daemon_of_a_killed_run_is_found_by_its_control_group() {
     let world = tasks(&[("b", &slow(CLEAN).replace("touch $F", &format!("touch $F; {DAEMON}")))]);
@@ -623,7 +627,7 @@ fn a_daemon_of_a_killed_run_is_found_by_its_control_group() {
     assert!(!lives(&pid) && !group.exists());
 }
 
-/// A kept world keeps its processes, and its group with them; what cleans it up ends both.
+/// A kept world keeps its processes and their control group; cleanup ends both.
 #[test]
 fn control_groups_go_with_their_worlds() {
     let groups = || {
@@ -692,7 +696,7 @@ fn what_is_recorded_is_bounded_and_what_is_cut_is_told() {
     assert!(text.len() <= (1 << 20) + 200, "{}", text.len());
     assert!(text.lines().last().unwrap().contains("\"cut\""));
     fs::copy(recording(&world), world.path("part.jsonl")).unwrap();
-    // What is missing is not taken for green.
+    // Missing parts do not count as a pass.
     let replay = ["run", "eval.yaml", "--agent", "builtin.replay:part.jsonl"];
     world.run(&replay).expect(2, &["the recording has nothing of the task `b`"]);
     world.run(&[&replay[..], &["--run", "^a$"]].concat()).expect(3, &["was full before the task"]);
@@ -752,7 +756,7 @@ fn folders_of_runs_are_pruned_but_for_those_with_something_pending() {
     assert_eq!(runs(&world).len(), 2);
 }
 
-/// `GEVALS_TASKS=10000` measures what `docs/running.md` says; the release build is what it is said of.
+/// `GEVALS_TASKS=10000` measures the figure in `docs/running.md`, which applies to the release build.
 #[test]
 fn memory_grows_little_with_the_number_of_tasks() {
     if std::env::var_os("GEVALS_TASKS").is_none() {
@@ -800,7 +804,7 @@ fn the_demo_server_writes_into_folders_of_its_user_alone() {
     fs::create_dir(world.path("open")).unwrap();
     fs::set_permissions(world.path("open"), fs::Permissions::from_mode(0o777)).unwrap();
     fs::create_dir(world.path("theirs")).unwrap();
-    // Only root can give it away.
+    // Only root can change the owner.
     let given = std::os::unix::fs::chown(world.path("theirs"), Some(1), Some(1)).is_ok();
     assert_eq!(fs::metadata(world.path("theirs")).unwrap().uid() == 1, given);
     let refused = [
@@ -813,7 +817,7 @@ fn the_demo_server_writes_into_folders_of_its_user_alone() {
         assert!(code == Some(3) && err.contains(why), "{dir}: {code:?} {err}");
     }
     assert_eq!(fs::read_dir(world.path("victim")).unwrap().count(), 0);
-    // A note that is a link is not read through it.
+    // A note that is a link is not followed.
     symlink("/etc/passwd", world.path("own/two.md")).unwrap();
     assert!(ask("own").0.is_some());
 }

@@ -1,5 +1,5 @@
-//! What the record of an agent's calls is worth: what is judged is what was called, whatever is masked, hidden, answered twice
-//! or lost.
+//! The integrity of the record of an agent's calls: the actual calls are judged, whatever is masked, hidden, answered
+//! twice or lost.
 
 use std::process::Command;
 
@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use crate::world::{World, result};
 
-/// A server whose tools fold the case of keys, as Go's decoder does, over stdio and, with `http`, over HTTP: each call
-/// is a line in the file `called`; `create` is answered once more when the next call comes; `die` is no answer.
+/// A server whose tools ignore the case of keys, as Go's decoder does, over stdio and, with `http`, over HTTP: each
+/// call is a line in the file `called`; `create` is answered a second time when the next call arrives; `die` exits
+/// without an answer.
 const SERVER: &str = r#"
 import json, os, sys
 late = []
@@ -55,7 +56,7 @@ def out(m):
 for line in sys.stdin: serve(line, out)
 "#;
 
-/// A client that sends what its prompt has on each line, one after the other, or all at once behind `at once`.
+/// A client that sends the lines of its prompt, one after the other, or all at once after `at once`.
 const CLIENT: &str = r#"
 import json, os, sys, threading, urllib.request
 url, lines = sys.argv[1], open(os.environ["GEVALS_PROMPT_FILE"]).read().strip().split("\n")
@@ -84,7 +85,7 @@ commands: {argTemplateMcpServer: '{{ .URL }}', runPrompt: 'python3 WORLD/client.
 ";
 const STDIO: &str = "mcpServers: {s: {command: python3, args: [WORLD/server.py], enableAllTools: true}}\n";
 
-/// Tasks with what their agent sends, their limits, and what is asserted of it.
+/// Tasks with what their agent sends, their limits, and their assertions.
 fn client(tasks: &[(&str, &[String], Value, Value)]) -> World {
     let world = World::new(&[("server.py", SERVER), ("client.py", CLIENT), ("agent.yaml", AGENT), ("mcp.yaml", STDIO)]);
     let mut sets = Vec::new();
@@ -117,11 +118,11 @@ fn names(result: &Value) -> Vec<&str> {
     calls.into_iter().flatten().map(|call| call["name"].as_str().unwrap()).collect()
 }
 
-/// Tokens by their format alone.
+/// Tokens that are recognized by their format alone.
 const ONE: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
 const OTHER: &str = "ghp_zyxwvutsrqponmlkjihgfedcba0123456789";
 
-/// What a variable happens to hold is masked wherever it is written, and decides nothing.
+/// The value of a variable is masked wherever it is written, but masking does not affect verdicts.
 #[test]
 fn what_is_masked_is_judged_as_it_was_called() {
     let echo = |value: &str| json!([{"server": "s", "tool": "echo", "argumentsMatch": {"t": value}}]);
@@ -158,7 +159,7 @@ fn what_is_masked_is_judged_as_it_was_called() {
         for (name, _, _, outcome) in &tasks {
             assert_eq!(result(&results, name)["outcome"], **outcome, "{name} with {secret:?}");
         }
-        // A script is told of calls as they are reported.
+        // A script receives the calls as they are reported, masked.
         let story: Value = serde_json::from_str(&world.read("story")).unwrap();
         let story = story["mcp"].to_string();
         assert!(story.contains("***"), "{story}");
@@ -177,7 +178,7 @@ fn what_is_masked_is_judged_as_it_was_called() {
     }
 }
 
-/// All that a run writes beside its results: journals, recordings.
+/// Returns everything that a run writes beside its results: journals, recordings.
 fn journals(world: &World) -> String {
     let mut found = String::new();
     let mut folders = vec![world.path(".gevals")];
@@ -193,7 +194,7 @@ fn journals(world: &World) -> String {
     found
 }
 
-/// Of a world that was kept only what is masked is left. That decides nothing.
+/// For a kept world, only the masked calls are left. They cannot decide a verdict.
 #[test]
 fn what_is_only_left_masked_breaks_what_rests_on_it() {
     let not = |value: &str| json!({"toolsNotUsed": [{"server": "s", "tool": "echo", "argumentsMatch": {"t": value}}]});
@@ -207,7 +208,7 @@ fn what_is_only_left_masked_breaks_what_rests_on_it() {
     world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(0, &[]);
 }
 
-/// Servers that fold the case of keys, or take the first of two, would carry out what nobody records.
+/// Servers that ignore the case of keys, or use the first of two equal keys, would execute calls that are not recorded.
 #[test]
 fn no_call_hides_from_the_record() {
     let sent = [
@@ -226,7 +227,7 @@ fn no_call_hides_from_the_record() {
     for (name, lines) in names.iter().zip(&lines) {
         tasks.push((name, lines, json!({}), assertions.clone()));
     }
-    // Arguments are the tool's own affair.
+    // Arguments are interpreted only by the tool.
     let plain = [call(7, "read").replace("{}", r#"{"name":1,"Name":2}"#)];
     tasks.push(("plain", &plain, json!({}), assertions.clone()));
     let world = client(&tasks);
@@ -239,7 +240,7 @@ fn no_call_hides_from_the_record() {
     assert_eq!(world.read("called"), "read\n".repeat(failed + 1), "what reached the server");
 }
 
-/// All tasks share a pipe, and each client counts its requests from the beginning.
+/// All tasks share a pipe, and each client numbers its requests from the start.
 #[test]
 fn an_answer_that_comes_late_is_nobody_elses() {
     let read = json!({"toolsUsed": [{"server": "s", "tool": "read"}]});
@@ -253,7 +254,7 @@ fn an_answer_that_comes_late_is_nobody_elses() {
     assert!(answers[0].contains("done create") && answers[1].contains("done read"), "{answers:?}");
 }
 
-/// What an agent did with a server that died before it answered says nothing, over stdio and over HTTP.
+/// If a server dies before it answers, the agent's turn proves nothing, over stdio and over HTTP.
 #[test]
 fn a_server_that_dies_in_the_turn_breaks_the_task() {
     let some = || json!({"minToolCalls": 1});
@@ -284,13 +285,13 @@ fn a_server_that_dies_in_the_turn_breaks_the_task() {
         ],
     );
     let results = world.results("e");
-    // One that answers with a status is there.
+    // A server that answers with a status is still alive.
     let odd = result(&results, "a-odd");
     assert_eq!(odd["outcome"], "passed");
     assert!(odd["callHistory"]["ToolCalls"][1]["error"].to_string().contains("HTTP status 418"), "{odd}");
 }
 
-/// The call beyond a limit does not reach the server, however many come at once, and all are counted.
+/// A call beyond a limit does not reach the server, however many arrive at once, and all of them are counted.
 #[test]
 fn no_call_beyond_a_limit_reaches_the_server() {
     let one_by_one: Vec<String> = (1..=6).map(|id| call(id, "echo")).collect();

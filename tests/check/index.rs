@@ -1,4 +1,5 @@
-//! What `gevals check` keeps of each task: after edits only what they concern is compiled, and what is said is what a check without it says.
+//! The index that `gevals check` keeps of each task: after edits, only what they affect is compiled, and the output is
+//! the same as without the index.
 
 use std::{fs, os::unix::fs::symlink, thread::sleep};
 
@@ -10,13 +11,13 @@ use super::{
     world::World,
 };
 
-/// How many suites are edited, and how often each.
+/// Number of suites, and number of edits in each.
 const SUITES: u64 = 6;
 const EDITS: usize = 10;
 
 const TASKS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// What is put into tasks; what stands before the arrow is replaced.
+/// Edits of tasks: the first text is replaced by the second.
 const IN_TASKS: [(&str, &str); 23] = [
     ("Do it", "Do it well"),
     ("spec:", "spec:\n  tiemout: 5s"),
@@ -43,7 +44,7 @@ const IN_TASKS: [(&str, &str); 23] = [
     ("prompt: ", "prompt: '"),
 ];
 
-/// What is put into scripts.
+/// Edits of scripts.
 const IN_SCRIPTS: [(&str, &str); 10] = [
     ("test -d /", "test -d /nowhere"),
     ("set -e\n", ""),
@@ -57,7 +58,7 @@ const IN_SCRIPTS: [(&str, &str); 10] = [
     ("-d", "-z \"$(cat data.txt)\" -o -d"),
 ];
 
-/// Half of them give a file to their shell.
+/// Half of the tasks pass a script file to their shell.
 fn task(name: &str) -> String {
     if name > "c" {
         return super::task(name).replace("}\nsteps", ", difficulty: easy, labels: {area: one}}\nsteps");
@@ -89,21 +90,21 @@ fn project() -> World {
         world.write(&format!("{folder}/verify.sh"), "#!/usr/bin/env bash\nset -e\n./spare.sh\ntest -d /\n");
         world.executable(&format!("{folder}/verify.sh"));
     }
-    // Two that make the same, of which one may.
+    // Two that create the same resource, which one of them allows.
     let made = "    - command: {run: kubectl create namespace market}\n";
     let allowed = format!("    # gevals: allow(same-resource-in-parallel-tasks)\n{made}");
     for (name, setup) in [("b", made), ("c", &allowed)] {
         let text = task(name).replace("  prompt:", &format!("  setup:\n{setup}  prompt:"));
         world.write(&format!("suite/evals/tasks/{name}/task.yaml"), &text);
     }
-    // Another has its name.
+    // Two tasks with the same name.
     world.write("suite/evals/tasks/f/task.yaml", &task("e"));
-    // Only another task speaks of it.
+    // Only another task refers to it.
     world.write("suite/evals/tasks/a/hidden.sh", "test -d /\n");
     world
         .write("suite/evals/tasks/d/verify.sh", "#!/usr/bin/env bash\nset -e\n./spare.sh\n../a/hidden.sh\ntest -d /\n");
     world.executable("suite/evals/tasks/d/verify.sh");
-    // Two that run the same script, one by a link.
+    // Two tasks that run the same script, one of them through a link.
     let link = world.path("suite/evals/tasks/e/verify.sh");
     fs::remove_file(&link).unwrap();
     symlink("../f/verify.sh", link).unwrap();
@@ -112,7 +113,7 @@ fn project() -> World {
     world
 }
 
-/// Edits a file of a task, and says how.
+/// Edits a file of a task, and describes the edit.
 fn edit(rng: &mut Rng, world: &World) -> String {
     let name = TASKS[rng.usize(..TASKS.len())];
     let (file, (old, new)) = match rng.usize(..8) {
@@ -123,7 +124,7 @@ fn edit(rng: &mut Rng, world: &World) -> String {
     let path = world.path(&format!("suite/evals/tasks/{name}/{file}"));
     let text = fs::read_to_string(&path).unwrap_or_default();
     let text = text.replacen(old, new, 1);
-    // As editors do it: in its place, or by another file that takes its name.
+    // As editors do it: in place, or by renaming another file to this name.
     match rng.bool() || path.is_symlink() {
         true => fs::write(&path, text).unwrap(),
         false => {
@@ -168,7 +169,7 @@ fn after_any_edits_a_check_says_what_it_says_without_an_index() {
     assert!(quick * 4 > SUITES as usize * EDITS, "{quick} times only what was edited was compiled");
 }
 
-/// What is edited, and what is asked then.
+/// A name, the edits, and the command to run after them.
 type Case<'c> = (&'c str, &'c [(&'c str, &'c str, &'c str)], &'c [&'c str]);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `gevals check` keeps for the next one: whatever is changed in between, it says what a check without it says.
+//! The cache of `gevals check`: whatever changes in between, the output is the same as without the cache.
 
 use std::{
     collections::BTreeMap,
@@ -15,16 +15,16 @@ use sha2::{Digest, Sha256};
 
 use super::{EVAL, MCP, task, world::World};
 
-/// How many suites are changed, and how often each.
+/// Number of suites, and number of changes in each.
 const SUITES: u64 = 20;
 const EDITS: usize = 9;
-/// After that another change of a file has another time.
+/// After this time, another change of a file has a different timestamp.
 pub(super) const SETTLED: Duration = Duration::from_millis(40);
-/// What answers begin with, and the digest of all that follows it.
+/// The first bytes of a cached output, and the length of the digest of everything after it.
 const FORM: &[u8] = b"gevals check 1\n";
 const DIGEST: usize = 32;
 
-/// What is asked, again and again.
+/// Commands that are run repeatedly.
 const QUESTIONS: [&[&str]; 8] = [
     &["check"],
     &["check", "--format", "json", "."],
@@ -36,7 +36,7 @@ const QUESTIONS: [&[&str]; 8] = [
     &["check", ".", "--baseline", "known.json"],
 ];
 
-/// What is written into files.
+/// Texts that are written into files.
 const PIECES: [&str; 10] = [
     "tiemout: 5s\n",
     "# gevals: allow(unknown-field)\n",
@@ -72,7 +72,7 @@ fn project() -> World {
         world.executable(&format!("suite/evals/tasks/{script}/verify.sh"));
     }
     symlink("other", world.path("suite/evals/linked")).unwrap();
-    // The times of a project that was there before.
+    // Lets the timestamps become as old as those of an existing project.
     sleep(SETTLED);
     world
 }
@@ -88,7 +88,7 @@ pub(super) fn told(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// What it says with what was kept, which is what it says without.
+/// Returns the output with the cache, which must equal the output without it.
 #[track_caller]
 pub(super) fn same(world: &World, question: &[&str], context: &str) -> (Option<i32>, String, String) {
     let with = told(&ask(world, question).output().unwrap());
@@ -97,14 +97,14 @@ pub(super) fn same(world: &World, question: &[&str], context: &str) -> (Option<i
     with
 }
 
-/// The answers that are kept; one that is kept anew is another file.
+/// Returns the cached outputs; one that is stored again has a different inode.
 pub(super) fn kept(world: &World) -> BTreeMap<PathBuf, u64> {
     let entries = fs::read_dir(world.path("cache/checks")).into_iter().flatten().flatten();
     let answers = entries.filter(|entry| entry.path().extension().is_none());
     answers.map(|entry| (entry.path(), entry.metadata().unwrap().ino())).collect()
 }
 
-/// The answer to one question, alone in a folder.
+/// Returns the only cached output.
 fn only(world: &World) -> PathBuf {
     let kept: Vec<_> = kept(world).into_keys().collect();
     assert_eq!(kept.len(), 1, "{kept:?}");
@@ -134,7 +134,7 @@ fn after_any_change_a_check_says_what_it_says_without_what_was_kept() {
     assert!(known > EDITS, "{known} times what was kept was of use");
 }
 
-/// What is there, the question, what is changed then.
+/// A name, additional files, the command, and the change after it.
 type Case<'c> = (&'c str, fn(&World), &'c [&'c str], fn(&World));
 
 #[test]
@@ -236,7 +236,7 @@ fn whatever_decides_is_noticed_where_it_alone_changes() {
     }
 }
 
-/// Changes something of the project, and says what.
+/// Changes something in the project, and describes the change.
 fn change(rng: &mut Rng, world: &World) -> String {
     let root = world.path("suite");
     let mut files = Vec::new();
@@ -253,7 +253,7 @@ fn change(rng: &mut Rng, world: &World) -> String {
             let place: usize = lines[..rng.usize(..=lines.len())].iter().map(|line| line.len()).sum();
             drop(fs::write(&one, format!("{}{piece}{}", &text[..place], &text[place..])));
         }
-        // As many bytes, and the time put back.
+        // The same number of bytes, with the original timestamp.
         3 | 4 => {
             let time = fs::metadata(&one).and_then(|meta| meta.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
             let text = match kind {
@@ -269,9 +269,9 @@ fn change(rng: &mut Rng, world: &World) -> String {
             world.write(&format!("suite/evals/tasks/{name}/task.yaml"), &task(name));
             world.write(&format!("suite/evals/tasks/{name}/verify.sh"), "test -d /\n");
         }
-        // Another eval takes the tasks.
+        // Another eval selects the tasks.
         7 => world.write("suite/evals/second.yaml", &EVAL.replace("tasks/*", ["*", "tasks/[ab]"][rng.usize(..2)])),
-        // Two change places: no file is another, and no text.
+        // Two files or directories swap their names: no inode and no content changes.
         8 => {
             let (one, other) = match rng.bool() {
                 true => (root.join("evals/tasks/a"), root.join("evals/tasks/b")),
@@ -289,7 +289,7 @@ fn change(rng: &mut Rng, world: &World) -> String {
             drop(symlink(target, root.join(link)));
             return format!("{link} leads to {target}");
         }
-        // What a link leads to goes elsewhere.
+        // The target of a link moves elsewhere.
         10 => {
             let (from, to) = match root.join("evals/other").exists() {
                 true => (root.join("evals/other"), world.path("outside/other")),
@@ -310,7 +310,7 @@ fn change(rng: &mut Rng, world: &World) -> String {
             let ignore = ["a/\n", "*.yaml\n", "!task.yaml\n"][rng.usize(..3)];
             drop(fs::write(root.join(["evals/.gitignore", "evals/tasks/.ignore"][rng.usize(..2)]), ignore));
         }
-        // The root of the project is another.
+        // The root of the project changes.
         14 => {
             let (here, there) = (root.join(".git"), world.path(".git"));
             drop(if here.exists() { fs::rename(&here, &there) } else { fs::rename(&there, &here) });
@@ -331,7 +331,7 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// An answer with other words in it, as somebody would write it who knows its form.
+/// Returns a cached output with other words in it, as a forger who knows the format would write it.
 fn forged(path: &Path, old: &str, new: &str) -> Vec<u8> {
     assert_eq!(old.len(), new.len());
     let mut bytes = fs::read(path).unwrap();
@@ -350,16 +350,17 @@ fn what_is_kept_is_said_again_until_a_file_has_changed() {
     let answer = only(&world);
     assert_eq!(fs::metadata(&answer).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(world.path("cache/checks")).unwrap().permissions().mode() & 0o777, 0o700);
-    // Nothing is looked at but whether something has changed.
+    // Only whether something has changed is verified, not the output itself.
     let forgery = forged(&answer, " in ", " IN ");
     fs::write(&answer, &forgery).unwrap();
     let again = told(&ask(&world, question).output().unwrap());
     assert_eq!(again, (cold.0, cold.1.replacen(" in ", " IN ", 1), String::new()));
-    // A folder that others can write to says nothing.
+    // A directory that others can write to is ignored.
     fs::set_permissions(world.path("cache/checks"), fs::Permissions::from_mode(0o777)).unwrap();
     assert_eq!(told(&ask(&world, question).output().unwrap()), cold);
     fs::set_permissions(world.path("cache/checks"), fs::Permissions::from_mode(0o700)).unwrap();
-    // Another question is answered anew: from elsewhere, with another root, in another form.
+    // Another command is executed without the cached output: from another directory, with another root, in another
+    // format.
     for other in [&["check", "."] as &[&str], &["check", "--color", "always"], &["check", "--root", ".."]] {
         assert!(!same(&world, other, "another question").1.contains(" IN "));
     }
@@ -389,7 +390,7 @@ fn what_is_damaged_is_not_used() {
         bytes[place] ^= 1 << bit;
         damages.push((format!("bit {bit} of byte {place}"), bytes));
     }
-    // The digest of nonsense is right.
+    // The digest is right, but the contents are invalid.
     for length in [0, 1, 4, 5, 40] {
         let rest = vec![255; length];
         damages.push((format!("{length} bytes"), [FORM, Sha256::digest(&rest).as_slice(), &rest].concat()));
@@ -399,7 +400,7 @@ fn what_is_damaged_is_not_used() {
         assert_eq!(told(&ask(&world, question).output().unwrap()), cold, "{what}");
         assert_eq!(fs::read(&answer).unwrap().len(), whole.len(), "{what}: it is kept anew");
     }
-    // Something else in its place, or in that of the folder.
+    // Something else in place of the file, or of the directory.
     let folder = world.path("cache/checks");
     fs::remove_file(&answer).unwrap();
     fs::create_dir(&answer).unwrap();
@@ -414,7 +415,7 @@ fn what_is_damaged_is_not_used() {
     fs::remove_file(&folder).unwrap();
     fs::write(&folder, "").unwrap();
     assert_eq!(told(&ask(&world, question).output().unwrap()), cold, "a file in the place of the folder");
-    // No folder at all, as in CI.
+    // No usable directory at all, as in CI.
     for cache in ["/proc/nowhere", "/dev/null"] {
         assert_eq!(told(&ask(&world, question).env("GEVALS_CACHE_DIR", cache).output().unwrap()), cold, "{cache}");
     }
@@ -441,7 +442,7 @@ fn little_is_kept_no_secret_and_nothing_where_that_is_not_wanted() {
         ask(&world, question).output().unwrap();
         assert!(kept(&world).is_empty(), "{question:?}");
     }
-    // An answer, and what is known of the tasks.
+    // A cached output, and the index of the tasks.
     ask(&world, &["check", "evals"]).output().unwrap();
     let files = || fs::read_dir(world.path("cache/checks")).unwrap().flatten().map(|entry| entry.path());
     let first: Vec<PathBuf> = files().collect();

@@ -1,7 +1,7 @@
 //! `gevals convert --prove-on`: tasks in the style of public suites and their conversions, on a real Kubernetes API.
 //!
-//! The API is started from `KUBEBUILDER_ASSETS` or the PATH; where it is not there, the test says that it did not run. Its nodes are
-//! not real: `support/kubelet.rs` moves the pods.
+//! The API is started from `KUBEBUILDER_ASSETS` or `PATH`; if it is not available, the test reports that it did not
+//! run. There are no real nodes: `support/kubelet.rs` updates the pods.
 
 use std::{
     fs,
@@ -35,10 +35,10 @@ use super::{
     world::{Ran, World},
 };
 
-/// Thirty tasks, four times each, on a busy machine.
+/// Thirty tasks, four runs each, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A control plane whose pods are moved; stopped when it is dropped.
+/// A control plane with a simulated kubelet; stopped when it is dropped.
 struct Plane {
     folder: tempfile::TempDir,
     kubeconfig: PathBuf,
@@ -86,7 +86,7 @@ impl Plane {
         command
     }
 
-    /// No namespace that was not there at first.
+    /// Checks that no namespaces are left except the initial ones.
     #[track_caller]
     fn nothing_is_left(&self) {
         let found = self.kubectl(&["get", "namespaces", "-o", "name"]);
@@ -119,7 +119,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// One API for all: it takes half a gigabyte.
+/// One API for all parts: it needs half a gigabyte of memory.
 #[test]
 #[ignore = "needs a Kubernetes API, kubectl and jq; .ci/run has them"]
 fn on_api_original_and_conversion_do_the_same() {
@@ -164,7 +164,7 @@ fn all_agree(plane: &Plane) {
     plane.nothing_is_left();
 }
 
-/// Original and a conversion, in which a text may stand for another.
+/// An original and its conversion, in which one text may be replaced by another.
 fn pair(name: &str, mistake: Option<(&str, &str)>) -> Pair {
     let (path, sources) = (task(name), Sources::default());
     let all = gevals::compile(std::slice::from_ref(&path), &sources, &Disk);
@@ -193,17 +193,17 @@ fn on_api(plane: &Plane, pairs: &[Pair]) -> api::Proof {
     runtime.block_on(api::in_four(&plane.kubeconfig, pairs, &mut none, &|_| {})).unwrap()
 }
 
-/// What is wrong in a conversion, and in which world that shows.
+/// A mistake in a conversion, and the world in which it shows.
 const MISTAKES: [(&str, (&str, &str), &str); 5] = [
-    // Another text passes too early.
+    // A different text, which passes too early.
     ("rolling-update", ("stdout: nginx:1.27", "stdout: nginx:1.21"), "without an agent"),
-    // Another text never passes.
+    // A different text, which never passes.
     ("create-namespace", ("stdout: blue", "stdout: red"), "with the solution"),
-    // A test the wrong way round.
+    // An inverted test.
     ("create-configmap", ("stdout: debug", "stdout: {not: debug}"), "with the solution"),
-    // Another object.
+    // A different object.
     ("create-ingress", ("get ingress shop", "get ingress store"), "with the solution"),
-    // A set-up that does not come to its end.
+    // A setup that does not complete.
     ("expose-deployment", ("kubectl create ns expose-test", "kubectl get ns expose-test"), "without an agent"),
 ];
 
@@ -223,7 +223,7 @@ fn mistakes_are_caught(plane: &Plane) {
 
 const LEAVES: &str = "kind: Task\nmetadata: {name: leaves, difficulty: easy}\nsteps:\n  setup: {inline: \"kubectl create namespace left-by-setup; kubectl create configmap left -n default\"}\n  verify: {inline: \"kubectl get configmap made -n left-by-setup\"}\n  prompt: {inline: Make it.}\n";
 
-/// Also of a task without a solution, which is not counted as proved, and of one that passes without an agent.
+/// Also for a task without a solution, which does not count as proved, and for one that passes without an agent.
 fn what_is_left_is_told_and_deleted(plane: &Plane) {
     let world = World::new(&[("leaves.yaml", LEAVES)]);
     let ran = plane.convert(&world, &["leaves.yaml", "--target", "builtin", "--prove-on", "gevals", "--report"]);
@@ -287,6 +287,6 @@ fn what_is_not_there_is_said_before_anything_runs() {
     run(&["--prove-on", "other"]).expect(2, &["no context `other`: it has `mine`"]);
     run(&["--prove-on", "mine", "--solutions", "none"]).expect(2, &["`none` is no folder of solutions"]);
     run(&["--solutions", "."]).expect(2, &["--prove-on"]);
-    // It does not answer; no script has run.
+    // The API does not answer; no script has run.
     run(&["--prove-on", "mine"]).expect(3, &["does not answer"]);
 }

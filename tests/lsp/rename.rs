@@ -1,4 +1,4 @@
-//! Every name of a suite that can be renamed is, and `gevals check` finds the same afterwards.
+//! Every name in a suite that can be renamed is renamed, and `gevals check` has the same findings afterwards.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -52,7 +52,7 @@ fn world() -> World {
     world
 }
 
-/// What is found in the whole suite: rule, file and message, without the new name.
+/// Returns the findings in the whole suite: rule, file and message, with the new name replaced.
 fn findings(world: &World, new: &str, old: &str) -> Vec<String> {
     let folder = world.path("suite");
     let output = Command::new(gevals()).args(["check", "--format", "json"]).arg(folder).output().unwrap();
@@ -65,7 +65,7 @@ fn findings(world: &World, new: &str, old: &str) -> Vec<String> {
     found
 }
 
-/// What a rename answers at a byte of a file.
+/// Returns the answer to a rename request at a byte of a file.
 fn rename(editor: &mut Editor, method: &str, path: &str, text: &str, at: usize) -> Value {
     let line = text[..at].matches('\n').count();
     let character = text[text[..at].rfind('\n').map_or(0, |at| at + 1)..at].encode_utf16().count();
@@ -119,7 +119,7 @@ fn after_a_rename_the_same_is_found() {
     for wanted in ["q/tasks/tidy-up.yaml title", "q/tasks/tidy-up.yaml note", "s/tasks/a.yaml TITLE"] {
         assert!(renamed.contains(&wanted.to_owned()), "{wanted}: {renamed:#?}");
     }
-    // The prompt's file is another task's, too.
+    // The prompt file also belongs to another task.
     for (task, other) in [("a", "b"), ("b", "a")] {
         let refused = renamed.iter().find(|one| one.starts_with(&format!("s/tasks/{task}.yaml HEAD: "))).unwrap();
         assert!(refused.contains(&format!("the task `{other}`")), "{refused}");
@@ -127,7 +127,7 @@ fn after_a_rename_the_same_is_found() {
     assert!(editor.end().success());
 }
 
-/// No finding tells of a variable that a script does not get.
+/// `check` does not report a variable that a script no longer receives, so this test compares the edits.
 #[test]
 fn a_variable_is_renamed_where_scripts_get_it_from_the_task() {
     let world = world();

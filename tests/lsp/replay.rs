@@ -1,5 +1,6 @@
-//! Editing sessions, replayed: real suites are changed at random, letter by letter, by a seeded hand. Whatever is typed, the server
-//! answers every request, and shows what a cold `gevals check` of the same texts finds.
+//! Replayed editing sessions: real suites are changed letter by letter by a seeded random generator. After every
+//! change, the server answers every request, and its diagnostics equal the findings of a cold `gevals check` of the
+//! same texts.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -12,12 +13,12 @@ use super::{
     world::{World, gevals},
 };
 
-/// How many suites, how often each is changed, and the most letters of one change.
+/// Number of suites, number of changes of each, and maximum number of letters in one change.
 const SUITES: usize = 24;
 const BURSTS: usize = 5;
 const LETTERS: usize = 40;
 
-/// What is typed where nothing is taken from another place of the suite.
+/// What is typed if the text is not copied from another place in the suite.
 const PIECES: [&str; 16] = [
     "{env.X | lower}",
     "\n    - command:\n        run: ",
@@ -37,7 +38,7 @@ const PIECES: [&str; 16] = [
     "kind: Eval",
 ];
 
-/// A finding as both sides tell it: the file, the line, the rule.
+/// A finding as both sides report it: file, line, rule.
 type Found = BTreeSet<(String, u64, String)>;
 
 #[test]
@@ -77,7 +78,7 @@ fn session(seed: u64) {
     assert!(editor.end().success());
 }
 
-/// The files of one example, or of one heading of `tests/suite`.
+/// The files of the example, or of one heading of `tests/suite`.
 fn suite(rng: &mut Rng) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if rng.u8(..4) == 0 {
@@ -93,7 +94,7 @@ fn suite(rng: &mut Rng) -> Vec<(String, String)> {
         let is_file =
             |block: &&Block| block.language() != "text" && block.language() != "sh" && !block.language().is_empty();
         let blocks = page.blocks.iter().filter(|other| other.heading.0 == block.heading.0).filter(is_file);
-        // The later block of one name is the one that counts.
+        // If several blocks have the same name, the last one counts.
         let files: std::collections::BTreeMap<String, String> =
             blocks.map(|block| (block.file().to_owned(), block.text())).collect();
         let ours = |text: &String| text.lines().any(|line| line.starts_with("kind: "));
@@ -104,7 +105,7 @@ fn suite(rng: &mut Rng) -> Vec<(String, String)> {
     }
 }
 
-/// One change, a letter a message: something is typed, or deleted.
+/// One change, one message per letter: text is inserted or deleted.
 fn change(rng: &mut Rng, editor: &mut Editor, path: &str, text: &mut String, pieces: &[String], version: &mut u64) {
     let mut send = |editor: &mut Editor, text: &mut String, range: std::ops::Range<usize>, new: &str| {
         let place = json!({ "start": position(text, range.start), "end": position(text, range.end) });
@@ -130,7 +131,7 @@ fn change(rng: &mut Rng, editor: &mut Editor, path: &str, text: &mut String, pie
     }
 }
 
-/// Asks for everything at a random place; nothing may be refused but a rename.
+/// Sends every kind of request for a random position; none may fail.
 fn ask(rng: &mut Rng, editor: &mut Editor, path: &str, text: &str, seed: u64) {
     let uri = editor.uri(path);
     let at = position(text, boundary(text, rng.usize(..=text.len())));
@@ -165,7 +166,7 @@ fn ask(rng: &mut Rng, editor: &mut Editor, path: &str, text: &str, seed: u64) {
     }
 }
 
-/// A text without blanks, which is all that formatting changes in holes but for empty brackets.
+/// Returns the text without blanks and empty parentheses, which is all that formatting changes in holes.
 fn bare(text: &str) -> String {
     text.chars().filter(|letter| *letter != ' ').collect::<String>().replace("()", "")
 }
@@ -184,7 +185,7 @@ fn shown(editor: &Editor) -> Found {
 
 fn cold(folder: &Path) -> Found {
     let output = Command::new(gevals()).args(["check", "--format", "json"]).arg(folder).output().unwrap();
-    // Where nothing is left that is ours, there is nothing to check.
+    // If no file of gevals is left, there is nothing to check.
     let report: Value = match serde_json::from_slice(&output.stdout) {
         Ok(report) => report,
         Err(_) => return Found::new(),

@@ -1,10 +1,11 @@
-//! What an editor asks at every key and every move of the cursor: completion where it helps and nowhere else, and answers that cost little.
+//! What an editor requests at every keystroke and cursor movement: completion where it helps and nowhere else, and
+//! cheap answers.
 
 use serde_json::{Value, json};
 
 use super::{EVAL, Editor, TASK, edited, labels, quickstart, world};
 
-/// What is completed at `¦` of a line that takes the place of another.
+/// Replaces the text `old` and requests completion at `¦` of the new one.
 fn completed(editor: &mut Editor, task: &str, version: u64, old: &str, new: &str) -> (String, Value) {
     assert!(task.contains(old), "{old}");
     let marked = task.replacen(old, new, 1);
@@ -22,7 +23,7 @@ fn between_brackets_keys_and_words_are_completed_as_in_blocks() {
     let mut editor = Editor::start(&world, &json!({}));
     editor.open("tasks/write-note.yaml", &task);
     let args = "        args: {title: \"{env.TITLE}\"}\n";
-    // Arguments of a tool, at the beginning, in the middle of a word, behind others, and where the bracket is not closed yet.
+    // Arguments of a tool: at the start, in the middle of a word, after others, and before a missing closing bracket.
     for (nth, (new, wanted)) in [
         ("        args: {¦}\n", "        args: {title: }\n"),
         ("        args: {ti¦}\n", "        args: {title: }\n"),
@@ -38,12 +39,12 @@ fn between_brackets_keys_and_words_are_completed_as_in_blocks() {
         let text = edited(&text, &json!([found["items"][0]["textEdit"]]));
         assert!(text.contains(wanted), "{new}: {text}");
     }
-    // One that is there is not offered again; a hole in quotes is one still.
+    // An existing argument is not offered again; a hole in quotes is still completed.
     let (_, found) = completed(&mut editor, &task, 20, args, "        args: {title: x, ¦}\n");
     assert!(labels(&found).is_empty(), "{found}");
     let (_, found) = completed(&mut editor, &task, 21, args, "        args: {title: \"{en¦\"}\n");
     assert!(labels(&found).contains(&"env"), "{found}");
-    // Words, also in quotes: what is there of them is replaced whole.
+    // Words, including in quotes: an existing word is replaced as a whole.
     for (nth, value) in ["ea¦", "e¦asy", "\"e¦a\"", "'¦'", "¦"].into_iter().enumerate() {
         let new = format!("difficulty: {value}");
         let (text, found) = completed(&mut editor, &task, 30 + nth as u64, "difficulty: easy", &new);
@@ -82,13 +83,13 @@ fn nothing_is_offered_in_comments_and_before_what_is_there() {
         let (_, found) = completed(&mut editor, &task, 10 + nth as u64, old, new);
         assert!(labels(&found).is_empty(), "{new}: {found}");
     }
-    // What a comment follows can be written.
+    // Completion works before a comment.
     let (_, found) = completed(&mut editor, &task, 30, "  difficulty: easy", "  diff¦  # how hard");
     assert!(labels(&found).contains(&"difficulty"), "{found}");
     assert!(editor.end().success());
 }
 
-/// To try all fixes compiles everything several times; VS Code asks for actions whenever the cursor moves.
+/// Trying all fixes means compiling everything several times, and VS Code requests actions whenever the cursor moves.
 #[test]
 fn all_fixes_are_tried_once_somebody_takes_them() {
     let world = world();
@@ -105,7 +106,7 @@ fn all_fixes_are_tried_once_somebody_takes_them() {
     assert!(action.get("edit").is_none(), "{action}");
     let resolved = editor.ask("codeAction/resolve", action.clone());
     assert_eq!(edited(&wrong, &resolved["edit"]["changes"][&uri]), TASK);
-    // Where there is nothing safe to do, nothing is offered.
+    // If there is no safe fix, nothing is offered.
     editor.change("tasks/t.yaml", 2, json!([{ "text": TASK }]));
     let actions = editor.ask("textDocument/codeAction", params);
     assert!(!actions.to_string().contains("source.fixAll"), "{actions}");
@@ -119,7 +120,7 @@ fn what_is_cancelled_before_its_turn_is_not_answered_with_work() {
     editor.open("tasks/t.yaml", TASK);
     let uri = editor.uri("tasks/t.yaml");
     let position = json!({ "line": 2, "character": 0 });
-    // In one piece, so that all of it is there when the first is read.
+    // In one piece, so that all messages have arrived when the first one is read.
     let mut all = String::new();
     for message in [
         json!({ "jsonrpc": "2.0", "id": "a", "method": "textDocument/hover", "params": { "textDocument": { "uri": uri }, "position": position } }),
@@ -163,7 +164,7 @@ fn a_finding_leads_to_its_page_and_a_name_to_where_it_is_used() {
     assert!(editor.end().success());
 }
 
-/// Lines may end as they do on Windows: what lies behind the end of one is before both of its letters.
+/// Lines may end with CRLF: a position beyond the end of a line is before both characters.
 #[test]
 fn a_change_behind_the_end_of_a_line_keeps_the_line() {
     let world = world();
@@ -179,7 +180,7 @@ fn a_change_behind_the_end_of_a_line_keeps_the_line() {
     assert!(editor.end().success());
 }
 
-/// A file that is only in the editor is read by nothing else: what is wrong with it is shown there or nowhere.
+/// A file that exists only in the editor is not read by anything else: its faults are reported there or nowhere.
 #[test]
 fn a_file_that_is_not_saved_keeps_its_findings_while_it_cannot_be_read() {
     let world = world();
@@ -192,7 +193,7 @@ fn a_file_that_is_not_saved_keeps_its_findings_while_it_cannot_be_read() {
         assert_eq!(editor.rules("tasks/new.yaml", 2), ["syntax"], "{folders}");
         editor.change("tasks/new.yaml", 3, json!([{ "text": TASK.replace("kind: Task", "kind: Tsk") }]));
         assert_eq!(editor.rules("tasks/new.yaml", 3), ["unknown-kind"], "{folders}");
-        // Another program's file, and a script that writes one of ours, are no concern of it.
+        // A file of another program, and a script that writes one of ours, have no findings.
         editor.open("chart.yaml", "apiVersion: tekton.dev/v1\nkind: Task\nspec: [\n");
         assert!(editor.rules("chart.yaml", 1).is_empty());
         editor.open("make.sh", "cat >task.yaml <<.\nkind: Task\n.\n");
@@ -201,14 +202,13 @@ fn a_file_that_is_not_saved_keeps_its_findings_while_it_cannot_be_read() {
     }
 }
 
-/// The last resort: the finding is right, and the author means it.
+/// The last resort: the finding is correct, but the author wants it that way.
 #[test]
 fn a_finding_is_allowed_where_it_stands() {
     let world = world();
     let mut editor = Editor::start(&world, &json!({}));
     let path = "tasks/t.yaml";
-    // Two findings on one line, one in a block of text, one in a line of a quoted text, and a hard one.
-    // Several findings of one line, and of one block of text.
+    // Several findings on one line, and several in one block of text.
     let task = "kind: Task
 apiVersion: mcp-eval/v1
 metadata: {name: t}
@@ -232,7 +232,7 @@ spec:
     let before = editor.rules(path, version);
     assert!(before.len() > 3, "{before:?}");
     let uri = editor.uri(path);
-    // Each is allowed, one after another, until none is left.
+    // Each one is allowed, one after another, until none is left.
     for _ in 0..before.len() {
         let Some(first) = editor.shown[&uri]["diagnostics"].as_array().unwrap().first().cloned() else { break };
         let context = json!({ "diagnostics": [first], "only": ["quickfix"] });

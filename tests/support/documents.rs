@@ -1,4 +1,4 @@
-//! Files of every kind: right ones by the grammar of their fields, and faults to put into them.
+//! Files of every kind: valid ones generated from the grammar of their fields, and faults to insert into them.
 #![allow(dead_code, clippy::allow_attributes, reason = "every test that includes this uses a part of it")]
 
 use proptest::{collection::vec, prelude::*, sample::select, strategy::Union};
@@ -23,7 +23,7 @@ fn either(options: Vec<Strategy1>) -> Strategy1 {
     Union::new(options).boxed()
 }
 
-/// A record; a key with `!` is always there.
+/// A record; a key with `!` is always present.
 fn record(fields: Vec<(&str, Strategy1)>) -> Strategy1 {
     let mut made: BoxedStrategy<Map<String, Value>> = Just(Map::new()).boxed();
     for (key, value) in fields {
@@ -46,7 +46,7 @@ fn string() -> Strategy1 {
     one(&[json!("a"), json!("two words"), json!("yes"), json!("1"), json!("\u{e4}\n")])
 }
 
-/// Text with a hole in it, perhaps.
+/// Text that may contain a hole.
 fn holed() -> Strategy1 {
     either(vec![string(), one(&[json!("{random.id}"), json!("x-{task.name}"), json!("{env.A | default('a')}")])])
 }
@@ -125,7 +125,7 @@ fn text_expect() -> Strategy1 {
     ])
 }
 
-/// A step without an id; ids come in `numbered`.
+/// A step without an ID; `numbered` adds IDs.
 fn portable_step(verify: bool) -> Strategy1 {
     let common = || vec![("timeout", duration()), ("continueOnError", boolean())];
     let with = move |fields: Vec<(&'static str, Strategy1)>| record(common().into_iter().chain(fields).collect());
@@ -252,7 +252,7 @@ fn portable_step(verify: bool) -> Strategy1 {
     .boxed()
 }
 
-/// Gives loop variables names of their own, and ids to steps that may have one.
+/// Gives loop variables unique names, and IDs to steps that may have one.
 fn numbered(mut document: Value) -> Value {
     fn walk(value: &mut Value, next: &mut usize) {
         match value {
@@ -564,7 +564,7 @@ pub fn evals() -> Strategy1 {
         ("apiVersion", one(&[json!("mcp-eval/v1")])),
         ("metadata", anything()),
         ("server", string()),
-        // Two of them may have one id.
+        // Two of them could have the same ID, so there is at most one.
         ("!evals", either(vec![one(&[json!([])]), one_of.prop_map(|eval| json!([eval])).boxed()])),
     ])
 }
@@ -587,7 +587,7 @@ pub fn mcp_config() -> Strategy1 {
     record(vec![("!mcpServers", record(vec![("!notes", server.clone()), ("other", server)]))])
 }
 
-/// One fault, somewhere.
+/// One fault at a random location.
 #[derive(Clone, Debug)]
 pub enum Fault {
     Value(Value),
@@ -631,7 +631,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Gives the place.
+/// Inserts a fault, and returns its location.
 pub fn spoil(document: &mut Value, at: &prop::sample::Index, fault: Fault) -> String {
     let mut all = Vec::new();
     pointers(document, "", &mut all);

@@ -1,5 +1,5 @@
-//! Plays the kubelet for a control plane without nodes: moves pods by what their annotation says, or by what they run, in the namespaces
-//! of tests.
+//! Simulates the kubelet for a control plane without nodes: it updates pods in the namespaces of the tests according to
+//! their annotation or to what they run.
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -10,10 +10,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// `ready`, `pending`, `failed`, `crash-loop`, `no-image`, `done`; without it what the pod runs decides.
+/// `ready`, `pending`, `failed`, `crash-loop`, `no-image`, `done`; without it, what the pod runs decides.
 const STATE: &str = "test/state";
 
-/// Runs until it is dropped. `ours` is how the names of the tests' namespaces begin: the cluster may be anybody's.
+/// Runs until it is dropped. `ours` is the prefix of the tests' namespaces: the cluster may also be used by others.
 pub async fn run(client: Client, ours: &str) {
     let pods: Api<Pod> = Api::all(client.clone());
     let mut pods = std::pin::pin!(watcher(pods, watcher::Config::default()).default_backoff().applied_objects());
@@ -31,12 +31,12 @@ pub async fn run(client: Client, ours: &str) {
         let status = status(state, names);
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let patch = Patch::Merge(json!({"status": status}));
-        // A pod that is gone meanwhile needs no status.
+        // A pod that was deleted in the meantime needs no status.
         let _ = api.patch_status(name, &PatchParams::default(), &patch).await;
     }
 }
 
-/// What becomes of a pod that says nothing: by the tags of its images, by its commands, and by who made it.
+/// Returns the state of a pod without an annotation, from the tags of its images, its commands, and its owner.
 fn looked(pod: &Pod) -> &'static str {
     let containers = || pod.spec.iter().flat_map(|spec| &spec.containers);
     let images = || containers().filter_map(|container| container.image.as_deref());

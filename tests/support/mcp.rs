@@ -1,4 +1,4 @@
-//! The two ends of a hub, played line by line.
+//! The two ends of a hub, simulated line by line.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub fn shell(script: &str) -> ServerSpec {
 }
 
 pub async fn write_line(writer: &mut (impl AsyncWrite + Unpin), line: &str) {
-    // A hub that has given up does not read on.
+    // A hub that has given up no longer reads.
     let _ = writer.write_all(format!("{line}\n").as_bytes()).await;
 }
 
@@ -103,13 +103,13 @@ impl Agent {
     }
 }
 
-/// A process that has ended may still be waiting to be reaped by its parent.
+/// Whether a process runs; one that has exited may still wait to be reaped by its parent.
 pub async fn is_running(pid: rustix::process::Pid) -> bool {
     let stat = tokio::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).await.unwrap_or_default();
     !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
 }
 
-/// A notification, or the answer to the request with this id, with every freedom that JSON gives.
+/// A notification, or the answer to the request with this ID, in an unusual but valid JSON form.
 pub fn odd_message(random: &mut fastrand::Rng, id: usize, answer: bool) -> String {
     let mut members = vec![(r#""jsonrpc""#.to_owned(), r#""2.0""#.to_owned())];
     if answer {

@@ -1,4 +1,4 @@
-//! The endpoint of a model with prepared answers, over a real socket and in each provider's own protocol.
+//! The endpoint of a model with prepared answers, over a real socket and in each provider's protocol.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 #[derive(Clone)]
 pub enum Reply {
     Text(String),
-    /// Tools and their arguments.
+    /// Calls of tools with these arguments.
     Calls(Vec<(String, Value)>),
     /// A status, a header, and a body.
     Status(u16, Option<(&'static str, &'static str)>, &'static str),
@@ -46,7 +46,7 @@ impl Asked {
         self.headers.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
     }
 
-    /// The names of the tools, in any protocol.
+    /// Returns the names of the tools, in any protocol.
     pub fn tools(&self) -> Vec<String> {
         let tools = match &self.body["tools"] {
             Value::Array(tools) => tools.clone(),
@@ -72,7 +72,7 @@ struct Script {
 }
 
 impl Model {
-    /// A model that gives these replies, and the last one again and again.
+    /// Starts a model that gives these replies, and repeats the last one.
     pub fn new(replies: impl IntoIterator<Item = Reply>) -> Model {
         let asked = Arc::default();
         let script = Script { replies: Arc::new(Mutex::new(replies.into_iter().collect())), asked: Arc::clone(&asked) };

@@ -1,4 +1,4 @@
-//! Evals that are packed and run elsewhere: what the tests of packs and of their engines have in common.
+//! Evals that are packed and run elsewhere: shared by the tests of packs and of their engines.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::world::World;
 
-/// Its tasks are those below `tasks`, in files or in folders of their own.
+/// Its tasks are those in `tasks`, in files or in directories of their own.
 pub const EVAL: &str = "kind: Eval
 metadata: {name: e}
 config:
@@ -14,7 +14,7 @@ config:
   taskSets: [{glob: tasks/**/*.yaml}]
 ";
 
-/// Makes a file, and waits until it is killed, unless `quick` is there. Its cleanup is the task's own `clean.sh`.
+/// Creates a file, and waits until it is killed, unless `quick` exists. Its cleanup is the task's own `clean.sh`.
 pub const SLOW: &str = r#"kind: Task
 apiVersion: mcp-eval/v1
 metadata: {name: slow}
@@ -28,7 +28,7 @@ spec:
   cleanup: [{command: {run: "sh clean.sh $F"}}]
 "#;
 
-/// How many files units have made and not removed.
+/// Returns the number of files that units have created and not removed.
 pub fn made(world: &World) -> usize {
     let entries = fs::read_dir(world.path(".")).unwrap().flatten();
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("made-")).count()
@@ -38,10 +38,11 @@ pub fn json(world: &World, path: &str) -> Value {
     serde_json::from_str(&world.read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Of a result: task, run, outcome, whether it passed, and the digest of its plan.
+/// The parts of a result: task, run, outcome, whether it passed, and the digest of its plan.
 pub type Told = (String, u64, String, bool, Value);
 
-/// What must not differ between a run and its units together: no times, no ids of runs, nothing of the machine.
+/// Returns what must be equal in a run and in its merged units: no times, no IDs of runs, nothing that depends on the
+/// machine.
 pub fn told(results: &Value) -> Vec<Told> {
     let one = |r: &Value| {
         let text = |key: &str| r[key].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Pages of Markdown whose fenced blocks are tests: finding the blocks, and writing what they should say back.
+//! Markdown pages whose fenced blocks are tests: finds the blocks, and writes expected output back.
 
 use std::{
     collections::BTreeMap,
@@ -20,13 +20,13 @@ pub struct Page {
 /// One fenced block.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The words behind the fence: `yaml fail tasks/a.yaml`.
+    /// The words after the fence: `yaml fail tasks/a.yaml`.
     pub info: Vec<String>,
     pub body: String,
-    /// The bytes of the body in the page.
+    /// The byte range of the body in the page.
     pub range: Range<usize>,
     pub line: usize,
-    /// The heading it stands under: its number in the page, and its text.
+    /// The heading of its section: its number in the page, and its text.
     pub heading: (usize, String),
 }
 
@@ -37,7 +37,7 @@ impl Page {
         Self { path: path.to_owned(), text, blocks }
     }
 
-    /// The page with other bodies for some of its blocks.
+    /// Returns the page with other bodies for some of its blocks.
     pub fn with(&self, bodies: &[(Range<usize>, String)]) -> String {
         let mut bodies: Vec<_> = bodies.iter().collect();
         bodies.sort_by_key(|(range, _)| range.start);
@@ -65,7 +65,7 @@ impl Block {
         self.info.iter().skip(1).any(|w| w == word)
     }
 
-    /// The word that is a path, or what a file of this kind is called when nobody says.
+    /// Returns the word that is a path, or the default name of a file of this kind.
     pub fn file(&self) -> &str {
         const WORDS: [&str; 7] = ["fail", "pass", "root", "exec", "crlf", "bom", "example"];
         let named = self.info.iter().skip(1).map(String::as_str).find(|w| !WORDS.contains(w));
@@ -79,20 +79,20 @@ impl Block {
         })
     }
 
-    /// The body as the file has it: `crlf` and `bom` say what Markdown cannot show.
+    /// Returns the body as it is in the file: `crlf` and `bom` specify what Markdown cannot show.
     pub fn text(&self) -> String {
         let body = if self.has("crlf") { self.body.replace('\n', "\r\n") } else { self.body.clone() };
         if self.has("bom") { format!("\u{feff}{body}") } else { body }
     }
 }
 
-/// Files in memory, and those among them that are named on the command line.
+/// Returns files in memory, and those among them that are named on the command line.
 pub fn files(blocks: &[&Block]) -> (MemoryFiles, Vec<PathBuf>) {
     let mut files = MemoryFiles::default();
     for block in blocks {
         files.add(block.file(), block.text(), block.has("exec"));
     }
-    // The later block of one name is the one that counts.
+    // If several blocks have the same name, the last one counts.
     let last: BTreeMap<&str, &&Block> = blocks.iter().map(|b| (b.file(), b)).collect();
     let chosen = |choose: &dyn Fn(&Block) -> bool| -> Vec<PathBuf> {
         last.values().filter(|b| choose(b)).map(|b| PathBuf::from(b.file())).collect()
@@ -103,7 +103,7 @@ pub fn files(blocks: &[&Block]) -> (MemoryFiles, Vec<PathBuf>) {
     (files, roots.unwrap_or_default())
 }
 
-/// Every page below a folder, sorted; README pages are not run.
+/// Returns every page in a directory and its subdirectories, sorted; README pages are skipped.
 pub fn pages(dir: &Path) -> Vec<Page> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())) {

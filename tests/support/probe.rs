@@ -1,15 +1,15 @@
-//! Tables of situations: a task for each row, what `check` says of it, and what `run` makes of it. Used by `verdicts.rs` and
-//! `parity.rs`.
+//! Tables of situations: for each row, a task, the findings of `check`, and the verdict of `run`. Used by `verdicts.rs`
+//! and `parity.rs`.
 //!
-//! A page has sections. A section has the files of an eval, of which `task.yaml` is one task for each row of its tables, with
-//! the words of the header replaced by the cells and `NAME` by a name of its own. Where there are several tables, each row of
-//! one goes with each row of the others, and the words are replaced table by table. The column `verdict` is what `run` must say
-//! of the task (`passed`, `failed`, `broken`, `unchecked`) and, behind a comma, the errors that `check` must report of it: these
-//! and no others. `refused` is a task that `check` refuses, and that no `run` passes. `HTTP/N` answers a request with its own
-//! body and the status N.
+//! A page has sections. A section contains the files of an eval, of which `task.yaml` is one task per row of its
+//! tables, with the words of the header replaced by the cells, and `NAME` by a unique name. If there are several
+//! tables, each row of one is combined with each row of the others, and the words are replaced table by table. The
+//! column `verdict` is the verdict of `run` (`passed`, `failed`, `broken`, `unchecked`), followed, after a comma, by
+//! exactly the errors that `check` must report. `refused` is a task that `check` refuses, and that never passes.
+//! `HTTP/N` answers a request with its own body and the status N.
 //!
-//! `set.yaml` is added to the task set, and `oracle.yaml` to the tasks of an oracle, for each row likewise. A row whose words stand
-//! in `eval.yaml`, or whose section has `alone`, has an eval of its own, in a folder `NAME` with all files.
+//! `set.yaml` is added to the task set, and `oracle.yaml` to the tasks of an oracle, also once per row. A row whose
+//! words occur in `eval.yaml`, or whose section has `alone`, has its own eval, in a directory `NAME` with all files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use gevals::{diagnostic::Strength, host::disk::Disk, source::Sources};
 
 use crate::{page::Page, world::World};
 
-/// Probes all sections of some pages, two at a time. Gives the number of rows, and what is otherwise than it must be.
+/// Tests all sections of some pages, two at a time. Returns the number of rows, and the deviations.
 pub fn probe_all(sections: &[Section]) -> (usize, Vec<String>) {
     let (next, faults) = (Mutex::new(sections.iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -39,12 +39,12 @@ pub fn probe_all(sections: &[Section]) -> (usize, Vec<String>) {
     (sections.iter().map(|section| section.rows.len()).sum(), faults.into_inner().unwrap())
 }
 
-/// The sections of some pages.
+/// Returns the sections of some pages.
 pub fn all_sections(pages: &[Page]) -> Vec<Section> {
     pages.iter().flat_map(|page| sections(&page.text)).collect()
 }
 
-/// Files, and the rows of the table, each by the words of the header.
+/// Files, and the rows of the table, each with the words of the header.
 pub struct Section {
     pub name: String,
     pub files: BTreeMap<String, String>,
@@ -88,7 +88,7 @@ fn sections(text: &str) -> Vec<Section> {
     found
 }
 
-/// Each row of one table with each row of the others.
+/// Combines each row of one table with each row of the others.
 fn product(tables: &[Vec<Vec<String>>]) -> Vec<Vec<(String, String)>> {
     let mut all: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for table in tables {
@@ -111,9 +111,9 @@ struct Case {
     name: String,
     verdict: String,
     rules: BTreeSet<String>,
-    /// Whether it has an eval of its own.
+    /// Whether it has its own eval.
     alone: bool,
-    /// Whether it has an error without which there would be a plan.
+    /// Whether all its errors are verdict errors, which do not prevent a plan.
     fooling: bool,
 }
 
@@ -123,7 +123,7 @@ impl Case {
     }
 }
 
-/// Columns that say what must come of a row, and are no words in its files.
+/// Columns that specify the expected result, and are not words in the files.
 const ABOUT: [&str; 3] = ["verdict", "upstream", "why"];
 
 fn probe(section: &Section) -> Vec<String> {
@@ -153,7 +153,7 @@ fn probe(section: &Section) -> Vec<String> {
         let of = |word: &str| row.iter().find(|(w, _)| w == word).map_or("", |(_, cell)| cell.as_str());
         let mut words = of("verdict").split(',').map(|word| word.trim().to_owned());
         let (verdict, rules) = (words.next().unwrap(), words.collect::<BTreeSet<_>>());
-        // Errors of an eval are told apart by its file.
+        // Errors of an eval are distinguished by its file.
         let alone = alone || section.files.contains_key("set.yaml") && !rules.is_empty();
         let case = Case { name: name.clone(), verdict, rules, alone, fooling: false };
         let folder = case.folder();
@@ -191,7 +191,7 @@ fn probe(section: &Section) -> Vec<String> {
     };
     let mut faults = Vec::new();
 
-    // What `check` says of each.
+    // The findings of `check` for each row.
     let joint: Vec<usize> = (0..cases.len()).filter(|at| !cases[*at].alone).collect();
     if !joint.is_empty() {
         eval(&mut joint.iter().map(|at| &cases[*at].name));
@@ -222,7 +222,7 @@ fn probe(section: &Section) -> Vec<String> {
         }
     }
 
-    // What `run` makes of them. What has no plan has no run.
+    // The verdicts of `run`. Without a plan, there is no run.
     let (refused, runs): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.verdict == "refused");
     for case in refused.iter().filter(|case| case.alone && case.fooling) {
         let ran = world.run(&["run", &format!("{}/eval.yaml", case.name)]);
@@ -271,7 +271,7 @@ fn probe(section: &Section) -> Vec<String> {
 
 const EVAL: &str = "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n";
 
-/// What `http` steps talk to.
+/// The server for `http` steps.
 static HTTP: LazyLock<String> = LazyLock::new(|| {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();

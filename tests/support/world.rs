@@ -1,4 +1,4 @@
-//! gevals as users run it: a process in a folder of its own, with a limit on its time and a mark on all it starts.
+//! gevals as users run it: a process in its own directory, with a time limit and a mark on everything it starts.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,11 +13,11 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Far more than anything here takes; what exceeds it hangs.
+/// Far longer than anything here takes; whatever exceeds it hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 const MARK: &str = "GEVALS_TEST_WORLD";
 
-/// For agents in bash that speak ACP: `reply REQUEST MEMBER` answers, and `handshake` goes on until `$prompt` is read.
+/// For agents in bash that use ACP: `reply REQUEST MEMBER` answers, and `handshake` runs until `$prompt` is read.
 pub const ACP: &str = r#"
 id() { echo "$1" | sed 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/'; }
 reply() { echo "{\"jsonrpc\":\"2.0\",\"id\":$(id "$1"),$2}"; }
@@ -38,7 +38,7 @@ pub struct Ran {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
-    /// The most memory that gevals itself ever held, in KiB.
+    /// The peak memory of gevals itself, in KiB.
     pub peak: u64,
 }
 
@@ -54,7 +54,7 @@ static RESULTS: std::sync::LazyLock<jsonschema::Validator> = std::sync::LazyLock
 });
 
 impl World {
-    /// A folder with these files; `WORLD` in their texts is its path.
+    /// Creates a directory with these files; `WORLD` in their texts is its path.
     pub fn new(files: &[(&str, &str)]) -> World {
         let world = World { dir: tempfile::tempdir().unwrap() };
         fs::create_dir(world.path("tmp")).unwrap();
@@ -78,7 +78,7 @@ impl World {
         fs::read_to_string(self.path(path)).unwrap_or_default()
     }
 
-    /// Copies a folder of this repository.
+    /// Copies a directory of this repository.
     pub fn copy(&self, from: &str, to: &str) {
         for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(from)).unwrap().flatten() {
             let name = entry.file_name().into_string().unwrap();
@@ -92,38 +92,38 @@ impl World {
         }
     }
 
-    /// A program of this world, in `bin`.
+    /// Adds a program to this world, in `bin`.
     pub fn program(&self, name: &str, text: &str) {
         let path = format!("bin/{name}");
         self.write(&path, text);
         fs::set_permissions(self.path(&path), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Makes a file a program.
+    /// Makes a file executable.
     pub fn executable(&self, path: &str) {
         fs::set_permissions(self.path(path), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A PATH of these programs and the system's, and of none that a developer has installed.
+    /// A `PATH` with these programs and those of the system, without what a developer has installed.
     pub fn programs(&self) -> String {
         format!("{}:/usr/bin:/bin", self.path("bin").display())
     }
 
-    /// gevals in this folder, with little of the environment.
+    /// gevals in this directory, with a minimal environment.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.bare(&gevals());
         command.args(args);
         command
     }
 
-    /// A line that gevals printed, as a user runs it.
+    /// Runs a line that gevals printed, as a user would.
     pub fn shell(&self, line: &str) -> Ran {
         let mut shell = self.bare("sh".as_ref());
         shell.arg("-c").arg(format!("gevals() {{ \"$GEVALS\" \"$@\"; }}\n{line}"));
         self.start(shell).end()
     }
 
-    /// A program in this folder, with little of the environment.
+    /// A program in this directory, with a minimal environment.
     pub fn bare(&self, program: &OsStr) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.dir.path()).stdin(Stdio::null());
@@ -133,7 +133,7 @@ impl World {
             .env("HOME", self.dir.path())
             .env("TMPDIR", self.path("tmp"))
             .env(MARK, self.dir.path());
-        // Of `.ci/mutants`: which mutant is on, and where it is noted which are reached.
+        // For `.ci/mutants`: which mutant is active, and the file that lists the mutants reached.
         for name in ["GEVALS_MUTANT", "GEVALS_REACHED"] {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
@@ -152,7 +152,7 @@ impl World {
         Running { child: command.spawn().unwrap(), dir: self.dir.path().to_path_buf(), peak: 0 }
     }
 
-    /// Where the caller has said where its streams go.
+    /// Starts a command whose streams the caller has set.
     pub fn start_with_own_streams(&self, mut command: Command) -> Running {
         Running { child: command.spawn().unwrap(), dir: self.dir.path().to_path_buf(), peak: 0 }
     }
@@ -161,7 +161,7 @@ impl World {
         self.start(self.command(args)).end()
     }
 
-    /// The results file of an eval, which is as `schemas/results.json` says.
+    /// Returns the results file of an eval, and checks it against `schemas/results.json`.
     pub fn results(&self, eval: &str) -> Value {
         let text = self.read(&format!("gevals-{eval}-out.json"));
         let results = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
@@ -170,7 +170,7 @@ impl World {
         results
     }
 
-    /// Processes of this world that live on; some need a moment to go.
+    /// Returns processes of this world that are still running; some need a moment to exit.
     pub fn survivors(&self) -> Vec<String> {
         let started = Instant::now();
         loop {
@@ -193,7 +193,7 @@ impl World {
         marked.map(command).map(|line| line.replace('\0', " ")).filter(|line| !line.is_empty()).collect()
     }
 
-    /// Waits for a file that a step makes.
+    /// Waits for a file that a step creates.
     pub fn wait_for(&self, path: &str) {
         let started = Instant::now();
         while !self.path(path).exists() {
@@ -204,7 +204,7 @@ impl World {
 }
 
 impl World {
-    /// The first line of a file that holds this, when it is there.
+    /// Waits for a line in a file that contains this, and returns the first one.
     pub fn wait_for_line(&self, path: &str, part: &str) -> String {
         let started = Instant::now();
         loop {
@@ -261,7 +261,7 @@ impl Running {
 }
 
 impl Ran {
-    /// Fails the test unless it ended so, and said all of this.
+    /// Fails the test unless the command exited with this status and printed all of this.
     #[track_caller]
     pub fn expect(self, code: i32, said: &[&str]) -> Ran {
         let Ran { out, err, .. } = &self;
@@ -276,12 +276,12 @@ impl Ran {
     }
 }
 
-/// Another build of it, where one is to be measured.
+/// The program under test; `GEVALS_BIN` selects another build, for measurements.
 pub fn gevals() -> OsString {
     std::env::var_os("GEVALS_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_gevals").into())
 }
 
-/// The result of this task.
+/// Returns the result of this task.
 pub fn result<'r>(results: &'r Value, task: &str) -> &'r Value {
     let found = results["results"].as_array().unwrap().iter().find(|result| result["taskName"] == task);
     found.unwrap_or_else(|| panic!("no {task}: {results}"))

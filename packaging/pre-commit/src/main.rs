@@ -1,4 +1,4 @@
-//! The compiler alone, as a hook for pre-commit.
+//! The compiler without the runner, as a hook for pre-commit.
 
 use std::process::ExitCode;
 

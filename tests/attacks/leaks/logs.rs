@@ -1,4 +1,4 @@
-//! No line that gevals prints in CI is a command of somebody else, whatever tools, agents, servers and tasks say.
+//! No line that gevals prints in CI is a command injected by others, whatever tools, agents, servers and tasks print.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// What runners act upon, as each of them reads it; `evil` is in all of it.
+/// Commands of all runners, in the forms that each one recognizes; all of them contain `evil`.
 const HOSTILE: [&str; 12] = [
     "::error file=evil.yaml::evil",
     "  ::set-env name=PATH::evil",
@@ -22,8 +22,8 @@ const HOSTILE: [&str; 12] = [
     "###[group]evil",
 ];
 
-/// The commands that a log holds, by the rules of the four runners: GitHub's `ActionCommand.cs` (a line that begins with `::`
-/// behind white space, `##[` anywhere), Azure's `##vso[`, TeamCity's `##teamcity[`, GitLab's `section_start:`.
+/// Returns the commands in a log by the rules of the four runners: GitHub's `ActionCommand.cs` (a line that starts with
+/// `::` after white space, `##[` anywhere), Azure's `##vso[`, TeamCity's `##teamcity[`, GitLab's `section_start:`.
 fn commands(log: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in log.split(['\n', '\r']) {
@@ -37,12 +37,12 @@ fn commands(log: &str) -> Vec<String> {
     found
 }
 
-/// The name of a task: control characters are an error there.
+/// Returns the name of a task: control characters are an error there.
 fn name_of(nth: usize, line: &str) -> String {
     format!("{line} {nth}").replace(char::is_control, " ")
 }
 
-/// A suite in which everybody says what is hostile: the names of tasks, the agent on both streams, steps, tools, servers.
+/// A suite in which every source of text is hostile: names of tasks, the agent on both streams, steps, tools, servers.
 fn suite() -> World {
     let hostile = HOSTILE.join("\n");
     let world = World::new(&[]);
@@ -68,7 +68,7 @@ fn suite() -> World {
         world.write(&name, &task.to_string());
         tasks.push(json!({ "path": name }));
     }
-    // A file whose name is one, with a fault.
+    // A file whose name is a command, with a fault.
     world.write(
         "::error::evil ##[group].yaml",
         "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: x}\nspec: {promt: '::error::evil'}\n",
@@ -115,7 +115,7 @@ fn suite() -> World {
     world
 }
 
-/// What the runner gets of a command: both streams, by pipes.
+/// Returns what the runner receives from a command: both streams, through pipes.
 fn log(mut command: Command, runner: (&str, &str)) -> (String, String) {
     command.env(runner.0, runner.1).env("GITHUB_STEP_SUMMARY", "page.md");
     let ran = command.output().unwrap();
@@ -134,7 +134,7 @@ fn holds_no_command(what: &str, log: &(String, String)) {
         };
         let (own, others): (Vec<_>, Vec<_>) = commands(text).into_iter().partition(own);
         assert!(others.is_empty(), "{what}: {others:#?}");
-        // Ours name files that are there.
+        // Our own commands name files that exist.
         let evil: Vec<_> = own.iter().filter(|line| line.contains(" file=evil.yaml,")).collect();
         assert!(evil.is_empty(), "{what}: {evil:#?}");
         assert!(what.contains("github") || what.contains("GITHUB") || own.is_empty(), "{what}: {own:#?}");
@@ -153,11 +153,11 @@ fn no_line_in_a_log_of_ci_is_a_command_of_others() {
                 &["run", eval, "--format", "github"],
                 &["run", eval, "--format", "json"],
             ] {
-                // One runner sees all formats, the others what they get by default.
+                // One runner is tested with all formats, the others with the default one.
                 if runner.0 != "GITHUB_ACTIONS" && args.len() > 3 {
                     continue;
                 }
-                // Their cleanups fail, and every run would try those of all before it once more.
+                // The cleanups fail, and every run would retry those of all earlier runs.
                 let _ = std::fs::remove_dir_all(world.path(".gevals/runs"));
                 let log = log(world.command(args), runner);
                 holds_no_command(&format!("{} {}", runner.0, args.join(" ")), &log);
@@ -196,13 +196,13 @@ fn no_line_in_a_log_of_ci_is_a_command_of_others() {
             said += format!("{}{}", log.0, log.1).matches("evil").count();
         }
     }
-    // It was all run, and there to be said.
+    // Everything ran, and the hostile texts were printed.
     for eval in ["oracle", "shell"] {
         let path = format!("gevals-{eval}-out.json");
         assert!(world.path(&path).exists(), "{:?}", log(world.command(&["run", &format!("{eval}.yaml")]), RUNNERS[0]));
     }
     assert!(said > 1000, "{said}");
-    // What programs read means the same as without a runner.
+    // Output for programs has the same meaning as without a runner.
     for args in [
         ["result", "summary", "gevals-oracle-out.json", "-o", "json"],
         ["result", "summary", "gevals-shell-out.json", "-o", "json"],
@@ -229,7 +229,7 @@ fn the_page_of_a_job_holds_no_markup_of_others() {
     let log = log(world.command(&["run", "eval.yaml"]), RUNNERS[0]);
     let page = world.read("page.md");
     assert!(page.contains("evil"), "{page}{log:?}");
-    // What a backslash stands before is text.
+    // A character after a backslash is plain text.
     let mut chars = page.chars();
     let mut bare = String::new();
     while let Some(c) = chars.next() {
@@ -241,6 +241,6 @@ fn the_page_of_a_job_holds_no_markup_of_others() {
     for markup in ["<img", "<b>", "</td>", "](", "![", "@evil", "://", " www.", "$$", "||"] {
         assert!(!bare.contains(markup), "`{markup}` in\n{page}");
     }
-    // One line a row: nothing of others begins a line.
+    // One line per row: no text of others starts a line.
     assert!(page.lines().all(|line| !line.starts_with("# ") && !line.starts_with("- evil")), "{page}");
 }

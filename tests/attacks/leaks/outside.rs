@@ -1,4 +1,4 @@
-//! Nothing outside of the project is read or quoted, and nothing is read that is no plain file of a sensible size.
+//! Nothing outside the project is read or quoted, and only regular files of a reasonable size are read.
 
 use std::{
     fs,
@@ -8,12 +8,12 @@ use std::{
 
 use crate::world::{Ran, World};
 
-/// Stands in every file beyond the repository, as a name too.
+/// Occurs in every file outside the repository, as a name as well.
 const SECRET: &str = "Zq7-beyond-the-root";
 
 const TASK: &str = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: web}\nspec:\n  prompt: Do it.\n  verify:\n    - command: {run: test -e web}\n";
 
-/// A repository `repo`, with a whole project in it, and beside it `beyond` with files that would do in the place of each.
+/// A repository `repo` with a complete project, and beside it `beyond` with files that could replace each of its files.
 fn repository() -> World {
     let world = World::new(&[]);
     fs::create_dir_all(world.path("repo/.git")).unwrap();
@@ -71,7 +71,7 @@ fn keeps_quiet(ran: &Ran, what: &str) {
     assert!(!said.contains(SECRET), "{what} quotes what lies beyond:\n{said}");
 }
 
-/// A reader: what it reads of `beyond`, and the files of the repository that name it as PATH.
+/// For each reader: what it reads from `beyond`, and the files of the repository that refer to it as PATH.
 fn readers() -> Vec<(&'static str, &'static str, Vec<(&'static str, String)>)> {
     let skilled = "agent: {type: builtin.claude-code}\nskills: {sources: [{type: path, path: 'PATH'}]}\n";
     vec![
@@ -148,7 +148,7 @@ fn nothing_beyond_the_root_is_quoted() {
                 keeps_quiet(&ran, &what);
                 let said = format!("{}{}", ran.out, ran.err);
                 if args.contains(&"--dry-run") {
-                    // There is nothing to mend.
+                    // There is nothing to fix.
                     assert_eq!(said, "", "{what}");
                 } else if !matches!(args[0], "convert" | "lock") {
                     assert!(said.contains("outside-project"), "{what}:\n{said}");
@@ -156,7 +156,8 @@ fn nothing_beyond_the_root_is_quoted() {
                     assert_eq!(ran.code, Some(expected), "{what}:\n{said}");
                 }
             }
-            // The same with the whole disk as the project: the guard is what keeps quiet, not a mistake in the files.
+            // The same with the whole disk as the project: so the check of the location refuses the file, not a mistake
+            // in the files.
             if way != "a linked folder" {
                 let ran = at(&world, "repo", &["check", file, "--root", "/"]);
                 assert!(!format!("{}{}", ran.out, ran.err).contains("outside-project"), "{what} by {way}: {}", ran.out);
@@ -179,7 +180,7 @@ fn a_guess_tells_nothing_of_what_is_there() {
             .collect::<Vec<_>>()
             .join("\n")
     };
-    // There, not there, a folder, nearly right: all the same.
+    // An existing file, a missing one, a directory, a similar name: the message is the same.
     let there = said("../../beyond/secret.txt");
     assert!(there.contains("outside-project"), "{there}");
     for path in ["../../beyond/secret.tx", "../../nowhere/secret.txt", "../../beyond", "../../beyond/secret.txt/x"] {
@@ -206,7 +207,7 @@ fn links_in_a_searched_folder_lead_nowhere() {
             assert_eq!(said.contains("outside-project"), reads, "{what}: {args:?}\n{said}");
         }
     }
-    // A linked folder is left alone, and told of.
+    // A linked directory is skipped, and reported.
     let world = repository();
     symlink(world.path("beyond"), world.path("repo/beyond")).unwrap();
     let ran = at(&world, "repo", &["check", "--verbose"]).expect(0, &["left alone: beyond\n"]);
@@ -259,7 +260,7 @@ fn what_the_project_holds_is_read() {
         "repo/suites/one/eval.yaml",
         &eval("agent: {type: file, path: ../../shared/agent.yaml}\ntaskSets: [{glob: ../../tasks/*.yaml}]\n"),
     );
-    // One eval for two suites, by a link, with another agent beside each.
+    // One eval for two suites through a link, each with its own agent file beside it.
     fs::create_dir_all(world.path("repo/suites/two")).unwrap();
     symlink("../three/eval.yaml", world.path("repo/suites/two/eval.yaml")).unwrap();
     world.write(
@@ -273,17 +274,17 @@ fn what_the_project_holds_is_read() {
     for suite in ["one", "two", "three"] {
         let path = format!("suites/{suite}/eval.yaml");
         at(&world, "repo", &["plan", &path]).expect(0, &["web"]);
-        // From the suite's own folder, and from anywhere, by its whole path.
+        // From the suite's own directory, and from anywhere with its full path.
         at(&world, &format!("repo/suites/{suite}"), &["plan", "eval.yaml"]).expect(0, &["web"]);
         let whole = world.path(&format!("repo/{path}")).display().to_string();
         at(&world, "tmp", &["plan", &whole]).expect(0, &["web"]);
     }
     at(&world, "repo", &["check", "."]);
     at(&world, "repo", &["plan", "suites/tasks"]).expect(0, &["web"]);
-    // A task that lies anywhere.
+    // A task file at an arbitrary location.
     let task = world.path("beyond/tasks/task.yaml").display().to_string();
     at(&world, "repo", &["plan", &task]).expect(0, &[SECRET]);
-    // What the command line itself names.
+    // Files that the command line itself names.
     let beyond = |name: &str| world.path(&format!("beyond/{name}")).display().to_string();
     world.write("beyond/fine.yaml", &agent.replace("shared", "from elsewhere"));
     let ran = at(
@@ -299,13 +300,13 @@ fn a_project_without_a_repository_has_a_root_too() {
     let world = World::new(&[("suite/eval.yaml", ""), ("shared/tasks/web.yaml", TASK)]);
     let text = eval("agent: {type: builtin.noop}\ntaskSets: [{glob: ../shared/tasks/*.yaml}]\n");
     world.write("suite/eval.yaml", &text);
-    // The current folder, where it holds what is named.
+    // The root is the current directory, if it contains what is named.
     at(&world, ".", &["plan", "suite/eval.yaml"]).expect(0, &["web"]);
-    // From within the suite its own folder; the help says what to do.
+    // From within the suite, it is the suite's directory; the help explains what to do.
     at(&world, "suite", &["plan", "eval.yaml"]).expect(2, &["outside-project", "--root DIR"]);
     at(&world, "suite", &["plan", "eval.yaml", "--root", ".."]).expect(0, &["web"]);
     at(&world, "suite", &["plan", "eval.yaml", "--root", "nowhere"]).expect(2, &["the root `nowhere`"]);
-    // A folder with `gevals.toml` is one.
+    // A directory with `gevals.toml` is the root.
     world.write("gevals.toml", "");
     at(&world, "suite", &["plan", "eval.yaml"]).expect(0, &["web"]);
 }
@@ -329,12 +330,12 @@ fn fixes_are_never_written_through_links() {
         assert_ne!(ran.code, Some(0), "{}{}", ran.out, ran.err);
         assert_eq!(world.read("repo/elsewhere/task.yaml"), crooked);
     }
-    // By its own name it is mended.
+    // With its real path, it is fixed.
     at(&world, "repo", &["check", "--fix", "elsewhere/task.yaml"]);
     assert!(world.read("repo/elsewhere/task.yaml").contains("  prompt:"));
 }
 
-/// What is no file, by kind, at a path.
+/// Creates something that is not a regular file of reasonable size at a path.
 fn odd(kind: &str, path: &Path) {
     match kind {
         "a pipe" => assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success()),
@@ -347,7 +348,7 @@ fn odd(kind: &str, path: &Path) {
 #[test]
 fn what_is_no_plain_file_is_refused_by_every_reader() {
     for kind in ["a pipe", "a socket", "a device", "larger than 256 MiB"] {
-        // What project files name.
+        // Files that the project refers to.
         for (what, _, files) in readers() {
             let world = repository();
             match what {
@@ -361,7 +362,7 @@ fn what_is_no_plain_file_is_refused_by_every_reader() {
             for (file, text) in &files {
                 world.write(&format!("repo/{file}"), &text.replace("PATH", &format!("{from}odd")));
             }
-            // A device is one of the system, and beyond the root.
+            // A device belongs to the system, and is outside the root.
             for root in if kind == "a device" { &[".", "/"][..] } else { &["."] } {
                 let ran = at(&world, "repo", &["check", "eval.yaml", "--root", root]);
                 let said = format!("{}{}", ran.out, ran.err);
@@ -370,7 +371,7 @@ fn what_is_no_plain_file_is_refused_by_every_reader() {
                 assert!(said.contains(told), "{what}, {kind}: {said}");
             }
         }
-        // What is found, and what the command line names.
+        // Files that are found by searching, and those that the command line names.
         let world = repository();
         for name in ["odd.yaml", "gevals.toml", "gevals.lock"] {
             let path = world.path("repo").join(name);
@@ -420,7 +421,7 @@ fn links_in_circles_end() {
     {
         symlink(target, world.path("repo").join(link)).unwrap();
     }
-    // Folders that each hold two links to the next: without a limit 2^24 ways.
+    // Directories that each contain two links to the next one: 2^24 paths without a limit.
     for nth in 0..24 {
         let dir = world.path(&format!("repo/deep/{nth}"));
         fs::create_dir_all(&dir).unwrap();
@@ -433,7 +434,7 @@ fn links_in_circles_end() {
     assert!(matches!(ran.code, Some(0 | 1)), "{}{}", ran.out, ran.err);
     let ran = at(&world, "repo", &["check", "--verbose"]);
     assert!(ran.out.contains("left alone: self\n") && ran.out.contains("left alone: disk\n"), "{}", ran.out);
-    // Circles hold nothing new; of ways that are too long something is said.
+    // Cycles contain nothing new; paths that are too long are reported.
     world.write("repo/eval.yaml", &eval("agent: {type: builtin.noop}\ntaskSets: [{glob: 'tasks/**/*.yaml'}]\n"));
     at(&world, "repo", &["plan", "eval.yaml"]).expect(0, &["web"]);
     world.write("repo/eval.yaml", &eval("agent: {type: builtin.noop}\ntaskSets: [{glob: 'deep/**/*.yaml'}]\n"));

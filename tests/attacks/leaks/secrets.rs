@@ -1,5 +1,5 @@
-//! Secrets of every shape, planted wherever one can be written, and said again by everybody who can speak: nothing that gevals
-//! writes or prints holds one.
+//! Secrets of every shape, planted wherever one can be written, and printed by every program involved: nothing that
+//! gevals writes or prints contains one.
 
 use std::{
     collections::BTreeMap,
@@ -19,26 +19,26 @@ use crate::world::World;
 /// Where a secret is planted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// In the environment of gevals, under a telling name.
+    /// In the environment of gevals, in a variable with a secret name.
     Process(&'static str),
-    /// There, as the password in a URL under a name that tells nothing.
+    /// In the environment, as the password in a URL in a variable with an ordinary name.
     Url(&'static str),
-    /// In an MCP config: variables, written out, and from the environment under a name that tells nothing.
+    /// In an MCP config: in a variable, literally, and from the environment in a variable with an ordinary name.
     ServerEnv(&'static str),
     Expanded,
-    /// Arguments of a server: behind an option, and in it.
+    /// In the arguments of a server: after an option, and as part of it.
     Option(&'static str),
     Equals(&'static str),
-    /// The headers and the URL of a server.
+    /// In the headers and the URL of a server.
     Header(&'static str),
     ServerUrl,
-    /// The command of an agent.
+    /// In the command of an agent.
     Agent,
-    /// The variables of a task, of a step, and a step's header.
+    /// In the variables of a task, of a step, and in a header of a step.
     TaskEnv(&'static str),
     StepEnv(&'static str),
     StepHeader(&'static str),
-    /// Nowhere: it is known by its format.
+    /// Nowhere: it is recognized by its format.
     Nowhere,
 }
 
@@ -88,7 +88,7 @@ const SHAPES: [(Place, &str); 40] = [
     (Nowhere, "anthropic"),
 ];
 
-/// Always the same letters for a number, and never those of another.
+/// Returns letters that are always the same for one number, and different for others.
 fn drawn(nth: usize, length: usize, alphabet: &str) -> String {
     let letters: Vec<char> = alphabet.chars().collect();
     let mut state = nth as u64 + 1;
@@ -135,7 +135,7 @@ fn percent(text: &str) -> String {
     text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-/// What must not be found anywhere. Of what has several lines, each line.
+/// Returns the forms that must not occur anywhere; for a secret of several lines, each line.
 fn forms(secret: &str, known: bool) -> Vec<String> {
     let mut forms = vec![secret.trim().to_owned()];
     let json = Value::from(secret).to_string();
@@ -149,7 +149,7 @@ fn forms(secret: &str, known: bool) -> Vec<String> {
 
 struct Planted {
     world: World,
-    /// Name, shape and forms of each.
+    /// The name and the forms of each one.
     secrets: Vec<(String, Vec<String>)>,
     environment: BTreeMap<String, String>,
 }
@@ -194,11 +194,12 @@ fn planted() -> Planted {
                 ServerEnv(_) | Option(_) => value.replace('$', ""),
                 _ => value,
             };
-            // There is one server by HTTP, whose last URL counts.
+            // There is one HTTP server, and its last URL is the one used.
             if *place == ServerUrl && round < 4 {
                 continue;
             }
-            // Of the agent only its own eval knows; of the web server another one, in which nobody speaks.
+            // The agent's secret is known only to its own eval; that of the web server to another one, in which nothing
+            // is printed.
             let said = match place {
                 Agent => &mut said_by_agent,
                 Header(_) | ServerUrl => &mut unsaid,
@@ -263,7 +264,7 @@ fn planted() -> Planted {
         call("notes_delete", json!({ "title": "a" })),
     ]);
     let entry = json!({ "calls": calls, "output": said });
-    // A text with braces is no template here.
+    // Text with braces must not be a template here.
     let entry: Value = serde_json::from_str(&entry.to_string().replace("{\\\"", "\\\\{\\\"")).unwrap_or(entry);
     world.write(
         "source/script.yaml",
@@ -295,7 +296,7 @@ impl Planted {
         command
     }
 
-    /// Every byte that gevals has written here but what was planted: sources, and what programs wrote themselves.
+    /// Returns everything that gevals has written here, without the sources and what the programs wrote themselves.
     fn written(&self) -> Vec<(PathBuf, String)> {
         fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
             for entry in fs::read_dir(dir).unwrap().flatten() {
@@ -376,7 +377,7 @@ fn no_secret_is_written_or_printed() {
         let text = planted.world.read(&format!("gevals-{eval}-out.json"));
         assert!(text.matches("***").count() > 100, "{eval}: {}", run(&["run", &format!("source/{eval}.yaml")]).err);
     }
-    // The journal and the recording were full of them.
+    // The journal and the recording contained many of them, masked.
     let kept: Vec<_> =
         planted.written().into_iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "jsonl")).collect();
     for name in ["journal.jsonl", "recording.jsonl"] {

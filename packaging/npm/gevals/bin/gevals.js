@@ -1,11 +1,11 @@
 #!/usr/bin/env node
-// Runs the program in the package of this platform: the same arguments, streams, signals and exit status.
+// Runs the program in the package for this platform, with the same arguments, streams, signals and exit status.
 "use strict";
 
 const { spawn } = require("node:child_process");
 const { name, version, optionalDependencies } = require("../package.json");
 
-// As gevals ends where nothing could run.
+// The exit status of gevals if nothing could run.
 function broken(message) {
     console.error(`error: ${message}`);
     process.exit(3);
@@ -28,7 +28,7 @@ function program() {
 }
 
 const child = spawn(program(), process.argv.slice(2), { stdio: "inherit" });
-// A terminal tells the program too: what it hears twice within a second it takes for one signal.
+// A terminal also signals the program itself, which treats two signals within a second as one.
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 for (const signal of signals) {
     process.on(signal, () => child.kill(signal));
