@@ -492,7 +492,6 @@ impl Shared<'_> {
                 facts: &facts,
                 selected: true,
                 asserted: false,
-                calls_asserted: false,
                 unread: &unread,
                 sources,
                 files,
@@ -580,7 +579,6 @@ impl Shared<'_> {
                 facts: &facts,
                 selected: !under.is_empty(),
                 asserted: !under.is_empty() && under.iter().all(|(_, (eval, s))| is_asserted(&project.evals[*eval], s)),
-                calls_asserted: under.iter().any(|(_, (eval, s))| asks_for_calls(&project.evals[*eval], s)),
                 unread: &unread,
                 sources,
                 files,
@@ -674,17 +672,6 @@ fn assertions<'e>(eval: &'e Eval, selected: &Selected) -> impl Iterator<Item = &
 fn is_asserted(unit: &EvalUnit, selected: &Selected) -> bool {
     let decides = |i: &Assertion| !matches!(i.kind, AssertionKind::NoDuplicateCalls(false));
     unit.eval.as_ref().is_some_and(|eval| assertions(eval, selected).flat_map(|a| &a.items).any(decides))
-}
-
-/// Whether at least one of the assertions distinguishes calls that do the work from others.
-fn asks_for_calls(unit: &EvalUnit, selected: &Selected) -> bool {
-    let asks = |i: &Assertion| {
-        !matches!(
-            i.kind,
-            AssertionKind::MinToolCalls(_) | AssertionKind::MaxToolCalls(_) | AssertionKind::NoDuplicateCalls(_)
-        )
-    };
-    unit.eval.as_ref().is_some_and(|eval| assertions(eval, selected).flat_map(|a| &a.items).any(asks))
 }
 
 fn check_task(unit: &TaskUnit, cx: check::Context<'_>, out: &mut Diagnostics) -> Option<Checked> {

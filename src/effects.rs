@@ -8,7 +8,6 @@ pub mod inherited;
 pub mod manifest;
 mod operation;
 mod programs;
-pub mod rehearse;
 pub mod script;
 pub mod shell;
 pub mod sourced;

@@ -155,8 +155,6 @@ pub struct TaskView<'a> {
     pub selected: bool,
     /// Whether each eval that selects it has assertions that apply to it.
     pub asserted: bool,
-    /// Whether some of those say which calls there must be, or must not be, and not only how many.
-    pub calls_asserted: bool,
     /// Keys of the task that nobody reads, which have been reported.
     pub unread: &'a [Span],
     pub sources: &'a Sources,

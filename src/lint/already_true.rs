@@ -11,7 +11,6 @@ use crate::{
     effects::{
         Act, Thing, Verb,
         asked::{self, Demand, Form, Question},
-        rehearse::passes_at_once,
         shell::Run,
         value::Value,
     },
@@ -28,7 +27,7 @@ rule! {
 /// set-up has made it so.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
-    let (said, before) = (view.effects.prompt.shown(), out.len());
+    let said = view.effects.prompt.shown();
     let mut found: Vec<(Span, Span, String)> = Vec::new();
     values(view, &said, &mut found);
     lines(view, &said, &mut found);
@@ -55,40 +54,6 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .help("let set-up begin in another state: an agent that does nothing must not pass"),
         );
         told.push(what);
-    }
-    // One word is enough.
-    if out.len() == before {
-        all(view, &said, out);
-    }
-}
-
-/// All of verify goes well in what set-up leaves. Needs: no assertion asks for more, the prompt tells to change something, whatever is so,
-/// and a rehearsal of both without an agent knows what each command does.
-fn all(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
-    let (Some(first), Some(made)) = (view.task.verify.steps.first(), view.task.setup.steps.first()) else { return };
-    if view.calls_asserted
-        || !passes_at_once(view.task, &|step| view.script_of(step), view.tools, view.files)
-        || IF.is_match(said)
-    {
-        return;
-    }
-    let tells = |verbs: &Ascii| {
-        verbs.find_iter(said).any(|verb| {
-            let head = &said[sentence(said, verb.start()).start..verb.start()];
-            let clause = head.rsplit([',', ':']).next().unwrap_or_default();
-            // `the last commit` is no verb.
-            let before = clause.trim_end().rsplit(char::is_whitespace).next().unwrap_or_default().to_lowercase();
-            let is_noun =
-                ["the", "a", "an", "this", "that", "its", "last", "each", "which", "what"].contains(&before.as_str());
-            !is_noun && !NEGATES.is_match(clause)
-        })
-    };
-    if [&CHANGES, &MAKES, &DELETES, &ADDS, &WRITES, &REPAIRS].into_iter().any(tells) {
-        let message = "verify passes in what set-up leaves, before the agent has done anything";
-        let finding = Diagnostic::new(&ALREADY_TRUE, first.key, message).label(made.key, "set-up begins here");
-        out.push(finding.help(
-            "let set-up begin in another state, or look for what the prompt asks for: an agent that does nothing must not pass",
-        ));
     }
 }
 
@@ -1184,9 +1149,6 @@ pub(super) fn is_object(said: &str, name: &str, verbs: &Ascii, speaks: &dyn Fn(&
     })
 }
 
-static IF: Ascii = ascii(r"(?i)\b(?:if|unless|whether|in case|only when|refuse|ensure)\b");
-static REPAIRS: Ascii =
-    ascii(r"(?i)\b(?:fix|repair|resolve|restore|replace|merge|commit|rename|convert|migrate|restart|stop|start)\b");
 static WORKS: Ascii = ascii(
     r"(?i)\s(?:run|work|start|stop|answer|respond|reach|listen|succeed|pass|use|ready|healthy|available|reachable|accessible)\b",
 );
