@@ -1,9 +1,9 @@
 """Runs the mutants that cargo-mutants lists, all from one build (`.ci/mutants` calls it).
 
-cargo-mutants builds the crate anew for each mutant. Here every mutant is written into a copy of the sources beside the original,
-`if mutant::on(7) { a != b } else { a == b }`, and GEVALS_MUTANT chooses one when a test runs. A mutant that does not compile is
-taken out again: it is not viable. Each test is run once by itself to see which mutants it reaches; a mutant is tried with the tests that reach
-it, the quickest first, until one fails.
+cargo-mutants rebuilds the crate for each mutant. Here, every mutant is written into a copy of the sources next to the original code,
+`if mutant::on(7) { a != b } else { a == b }`, and GEVALS_MUTANT selects one when a test runs. A mutant that does not compile is
+removed as not viable. Each test runs once by itself to record which mutants it reaches. A mutant is tried with the tests that reach
+it, the fastest first, until one fails.
 """
 import json
 import os
@@ -21,7 +21,7 @@ import tree_sitter_rust
 
 PARSER = tree_sitter.Parser(tree_sitter.Language(tree_sitter_rust.language()))
 ON = "crate::mutant::on"
-SWITCH = """//! Which mutant is on, and which were reached.
+SWITCH = """//! Which mutant is active, and which were reached.
 use std::io::Write;
 use std::sync::{Mutex, OnceLock};
 
@@ -47,7 +47,7 @@ pub fn on(id: u32) -> bool {
 }
 """
 TESTS = ["step", "verdicts", "parity", "run", "result", "agents", "mcp", "scenarios", "limits", "suite"]
-ALONE = 6  # So many of the quickest tests run by themselves; the others, by program.
+ALONE = 6  # How many of the fastest tests run by themselves; the others run per program.
 
 
 def walk(node):
@@ -157,7 +157,7 @@ class File:
         before = [c for c in pattern.children if condition is None or c.end_byte <= condition.start_byte and c.type != "if"]
         bare = self.text(pattern.start_byte, before[-1].end_byte if before else pattern.end_byte)
         if genre == "MatchArmGuard":
-            # Several mutants of one guard stand in one another.
+            # Several mutants of one guard are nested.
             inner = base[len(bare) + 4 :] if f"{bare} if (if {ON}" in base else self.render(condition, dead)
             return f"{bare} if (if {on} {{ {new} }} else {{ {inner} }})"
         guard = f" && ({self.render(condition, dead)})" if condition is not None else ""
@@ -232,7 +232,7 @@ def build(root, mutants):
 def run(root, executable, tests, mutant, limit, **more):
     """Whether tests of an executable pass with a mutant, in so many seconds."""
     env = dict(os.environ, GEVALS_MUTANT=str(mutant), RUST_BACKTRACE="0", CI="true", RUST_TEST_THREADS="2", **more)
-    # What one mutant fails at must not be tried with the next.
+    # Cases that failed with one mutant must not be tried with the next.
     env.update(PROPTEST_RNG_SEED="20261122", PROPTEST_DISABLE_FAILURE_PERSISTENCE="true")
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
     process = subprocess.Popen([executable, "-q", "--exact", *tests], cwd=root, env=env, start_new_session=True, **pipes)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What the GitHub Action does. Reads INPUT_COMMAND, INPUT_PATHS, INPUT_ARGS, INPUT_SARIF, GEVALS, and what the action was named
-# by: ACTION_REPOSITORY and ACTION_REF. Writes annotations to standard output, outputs to GITHUB_OUTPUT and, for `check`, a summary
-# to GITHUB_STEP_SUMMARY (`run` writes its own). Exits as gevals does. Written for bash 3.2, which macOS has: there an empty array
-# is no array, so `${a[@]+"${a[@]}"}`.
+# The GitHub Action. Reads INPUT_COMMAND, INPUT_PATHS, INPUT_ARGS, INPUT_SARIF, GEVALS, and the reference by which the action was
+# used: ACTION_REPOSITORY and ACTION_REF. Writes annotations to standard output, outputs to GITHUB_OUTPUT and, for `check`, a summary
+# to GITHUB_STEP_SUMMARY (`run` writes its own). Exits with the exit status of gevals. Works with bash 3.2, the version on macOS, in
+# which an empty array counts as unset: hence `${a[@]+"${a[@]}"}`.
 set -euo pipefail
 
 output() {
@@ -14,7 +14,7 @@ annotate() {
     printf '::error title=gevals::%s\n' "${text//$'\n'/%0A}"
 }
 
-# The release of this machine's kind, as a target of Rust; nothing where there is none.
+# The Rust target of the release for this machine; nothing if there is none.
 target() {
     case "$(uname -sm)" in
     "Linux x86_64") echo x86_64-unknown-linux-musl ;;
@@ -32,14 +32,14 @@ sha256() {
     fi | cut -d ' ' -f 1
 }
 
-# Whether the action was named by the tag $1, or by the commit that it stands for.
+# Whether the action was referenced by the tag $1, or by the commit of this tag.
 is_named_by() {
     local ref=${ACTION_REF:-}
     [ "$ref" = "$1" ] || { [ "${#ref}" = 40 ] && git ls-remote "$url" "refs/tags/$1" "refs/tags/$1^{}" 2>/dev/null | grep -q "^$ref"; }
 }
 
-# Sets GEVALS to the program of the release that these sources are. Status 1 where there is none to be had, 3 where it is not
-# what its checksum says.
+# Sets GEVALS to the program of the release with the version of these sources. Status 1 if it is not available, 3 if its checksum
+# does not match.
 download() {
     local version name url root file from expected
     version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$sources/Cargo.toml" | head -1)
@@ -55,7 +55,7 @@ download() {
         done
         expected=$(sed -n "s/^\([0-9a-f]\{64\}\) [ *]$name\.tar\.gz\$/\1/p" "$root/checksums.sha256")
         if [ "$(sha256 "$file")" != "$expected" ]; then
-            annotate "$url/releases/download/v$version/$name.tar.gz is not what checksums.sha256 of this release says"
+            annotate "$url/releases/download/v$version/$name.tar.gz does not match checksums.sha256 of this release"
             return 3
         fi
         tar -xzf "$file" -C "$root" || { rm -rf "${root:?}/$name"; return 1; }
@@ -63,8 +63,8 @@ download() {
     GEVALS=$root/$name/gevals
 }
 
-# A gevals that was given, one on PATH, the release, or one built from these sources: for `check` the compiler alone, which is
-# sooner.
+# The given gevals, one on the PATH, the release, or one built from these sources: for `check` only the compiler, which builds
+# faster.
 find_gevals() {
     local status=0
     if [ -n "${GEVALS:-}" ]; then
@@ -77,23 +77,23 @@ find_gevals() {
     download || status=$?
     [ "$status" = 1 ] || return "$status"
     if ! command -v cargo >/dev/null; then
-        annotate "no gevals is on the PATH, no release of this version and machine, and no cargo to build one: name one with the \
-input \`gevals\`, or install Rust first"
+        annotate "there is no gevals on the PATH, no release for this version and machine, and no cargo to build one: specify one with \
+the input \`gevals\`, or install Rust first"
         return 3
     fi
     local features=(--no-default-features) root=${RUNNER_TEMP:-/tmp}/gevals-$command
     [ "$command" = check ] || features=()
-    echo "::group::building gevals, for there is no release of this version and machine"
+    echo "::group::building gevals, because there is no release for this version and machine"
     if ! cargo install --locked --quiet --root "$root" --path "$sources" ${features[@]+"${features[@]}"}; then
         echo "::endgroup::"
-        annotate "gevals could not be built: it takes Rust 1.95 or newer, and a C compiler"
+        annotate "gevals could not be built: it requires Rust 1.95 or newer, and a C compiler"
         return 3
     fi
     echo "::endgroup::"
     GEVALS=$root/bin/gevals
 }
 
-# What `args` say of the output is taken out of them: the option $1, or its short form $2.
+# Removes the option $1, or its short form $2, from `args`, and sets `value` to its value.
 option() {
     local word rest=() next=''
     value=''
@@ -124,7 +124,7 @@ check() {
     format=${value:-github}
     option --color
     color=${value:-auto}
-    # Annotations; then the same findings for code scanning, and counted for the summary.
+    # Annotations first; then the same findings for code scanning, and their number for the summary.
     gevals_check --format "$format" --color "$color" 2>"$log" || status=$?
     cat "$log" >&2
     if [ -n "${INPUT_SARIF:-}" ] && [ "$status" -le 1 ]; then
@@ -149,12 +149,12 @@ check() {
 run() {
     local status=0 value dir results
     option --output-dir -o
-    # Two runs of one job would write over each other's results in one folder.
+    # Two runs of one job would overwrite each other's results in one directory.
     dir=${value:-$(mktemp -d "${RUNNER_TEMP:-/tmp}/gevals-XXXXXX")}
     option --color
     "$GEVALS" run ${paths[@]+"${paths[@]}"} ${args[@]+"${args[@]}"} --output-dir "$dir" --color "${value:-never}" 2>&1 | tee "$log" ||
         status=${PIPESTATUS[0]}
-    # Of several agents or models each has its own. `$log` was made before them.
+    # Each of several agents or models has its own results file. `$began` is older than all of them.
     results=$(find "$dir" -name .gevals -prune -o -name 'gevals-*-out.json' -newer "$began" -print 2>/dev/null | sort) || true
     {
         echo 'results<<END-OF-RESULTS'
@@ -166,7 +166,7 @@ run() {
 
 command=${INPUT_COMMAND:-check}
 sources=${0%/*}/../..
-# Words are split here and nowhere else, and no pattern in them is expanded.
+# Words are split only here, and patterns in them are not expanded.
 set -f
 read -r -d '' -a paths <<<"${INPUT_PATHS:-.}" || true
 read -r -d '' -a args <<<"${INPUT_ARGS:-}" || true
@@ -175,7 +175,7 @@ set +f
 case $command in
 check | run) ;;
 *)
-    annotate "the action knows the commands \`check\` and \`run\`, not \`$command\`"
+    annotate "the action supports the commands \`check\` and \`run\`, not \`$command\`"
     output status 2
     exit 2
     ;;
@@ -187,7 +187,7 @@ status=0
 find_gevals || status=$?
 if [ "$status" = 0 ]; then
     "$command" || status=$?
-    # What gevals says where it does not come to findings or results.
+    # The error message of gevals if there are no findings or results.
     if [ "$status" = 2 ] || [ "$status" = 3 ]; then
         annotate "$(sed -n 's/^error: //p' "$log" | head -5 | grep . || echo "gevals $command ended with exit status $status")"
     fi

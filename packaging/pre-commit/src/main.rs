@@ -1,4 +1,4 @@
-//! The compiler alone, as a hook for pre-commit.
+//! Only the compiler, as a hook for pre-commit.
 
 use std::process::ExitCode;
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env node
-// Runs the program in the package of this platform: the same arguments, streams, signals and exit status.
+// Runs the program from the package for this platform, with the same arguments, streams, signals and exit status.
 "use strict";
 
 const { spawn } = require("node:child_process");
 const { name, version, optionalDependencies } = require("../package.json");
 
-// As gevals ends where nothing could run.
+// Exit status 3, as when gevals could run nothing.
 function broken(message) {
     console.error(`error: ${message}`);
     process.exit(3);
@@ -28,12 +28,12 @@ function program() {
 }
 
 const child = spawn(program(), process.argv.slice(2), { stdio: "inherit" });
-// A terminal tells the program too: what it hears twice within a second it takes for one signal.
+// A terminal also sends the signal to the program directly; the program treats two signals within a second as one.
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 for (const signal of signals) {
     process.on(signal, () => child.kill(signal));
 }
-child.on("error", (error) => broken(`the program cannot be started: ${error.message}`));
+child.on("error", (error) => broken(`cannot start the program: ${error.message}`));
 child.on("exit", (status, signal) => {
     if (signal === null) {
         process.exit(status);
