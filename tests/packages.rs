@@ -229,16 +229,10 @@ fn the_action_takes_the_release_that_it_is_named_by() {
     let archive = hub.release().join(format!("gevals-{}.tar.gz", hub.target));
     hub.sh(&hub.release(), &format!("printf x >>{}", archive.display()));
     let (status, said) = hub.act("acme/gevals", tag);
-    assert!(
-        status == Some(3) && said.contains("does not match checksums.sha256 of this release"),
-        "{status:?} {said}"
-    );
+    assert!(status == Some(3) && said.contains("does not match checksums.sha256 of this release"), "{status:?} {said}");
     fs::write(hub.release().join("checksums.sha256"), "").unwrap();
     let (status, said) = hub.act("acme/gevals", tag);
-    assert!(
-        status == Some(3) && said.contains("does not match checksums.sha256 of this release"),
-        "{status:?} {said}"
-    );
+    assert!(status == Some(3) && said.contains("does not match checksums.sha256 of this release"), "{status:?} {said}");
 }
 
 /// What a shell can run is runnable, and begins with how.
