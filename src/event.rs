@@ -558,7 +558,7 @@ pub struct ServerTool {
     pub input_schema: Option<Value>,
 }
 
-/// A part of an agent's turn, as reported by the agent (§8.3 of the upstream behaviour); secrets are masked.
+/// A part of an agent's turn, as reported by the agent (§8.3 of the upstream behavior); secrets are masked.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStep {

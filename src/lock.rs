@@ -101,7 +101,7 @@ pub struct LockedExtension {
     pub operations: IndexMap<String, LockedOperation>,
 }
 
-/// What an extension may do in a sandbox: as its manifest asks for it, or as an eval grants it.
+/// What an extension may do in a sandbox: requested by its manifest, or granted by an eval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a mapping")]
 pub struct Permissions {

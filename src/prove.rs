@@ -351,7 +351,7 @@ impl Running {
         let (Some(stdin), Some(stdout), Some(mut stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err("the jail has no pipes".to_owned());
+            return Err("the sandbox has no pipes".to_owned());
         };
         let complaints = std::thread::spawn(move || {
             let mut said = Vec::new();
@@ -376,7 +376,7 @@ impl Running {
         drop((stdin, stdout));
         let _ = child.wait();
         let said = complaints.join().unwrap_or_default();
-        format!("the jail did not answer: {}", said.lines().last().unwrap_or("it said nothing"))
+        format!("the sandbox did not answer: {}", said.lines().last().unwrap_or("no output"))
     }
 }
 

@@ -203,7 +203,7 @@ fn the_action_takes_the_release_that_it_is_named_by() {
     };
     let none = |(status, said): (Option<i32>, String), why: &str| {
         assert!(
-            status == Some(3) && said.contains("no release of this version and machine"),
+            status == Some(3) && said.contains("no release for this version and machine"),
             "{why}: {status:?} {said}"
         );
     };
@@ -230,16 +230,10 @@ fn the_action_takes_the_release_that_it_is_named_by() {
     let archive = hub.release().join(format!("gevals-{}.tar.gz", hub.target));
     hub.sh(&hub.release(), &format!("printf x >>{}", archive.display()));
     let (status, said) = hub.act("acme/gevals", tag);
-    assert!(
-        status == Some(3) && said.contains("is not what checksums.sha256 of this release says"),
-        "{status:?} {said}"
-    );
+    assert!(status == Some(3) && said.contains("does not match checksums.sha256 of this release"), "{status:?} {said}");
     fs::write(hub.release().join("checksums.sha256"), "").unwrap();
     let (status, said) = hub.act("acme/gevals", tag);
-    assert!(
-        status == Some(3) && said.contains("is not what checksums.sha256 of this release says"),
-        "{status:?} {said}"
-    );
+    assert!(status == Some(3) && said.contains("does not match checksums.sha256 of this release"), "{status:?} {said}");
 }
 
 /// Scripts that a shell runs are executable, and start with an interpreter line.
@@ -265,7 +259,7 @@ fn a_formula_lacks_no_checksum() {
     fs::write(&sums, targets[1..].iter().map(line).collect::<String>()).unwrap();
     let out = formula();
     assert!(!out.status.success() && out.stdout.is_empty(), "{out:?}");
-    assert!(String::from_utf8(out.stderr).unwrap().contains("no checksum of @x86_64-unknown-linux-musl@"));
+    assert!(String::from_utf8(out.stderr).unwrap().contains("no checksum for @x86_64-unknown-linux-musl@"));
     fs::write(&sums, targets.iter().map(line).collect::<String>()).unwrap();
     let out = formula();
     let text = String::from_utf8(out.stdout).unwrap();

@@ -12,7 +12,7 @@ use crate::{
 /// The step `anyOf` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "anyOf", dialect: Dialect::Portable, signature, meaning };
 
-/// Tries its branches in order and passes at the first that passes; the rest is not run.
+/// Tries its branches in order and passes at the first that passes; the others do not run.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AnyOf {}

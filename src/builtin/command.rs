@@ -17,7 +17,7 @@ use crate::{
 /// The step `command` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "command", dialect: Dialect::Portable, signature, meaning };
 
-/// Runs a line of shell. Exit status 0 passes, unless `expect.exitCode` asks for another.
+/// Runs a shell command. Exit status 0 passes, unless `expect.exitCode` specifies another.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Command {
@@ -40,7 +40,7 @@ pub fn default_shell() -> String {
     "/bin/sh".to_owned()
 }
 
-/// What the command must answer.
+/// The expected result of the command.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {

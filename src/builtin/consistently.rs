@@ -12,7 +12,7 @@ use crate::{
 /// The step `consistently` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "consistently", dialect: Dialect::Portable, signature, meaning };
 
-/// Runs its steps again and again for a while; every round must pass.
+/// Runs its steps repeatedly for a while; every round must pass.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Consistently {

@@ -15,7 +15,7 @@ use crate::{
 /// The step `eventually` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "eventually", dialect: Dialect::Portable, signature, meaning };
 
-/// Runs its steps again and again until a round passes whole, or `timeout` (60s) is over.
+/// Runs its steps repeatedly until all of them pass in one round, or until `timeout` (60s) expires.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Eventually {

@@ -232,7 +232,7 @@ impl JsonSchema for NotText {
 }
 
 with_text_demands! {
-/// Demands on a text in a mapping.
+/// Matchers for a text, as a mapping.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TextFields {
@@ -355,7 +355,7 @@ macro_rules! with_json_demands {
 }
 
 with_json_demands! {
-/// A demand on the value at a path of a JSON document (RFC 9535): no match is a failure, several compare as a list.
+/// A condition on the value at a path of a JSON document (RFC 9535): no match is a failure, several matches are compared as a list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JsonExpect {
@@ -372,7 +372,7 @@ pub struct JsonExpect {
 }
 
 with_json_demands! {
-/// A demand on an element of a list.
+/// A condition on an element of a list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ElementExpect {
@@ -398,7 +398,7 @@ pub struct JsonDemands<'e> {
     pub not: Option<&'e NotJson>,
 }
 
-/// What must not hold of a JSON value.
+/// What must not be true of a JSON value.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NotJson {
@@ -418,7 +418,7 @@ pub struct NotJson {
     pub ty: Option<JsonType>,
 }
 
-/// An order of elements; equal neighbours fit both.
+/// An order of elements; equal neighbors satisfy both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sorted {

@@ -46,7 +46,7 @@ pub enum OutputExpect {
 }
 
 with_text_demands! {
-/// As commands and requests have them.
+/// Matchers, as for commands and requests.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Matchers {

@@ -14,7 +14,7 @@ use crate::{
 /// The step `file` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "file", dialect: Dialect::Portable, signature, meaning };
 
-/// Makes a file (`content`), removes one (`absent`), or looks at one (`expect`).
+/// Writes a file (`content`), removes one (`absent`), or checks one (`expect`).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct File {
@@ -37,7 +37,7 @@ fn default_mode() -> String {
 }
 
 with_text_demands! {
-/// What the file must be.
+/// The expected state of the file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {

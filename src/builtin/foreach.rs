@@ -14,7 +14,7 @@ use crate::{
 /// The step `foreach` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "foreach", dialect: Dialect::Portable, signature, meaning };
 
-/// Runs its steps once for every value of a list; passes if every round passes.
+/// Runs its steps once for each value of a list; passes if every round passes.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Foreach {

@@ -21,7 +21,7 @@ use crate::{
 /// The step `http` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "http", dialect: Dialect::Portable, signature, meaning };
 
-/// Sends an HTTP request. Any 2xx answer passes, unless `expect.status` asks for another.
+/// Sends an HTTP request. Any 2xx answer passes, unless `expect.status` specifies another status.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Http {
@@ -77,7 +77,7 @@ impl JsonSchema for Body {
     }
 }
 
-/// What the answer must be.
+/// The expected response.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {
@@ -161,7 +161,7 @@ impl JsonSchema for Status {
 }
 
 with_text_demands! {
-/// What the body of an answer must be.
+/// The expected body of a response.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BodyExpect {

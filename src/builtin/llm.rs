@@ -12,7 +12,7 @@ use crate::{
 /// The step `llm` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "llm", dialect: Dialect::Portable, signature, meaning };
 
-/// Asks the eval's judge about what the agent answered, or did.
+/// Asks the eval's judge about the agent's answer or calls.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Llm {
@@ -24,7 +24,7 @@ pub struct Llm {
     pub rubric: Option<String>,
 }
 
-/// Asks the eval's judge whether the agent's answer contains, or is, what is expected (steps dialect).
+/// Asks the eval's judge whether the agent's answer contains or equals the expected text (steps dialect).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Judge {

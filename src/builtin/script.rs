@@ -16,8 +16,8 @@ use crate::{
 /// The step `script` (`portable-format.md`).
 pub const BUILTIN: Builtin = Builtin { name: "script", dialect: Dialect::Portable, signature, meaning: file_or_inline };
 
-/// Runs a script. Without a protocol exit status 0 passes; with `protocol: json` the script gets a description of the task on
-/// standard input and gives its verdict on standard output.
+/// Runs a script. Without a protocol, exit status 0 passes; with `protocol: json`, the script gets a description of the task on
+/// standard input and writes its verdict to standard output.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Script {
@@ -51,7 +51,7 @@ pub enum Protocol {
     /// By its exit status.
     #[default]
     None,
-    /// As JSON on standard output; a non-zero exit status is a broken script.
+    /// As JSON on standard output; with a non-zero exit status, the step is broken.
     Json,
 }
 

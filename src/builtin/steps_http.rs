@@ -37,7 +37,7 @@ pub struct StepsHttp {
     pub body: Option<StepsBody>,
 }
 
-/// What is sent; not a template.
+/// The body to send; not a template.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsBody {
@@ -47,7 +47,7 @@ pub struct StepsBody {
     pub json: Option<Map<String, Value>>,
 }
 
-/// What the answer must be.
+/// The expected response.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsExpect {
@@ -58,7 +58,7 @@ pub struct StepsExpect {
     pub body: Option<StepsBodyExpect>,
 }
 
-/// What the body must be.
+/// The expected body.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsBodyExpect {
@@ -71,7 +71,7 @@ pub struct StepsBodyExpect {
     pub fields: Vec<FieldExpect>,
 }
 
-/// A demand on one field.
+/// A condition on one field.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FieldExpect {

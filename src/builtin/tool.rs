@@ -29,7 +29,7 @@ pub struct Tool {
     pub args: Map<String, Value>,
 }
 
-/// What the tool must answer (portable dialect).
+/// The expected result of the tool (portable dialect).
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expect {
@@ -44,7 +44,7 @@ pub struct Expect {
 }
 
 with_text_demands! {
-/// What the result must hold; a text is that of the result's content.
+/// The expected content of the result; matchers apply to its text.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContentExpect {
@@ -58,7 +58,7 @@ pub struct ContentExpect {
 }
 }
 
-/// What the tool must answer (steps dialect, §6.6 of the upstream behaviour).
+/// The expected result of the tool (steps dialect, §6.6 of the upstream behavior).
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsExpect {
@@ -68,7 +68,7 @@ pub struct StepsExpect {
     pub content: Option<StepsContentExpect>,
 }
 
-/// What the JSON text of the content must be.
+/// The expected JSON in the text of the content.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepsContentExpect {

@@ -63,14 +63,14 @@ pub const OPERATIONS: &[Operation] = &[
     // Objects.
     Operation {
         name: "apply",
-        description: "applies manifests by server-side apply",
+        description: "applies manifests with server-side apply",
         effect: Effect::Creates,
         params: schema::<Apply>,
-        outputs: &[("applied", "array", "what was applied, as `KIND/NAME`"), NAMESPACE],
+        outputs: &[("applied", "array", "the applied objects, as `KIND/NAME`"), NAMESPACE],
     },
     Operation {
         name: "create",
-        description: "creates the object that its arguments are; fails where it exists",
+        description: "creates the object that the arguments specify; fails if it exists",
         effect: Effect::Creates,
         params: create,
         outputs: &[
@@ -82,20 +82,20 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "delete",
-        description: "deletes an object, or those that a selector names, and waits until they are gone",
+        description: "deletes an object, or those that a selector matches, and waits until they no longer exist",
         effect: Effect::Deletes,
         params: schema::<Delete>,
-        outputs: &[("deleted", "array", "what was deleted, as `KIND/NAME`")],
+        outputs: &[("deleted", "array", "the deleted objects, as `KIND/NAME`")],
     },
     Operation {
         name: "get",
-        description: "reads an object, or those that a selector names",
+        description: "reads an object, or those that a selector matches",
         effect: Effect::None,
         params: schema::<Get>,
         outputs: &[
-            ("object", "object", "the object; of a selector, the list"),
-            ("value", "any", "what `jsonpath` selects; a list where it selects several"),
-            ("text", "string", "the same as kubectl prints it: several values side by side"),
+            ("object", "object", "the object; with a selector, the list"),
+            ("value", "any", "the value that `jsonpath` selects; a list if it selects several"),
+            ("text", "string", "the same value as kubectl prints it: several values are separated by spaces"),
         ],
     },
     Operation {
@@ -150,7 +150,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "resource-matches",
-        description: "passes if the object holds what a manifest says",
+        description: "passes if the object contains what a manifest specifies",
         effect: Effect::None,
         params: schema::<Matches>,
         outputs: &[OBJECT],
@@ -164,7 +164,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "count",
-        description: "counts objects, and passes if their number is as wanted",
+        description: "counts objects, and passes if their number is as expected",
         effect: Effect::None,
         params: schema::<Count>,
         outputs: &[("count", "integer", "how many there are")],
@@ -186,7 +186,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "condition-stable",
-        description: "passes if a condition holds, and holds for a time",
+        description: "passes if a condition becomes true and remains true for some time",
         effect: Effect::None,
         params: schema::<ConditionStable>,
         outputs: &[],
@@ -220,14 +220,14 @@ pub const OPERATIONS: &[Operation] = &[
     // Namespaces.
     Operation {
         name: "create-namespace",
-        description: "creates a namespace; fails where it exists",
+        description: "creates a namespace; fails if it exists",
         effect: Effect::Creates,
         params: schema::<CreateNamespace>,
         outputs: &[NAMESPACE],
     },
     Operation {
         name: "delete-namespace",
-        description: "deletes a namespace; one that is not there is no failure",
+        description: "deletes a namespace; succeeds if it does not exist",
         effect: Effect::Deletes,
         params: schema::<DeleteNamespace>,
         outputs: &[],
@@ -241,7 +241,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "deleteGeneratedNamespaces",
-        description: "deletes the namespaces that `createNamespace` made for this task",
+        description: "deletes the namespaces that `createNamespace` created for this task",
         effect: Effect::Deletes,
         params: schema::<Nothing>,
         outputs: &[],
@@ -249,14 +249,17 @@ pub const OPERATIONS: &[Operation] = &[
     // Access.
     Operation {
         name: "can-i",
-        description: "passes if the user may do something, or with `allowed: false` if not",
+        description: "passes if the user has a permission, or, with `allowed: false`, if not",
         effect: Effect::None,
         params: schema::<CanI>,
-        outputs: &[("allowed", "boolean", "whether the user may"), ("reason", "string", "of the API server")],
+        outputs: &[
+            ("allowed", "boolean", "whether the user has the permission"),
+            ("reason", "string", "of the API server"),
+        ],
     },
     Operation {
         name: "authCanI",
-        description: "asks whether a user may do something; a denial passes unless `expect` says otherwise",
+        description: "checks whether a user has a permission; a denial passes unless `expect` specifies otherwise",
         effect: Effect::None,
         params: schema::<AuthCanI>,
         outputs: &[("allowed", "string", "`true` or `false`"), ("reason", "string", "of the API server")],
@@ -264,14 +267,14 @@ pub const OPERATIONS: &[Operation] = &[
     // The kubeconfig.
     Operation {
         name: "listContexts",
-        description: "lists the contexts of the kubeconfig; fails where there are none",
+        description: "lists the contexts of the kubeconfig; fails if there are none",
         effect: Effect::None,
         params: schema::<Nothing>,
         outputs: &[("current", "string", "the current context"), ("count", "string", "how many there are")],
     },
     Operation {
         name: "getCurrentContext",
-        description: "names the current context; fails where none is set",
+        description: "returns the current context; fails if none is set",
         effect: Effect::None,
         params: schema::<Nothing>,
         outputs: &[("context", "string", "the current context")],
@@ -286,24 +289,21 @@ pub const OPERATIONS: &[Operation] = &[
     // Helm.
     Operation {
         name: "helmInstall",
-        description: "installs a chart by the command `helm`",
+        description: "installs a chart with the command `helm`",
         effect: Effect::Creates,
         params: schema::<HelmInstall>,
         outputs: &[("name", "string", "of the release"), NAMESPACE],
     },
     Operation {
         name: "helmList",
-        description: "lists releases by the command `helm`",
+        description: "lists releases with the command `helm`",
         effect: Effect::None,
         params: schema::<HelmList>,
-        outputs: &[
-            ("releases", "array", "as `helm list -o json` has them"),
-            ("count", "integer", "how many there are"),
-        ],
+        outputs: &[("releases", "array", "as in `helm list -o json`"), ("count", "integer", "how many there are")],
     },
     Operation {
         name: "helmUninstall",
-        description: "uninstalls a release by the command `helm`; one that is not there is no failure",
+        description: "uninstalls a release with the command `helm`; succeeds if it does not exist",
         effect: Effect::Deletes,
         params: schema::<HelmUninstall>,
         outputs: &[],
@@ -380,25 +380,25 @@ fn status_true() -> String {
     "True".to_owned()
 }
 
-/// The name and namespace of an object, as its manifest has them.
+/// The name and namespace of an object, as in its manifest.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metadata {
-    /// Of the object.
+    /// The name of the object.
     pub name: String,
-    /// Absent: an object of the cluster.
+    /// The namespace of the object; absent for a cluster-scoped object.
     pub namespace: Option<String>,
 }
 
-/// Which object: `resource` with `namespace`, or `apiVersion`, `kind` and `metadata` as the existing extension has them.
+/// An object: `resource` with `namespace`, or `apiVersion`, `kind` and `metadata` as in the existing extension.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("oneOf" = one_object()))]
 pub struct Reference {
-    /// `KIND/NAME`; the kind also as plural, short name, or with its group: `deployment.apps/web`.
+    /// `KIND/NAME`; the kind may also be a plural, a short name, or include its group: `deployment.apps/web`.
     #[schemars(extend("examples" = resources()))]
     pub resource: Option<String>,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// As in a manifest.
@@ -418,7 +418,7 @@ fn one_or_selected() -> Value {
     json!([{"required": ["resource"]}, {"required": ["kind", "selector"]}, {"required": ["apiVersion", "kind", "metadata"]}])
 }
 
-/// Nothing.
+/// No arguments.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
@@ -428,11 +428,11 @@ pub struct Nothing {}
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("oneOf" = json!([{"required": ["file"]}, {"required": ["inline"]}])))]
 pub struct Apply {
-    /// A file of manifests, or a folder of such files, beside the task.
+    /// A file of manifests, or a directory of such files, relative to the task.
     pub file: Option<String>,
     /// Manifests as text, a manifest, or a list of manifests.
     pub inline: Option<Value>,
-    /// For objects that name none. Default: `default`.
+    /// The namespace of objects that specify none; `default` by default.
     pub namespace: Option<String>,
 }
 
@@ -444,10 +444,10 @@ pub struct Delete {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: Option<String>,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// With `selector`: `KIND`. With `apiVersion`: as in a manifest.
+    /// With `selector`: the kind. With `apiVersion`: as in a manifest.
     #[schemars(extend("examples" = kinds()))]
     pub kind: Option<String>,
     /// A label selector: `app=web,tier!=db`.
@@ -456,10 +456,10 @@ pub struct Delete {
     pub api_version: Option<String>,
     /// As in a manifest.
     pub metadata: Option<Metadata>,
-    /// An object that is not there is no failure.
+    /// Whether the step succeeds if the object does not exist.
     #[serde(default)]
     pub ignore_not_found: bool,
-    /// Waits until it is gone.
+    /// Whether to wait until it is deleted.
     #[serde(default = "yes")]
     pub wait: bool,
     /// How long to wait.
@@ -476,10 +476,10 @@ pub struct Get {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: Option<String>,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// With `selector`: `KIND`. With `apiVersion`: as in a manifest.
+    /// With `selector`: the kind. With `apiVersion`: as in a manifest.
     #[schemars(extend("examples" = kinds()))]
     pub kind: Option<String>,
     /// A label selector.
@@ -488,18 +488,18 @@ pub struct Get {
     pub api_version: Option<String>,
     /// As in a manifest.
     pub metadata: Option<Metadata>,
-    /// A path into what was read, as kubectl writes it: `{.status.podIP}`.
+    /// A path into the object that was read, in kubectl's syntax: `{.status.podIP}`.
     pub jsonpath: Option<String>,
-    /// Nothing at the path is no failure: `value` is null then, and `text` empty.
+    /// Whether the step succeeds if the path selects nothing: `value` is then null, and `text` is empty.
     #[serde(default)]
     pub optional: bool,
 }
 
-/// How a patch is meant.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PatchKind {
-    /// Lists are merged by their keys; not for custom resources.
+    /// A strategic merge patch: lists are merged by their keys; not for custom resources.
     #[default]
     Strategic,
     /// A JSON merge patch (RFC 7396).
@@ -515,13 +515,13 @@ pub struct Patch {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: String,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// How the patch is meant.
+    /// The type of the patch.
     #[serde(default, rename = "type")]
     pub kind: PatchKind,
-    /// An object; of the type `json` a list of operations.
+    /// An object; for the type `json`, a list of operations.
     pub patch: Value,
     /// A subresource: `status`, `scale`.
     pub subresource: Option<String>,
@@ -560,10 +560,10 @@ pub struct Annotate {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: String,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// `null` removes one.
+    /// Names and values; `null` removes one.
     pub annotations: BTreeMap<String, Option<String>>,
 }
 
@@ -574,49 +574,49 @@ pub struct Label {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: String,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// `null` removes one.
+    /// Names and values; `null` removes one.
     pub labels: BTreeMap<String, Option<String>>,
 }
 
-/// What an object holds.
+/// The expected contents of an object.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Matches {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: String,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// A file with the manifest, or the manifest.
     pub expected: Value,
-    /// Paths of fields that do not count, as kubectl writes them: `.metadata.labels`.
+    /// Paths of fields that are not compared, in kubectl's syntax: `.metadata.labels`.
     #[serde(default)]
     pub ignore_paths: Vec<String>,
-    /// The order of lists does not count.
+    /// Whether the order of lists is ignored.
     #[serde(default)]
     pub ignore_order: bool,
-    /// The object holds nothing else, but for what the API server adds: `metadata` of its own, `status`, and defaults.
+    /// Whether the object must contain nothing else, except what the API server adds: its `metadata`, `status`, and defaults.
     #[serde(default)]
     pub exact: bool,
 }
 
-/// A field, and its value.
+/// A field and its expected value.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FieldEquals {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: String,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// The path, as kubectl writes it: `{.spec.replicas}`.
+    /// The path, in kubectl's syntax: `{.spec.replicas}`.
     pub jsonpath: String,
-    /// The value, of the same JSON type.
+    /// The expected value, with the same JSON type.
     pub value: Value,
 }
 
@@ -624,24 +624,24 @@ pub struct FieldEquals {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Count {
-    /// The kind, also as plural, short name, or with its group.
+    /// The kind; may also be a plural, a short name, or include its group.
     #[schemars(extend("examples" = kinds()))]
     pub kind: String,
-    /// Of the objects.
+    /// The namespace of the objects.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// In all namespaces.
+    /// Whether to include all namespaces.
     #[serde(default)]
     pub all_namespaces: bool,
     /// A label selector.
     pub selector: Option<String>,
     /// A field selector: `status.phase=Running`.
     pub fields: Option<String>,
-    /// Exactly so many.
+    /// The exact number.
     pub equals: Option<u64>,
-    /// At least so many.
+    /// The minimum number.
     pub min: Option<u64>,
-    /// At most so many.
+    /// The maximum number.
     pub max: Option<u64>,
 }
 
@@ -655,13 +655,13 @@ pub struct Wait {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: Option<String>,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// With `selector`: `KIND`. With `apiVersion`: as in a manifest.
+    /// With `selector`: the kind. With `apiVersion`: as in a manifest.
     #[schemars(extend("examples" = kinds()))]
     pub kind: Option<String>,
-    /// A label selector; all objects that it names are awaited, and there must be one.
+    /// A label selector; waits for all objects that it matches, and at least one must match.
     pub selector: Option<String>,
     /// As in a manifest.
     pub api_version: Option<String>,
@@ -670,23 +670,23 @@ pub struct Wait {
     /// The type of a condition in the object's status.
     #[schemars(extend("examples" = conditions()))]
     pub condition: Option<String>,
-    /// What the condition is to be.
+    /// The expected status of the condition.
     #[serde(default = "status_true")]
     pub status: String,
-    /// A path, as kubectl writes it: `{.status.phase}`.
+    /// A path, in kubectl's syntax: `{.status.phase}`.
     pub jsonpath: Option<String>,
-    /// What the path is to select; a text is also what kubectl prints as this text. Absent: anything.
+    /// The value that the path must select; a string also matches any value that kubectl prints as this string. By default, any value.
     pub value: Option<Value>,
-    /// Fails at once where there is no such object, as kubectl does.
+    /// Whether to fail immediately if the object does not exist, as kubectl does.
     #[serde(default)]
     pub must_exist: bool,
-    /// Until it exists.
+    /// Whether to wait until the object exists.
     #[serde(default)]
     pub created: bool,
-    /// Until it does not exist.
+    /// Whether to wait until the object does not exist.
     #[serde(default)]
     pub deleted: bool,
-    /// How long.
+    /// How long to wait.
     #[serde(default = "default_timeout")]
     #[schemars(extend("format" = "duration"))]
     pub timeout: String,
@@ -699,14 +699,14 @@ pub struct Condition {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: String,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// The type of the condition.
     #[serde(rename = "type")]
     #[schemars(extend("examples" = conditions()))]
     pub kind: String,
-    /// What the condition is to be.
+    /// The expected status of the condition.
     #[serde(default = "status_true")]
     pub status: String,
     /// How long to wait for it.
@@ -715,20 +715,20 @@ pub struct Condition {
     pub timeout: String,
 }
 
-/// A condition that is to hold.
+/// A condition that must remain true.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConditionStable {
     /// `KIND/NAME`.
     #[schemars(extend("examples" = resources()))]
     pub resource: String,
-    /// Of the object, where it has one.
+    /// The namespace of the object, if it is namespaced.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// The type of the condition, which is to be true.
+    /// The type of the condition, whose status must be true.
     #[schemars(extend("examples" = conditions()))]
     pub condition: String,
-    /// For how long.
+    /// How long the condition must remain true.
     #[schemars(extend("format" = "duration"))]
     pub duration: String,
 }
@@ -743,7 +743,7 @@ pub struct Rollout {
     /// Of the object.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// How long.
+    /// How long to wait.
     #[serde(default = "default_timeout")]
     #[schemars(extend("format" = "duration"))]
     pub timeout: String,
@@ -755,10 +755,10 @@ pub struct Rollout {
 pub struct Exec {
     /// The name of the pod.
     pub pod: String,
-    /// Of the pod.
+    /// The namespace of the pod.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// Absent: the pod's only or default container.
+    /// The container; by default the pod's only or default container.
     pub container: Option<String>,
     /// The program and its arguments.
     #[schemars(length(min = 1))]
@@ -771,14 +771,14 @@ pub struct Exec {
 pub struct Logs {
     /// The name of the pod.
     pub pod: String,
-    /// Of the pod.
+    /// The namespace of the pod.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// Absent: the pod's only or default container.
+    /// The container; by default the pod's only or default container.
     pub container: Option<String>,
-    /// Only the last so many lines.
+    /// The number of lines to read, from the end.
     pub tail: Option<i64>,
-    /// Of the container that ran before this one.
+    /// Whether to read the log of the previous instance of the container.
     #[serde(default)]
     pub previous: bool,
 }
@@ -800,7 +800,7 @@ pub struct CreateNamespace {
 pub struct DeleteNamespace {
     /// Its name.
     pub name: String,
-    /// Waits until it is gone.
+    /// Whether to wait until it is deleted.
     #[serde(default)]
     pub wait: bool,
     /// How long to wait.
@@ -817,27 +817,27 @@ pub struct GenerateNamespace {
     pub prefix: String,
 }
 
-/// Something that a user may or may not do.
+/// A permission of a user.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CanI {
     /// `get`, `list`, `create` …
     pub verb: String,
-    /// The kind, plural or short name, also with its group; `pods/log` for a subresource.
+    /// The kind, plural or short name, optionally with its group; `pods/log` for a subresource.
     pub resource: String,
-    /// Absent: in all namespaces.
+    /// The namespace; by default all namespaces.
     pub namespace: Option<String>,
-    /// Of one object.
+    /// The name of a single object.
     pub name: Option<String>,
-    /// The user, also `system:serviceaccount:NAMESPACE:NAME`; absent: the one of the kubeconfig.
+    /// The user, for example `system:serviceaccount:NAMESPACE:NAME`; by default the user of the kubeconfig.
     #[serde(rename = "as")]
     pub user: Option<String>,
-    /// What is to be.
+    /// The expected answer.
     #[serde(default = "yes")]
     pub allowed: bool,
 }
 
-/// Something that a user may or may not do.
+/// A permission of a user.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AuthCanI {
@@ -848,29 +848,29 @@ pub struct AuthCanI {
     /// The user.
     #[serde(rename = "as")]
     pub user: String,
-    /// Absent: in all namespaces.
+    /// The namespace; by default all namespaces.
     pub namespace: Option<String>,
-    /// Of the resource.
+    /// The API group of the resource.
     pub api_group: Option<String>,
-    /// Of one object.
+    /// The name of a single object.
     pub resource_name: Option<String>,
-    /// What is to be.
+    /// The expected answer.
     pub expect: Option<Allowed>,
 }
 
-/// What is to be.
+/// The expected answer.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Allowed {
-    /// Whether the user may.
+    /// Whether the user has the permission.
     pub allowed: Option<bool>,
 }
 
-/// How much of the kubeconfig.
+/// Which part of the kubeconfig to show.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ViewConfig {
-    /// Only what the current context names.
+    /// Whether to show only what the current context refers to.
     #[serde(default)]
     pub minify: bool,
 }
@@ -879,11 +879,11 @@ pub struct ViewConfig {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HelmInstall {
-    /// A reference, a folder, an archive or a URL.
+    /// A reference, a directory, an archive or a URL.
     pub chart: String,
-    /// Of the release; absent: generated.
+    /// The name of the release; generated by default.
     pub name: Option<String>,
-    /// Of the release.
+    /// The namespace of the release.
     #[serde(default = "default_namespace")]
     pub namespace: String,
     /// The chart's values.
@@ -895,10 +895,10 @@ pub struct HelmInstall {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HelmList {
-    /// Of the releases.
+    /// The namespace of the releases.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// In all namespaces.
+    /// Whether to include all namespaces.
     #[serde(default)]
     pub all_namespaces: bool,
 }

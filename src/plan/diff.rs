@@ -29,50 +29,50 @@ pub struct Side<'a> {
     pub files: Option<&'a dyn Files>,
 }
 
-/// Everything that changed; empty lists where nothing did.
+/// Everything that changed between two plans; lists are empty if nothing changed.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diff {
     pub version: u32,
-    /// Agent, servers, permissions, judge.
+    /// Changes of the agent, servers, permissions and judge.
     pub eval: Vec<FactChange>,
     pub tasks: Vec<TaskDiff>,
-    /// What all tasks together, with the eval, can touch.
+    /// Changes in what all tasks together, with the eval, can access.
     pub reach: Vec<ReachChange>,
 }
 
-/// What differs in one task.
+/// The changes in one task.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskDiff {
     pub name: String,
     pub change: Change,
-    /// Environment, limits, files it refers to.
+    /// Changes of the environment, the limits and the files that the task refers to.
     pub facts: Vec<FactChange>,
     pub steps: Vec<StepChange>,
     pub flow: Vec<FlowChange>,
     pub reach: Vec<ReachChange>,
-    /// The longest a run can take, in seconds.
+    /// The maximum duration of a run, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_case: Option<DurationChange>,
 }
 
-/// How something differs.
+/// The kind of change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
     Added,
     Removed,
     Changed,
-    /// It runs earlier or later among its neighbours.
+    /// It runs earlier or later relative to its neighbors.
     Moved,
 }
 
-/// A fact of a task that differs, as text.
+/// A changed value in a plan.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FactChange {
-    /// Where in the plan: `timeouts.task`, `args.run`.
+    /// The path in the plan: `timeouts.task`, `args.run`.
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
@@ -80,19 +80,19 @@ pub struct FactChange {
     pub after: Option<Value>,
 }
 
-/// A step that differs.
+/// A changed step.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepChange {
-    /// In the new plan; of a removed one in the old.
+    /// The ID in the new plan; for a removed step, in the old plan.
     pub id: String,
     pub change: Change,
-    /// One line for people.
+    /// A one-line human-readable description.
     pub meaning: String,
     pub facts: Vec<FactChange>,
 }
 
-/// A value that flows from one step to another, or no longer does.
+/// A value that is now passed from one step to another, or no longer is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FlowChange {
@@ -102,7 +102,7 @@ pub struct FlowChange {
     pub added: bool,
 }
 
-/// What the plan can touch now and could not before, and the reverse.
+/// What the plan can now access and could not before, and vice versa.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReachChange {

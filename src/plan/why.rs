@@ -14,7 +14,7 @@ use crate::diagnostic::nearest;
 /// The version of [`Answer`] as JSON.
 pub const VERSION: u32 = 1;
 
-/// The answer for a step, in each task that has it.
+/// The answer for a step, in each task that contains it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -27,18 +27,18 @@ pub struct Answer {
 #[serde(rename_all = "camelCase")]
 pub struct Why {
     pub task: String,
-    /// Of the action in the plan.
+    /// The ID of the action in the plan.
     pub id: String,
-    /// One line for people.
+    /// A one-line human-readable description.
     pub meaning: String,
-    /// In the order of the plan.
+    /// The actions that it waits for, in plan order.
     pub waits_for: Vec<Link>,
     pub waited_for_by: Vec<Link>,
-    /// From the first action of the task to this one; the first is reached by nothing.
+    /// The shortest path from the first action of the task to this one; the first link has no reason.
     pub path: Vec<Link>,
 }
 
-/// Another action, and why the two run one after the other.
+/// Another action, and the reasons why one waits for the other.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
@@ -52,7 +52,7 @@ pub struct Link {
 #[serde(rename_all = "camelCase")]
 pub struct Reason {
     pub kind: EdgeKind,
-    /// The value that flows (`data`).
+    /// The value that is passed (`data`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

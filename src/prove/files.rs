@@ -55,7 +55,7 @@ pub fn place(files: &[(PathBuf, Vec<u8>, u32)]) -> Result<(), String> {
 }
 
 fn fault(error: io::Error) -> String {
-    format!("the jail's folder cannot be written: {error}")
+    format!("cannot write to the directory of the sandbox: {error}")
 }
 
 /// What exists at a path.

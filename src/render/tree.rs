@@ -304,7 +304,7 @@ impl Tree<'_> {
             return;
         }
         let isolated = &eval.isolation;
-        self.fact("jail", isolated.level.name());
+        self.fact("sandbox", &format!("{}, for the agent", isolated.level.name()));
         if let Some((level, asks)) = &isolated.asks {
             let asked = level.filter(|level| *level != isolated.level).map(Isolation::name);
             let asks = (!asks.is_empty()).then(|| asks.words());

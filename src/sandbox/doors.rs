@@ -76,7 +76,7 @@ pub fn run() -> u8 {
         match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
             Ok(listener) => drop(thread::spawn(move || listen(&listener, port))),
             Err(error) => {
-                say(&format!("the port {port} of the jail cannot be listened on: {error}"));
+                say(&format!("cannot listen on port {port} of the sandbox: {error}"));
                 return 3;
             }
         }

@@ -64,11 +64,11 @@ pub struct Config {
     pub task_sets: Vec<TaskSet>,
 }
 
-/// What all tasks together may use. Tasks left over when a limit is reached are cancelled.
+/// What all tasks together may use. When a limit is reached, the remaining tasks are cancelled.
 #[derive(JsonSchema, Debug)]
 #[schemars(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EvalLimits {
-    /// Time limit of the whole run; tasks left over at that point are cancelled.
+    /// Time limit of the whole run; the remaining tasks are cancelled.
     pub max_time: Option<Time>,
     #[schemars(flatten)]
     pub bounds: Bounds,
@@ -413,7 +413,7 @@ pub enum CallType {
     deny_unknown_fields,
     extend("anyOf" = [{ "required": ["skill"] }, { "required": ["skillPattern"] }])
 )]
-/// Which skills are meant: one by name, or all that a regular expression matches.
+/// Matches skills: one by name, or all that a regular expression matches.
 pub struct SkillMatcher {
     /// The skill's name.
     pub skill: Option<Name>,

@@ -326,7 +326,7 @@ pub struct AssertionResult {
     pub reason: Option<String>,
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub details: Option<Vec<String>>,
-    /// The same as expected and actual values, with their locations.
+    /// The failures as expected and actual values, with their locations.
     #[schemars(skip_serializing_if = "Option::is_none")]
     pub differences: Option<Vec<Difference>>,
     /// The file and line of the first assertion that failed.

@@ -16,10 +16,10 @@ use crate::{
 
 /// A hole in a text.
 const HOLE: &str = r"\{[\s\S]*\}";
-/// A text that is a hole and nothing else: it keeps its value's type.
+/// A text that consists of a single hole and therefore keeps its value's type.
 const WHOLE: &str = r"^\{[\s\S]*\}$";
 
-/// What the schemas of steps and of what they expect are called.
+/// The names of the schemas of steps and of their matchers.
 pub const NAMES: [&str; 4] = ["PortableStep", "StepsStep", "PortableMatchers", "StepsMatchers"];
 
 macro_rules! schemas {
@@ -51,9 +51,9 @@ schemas! {
         let matchers = generator.subschema_for::<StepsMatchers>();
         step(Dialect::Steps, generator.subschema_for::<Self>().as_value(), matchers.as_value())
     };
-    /// What is expected of an output, in the portable dialect.
+    /// Matchers for an output, in the portable dialect.
     PortableMatchers = 2, |_generator| matchers(true);
-    /// The same in the steps dialect.
+    /// Matchers for an output, in the steps dialect.
     StepsMatchers = 3, |_generator| matchers(false);
 }
 
@@ -61,7 +61,8 @@ fn matchers(holes: bool) -> Schema {
     Schema::try_from(shape(&builtin::extension::MATCHERS, holes)).unwrap_or_default()
 }
 
-/// One operation, and beside it, in the steps dialect, an id. `one` refers to this schema, for nested steps; `matchers` to those of outputs.
+/// The schema of a step: one operation and, in the steps dialect, an optional ID. `one` refers to this schema, for nested steps; `matchers`
+/// refers to the schema of matchers for outputs.
 fn step(dialect: Dialect, one: &Value, matchers: &Value) -> Schema {
     let vocabulary = builtin::vocabularies().of(dialect);
     let mut properties = Map::new();
@@ -124,7 +125,7 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value, matchers: &Va
         };
         properties.insert("expect".to_owned(), schema);
     }
-    // A key with nothing behind it is one that is not there; below `expect` nothing would be compared.
+    // A key without a value counts as absent; below `expect`, nothing would be compared.
     for (key, schema) in &mut properties {
         if key != "expect" && !required.contains(&key.as_str()) {
             *schema = or_null(schema.take());
@@ -144,12 +145,12 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value, matchers: &Va
     if let [set] = signature.exactly_one {
         let required = |name: &&str| match name.rsplit_once('.') {
             Some((_, inner)) => json!({ "required": [inner] }),
-            // A null is a key left out.
+            // A null means that the key is absent.
             None => json!({ "required": [name], "properties": { *name: { "not": { "type": "null" } } } }),
         };
         let one_of: Vec<Value> = set.iter().map(required).collect();
         match set.first().and_then(|name| name.split_once('.')) {
-            // A null is a body left out; each branch alone would take it.
+            // A null means that the body is absent; each branch would accept it.
             Some((outer, _)) => {
                 body["properties"][outer]["if"] = json!({ "type": "object" });
                 body["properties"][outer]["then"] = json!({ "oneOf": Value::Array(one_of) });
@@ -164,8 +165,8 @@ fn operation(signature: &Signature, dialect: Dialect, one: &Value, matchers: &Va
     described(schema, &capital(&signature.doc))
 }
 
-/// A tool of a server or an operation of an extension; which of the two only the task's `requires` and `imports` tell. What is expected
-/// of `content` and `isError` is that of a tool: an extension that calls its outputs so, and compares one with a mapping, writes `equals`.
+/// The schema of a tool of a server or an operation of an extension; only the task's `requires` and `imports` determine which. `content`
+/// and `isError` have the schema for tools: to compare an extension's output of that name with a mapping, the task must use `equals`.
 fn prefixed(dialect: Dialect, matchers: &Value) -> Value {
     let signature = Signature { lists_outputs: true, continues: true, ..Signature::leaf("", "", Shape::Any) };
     let mut properties = reserved(dialect, &signature);
@@ -182,7 +183,7 @@ fn prefixed(dialect: Dialect, matchers: &Value) -> Value {
     })
 }
 
-/// What a tool must answer, or an operation, whose outputs only its manifest knows.
+/// The schema of the expected result of a tool, or of an operation, whose outputs are known only from its manifest.
 fn expected_of_prefixed(dialect: Dialect, matchers: &Value) -> Value {
     let holes = dialect == Dialect::Portable;
     let mut schema = expected_outputs(matchers);
@@ -204,7 +205,7 @@ fn expected_of_prefixed(dialect: Dialect, matchers: &Value) -> Value {
     schema
 }
 
-/// What is expected of the outputs of an operation, by name: a mapping of matchers, or the value itself.
+/// The schema of the expected outputs of an operation, by name: a mapping of matchers, or the value itself.
 fn expected_outputs(matchers: &Value) -> Value {
     let keys: Vec<&String> = builtin::extension::MATCHERS.fields().into_iter().flat_map(IndexMap::keys).collect();
     json!({
@@ -218,7 +219,7 @@ fn expected_outputs(matchers: &Value) -> Value {
     })
 }
 
-/// What every step has.
+/// The keys that every step may have.
 fn reserved(dialect: Dialect, signature: &Signature) -> Map<String, Value> {
     let mut keys = Map::new();
     let mut add = |key: &str, schema: Value| keys.insert(key.to_owned(), schema);
@@ -264,7 +265,7 @@ fn field(field: &Field, holes: bool) -> Value {
     schema
 }
 
-/// The same, or null.
+/// Returns a schema that also accepts null.
 pub fn or_null(mut schema: Value) -> Value {
     match schema.get("type").cloned() {
         Some(Value::String(one)) if schema.get("enum").is_none() && schema.get("const").is_none() => {
@@ -292,7 +293,7 @@ fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
 
-/// What `check` takes where this shape is asked for. With `holes`, a value that is no text may also be one hole.
+/// Returns the schema of what `check` accepts for a shape. With `holes`, a value that is not a string may also be a single hole.
 fn shape(shape: &Shape, holes: bool) -> Value {
     let schema = match shape {
         Shape::Any => return json!({}),
@@ -335,7 +336,7 @@ fn shape(shape: &Shape, holes: bool) -> Value {
     if holes { or_hole(schema) } else { schema }
 }
 
-/// `pattern` speaks of texts alone, so one flat schema says both, and editors give one message.
+/// Returns a schema that also accepts a hole. `pattern` applies only to strings, so one flat schema is enough, and editors show one message.
 fn or_hole(mut schema: Value) -> Value {
     schema["type"] = json!([schema["type"], "string"]);
     schema["pattern"] = json!(WHOLE);
@@ -354,14 +355,14 @@ fn text(format: Option<Format>, words: &[String]) -> Value {
         Some(Format::Url) => "^https?://",
         Some(Format::Number) => r"^[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$",
         Some(Format::File | Format::Path | Format::Script) => return json!({ "type": "string", "minLength": 1 }),
-        // RE2 is not the syntax that a validator of schemas knows.
+        // Schema validators do not know the RE2 syntax.
         Some(Format::Regex | Format::FieldPath | Format::Method) | None => return json!({ "type": "string" }),
     };
     json!({ "type": "string", "pattern": format!("{pattern}|{HOLE}") })
 }
 
 fn one_of(shapes: &[Shape], holes: bool) -> Value {
-    // Where a text may stand, a hole may: the others need not say it again.
+    // If a string is allowed, so is a hole: the other alternatives need not repeat it.
     let holes = holes && !shapes.iter().any(|s| matches!(s, Shape::String { .. }));
     let (nulls, others): (Vec<_>, Vec<_>) = shapes.iter().partition(|s| matches!(s, Shape::Null));
     let mut schemas: Vec<Value> = others.into_iter().map(|s| shape(s, holes)).collect();

@@ -8,7 +8,7 @@ use crate::{
     lint::AGENT_TYPES,
 };
 
-/// Go's syntax of durations; above zero, which a pattern would say badly.
+/// Go's syntax of durations. They must be greater than zero, which a pattern cannot express well.
 pub const DURATION: &str = r"^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$";
 
 /// A letter, then letters, digits, `_` and `-`.
@@ -37,21 +37,21 @@ macro_rules! words {
 }
 
 words! {
-    /// A text that is not empty.
+    /// A string that is not empty.
     Name = json_schema!({ "type": "string", "minLength": 1 });
     /// A duration like `90s`, `1h30m` or `500ms`.
     Time = json_schema!({ "type": "string", "pattern": DURATION });
-    /// The prefix of steps: no dot in it.
+    /// The prefix of steps; contains no dot.
     Alias = json_schema!({ "type": "string", "pattern": r"^[^.]+$" });
     /// The name of an environment variable.
     Variable = json_schema!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" });
     /// The name of a task: one line of plain text.
     TaskName = json_schema!({ "type": "string", "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$" });
-    /// The name of an eval: its results file is named after it.
+    /// The name of an eval; its results file is named after it.
     EvalName = json_schema!({ "type": "string", "maxLength": 200, "pattern": r"^[^/\\\u0000-\u001f\u007f]+$" });
     /// How hard a task is; `check` warns about an unknown word.
     Difficulty = json_schema!({ "type": "string", "anyOf": [{ "enum": ["easy", "medium", "hard"] }, {}] });
-    /// `kube`, or which share of a control plane.
+    /// `kube`, or a share of a control plane.
     World = json_schema!({ "oneOf": [
         { "const": "kube" },
         {
@@ -64,11 +64,11 @@ words! {
             "additionalProperties": false,
         },
     ] });
-    /// What agents there are.
+    /// The types of agents.
     AgentType = json_schema!({ "type": "string", "enum": AGENT_TYPES });
     /// Any version that selects a dialect, or none.
     AnyVersion = json_schema!({ "type": "string", "enum": DIALECTS.iter().flat_map(versions).collect::<Vec<_>>() });
-    /// No version is the first one.
+    /// A version; if absent, the first one.
     LegacyVersion = {
         let mut words: Vec<_> = versions_of(Dialect::Legacy).into_iter().map(serde_json::Value::from).collect();
         words.extend(["".into(), serde_json::Value::Null]);

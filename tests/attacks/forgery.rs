@@ -517,7 +517,7 @@ fn strict(agent: &str, bwrap: bool) {
     world.run(&["plan", "eval.yaml"]).expect(
         0,
         &[
-            "jail     strict",
+            "sandbox  strict, for the agent",
             "its file asks for read somewhere, env GRANTED",
             "the eval grants read granted, env GRANTED",
         ],

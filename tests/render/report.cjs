@@ -113,7 +113,7 @@ const assert = require('node:assert');
   assert.match(await text('.row .why'), /verify\/read: `content` is not as expected/, 'the reason is that of the one that failed');
   await page.click('.row');
   assert.strictEqual(await text('.badge'), 'failed', 'and that run is opened');
-  assert.match(await text('.card'), /what was answered|expected/);
+  assert.match(await text('.card'), /answer|expected/);
   await page.keyboard.press('o');
   await page.click('#detail td.pick.none');
   assert.strictEqual(await text('.badge'), 'failed', 'a cell leads to its run');

@@ -1,17 +1,17 @@
-// The events of `gevals run --format json`, folded into what a tree of tests shows.
+// Folds the events of `gevals run --format json` into updates for the test explorer.
 
 export type Verdict = "passed" | "failed" | "broken" | "unchecked" | "cancelled";
 
-/** What an expectation did not hold of. */
+/** An expectation that was not met. */
 export interface Difference {
   subject: string;
   expected: string;
   actual: string;
-  /** Where the expectation is written, in bytes of the task's file. */
+  /** The byte range of the expectation in the task file. */
   at?: [number, number];
 }
 
-/** What became of a task by now. */
+/** A change in the state of a task. */
 export type Update =
   | { type: "started"; task: string }
   | { type: "said"; text: string }
@@ -32,9 +32,9 @@ interface Event {
 
 type Finished = Extract<Update, { type: "finished" }>;
 
-/** A task that runs. */
+/** A task in progress. */
 interface State {
-  /** Runs that are to come or under way. */
+  /** The number of runs that have not finished. */
   left: number;
   worst?: Finished;
   /** The first action of the run that did not pass. */
@@ -45,26 +45,26 @@ interface State {
 /** From worst to best. */
 const WORST: Verdict[] = ["broken", "failed", "unchecked", "cancelled", "passed"];
 
-/** Reads a run as it goes on: lines in, updates out. A task that runs several times is over when its last run is. */
+/** Reads the output of a run in progress: lines in, updates out. A task with several runs is finished when its last run is. */
 export class Run {
   private rest = "";
   private readonly open = new Map<string, State>();
 
-  /** `runs` says how often each task runs. */
+  /** `runs` returns the number of runs of a task. */
   constructor(private readonly runs: (task: string) => number) {}
 
-  /** The updates of what has arrived; half a line waits for its other half. */
+  /** Returns the updates for the lines that are complete; an incomplete line is kept until the rest arrives. */
   push(chunk: string): Update[] {
     const lines = (this.rest + chunk).split("\n");
     this.rest = lines.pop() ?? "";
     return lines.filter((line) => line.trim() !== "").flatMap((line) => this.line(line));
   }
 
-  /** The tasks that have begun and not ended when the run is over. */
+  /** Ends the run: tasks that were started but not finished are cancelled. */
   end(): Update[] {
     const left = [...this.open.keys()];
     this.open.clear();
-    return left.map((task) => ({ type: "finished", task, verdict: "cancelled", reason: "the run ended before", duration: 0, differences: [] }));
+    return left.map((task) => ({ type: "finished", task, verdict: "cancelled", reason: "the run ended before the task was finished", duration: 0, differences: [] }));
   }
 
   private line(line: string): Update[] {

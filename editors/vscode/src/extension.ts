@@ -8,7 +8,7 @@ import { showPlan } from "./preview";
 import { associateSchemas } from "./schemas";
 import { testExplorer } from "./tests";
 
-/** What the lenses of the server hand over. */
+/** The argument that the server's code lenses pass. */
 interface Lens {
   eval?: string;
   task?: string | null;
@@ -16,7 +16,7 @@ interface Lens {
 }
 
 let client: LanguageClient | undefined;
-/** The last start, behind which the next one waits. */
+/** The last start; the next one waits for it. */
 let starting: Promise<void> = Promise.resolve();
 
 const program = (): string =>
@@ -31,12 +31,12 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
       if (file !== undefined) await showPlan(program(), file).catch(complain);
     }),
     vscode.commands.registerCommand("gevals.restart", restart),
-    // The path is another one: by hand, or because the folder is trusted now.
+    // The path has changed: the user edited it, or the folder is trusted now.
     vscode.workspace.onDidChangeConfiguration(async (change) => {
       if (change.affectsConfiguration("gevals.path")) await restart();
     }),
     vscode.window.onDidChangeActiveTextEditor(mark),
-    // What it says may be another thing by now.
+    // The kind of the file may have changed.
     vscode.workspace.onDidSaveTextDocument(() => mark(vscode.window.activeTextEditor)),
     testExplorer(program),
     vscode.tasks.registerTaskProvider("gevals", {
@@ -56,12 +56,12 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
 export async function deactivate(): Promise<void> {
   const old = client;
   client = undefined;
-  // One that has never started cannot be stopped.
+  // A client that has never started cannot be stopped.
   if (old?.needsStop()) await old.stop().catch(() => undefined);
   await old?.dispose().catch(() => undefined);
 }
 
-/** Starts the language server, or another one in its place: a client keeps the path that it was made with. */
+/** Starts or restarts the language server. A new client is needed because a client keeps the path that it was created with. */
 function restart(): Promise<void> {
   const again = async (): Promise<void> => {
     await deactivate();
@@ -77,19 +77,19 @@ function restart(): Promise<void> {
 function complain(error: unknown): void {
   const why = error instanceof Error ? error.message : String(error);
   const settings = "Open settings";
-  const said = `gevals: ${why}. Is \`${program()}\` installed (\`pip install gevals\`)? The setting gevals.path says where.`;
+  const said = `gevals: ${why}. Is \`${program()}\` installed (\`pip install gevals\`)? Set its location with gevals.path.`;
   void vscode.window.showErrorMessage(said, settings).then((taken) => {
     if (taken === settings) void vscode.commands.executeCommand("workbench.action.openSettings", "gevals.path");
   });
 }
 
-/** Says whether the editor shows a file of ours, for menus. */
+/** Sets the context key for menus: whether the editor shows a file that gevals reads. */
 function mark(editor: vscode.TextEditor | undefined): void {
   const schema = editor?.document.languageId === "yaml" ? schemaOf(editor.document.getText()) : undefined;
   void vscode.commands.executeCommand("setContext", "gevals.isOurs", schema === "task" || schema === "eval");
 }
 
-/** The lens of the file in the editor: what it would run. */
+/** The run lens of the file in the editor, if there is one. */
 async function lensHere(): Promise<Lens | undefined> {
   const document = vscode.window.activeTextEditor?.document;
   if (document === undefined) return undefined;
@@ -99,7 +99,7 @@ async function lensHere(): Promise<Lens | undefined> {
 
 /** Runs an eval, or one task of it, in a terminal. */
 async function start(given: Lens | undefined, phase: string | undefined): Promise<void> {
-  if (!vscode.workspace.isTrusted) return void vscode.window.showErrorMessage("gevals: the folder is not trusted, so nothing in it is run");
+  if (!vscode.workspace.isTrusted) return void vscode.window.showErrorMessage("gevals: the folder is not trusted, so nothing can be run");
   const lens = given?.eval ? given : await lensHere();
   if (!lens?.eval) return void vscode.window.showErrorMessage("gevals: no eval selects this file");
   const file = vscode.Uri.parse(lens.eval);
@@ -110,17 +110,17 @@ async function start(given: Lens | undefined, phase: string | undefined): Promis
   await vscode.tasks.executeTask(task);
 }
 
-/** What a definition runs; also one that stands in `tasks.json`. No shell in between: names may hold anything. */
+/** The task for a definition, which may come from `tasks.json`. Starts the program without a shell, because names may contain any character. */
 function runOf(what: Definition, scope: vscode.WorkspaceFolder | vscode.TaskScope, name: string): vscode.Task {
   return new vscode.Task(what, scope, name, "gevals", new vscode.ProcessExecution(program(), wordsOf(what)));
 }
 
-/** Runs one phase of a task: the world is left standing between phases, to look at. */
+/** Runs one phase of a task. The environment is kept between phases, so that you can inspect it. */
 async function debug(given?: Lens): Promise<void> {
   const phases = [
-    { label: "setup", description: "set up, and leave the world standing" },
-    { label: "verify", description: "judge the world as it is, without an agent" },
-    { label: "cleanup", description: "clean up what a setup has left" },
+    { label: "setup", description: "set up the environment and keep it" },
+    { label: "verify", description: "verify the current state, without an agent" },
+    { label: "cleanup", description: "clean up after a setup" },
   ];
   const phase = await vscode.window.showQuickPick(phases, { placeHolder: "Which phase?" });
   if (phase !== undefined) await start(given, phase.label);

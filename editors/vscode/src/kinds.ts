@@ -1,10 +1,10 @@
-// What a file is, told by its content as `gevals` tells it: a name says nothing.
+// Determines the kind of a file from its content, as `gevals` does; the name does not matter.
 
-/** The schema of a text: what `gevals schema` takes. Undefined where the file is another program's. */
+/** The schema of a text, as a name for `gevals schema`. Undefined if the file belongs to another program. */
 export function schemaOf(text: string): string | undefined {
   const kind = /^kind:[ \t]*["']?(\w+)/m.exec(text)?.[1];
   const version = /^apiVersion:[ \t]*["']?([\w./-]+)/m.exec(text)?.[1];
-  // Manifests of Kubernetes have kinds too.
+  // Kubernetes manifests have kinds as well.
   if (version !== undefined && !/^(mcp-eval|mcpchecker|gevals)\//.test(version)) return undefined;
   switch (kind) {
     case "Task":

@@ -1,8 +1,8 @@
-// What `gevals plan` writes: JSON for the tree of tests, HTML for people.
+// Reads the output of `gevals plan`: JSON for the test explorer, HTML for people.
 
 export interface Action {
   meaning: string;
-  /** Bytes of the file that it is written in. */
+  /** The byte range in its file. */
   start: number;
   end: number;
 }
@@ -27,10 +27,10 @@ interface Document {
   }[];
 }
 
-/** The evals of `gevals plan --format json`. */
+/** Parses the evals from `gevals plan --format json`. */
 export function readPlan(text: string): PlannedEval[] {
   const document = JSON.parse(text) as Document;
-  if (document.version !== 1) throw new Error(`version ${document.version} of plans is not known`);
+  if (document.version !== 1) throw new Error(`version ${document.version} of the plan format is not supported`);
   return (document.evals ?? []).map(({ name, tasks }) => ({
     name,
     tasks: tasks.map(({ name, runs, source }) => ({
@@ -42,7 +42,7 @@ export function readPlan(text: string): PlannedEval[] {
   }));
 }
 
-/** Whether a page allows its own style and script alone, and no request: no other is shown. */
+/** Whether a page allows only its own style and script, and no requests. No other page is shown. */
 export function isStrict(page: string): boolean {
   const policy = /<meta http-equiv="Content-Security-Policy" content="([^"]*)"/.exec(page)?.[1];
   if (policy === undefined) return false;
@@ -55,7 +55,7 @@ export function isStrict(page: string): boolean {
   return directives.get("default-src")?.join() === "'none'" && [...directives.keys()].every((name) => known.includes(name ?? "") && own(name ?? ""));
 }
 
-/** The place of a byte in a text, counted as JavaScript does. */
+/** Converts a byte offset in a text to an offset in UTF-16 code units, as JavaScript counts. */
 export function characterOf(text: string, byte: number): number {
   return Buffer.from(text, "utf8").subarray(0, byte).toString("utf8").length;
 }

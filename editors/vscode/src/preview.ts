@@ -1,9 +1,9 @@
-// The plan of a file in a panel beside it: the page of `gevals plan --format html`, anew whenever something is saved.
+// Shows the plan of a file in a panel beside it: the page of `gevals plan --format html`, updated on each save.
 import * as vscode from "vscode";
 import { isStrict } from "./plans";
 import { run } from "./program";
 
-/** The panels that are open, by the file they show. */
+/** The open panels, by the file they show. */
 const panels = new Map<string, vscode.WebviewPanel>();
 
 export async function showPlan(program: string, file: vscode.Uri): Promise<void> {
@@ -31,7 +31,7 @@ export async function showPlan(program: string, file: vscode.Uri): Promise<void>
 async function draw(program: string, file: vscode.Uri, panel: vscode.WebviewPanel): Promise<void> {
   const folder = vscode.workspace.getWorkspaceFolder(file)?.uri.fsPath ?? vscode.Uri.joinPath(file, "..").fsPath;
   const { code, stdout, stderr } = await run(program, ["plan", file.fsPath, "--format", "html"], folder);
-  // A plan that is gone does not take the last one away: the findings say why.
+  // If there is no plan any more, the last one stays visible; the findings show why.
   if (code === 0 && isStrict(stdout)) panel.webview.html = stdout;
   else if (panel.webview.html === "") panel.webview.html = message(stderr || "there is no plan");
 }

@@ -1,8 +1,8 @@
-// The program `gevals`, started and read.
+// Starts the program `gevals` and reads its output.
 import { spawn } from "node:child_process";
 import { exactly } from "./kinds";
 
-/** The program as the setting has it, with the home and the folder of the workspace filled in. */
+/** The program from the setting, with the home directory and the workspace folder expanded. */
 export function programAt(setting: string, home: string, folder: string | undefined): string {
   const path = setting.trim() || "gevals";
   return path
@@ -11,7 +11,7 @@ export function programAt(setting: string, home: string, folder: string | undefi
     .replaceAll("${workspaceFolder}", (written) => folder ?? written);
 }
 
-/** A run in a terminal. VS Code takes tasks of equal definitions for one, of which the second would end the first. */
+/** A run in a terminal. VS Code treats tasks with equal definitions as the same task: the second would end the first. */
 export interface Definition {
   type: "gevals";
   eval: string;
@@ -23,7 +23,7 @@ export function definition(file: string, task: string | null | undefined, phase:
   return { type: "gevals", eval: file, ...(task ? { task } : {}), ...(phase ? { phase } : {}) };
 }
 
-/** The arguments of `gevals` for it. */
+/** The arguments of `gevals` for a run. */
 export function wordsOf(run: Definition): string[] {
   return ["run", run.eval, ...(run.task ? ["--run", exactly([run.task])] : []), ...(run.phase ? ["--phase", run.phase] : [])];
 }
@@ -35,7 +35,8 @@ export interface Ended {
   stderr: string;
 }
 
-/** Runs the program to its end. `hear` gets what it prints as it comes; `stop` ends it early, with its cleanups. */
+/** Runs the program until it exits. `hear` receives its standard output as it arrives; `stop` receives a function that interrupts the
+ * program, which then still runs its cleanups. */
 export function run(
   program: string,
   args: string[],

@@ -1,4 +1,4 @@
-// Schemas by content for the YAML extension of Red Hat, where it is installed: it asks for the schema of each file.
+// Provides schemas by file content to Red Hat's YAML extension, if it is installed: it requests the schema of each file.
 import * as vscode from "vscode";
 import { schemaOf } from "./kinds";
 import { run } from "./program";

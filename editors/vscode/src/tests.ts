@@ -1,4 +1,4 @@
-// The test explorer: an eval holds its tasks, as `gevals plan` lists them; a run is `gevals run --format json`, read as it goes on.
+// The test explorer: an eval contains its tasks, as `gevals plan` lists them; a run is `gevals run --format json`, read while it is in progress.
 import * as vscode from "vscode";
 import { Run, type Difference } from "./events";
 import { exactly, schemaOf } from "./kinds";
@@ -14,7 +14,7 @@ export function testExplorer(program: () => string): vscode.Disposable {
   const read = async (file: vscode.Uri): Promise<string> => Buffer.from(await vscode.workspace.fs.readFile(file)).toString("utf8");
   const folderOf = (file: vscode.Uri): string => vscode.workspace.getWorkspaceFolder(file)?.uri.fsPath ?? vscode.Uri.joinPath(file, "..").fsPath;
 
-  /** Lists the tasks of a file, if it is an eval that has a plan; else what was listed of it goes. */
+  /** Lists the tasks of a file if it is an eval that has a plan; otherwise removes its tasks from the list. */
   const discover = async (file: vscode.Uri): Promise<void> => {
     const id = file.toString();
     const text = await read(file).catch(() => "");
@@ -36,7 +36,7 @@ export function testExplorer(program: () => string): vscode.Disposable {
     for (const file of files) await discover(file).catch((error: unknown) => console.error(error));
   };
 
-  /** Where an action of a task is written: assertions stand in the eval. */
+  /** The location of an action of a task; assertions are in the eval. */
   const place = async (task: PlannedTask, action: string, difference: Difference | undefined, evalFile: vscode.Uri): Promise<vscode.Location | undefined> => {
     const id = action.replace(/\[\d+\]|#\d+/g, "");
     const planned = task.actions[action] ?? task.actions[id];
@@ -91,13 +91,13 @@ export function testExplorer(program: () => string): vscode.Disposable {
     events.end().forEach((one) => pending.push(update(one)));
     await Promise.all(pending);
     if (stderr !== "") shown.appendOutput(stderr.replace(/\r?\n/g, "\r\n"));
-    if (code === 2 || code === 3) tasks.forEach((task) => shown.errored(task, new vscode.TestMessage(stderr.trim() || `gevals ended with ${code}`)));
+    if (code === 2 || code === 3) tasks.forEach((task) => shown.errored(task, new vscode.TestMessage(stderr.trim() || `gevals ended with exit status ${code}`)));
   };
 
   controller.createRunProfile("Run", vscode.TestRunProfileKind.Run, async (request, token) => {
     const shown = controller.createTestRun(request);
     try {
-      if (!vscode.workspace.isTrusted) throw new Error("the folder is not trusted: nothing in it is run");
+      if (!vscode.workspace.isTrusted) throw new Error("the folder is not trusted, so nothing can be run");
       const chosen = new Map<vscode.TestItem, vscode.TestItem[] | undefined>();
       const roots: vscode.TestItem[] = [];
       controller.items.forEach((item) => roots.push(item));
@@ -127,7 +127,8 @@ export function testExplorer(program: () => string): vscode.Disposable {
   controller.refreshHandler = discoverAll;
   const watcher = vscode.workspace.createFileSystemWatcher(EVALS);
   const changed = (file: vscode.Uri) => void discover(file).catch((error: unknown) => console.error(error));
-  // A task is listed by the evals that select it: which do, is known of the tasks that are there. Many files may come and go at once.
+  // A task is listed by the evals that select it. For a new or deleted file these are not known, so all evals are listed again; the delay
+  // combines many changes.
   let soon: NodeJS.Timeout | undefined;
   const relist = (evals: () => vscode.Uri[]) => {
     clearTimeout(soon);

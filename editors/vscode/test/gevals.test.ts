@@ -1,4 +1,4 @@
-// What the extension reads of a true `gevals`, which GEVALS names: plans, pages, and a run as it goes on.
+// What the extension reads from a real `gevals`, which GEVALS specifies: plans, pages, and a run in progress.
 import assert from "node:assert/strict";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

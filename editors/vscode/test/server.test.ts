@@ -1,4 +1,4 @@
-// `gevals lsp` with the client's half of the protocol as Microsoft ships it: a session over real standard streams.
+// `gevals lsp` with Microsoft's implementation of the client's half of the protocol: a session over real standard streams.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -19,7 +19,7 @@ test("a session, from initialize to exit", async () => {
   const ended = new Promise<number | null>((done) => server.on("exit", done));
   const connection = lsp.createProtocolConnection(new lsp.StreamMessageReader(server.stdout), new lsp.StreamMessageWriter(server.stdin));
   connection.onRequest(lsp.RegistrationRequest.type, () => undefined);
-  // What is shown for the file, by version.
+  // Handlers of the diagnostics published for the file, by version.
   const shown = new Map<number, (found: lsp.Diagnostic[]) => void>();
   connection.onNotification(lsp.PublishDiagnosticsNotification.type, (params) => {
     if (params.uri === uri && params.version !== undefined) shown.get(params.version)?.(params.diagnostics);
@@ -48,7 +48,7 @@ test("a session, from initialize to exit", async () => {
   });
   assert.deepEqual(await first, []);
 
-  // A fault is typed, shown, and taken back.
+  // A mistake is typed, reported, and undone.
   const second = diagnostics(2);
   const verify = positionOf("  verify");
   const change = (version: number, range: lsp.Range, text: string) =>
@@ -106,7 +106,7 @@ test("a session, from initialize to exit", async () => {
   const labels = hints?.map((hint) => hint.label) ?? [];
   assert.ok(labels.includes("timeout 1m") && labels.includes("8 letters and digits"), `${labels}`);
 
-  // Holes alone are formatted.
+  // Only holes are formatted.
   const hole = positionOf('title: "{env.TITLE');
   const fourth = diagnostics(4);
   await change(4, { start: { ...hole, character: hole.character - "env.TITLE".length }, end: hole }, " env.TITLE|lower ");

@@ -41,7 +41,7 @@ pub struct Matchers {
     pub calls: Vec<MatcherDocument>,
 }
 
-/// The calls that are meant.
+/// Matches calls.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MatcherDocument {
@@ -69,7 +69,7 @@ pub struct OrderedCallDocument {
     pub name: String,
 }
 
-/// The skills that are meant.
+/// Matches skills.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SkillDocument {

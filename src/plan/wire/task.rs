@@ -98,7 +98,7 @@ pub struct Reads {
     pub files: IndexMap<String, String>,
 }
 
-/// What the machine must have.
+/// What the task requires of the machine and the eval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Requires {

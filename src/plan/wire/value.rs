@@ -54,7 +54,7 @@ pub enum HoleSource {
     Calls,
 }
 
-/// A value: exactly one of the four.
+/// A value: exactly one of the four keys.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Argument {

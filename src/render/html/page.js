@@ -1,5 +1,5 @@
 'use strict';
-// The picture is in the document; this draws its arrows, moves it about and tells of its boxes.
+// The picture is in the document; this script draws its arrows, pans and zooms it, and shows the details of its boxes.
 (() => {
   const get = id => document.getElementById(id);
   const stage = get('stage'), canvas = get('canvas'), panel = get('panel'), search = get('search');
@@ -22,7 +22,7 @@
   canvas.append(lines);
   document.documentElement.classList.add('js');
 
-  // Tasks stand in columns, each in the shortest one so far by its number of boxes.
+  // Tasks are distributed over columns in turn.
   const tasks = [...canvas.children].filter(e => e.classList.contains('task'));
   if (tasks.length > 3) {
     const columns = Array.from({ length: Math.min(8, Math.ceil(Math.sqrt(tasks.length))) }, () => {
@@ -34,7 +34,7 @@
     tasks.forEach((task, i) => columns[i % columns.length].append(task));
   }
 
-  // --- moving about
+  // --- pan and zoom
   let scale = 1, left = 0, top = 0;
   const place = () => { canvas.style.transform = `translate(${left}px,${top}px) scale(${scale})`; };
   const zoom = (factor, x = stage.clientWidth / 2, y = stage.clientHeight / 2) => {
@@ -47,7 +47,7 @@
   const fit = () => {
     const room = stage.clientWidth - (panel.hidden ? 0 : panel.offsetWidth);
     const whole = Math.min(room / canvas.offsetWidth, stage.clientHeight / canvas.offsetHeight);
-    // A long plan is read from its beginning rather than as a thread.
+    // A long plan starts at the top in a readable size instead of being shrunk to fit.
     scale = Math.min(1, Math.max(whole, Math.min(0.7, room / canvas.offsetWidth)));
     left = Math.max(0, (room - canvas.offsetWidth * scale) / 2);
     top = 0;
@@ -113,7 +113,7 @@
 
   // --- arrows
   let chosen = null;
-  /** The box itself, or what it is folded into. */
+  /** The box itself, or the folded frame that hides it. */
   const seen = key => {
     let element = boxes.get(key);
     let hidden = null;
@@ -138,14 +138,14 @@
     });
     const plans = [];
     for (const [task, links] of groups) {
-      for (const kind of ['data', 'owed']) {
+      for (const kind of ['data', 'pending']) {
         const routes = new Map();
         for (const l of links.filter(l => l.link.kind === kind)) {
           if (!routes.has(l.link.from)) routes.set(l.link.from, []);
           if (!routes.get(l.link.from).some(o => o.to === l.to && o.link.label === l.link.label)) routes.get(l.link.from).push(l);
         }
         if (!routes.size) continue;
-        // Heights do not depend on the width of the lanes.
+        // Vertical positions do not depend on the width of the lanes.
         const middle = e => { const r = e.getBoundingClientRect(); return (r.top + r.bottom) / 2; };
         const spans = [...routes.values()].map(list => {
           const ys = list.map(l => middle(l.to)).concat(middle(list[0].from));
@@ -192,7 +192,7 @@
       const ends = new Map();
       for (const { list } of spans) for (const l of list) ends.set(l, kind === 'data' ? port(l.to) : 0);
       for (const { list, lane } of spans) {
-        const cls = kind === 'data' ? `data d${colour++ % 6}` : 'owed';
+        const cls = kind === 'data' ? `data d${colour++ % 6}` : 'pending';
         const from = rect(list[0].from);
         const start = kind === 'data' ? port(list[0].from) : (from.top + from.bottom) / 2;
         const x = edge + side * (strip + lane * 12);
@@ -282,9 +282,9 @@
     };
     const of = (kind, end) => data.links.filter(l => l.kind === kind && l[end] === key);
     flow('Uses', of('data', 'to'), 'from');
-    flow('Gives', of('data', 'from'), 'to');
-    flow('Once it has started, owes', of('owed', 'from'), 'to');
-    flow('Pending after', of('pending', 'to'), 'from');
+    flow('Provides', of('data', 'from'), 'to');
+    flow('Cleanups pending once it has started', of('pending', 'from'), 'to');
+    flow('Pending once these have started', of('pending', 'to'), 'from');
     if (node.source) panel.append(make('h3', node.place), make('pre', node.source));
     else if (node.place) panel.append(make('p', node.place, 'soft'));
     const task = data.tasks.find(t => t.name === node.task);

@@ -1,11 +1,11 @@
 'use strict';
-// The overview is parsed at once; what happened in a run, when someone looks at it. Whatever an author, an agent or a server
-// wrote is put in place as text.
+// The overview is parsed immediately; the details of a run are parsed when it is opened. Everything that an author, an agent or
+// a server wrote is inserted as text.
 (() => {
   const get = id => document.getElementById(id);
   const index = JSON.parse(get('index').textContent);
   const list = get('list'), rows = get('rows'), detail = get('detail'), search = get('search');
-  /** Without characters that turn the direction of text or are not seen. */
+  /** Replaces characters that are invisible or change the text direction. */
   const seen = text => String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
   const make = (name, cls, text) => {
     const element = document.createElement(name);
@@ -23,11 +23,11 @@
   const number = n => n === null || n === undefined ? '' : n.toLocaleString('en');
   const mean = list => { const known = list.filter(n => n !== null && n !== undefined); return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null; };
 
-  // --- what each task comes to
+  // --- the state of each task
   const FAILURES = ['failed', 'broken', 'unchecked', 'cancelled'];
   const tasks = index.tasks.map((task, at) => {
     const all = task.sides.flat();
-    // Before and now: what counts is now. Agents and models side by side: all of them.
+    // In a comparison of before and now, only now counts; with agents or models side by side, all of them count.
     const now = task.sides[task.sides.length - 1];
     const last = compared && now.length ? now : all;
     const bad = last.filter(r => runs[r][OUTCOME] !== 'passed');
@@ -43,7 +43,7 @@
     if (task.change) kinds.add(task.change);
     if (slower) kinds.add('slower');
     if (last.some(r => runs[r][CLEANUP])) kinds.add('cleanup failed');
-    // A task is passed or not: passed is one of which every run did.
+    // A task passed only if all its runs passed.
     if (bad.length) { kinds.add('not passed'); kinds.delete('passed'); }
     return {
       ...task, at, all, shown, kinds, slower,
@@ -72,9 +72,9 @@
     get('sides').append(box);
   }
   if (index.together) get('sides').append(make('div', 'together', index.together));
-  if (index.cut) get('sides').append(make('div', 'together', `Details of ${plural(index.cut, 'run')} are left out, as the page would be too large: gevals result view shows them.`));
+  if (index.cut) get('sides').append(make('div', 'together', `Details of ${plural(index.cut, 'run')} are omitted because the page would be too large; gevals result view shows them.`));
 
-  // --- who a side is, in a few words
+  // --- short names of sides
   const who = nth => {
     const { agent, model, name } = sides[nth];
     const own = [agent, model].filter(Boolean).join(' ');
@@ -116,7 +116,7 @@
     'by pass rate': (a, b) => a.rate - b.rate || a.at - b.at,
     'slowest first': (a, b) => (b.seconds || 0) - (a.seconds || 0) || a.at - b.at,
     'most tokens first': (a, b) => (b.tokens || 0) - (a.tokens || 0) || a.at - b.at,
-    'dearest first': (a, b) => (b.cost || 0) - (a.cost || 0) || a.at - b.at,
+    'most expensive first': (a, b) => (b.cost || 0) - (a.cost || 0) || a.at - b.at,
   };
   for (const name of Object.keys(ORDERS)) { const o = make('option', '', name); o.value = name; sort.append(o); }
   sort.addEventListener('change', () => filter());
@@ -135,7 +135,7 @@
   };
   search.addEventListener('input', () => filter());
 
-  // --- the list: only what is seen is in the document
+  // --- the list: only visible rows are in the document
   const ROW = 50;
   const row = (task, at) => {
     const element = make('div', 'row');
@@ -147,7 +147,7 @@
     element.setAttribute('aria-posinset', at + 1);
     const name = make('div', 'name');
     name.dir = 'auto';
-    // Of agents and models each has one dot.
+    // With agents or models side by side, each has one dot.
     const beside = !compared && sides.length > 1;
     if (beside) {
       const dots = make('span', 'dots');
@@ -205,14 +205,14 @@
     draw();
     show(task, run === undefined ? task.shown : run);
   };
-  // --- the overview: who passed what, how sure that is, and who beats whom
+  // --- the overview: pass rates with confidence intervals, and pairwise comparisons
   const MOST_ROWS = 200;
   const table = (heads, lines) => {
     const head = make('tr');
     for (const text of heads) head.append(text instanceof Node ? text : make('th', '', text));
     return add(make('div', 'scroll'), add(make('table'), add(make('thead'), head), add(make('tbody'), ...lines.map(cells => add(make('tr'), ...cells)))));
   };
-  /** A rate and its interval; the colour says how it is, the text how sure that is. */
+  /** A cell with a rate and its confidence interval; the color shows the rate. */
   const rated = rate => {
     if (!rate) return make('td', 'soft', '–');
     const cell = make('td', `rate ${rate.passed === rate.runs ? 'all' : rate.passed ? 'some' : 'none'}`, `${rate.passed}/${rate.runs} `);
@@ -232,13 +232,13 @@
       detail.append(make('h3', '', 'Which beats which'));
       const won = index.duels.flatMap((row, a) => row.flatMap((cell, b) => cell && cell.beats && cell.alone > cell.other ? [[a, b, cell]] : []));
       for (const [a, b, cell] of won) detail.append(add(make('p'), make('b', '', `${letter(a)} ${who(a)}`), ' beats ', make('b', '', `${letter(b)} ${who(b)}`), make('span', 'soft', ` · ${cell.p} · of ${plural(cell.pairs, 'pair')} of runs ${cell.alone} passed with ${letter(a)} alone, ${cell.other} with ${letter(b)} alone`)));
-      if (!won.length) detail.append(make('p', '', 'No difference is more than chance.'));
+      if (!won.length) detail.append(make('p', '', 'No difference is statistically significant.'));
       detail.append(table(['', ...sides.map((_, nth) => th(nth))], index.duels.map((row, a) => [th(a), ...row.map(cell => {
         const box = make('td', cell && cell.beats ? cell.alone > cell.other ? 'rate all' : 'rate none' : cell ? '' : 'soft', cell ? `${cell.alone}:${cell.other}${cell.beats ? ' *' : ''}` : '–');
         if (cell) box.title = cell.p;
         return box;
       })])));
-      detail.append(make('p', 'soft', 'Runs of the same tasks that only the one in the row passed, and only the one in the column. * exact McNemar test, alpha 0.05, Holm over the pairs'));
+      detail.append(make('p', 'soft', 'Runs of the same tasks that only the one in the row passed : that only the one in the column passed. * significant (exact McNemar test, alpha 0.05, Holm correction over the pairs)'));
     }
     if (index.groups.length) {
       detail.append(make('h3', '', 'By difficulty and tag'));
@@ -248,14 +248,14 @@
         button.addEventListener('click', () => { get(group.kind).value = group.name; filter(); });
         return [make('td', 'soft', group.kind), add(name, button), ...group.rates.map(rated)];
       })));
-      detail.append(make('p', 'soft', 'Runs that passed, and between which rates the true one lies with 95 % confidence (Wilson)'));
+      detail.append(make('p', 'soft', 'Runs that passed, with the 95 % confidence interval of the pass rate (Wilson)'));
     }
     if (sides.some(side => side.several.length)) {
       const ks = [...new Set(sides.flatMap(side => side.several.map(one => one.k)))].sort((a, b) => a - b);
       const share = (side, k, key) => { const one = side.several.find(one => one.k === k); return make('td', one ? '' : 'soft', one ? `${(one[key] * 100).toFixed(1)} %` : '–'); };
-      detail.append(make('h3', '', 'What several runs come to'));
-      detail.append(table(['', ...ks.map(k => `k = ${k}`)], sides.flatMap((side, nth) => [['any', 'pass@k, one of k passes'], ['all', 'pass^k, all of k pass']].map(([key, name]) => [make('th', '', `${sides.length > 1 ? letter(nth) + ' ' : ''}${name}`), ...ks.map(k => share(side, k, key))]))));
-      detail.append(make('p', 'soft', 'On the average of the tasks, without bias. How sure the rate at k = 1 is, the interval of each side says.'));
+      detail.append(make('h3', '', 'Pass rates of several runs'));
+      detail.append(table(['', ...ks.map(k => `k = ${k}`)], sides.flatMap((side, nth) => [['any', 'pass@k, at least one of k passes'], ['all', 'pass^k, all of k pass']].map(([key, name]) => [make('th', '', `${sides.length > 1 ? letter(nth) + ' ' : ''}${name}`), ...ks.map(k => share(side, k, key))]))));
+      detail.append(make('p', 'soft', 'Unbiased estimates, averaged over the tasks. For the uncertainty of the rate at k = 1, see the interval of each side.'));
     }
     detail.append(make('h3', '', sides.length > 1 ? 'Tasks by agent and model' : 'Tasks'));
     detail.append(table(['', ...sides.map((_, nth) => th(nth))], shown.slice(0, MOST_ROWS).map(task => {
@@ -272,7 +272,7 @@
         return cell;
       })];
     })));
-    if (shown.length > MOST_ROWS) detail.append(make('p', 'soft', `The first ${MOST_ROWS} of ${number(shown.length)} tasks, in the order of the list: search and filters choose others.`));
+    if (shown.length > MOST_ROWS) detail.append(make('p', 'soft', `The first ${MOST_ROWS} of ${number(shown.length)} tasks, in the order of the list; use search and filters to show others.`));
   };
   get('overview').addEventListener('click', () => overview());
   const move = by => {
@@ -285,13 +285,13 @@
   };
 
   // --- details
-  // A line a run; empty where it is left out.
+  // One line per run; empty if the details are omitted.
   const records = get('details').textContent.split('\n'), parsed = new Map();
   const details = run => {
     if (!parsed.has(run)) parsed.set(run, records[run] ? JSON.parse(records[run]) : null);
     return parsed.get(run);
   };
-  /** Where something stands; a link where it is known how to get there. */
+  /** A location; a link if the page has a base URL for sources. */
   const place = text => {
     if (!text) return null;
     const [, path, line] = /^(.*?)(?::(\d+))?$/s.exec(text);
@@ -305,7 +305,7 @@
   const pre = text => { const e = make('pre', '', text); e.dir = 'auto'; return e; };
   const labelled = (label, text, cls) => add(make('div', cls), make('div', 'label', label), pre(text));
   const json = value => typeof value === 'string' ? value : JSON.stringify(value, null, 1);
-  /** Which lines of two texts are on one side only. */
+  /** For each line of two texts: whether only that text contains it. */
   const unlike = (a, b) => {
     if (a.length * b.length > 250000) return [a.map(() => true), b.map(() => true)];
     const long = Array.from({ length: a.length + 1 }, () => new Uint32Array(b.length + 1));
@@ -325,7 +325,7 @@
       let from = 0, end = 0;
       while (from < Math.min(expected.length, actual.length) && expected[from] === actual[from]) from++;
       while (end < Math.min(expected.length, actual.length) - from && expected[expected.length - 1 - end] === actual[actual.length - 1 - end]) end++;
-      // Where nearly all differs, a mark tells nothing.
+      // If nearly everything differs, marks are useless.
       const worth = from + end > 3;
       for (const [p, text] of [[leftPre, expected], [rightPre, actual]]) {
         if (worth) p.append(seen(text.slice(0, from)), make('mark', '', text.slice(from, text.length - end)), seen(text.slice(text.length - end)));
@@ -343,7 +343,7 @@
     const head = add(make('p'), make('b', '', d.subject), ' ');
     return add(make('div'), add(head, place(d.place)), sideBySide(d.expected, d.actual));
   });
-  /** The lines of the source around a place, where they could be read. */
+  /** The lines of the source around a location, if they could be read. */
   let lines = null;
   const source = text => {
     lines = lines || JSON.parse(get('sources').textContent);
@@ -356,9 +356,9 @@
       row.append(make('i', '', String(n).padStart(4)), ' ', seen(line) || ' ', '\n');
       box.append(row);
     });
-    return add(make('div', 'sources'), add(make('div', 'label'), 'the source, as it is now ', place(text)), box);
+    return add(make('div', 'sources'), add(make('div', 'label'), 'current source ', place(text)), box);
   };
-  /** Of a failure the line that asks for what was not met; else the line of the step. */
+  /** The sources of the expectations that were not met, otherwise of the step. */
   const asked = step => {
     const places = [...new Set((step.differences || []).map(d => d.place).filter(Boolean))];
     return (places.length ? places.slice(0, 3) : [step.place]).map(source).filter(Boolean);
@@ -375,28 +375,28 @@
     return [
       filled(step),
       ...differences(step),
-      step.answer && !(step.message || '').includes(step.answer) && !(step.differences || []).some(d => d.actual === step.answer) && labelled('what was answered', step.answer),
+      step.answer && !(step.message || '').includes(step.answer) && !(step.differences || []).some(d => d.actual === step.answer) && labelled('answer', step.answer),
       step.stdout && labelled('standard output', step.stdout),
       step.stderr && labelled('standard error', step.stderr),
-      judged && labelled(`the judge ${judged.judge}${judged.model ? ' (' + judged.model + ')' : ''} says ${judged.passed === true ? 'yes' : judged.passed === false ? 'no' : 'nothing'}`, judged.reason || ''),
+      judged && labelled(`judge ${judged.judge}${judged.model ? ' (' + judged.model + ')' : ''}: ${judged.passed === true ? 'passed' : judged.passed === false ? 'failed' : 'no judgment'}`, judged.reason || ''),
       step.outputs && Object.keys(step.outputs).length > 0 && labelled('outputs', json(step.outputs)),
     ].filter(Boolean);
   };
   const bad = step => step.outcome === 'failed' || step.outcome === 'broken';
   const NOT_WITHIN = /^(not within [^;]*);/;
-  /** What failed innermost, and how long what holds it has waited. */
+  /** The innermost steps that failed, and how long the step around them waited. */
   const leaves = (steps, waited) => steps.flatMap(s => {
     if (!bad(s)) return [];
     const said = NOT_WITHIN.exec(s.message || '');
     return s.steps && s.steps.some(bad) ? leaves(s.steps, said ? said[1] : waited) : [{ ...s, waited }];
   });
   const failures = run => {
-    // What waits fails over and over at the same step: its last attempt speaks for all.
+    // A step that waits fails repeatedly at the same inner step: only the last attempt is shown.
     const last = new Map();
     for (const step of run.phases.filter(p => p.name !== 'cleanup').flatMap(p => leaves(p.steps))) last.set((step.id || '').replace(/#\d+/g, ''), step);
     const found = [...last.values()];
     const asserted = (run.asserted || []).filter(a => a.result && a.result.passed === false).map(a => ({
-      id: `assert/${a.kind}`, message: a.result.reason || 'it does not hold', outcome: 'failed', place: a.result.place,
+      id: `assert/${a.kind}`, message: a.result.reason || 'the assertion does not hold', outcome: 'failed', place: a.result.place,
       differences: a.result.differences,
       answer: a.result.differences ? '' : (a.result.details || []).join('\n'),
     }));
@@ -421,10 +421,10 @@
       button.setAttribute('aria-expanded', String(!!open));
     });
     if ((step.steps || []).length) {
-      // A wait tries over and over: its end tells most.
+      // A step that waits repeats its steps: only the last ones are shown.
       const few = step.steps.slice(-12);
       const inner = make('div', 'inner');
-      if (few.length < step.steps.length) inner.append(make('p', 'soft', `${step.steps.length - few.length} before`));
+      if (few.length < step.steps.length) inner.append(make('p', 'soft', `${plural(step.steps.length - few.length, 'earlier step')} not shown`));
       wrapper.append(add(inner, ...few.map(node)));
     }
     return wrapper;
@@ -451,7 +451,7 @@
     add(line, make('span', call.good ? 'yes' : 'no', call.good ? '✓' : '✗'), make('span', '', `${call.server}.${call.name} ${call.arguments === 'null' ? '' : call.arguments}`), add(track, bar), make('span', 'soft', time(call.seconds)));
     return add(box, line, labelled('arguments', call.arguments), labelled('answer', call.answer));
   };
-  /** What the agent said, thought or did by itself. */
+  /** A message, a thought or a call of one of the agent's own tools. */
   const wordLine = (entry, start, whole) => {
     const box = make('details', 'call word'), line = make('summary'), track = make('span', 'track');
     if (entry.at) {
@@ -465,7 +465,7 @@
     return add(box, line, pre(entry.text));
   };
   const same = (a, b) => a.server === b.server && a.name === b.name && a.arguments === b.arguments;
-  /** Calls of both sides, up to the first that is not the same. */
+  /** Compares the calls of both sides up to the first that differs. */
   const beforeAndNow = (task, run) => {
     const other = task.sides[1 - runs[run][SIDE]];
     const partner = other.find(r => runs[r][NUMBER] === runs[run][NUMBER]) ?? other[0];
@@ -515,7 +515,7 @@
     }
     current = run;
     if (!data) {
-      detail.append(make('p', 'soft', 'The details of this run are left out, as the page would be too large.'));
+      detail.append(make('p', 'soft', 'The details of this run are omitted because the page would be too large.'));
       if (record[WHY]) detail.append(add(make('div', 'card'), make('h4', '', record[WHY])));
       return;
     }
@@ -529,24 +529,24 @@
       if (rest.length && !(step.differences || []).length) card.append(pre(rest.join('\n')));
       detail.append(add(card, ...told(step), ...asked(step)));
     }
-    if (record[OUTCOME] !== 'passed' && !wrong.length) detail.append(add(make('div', 'card'), make('h4', '', `${record[OUTCOME]}`), pre(data.error || record[WHY] || 'nothing says why')));
+    if (record[OUTCOME] !== 'passed' && !wrong.length) detail.append(add(make('div', 'card'), make('h4', '', `${record[OUTCOME]}`), pre(data.error || record[WHY] || 'no reason given')));
     for (const remark of data.remarks || []) detail.append(add(make('p'), make('b', '', 'note: '), seen(remark.message)));
-    for (const retry of data.retries || []) detail.append(make('p', 'soft', `made again, as it was broken: ${retry}`));
+    for (const retry of data.retries || []) detail.append(make('p', 'soft', `retried because it was broken: ${retry}`));
     if (compared && task.sides.every(s => s.length)) add(detail, beforeAndNow(task, run));
-    if (data.cut) detail.append(make('p', 'soft', 'Answer, calls and steps were left out of the results file.'));
+    if (data.cut) detail.append(make('p', 'soft', 'Answer, calls and steps are omitted from the results file.'));
     detail.append(make('h3', '', 'What happened'), ...painted(data));
-    if (data.judge) detail.append(labelled('the judge said', data.judge));
-    if (data.judgeError) detail.append(labelled('the judge did not judge', data.judgeError));
+    if (data.judge) detail.append(labelled("the judge's reason", data.judge));
+    if (data.judgeError) detail.append(labelled('the judge returned no judgment', data.judgeError));
     if ((data.turn || []).length || (data.calls || []).length) {
       const calls = data.calls || [], entries = data.turn || calls.map((_, call) => ({ call }));
       const times = [...calls, ...entries].map(e => Date.parse(e.at)).filter(at => !isNaN(at));
       const start = Math.min(...times), whole = Math.max(0.001, ...calls.map(c => (Date.parse(c.at) - start) / 1000 + (c.seconds || 0)), ...times.map(at => (at - start) / 1000));
-      const HOW = { time: '', told: '', matched: 'The agent does not tell times: its words stand in the order in which it told them, each call where it names it.', guessed: 'The agent does not tell times, and not of every call: those stand in their own order, as late as they can.' };
-      const title = data.turn ? `What the agent did (${plural(entries.length, 'entry', 'entries')}, ${plural(calls.length, 'call')} of servers)` : `Calls of the agent (${calls.length})`;
+      const HOW = { time: '', told: '', matched: 'The agent does not report times: its entries are in the order in which it reported them, and each call is where the agent names it.', guessed: 'The agent does not report times, nor every call: calls that it does not report are in their own order, as late as possible.' };
+      const title = data.turn ? `What the agent did (${plural(entries.length, 'entry', 'entries')}, ${plural(calls.length, 'server call')})` : `Server calls of the agent (${calls.length})`;
       detail.append(folded(title, true, HOW[data.order] && make('p', 'soft', HOW[data.order]), ...entries.map(e => e.call === undefined ? wordLine(e, start, whole) : callLine(calls[e.call], start, whole))));
     }
     if (data.prompt) detail.append(folded('Prompt', wrong.length === 0, pre(data.prompt)));
-    if (data.answer) detail.append(folded('Answer of the agent', true, pre(data.answer)));
+    if (data.answer) detail.append(folded("The agent's answer", true, pre(data.answer)));
     const judged = data.judgeTokenUsage;
     if (judged) detail.append(make('p', 'judged', `The judge used ${number(judged.inputTokens || 0)} tokens in, ${number(judged.outputTokens || 0)} out${data.judgeTokensEstimated ? ', estimated' : ''}.`));
     const estimate = data.tokenEstimate;
@@ -555,7 +555,7 @@
       for (const [name, value] of Object.entries(estimate)) if (typeof value === 'number' && value) add(dl, make('dt', '', name.replace(/([A-Z])/g, ' $1').toLowerCase()), make('dd', '', number(value)));
       detail.append(folded(`Tokens (${estimate.source || 'estimated'})`, false, dl));
     }
-    detail.append(make('p', 'help', 'Keys: o overview, j and k next and previous task, n and p next and previous that did not pass, [ and ] runs, / search, Esc back to the list'));
+    detail.append(make('p', 'help', 'Keys: o overview, j and k next and previous task, n and p next and previous task that did not pass, [ and ] previous and next run, / search, Esc back to the list'));
   };
 
   // --- keys
@@ -584,7 +584,7 @@
     event.preventDefault();
   });
   filter();
-  // Why a task failed is there when the page opens; of several agents, how they stand to one another.
+  // Initially, the page shows why the first task failed; for several agents, the overview.
   opened = true;
   if (shown.length && (compared || sides.length === 1)) choose(shown[0]);
   else overview();
