@@ -972,7 +972,7 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
     world.run(&["run", "eval.yaml", "--model", "gpt-5"]).expect(2, &["names no provider"]);
     world
         .run(&["run", "eval.yaml", "--model", "openai:a", "--model", "openai:b", "--resume"])
-        .expect(2, &["one of them at a time"]);
+        .expect(2, &["one at a time"]);
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     assert_eq!(found(&["--affected", "evals/tasks/b/task.yaml", "deploy/tekton.yaml"]), (false, true));
     assert_eq!(found(&["--affected", "deploy/tekton.yaml", "deploy/build.sh"]), (false, false));
     let slip = world.run(&["check", "--affected", "nowhere.yaml"]).expect(0, &[]);
-    assert!(slip.err.contains("`nowhere.yaml` is not there, and nothing refers to it"), "{}", slip.err);
+    assert!(slip.err.contains("`nowhere.yaml` does not exist, and nothing refers to it"), "{}", slip.err);
     world.run(&["check", "deploy/build.sh"]).expect(2, &["no task and no eval refers to `deploy/build.sh`"]);
     world.run(&["check", "deploy/tekton.yaml"]).expect(1, &["unknown-kind"]);
     // What belongs to nothing hides nothing of the others.
@@ -229,7 +229,7 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
         .expect(0, &["of 1 server and 1 operation of 1 extension in evals/gevals.lock"]);
     let ran = world.run(&["check", "evals/eval.yaml"]).expect(0, &[]);
     assert!(!ran.out.contains("not-locked"), "{}", ran.out);
-    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(0, &["all is as it was locked"]);
+    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(0, &["nothing differs from"]);
 
     // The operation is renamed, and the lock speaks of a tool that there is not.
     world.write("evals/ext/extension.yaml", "name: ext\nversion: 1.1.0\nchecks:\n- {name: is-ready}\n");
@@ -265,7 +265,7 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(1, &cure);
     world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(3, &cure);
     world.run(&["lock", "evals/eval.yaml"]).expect(0, &["locked "]);
-    world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(0, &["are here as locked"]);
+    world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(0, &["available as locked"]);
 }
 
 #[test]
@@ -574,7 +574,7 @@ fn a_baseline_of_three_evals_shows_the_fourth() {
     }
     world.run(&["check", "q", "--format", "concise"]).expect(1, &["q/one.yaml:3:1", "found 3 errors in 4 files"]);
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
-    world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["known, and not shown: 3 findings"]);
+    world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["known and not shown: 3 findings"]);
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
     world.run(&["check", "q", "--write-baseline", "q/one.yaml"]).expect(2, &["`q/one.yaml` is there already"]);
     assert_eq!(world.read("q/one.yaml"), eval("one"));
@@ -624,7 +624,7 @@ fn what_is_found_in_every_eval_is_one_finding_with_its_places() {
     world.write("e8.yaml", &eval("e8").replace("    ref:", "    # gevals: allow(judge-is-agent)\n    ref:"));
     assert!(checked(&["--write-baseline", "known.json"]).starts_with("1 finding (at 7 places) written"));
     assert!(
-        checked(&["--baseline", "known.json"]).contains("known, and not shown: 1 finding (at 7 places)\nno findings")
+        checked(&["--baseline", "known.json"]).contains("known and not shown: 1 finding (at 7 places)\nno findings")
     );
     world.write("e9.yaml", &eval("e9"));
     let new = checked(&["--baseline", "known.json", "--format", "concise"]);

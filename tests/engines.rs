@@ -248,7 +248,7 @@ fn jobs_are_not_written_over_their_pack() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
     let before = std::fs::read(world.path("s.gevals")).unwrap();
-    world.run(&["emit", "slurm", "s.gevals", "-o", "./s.gevals"]).expect(2, &["is the pack and would be written over"]);
+    world.run(&["emit", "slurm", "s.gevals", "-o", "./s.gevals"]).expect(2, &["is the pack and would be overwritten"]);
     assert_eq!(std::fs::read(world.path("s.gevals")).unwrap(), before);
 }
 
@@ -769,10 +769,10 @@ fn what_pods_cannot_be_started_of_is_refused() {
     };
     for engine in PODS {
         emit(&[engine, "s.gevals"], &[engine, "starts pods", "`--image`"]);
-        emit(&[engine, "s.gevals", "--image", ""], &["`` is no image"]);
-        emit(&[engine, "s.gevals", "--image", "a b"], &["`a b` is no image", "registry.example"]);
-        emit(&[engine, "s.gevals", "--image", "i", "--claim", "A"], &["`A` is no name of a claim"]);
-        emit(&[engine, "s.gevals", "--image", "i", "--claim", "a..b"], &["is no name of a claim"]);
+        emit(&[engine, "s.gevals", "--image", ""], &["`` is not an image"]);
+        emit(&[engine, "s.gevals", "--image", "a b"], &["`a b` is not an image", "registry.example"]);
+        emit(&[engine, "s.gevals", "--image", "i", "--claim", "A"], &["`A` is not a valid name of a claim"]);
+        emit(&[engine, "s.gevals", "--image", "i", "--claim", "a..b"], &["is not a valid name of a claim"]);
         emit(&[engine, "s.gevals", "--image", "i", "--at", "/shared/s.gevals"], &["`/evals`", "`/shared/s.gevals`"]);
         let text = emitted(&world, engine, &["--claim", "of-team.b"]);
         assert!(text.contains("persistentVolumeClaim: {claimName: \"of-team.b\"}"), "{text}");
@@ -910,7 +910,7 @@ fn with_a_store_every_engine_puts_there_what_it_merges() {
         ("s3://evals/$(touch pwned)", "write other characters as %XX"),
         ("s3://evals/{{x}}", "write other characters as %XX"),
     ] {
-        world.run(&["emit", "slurm", "s.gevals", "--store", url]).expect(2, &["is no store", said]);
+        world.run(&["emit", "slurm", "s.gevals", "--store", url]).expect(2, &["is not a store", said]);
     }
 }
 
@@ -918,7 +918,7 @@ fn with_a_store_every_engine_puts_there_what_it_merges() {
 fn what_an_engine_cannot_start_is_refused() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
-    world.run(&["emit", "slurm", "s.gevals", "--jobs", "3"]).expect(2, &["there are 2 units, too few for 3 jobs"]);
+    world.run(&["emit", "slurm", "s.gevals", "--jobs", "3"]).expect(2, &["2 units are too few for 3 jobs"]);
     world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "257"]).expect(2, &["at most 256 jobs"]);
     world.run(&["emit", "github-matrix", "s.gevals", "--at", "${{ x }}"]).expect(2, &["`${{`"]);
     world.run(&["emit", "slurm", "s.gevals", "--at", "a\nb"]).expect(2, &["on one line"]);

@@ -244,19 +244,19 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
     drop((process, demo, behind));
 
     for (args, said) in [
-        (&["evals", "list"][..], "name a server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`"),
+        (&["evals", "list"][..], "specify a server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`"),
         (&["evals", "list", "notes"], "`notes` is no URL"),
-        (&["evals", "list", "--url", "http://x/", "--", "true"], "name one server"),
-        (&["evals", "list", "--mcp-config", "mcp.yaml"], "name a server of `mcp.yaml`: `shim`, `bare`"),
+        (&["evals", "list", "--url", "http://x/", "--", "true"], "specify one server"),
+        (&["evals", "list", "--mcp-config", "mcp.yaml"], "specify a server of `mcp.yaml`: `shim`, `bare`"),
         (&["evals", "list", "--mcp-config", "mcp.yaml", "shi"], "did you mean `shim`?"),
         (&["evals", "list", "--mcp-config", "none.yaml", "a"], "cannot read `none.yaml`: no such file"),
         (&["evals", "list", "--mcp-config", "evals.yaml", "a"], "evals.yaml:1:1"),
         (&["evals", "list", "--level", "unit", "--", "true"], "it is one of invocation, execution, scenario"),
-        (&["evals", "list", "--header", "a: b", "--", "true"], "`--header` is for a server that is reached by a URL"),
+        (&["evals", "list", "--header", "a: b", "--", "true"], "`--header` requires a server with a URL"),
         (&["evals", "list", "--mcp-config", "mcp.yaml", "bare"], "ships no evals"),
         (&["evals", "serve", "none.yaml", "--", "true"], "cannot read `none.yaml`"),
-        (&["evals", "serve", "mcp.yaml", "--", "true"], "`mcp.yaml` has errors: nothing is served"),
-        (&["evals", "serve", "evals.yaml", "--page-size", "0", "--", "true"], "it is a number above 0"),
+        (&["evals", "serve", "mcp.yaml", "--", "true"], "`mcp.yaml` has errors and is not served"),
+        (&["evals", "serve", "evals.yaml", "--page-size", "0", "--", "true"], "write a number above 0"),
     ] {
         world.run(args).expect(2, &[said]);
     }

@@ -93,13 +93,13 @@ fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
     for why in [
         "left out: `counts`: it answers something else each time",
         "left out: `clock`: it answers something else each time",
-        "left out: `env`: its answer holds a secret",
-        "left out: `leaks`: its answer holds a secret",
+        "skipped: `env`: its answer contains a secret",
+        "skipped: `leaks`: its answer contains a secret",
         "left out: `fails`: called with {}, it reports an error: no such thing",
         "left out: `refuses`: unknown method (-32601)",
         "left out: `silent`: it answers nothing",
         "left out: `long`: its answer has 20027 bytes",
-        "left out: `token`: its answer holds a secret",
+        "skipped: `token`: its answer contains a secret",
         "left out: `picky`: no arguments were found that fit its schema",
         "left out: `writes`: it is not declared to read only (`readOnlyHint`)",
         "left out: `unsaid`: it is not declared to read only (`readOnlyHint`)",
@@ -120,7 +120,7 @@ fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
     let all = gevals(&["evals", "draft", "--allow-execution", "--", &server]).expect(0, &["id: writes-answers"]);
     // Without a secret in it the environment is still that of one machine.
     let plain = world.run(&["evals", "draft", "--", &server]);
-    assert!(plain.err.contains("left out: `env`: its answer holds variables of this environment"), "{}", plain.err);
+    assert!(plain.err.contains("skipped: `env`: its answer contains environment variables"), "{}", plain.err);
     assert!(all.out.contains("unsaid-answers") && world.read("calls").contains("writes {}"), "{}", all.out);
 }
 
@@ -413,7 +413,7 @@ fn the_evals_of_a_server_run_as_tasks_and_come_back() {
     ] {
         assert!(ran.out.contains(loss), "{loss}\n{}", ran.out);
     }
-    import(&models).expect(2, &["`suite` is there already, and not empty: --force"]);
+    import(&models).expect(2, &["`suite` already exists and is not empty: use --force"]);
     world.write("suite/mine.txt", "stays");
     import(&[&models[..], &["--force"]].concat()).expect(0, &["wrote suite"]);
     assert_eq!(world.read("suite/mine.txt"), "stays");
@@ -547,7 +547,11 @@ fn a_config_that_is_written_says_what_reaches_the_server_from_elsewhere() {
     let server = ["--", own.as_str(), "demo-server", "--dir", "notes"];
     let args = ["evals", "import", "evals.yaml", "-o", "deep/suite", "--level", "execution", "--name", "my-notes"];
     let ran = world.run(&[&args[..], &server].concat()).expect(0, &["wrote deep/suite: 2 tasks of 2 evals"]);
-    assert!(ran.err.contains("note: the server is started in another folder, so `notes` is written as"), "{}", ran.err);
+    assert!(
+        ran.err.contains("note: the server is started in another directory, so `notes` is written as"),
+        "{}",
+        ran.err
+    );
     assert!(world.read("deep/suite/tasks/read-plan.yaml").contains("my-notes.notes_read"));
     world.run(&["run", "deep/suite/execution.yaml"]).expect(0, &["2 of 2 tasks passed"]);
     // A secret of the command line is in no file.
@@ -684,7 +688,7 @@ config:
     world.run(&export).expect(2, &["`out.json` is there already"]);
     let text = world.run(&[&export[..], &["--force"]].concat()).expect(1, &["wrote out.json: 7 evals of 17 tasks"]);
     assert!(
-        text.out.contains("dropped: `answers`: an eval has no place for `difficulty`; so are `equal`"),
+        text.out.contains("dropped: `answers`: an eval has no place for `difficulty`; the same for `equal`"),
         "{}",
         text.out
     );

@@ -83,8 +83,9 @@ fn a_killed_run_is_recovered_then_resumed() {
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 
     world.write("quick", "");
-    let resumed =
-        world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 3 results are there", "3 of 3 tasks passed"]);
+    let resumed = world
+        .run(&["run", "eval.yaml", "--resume"])
+        .expect(0, &["1 of 3 results are available", "3 of 3 tasks passed"]);
     assert!(!resumed.out.contains("PASS    a"), "{}", resumed.out);
     assert_eq!(outcomes(&world).iter().filter(|(_, outcome)| outcome == "passed").count(), 3);
     assert_eq!(world.read("quick-log"), "quick\nquick\n");
@@ -176,7 +177,7 @@ fn an_interrupted_run_leaves_nothing_pending_and_is_resumed() {
     run.end().expect(130, &[]);
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 2 results are there", "2 of 2 tasks passed"]);
+    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 2 results are available", "2 of 2 tasks passed"]);
 }
 
 /// A second Ctrl-C stops cleanup, which is then pending; the next run does it and reports it.
@@ -211,10 +212,10 @@ fn a_cleanup_that_fails_stays_pending() {
     world.run(&["recover"]).expect(4, &["cleanup/0 is still pending: failed"]);
     world.run(&["recover"]).expect(4, &["cleanup/0 is still pending: failed"]);
     let id = run_of(&world).file_name().unwrap().to_str().unwrap().to_owned();
-    world.run(&["recover", "--forget"]).expect(2, &["name it"]);
+    world.run(&["recover", "--forget"]).expect(2, &["specify it"]);
     world.run(&["recover", "--forget", &id]).expect(0, &["1 cleanup is forgotten"]);
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
-    world.run(&["recover", "nowhere"]).expect(2, &["neither a folder nor a run"]);
+    world.run(&["recover", "nowhere"]).expect(2, &["no directory or run"]);
 }
 
 /// A cleanup that never passes is given up by the command that each refusal prints, word by word.
@@ -282,7 +283,7 @@ fn a_run_is_recovered_where_it_was_moved_to() {
         fs::remove_dir_all(world.path("p")).unwrap();
         let run = run_of(&world);
         let forget = format!("`gevals recover --forget .gevals/runs/{}`", run.file_name().unwrap().to_str().unwrap());
-        let folder = format!("the folder `{}` that its cleanups act in is gone", world.path("p").display());
+        let folder = format!("the directory `{}` of its cleanups no longer exists", world.path("p").display());
         world.run(&["recover"]).expect(4, &[&folder, &forget]);
     }
 
@@ -303,7 +304,7 @@ fn two_at_once_are_told_apart() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Ran { code: out.status.code(), out: text(out.stdout), err: text(out.stderr), peak: 0 }
     };
-    other(&["run", "eval.yaml"]).expect(3, &["another run writes to `./gevals-e-out.json`", "--output-dir"]);
+    other(&["run", "eval.yaml"]).expect(3, &["another run is writing to `./gevals-e-out.json`", "--output-dir"]);
     other(&["recover"]).expect(0, &["a run of `e` is under way (process ", "left alone"]);
     let id = run_of(&world).file_name().unwrap().to_str().unwrap().to_owned();
     other(&["recover", &id]).expect(2, &["is under way"]);
@@ -316,8 +317,8 @@ fn two_at_once_are_told_apart() {
 fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
     let world = tasks(&[("b", SLOW)]);
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(2, &["no world of `b` is kept"]);
-    world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(2, &["no world of these tasks is kept"]);
+    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(2, &["no environment of `b` is kept"]);
+    world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(2, &["no environment of these tasks is kept"]);
     world
         .run(&["run", "eval.yaml", "--phase", "setup"])
         .expect(0, &["left standing", "export F=", "--phase verify", "1 of 1 task set up"]);
@@ -386,7 +387,7 @@ fn worlds_of_failures_are_kept() {
         world.run(&["run", "eval.yaml", "--keep", "on-failure"]).expect(1, &["the world of `b` is left standing"]);
     assert!(!ran.err.contains("the world of `a`"), "{}", ran.err);
     assert_eq!(made(&world), 1);
-    world.run(&["recover"]).expect(0, &["its world was kept", "`b`: cleanup/0 is done"]);
+    world.run(&["recover"]).expect(0, &["its environment was kept", "`b`: cleanup/0 is done"]);
     assert_eq!(made(&world), 0);
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 }
@@ -398,11 +399,11 @@ fn preflight_looks_and_runs_nothing() {
     world.copy("examples/quickstart", "q");
     world
         .run(&["run", "q", "--preflight"])
-        .expect(0, &["ok      server `notes`", "6 tools", "everything is there for 4 tasks"]);
+        .expect(0, &["ok      server `notes`", "6 tools", "everything is available for 4 tasks"]);
     world.write("q/mcp.yaml", "mcpServers:\n  notes: {command: no-such-server, enableAllTools: true}\n");
     world
         .run(&["run", "q", "--preflight"])
-        .expect(3, &["missing server `notes`", "no-such-server", "1 thing is missing"]);
+        .expect(3, &["missing server `notes`", "no-such-server", "1 item is missing"]);
     assert!(!world.path("gevals-quickstart-out.json").exists() && !world.path(".gevals").exists());
 }
 
@@ -630,7 +631,7 @@ fn a_resumed_run_goes_on_until_its_gate_is_decided() {
     let world = tasks(&[("a", steady)]);
     killed(&world, &args, "here");
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["2 of 20 results are there", ": met"]);
+    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["2 of 20 results are available", ": met"]);
     let results = world.results("e");
     assert_eq!(results["summary"]["decided"]["a"], decided);
     assert_eq!(results["results"].as_array().unwrap().len() as u64, decided["runs"].as_u64().unwrap());

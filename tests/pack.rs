@@ -171,7 +171,7 @@ fn several_units_are_run_one_after_another() {
         .run(&["result", "merge", "--pack", "s.gevals", "late", "-o", "late.json"])
         .expect(1, &[&format!("unit `{}` (`", all[1])]);
 
-    run(&[0, 0], &["--out", "twice"]).expect(2, &["is named twice"]);
+    run(&[0, 0], &["--out", "twice"]).expect(2, &["is specified twice"]);
     assert!(!world.path("twice").exists());
 }
 
@@ -313,7 +313,7 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     world.write("quick", "");
     world.write("locked", "");
     let told =
-        ["is still pending", "an earlier attempt left cleanups pending", "`gevals recover --forget out/.gevals/runs/"];
+        ["is still pending", "an earlier attempt left pending cleanups", "`gevals recover --forget out/.gevals/runs/"];
     world.run(&unit).expect(3, &told);
     assert_eq!((made(), world.read("log").as_str()), (1, ""));
     fs::remove_file(world.path("locked")).unwrap();
@@ -423,7 +423,7 @@ fn secrets_are_in_no_pack() {
         world.start(command).end()
     };
     let told =
-        ["needs, where it is run", "command    cat", "variable   S_TOKEN", "server     s: the command `some-server`"];
+        ["needed where it is run", "command    cat", "variable   S_TOKEN", "server     s: the command `some-server`"];
     let packed = with(&["pack", "p", "-o", "s.gevals"]).expect(0, &told);
     assert!(!packed.out.contains("setup.sh"), "it is in the pack: {}", packed.out);
     assert!(!unpacked(&world, "s.gevals").contains("a-value-of-9-secrets"));
@@ -511,13 +511,13 @@ fn what_cannot_be_packed_is_refused() {
     let world = suite();
     world.run(&["pack", "p", "-o", "p"]).expect(2, &["is a folder"]);
     let eval = world.read("p/eval.yaml");
-    world.run(&["pack", "p", "-o", "p/eval.yaml"]).expect(2, &["is there already and is no pack"]);
+    world.run(&["pack", "p", "-o", "p/eval.yaml"]).expect(2, &["already exists and is not a pack"]);
     assert_eq!(world.read("p/eval.yaml"), eval);
     world.run(&["pack", "nowhere", "-o", "s.gevals"]).expect(2, &["nowhere"]);
     world.run(&["pack", "p", "-o", "no/such/s.gevals"]).expect(3, &["no/such/s.gevals"]);
     world
         .run(&["pack", "p", "-o", "s.gevals", "--include", "p/nothing"])
-        .expect(2, &["there is no `nothing` to include"]);
+        .expect(2, &["`nothing` does not exist and cannot be included"]);
     world.write("outside.json", r#"{"mcpServers": {}}"#);
     world
         .run(&["pack", "p", "-o", "s.gevals", "--mcp-config-file", "outside.json"])

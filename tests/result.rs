@@ -225,7 +225,7 @@ fn junit_goes_to_a_file_or_to_the_terminal() {
         &["html", "new.json", "old.json", "-o", "old.json"],
         &["merge", "new.json", "old.json", "-o", "old.json"],
     ] {
-        world.run(&[&["result"], args].concat()).expect(2, &["old.json` would be written over"]);
+        world.run(&[&["result"], args].concat()).expect(2, &["old.json` would be overwritten"]);
         assert_eq!(world.read("old.json"), old);
     }
     world
@@ -369,7 +369,7 @@ fn folders_archives_and_urls_stand_for_the_results_in_them() {
     let told = ["`both` has the results of 2 runs", "`both/a/gevals-q-out.json`, `both/b/gevals-q-out.json`"];
     world.run(&["result", "summary", "both"]).expect(2, &told);
     world.run(&["result", "compare", "both"]).expect(0, &["both/a/gevals-q-out.json", "both/b/gevals-q-out.json"]);
-    world.run(&["result", "compare", "whole"]).expect(2, &["one run only"]);
+    world.run(&["result", "compare", "whole"]).expect(2, &["only one run"]);
     // What the scripts of `emit` merge to is taken where nothing else is there.
     world.write("put/results.json", &merged);
     world.run(&["result", "summary", "put"]).expect(0, &["4/4 passed"]);
@@ -407,7 +407,7 @@ fn what_stands_for_no_results_is_refused() {
     std::fs::write(world.path("cut.zip"), &zip[..zip.len() / 2]).unwrap();
     refused("cut.zip", "it is no archive that could be read");
     for (url, said) in [
-        ("file://new.json", "write file:///folder/file"),
+        ("file://new.json", "write it as file:///directory/file"),
         #[cfg(feature = "store")]
         ("https://example.org/x", "in no store that is known"),
         #[cfg(not(feature = "store"))]
@@ -788,8 +788,8 @@ fn a_suite_proves_that_it_can_fail() {
     assert_eq!((&told["noticed"], &told["mutants"]), (&json!(4), &json!(6)), "{told:#}");
     assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "66 %");
     let said = [
-        "4 of 6 mutants noticed (66 %)",
-        "✗ call 1 (notes.notes_create) has another `tags[0]`: not noticed; it takes a verify step",
+        "4 of 6 mutants detected (66 %)",
+        "✗ call 1 (notes.notes_create) has another `tags[0]`: not detected; to detect it: a verify step",
     ];
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);
@@ -800,15 +800,16 @@ fn a_suite_proves_that_it_can_fail() {
         &(task.split("  verify:").next().unwrap().to_owned() + "  verify: [{command: {run: test -d .}}]\n"),
     );
     world.write("q/eval.yaml", world.read("q/eval.yaml").split("      assertions:").next().unwrap());
-    world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ it passes although nothing is done"]);
+    world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ it passes although nothing was done"]);
     world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread", "contains: Cake"));
     world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ with its script it is failed"]);
     // What only the first run finds as it should be: cleanup has left something.
     let once = "  verify:\n    - command: {run: 'test ! -e WORLD/left'}\n    - command: {run: 'touch WORLD/left'}\n";
     world.write("q/tasks/write-note.yaml", &task.replace("  verify:\n", once));
-    world
-        .run(&["prove", "q", "--run", "write-note"])
-        .expect(1, &["/left` (files in", "what is left may be why", "6 mutants were not tried", "not proved"]);
+    world.run(&["prove", "q", "--run", "write-note"]).expect(
+        1,
+        &["/left` (files in", "what was left behind may be the reason", "6 mutants were not tried", "not proved"],
+    );
     world.run(&["prove", "q", "--run", "write-note", "--agent", "none.yaml"]).expect(2, &["cannot read `none.yaml`"]);
     world.write(
         "noop.yaml",
@@ -841,11 +842,11 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     };
     let left = "left behind: `Fixed` (notes.notes_list), `fixed` (resources of notes), `fixed.md` (files in";
     task("{random.id}", "");
-    let second = "it passed, and the second time it is failed: `verify/0` failed";
+    let second = "it passed, but the second time it is failed: `verify/0` failed";
     let ran = world
         .run(&["prove", "l", "--badge", "b.json"])
-        .expect(1, &["0 of 5 mutants noticed (0 %)", second, left, "5 mutants were not tried"]);
-    assert!(!ran.out.contains("although nothing is done") && !ran.out.contains("noticed by"), "{}", ran.out);
+        .expect(1, &["0 of 5 mutants detected (0 %)", second, left, "5 mutants were not tried"]);
+    assert!(!ran.out.contains("although nothing was done") && !ran.out.contains("detected by"), "{}", ran.out);
     assert!(world.read("b.json").contains("0 %, 1 of 1 tasks not proved"));
     // What is left makes the second time pass, too.
     task("hello", "");
@@ -864,20 +865,20 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     task("hello", cleanup);
     let ran = world
         .run(&["prove", "l"])
-        .expect(0, &["4 of 5 mutants noticed (80 %)", "✓ call 1 (notes.notes_create) has another `title`"]);
+        .expect(0, &["4 of 5 mutants detected (80 %)", "✓ call 1 (notes.notes_create) has another `title`"]);
     assert!(!ran.out.contains("left behind"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     world.run(&["prove", "l", "--min-task-score", "0.9"]).expect(1, &["4 of 5"]);
     world.run(&["prove", "l", "--min-task-score", "0.8"]).expect(0, &["4 of 5"]);
     // A cleanup that does not know the name of what it deletes: what the mutant has left is named, and is still there.
     task("hello", &format!("  cleanup:\n    - command: {{run: 'rm -f {}/fixed.md'}}\n", dir.display()));
-    let ran = world.run(&["prove", "l"]).expect(0, &["its mutants left behind, for you to remove: `another value "]);
+    let ran = world.run(&["prove", "l"]).expect(0, &["left behind by its mutants, for you to remove: `another value "]);
     assert!(!ran.out.contains("`Fixed`"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
     // A cleanup that fails has not cleaned up, whatever can be seen of it; only that of an agent that did nothing may.
     task("hello", &format!("{cleanup}    - command: {{run: 'exit 3'}}\n"));
     let fails = "✗ its cleanup fails: `cleanup/1`: it exited with status 3";
-    let ran = world.run(&["prove", "l"]).expect(1, &["0 of 5 mutants noticed", fails, "5 mutants were not tried"]);
+    let ran = world.run(&["prove", "l"]).expect(1, &["0 of 5 mutants detected", fails, "5 mutants were not tried"]);
     assert!(!ran.out.contains("`cleanup/0`"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(world.path(".gevals/runs")).unwrap().count(), 0, "nothing is kept of these runs");
 }
@@ -907,7 +908,7 @@ fn a_proof_that_is_killed_is_recovered() {
     world.run(&["run", "k", "--resume"]).expect(2, &["no run of `k` has a journal"]);
     killed();
     world.write("k/t.yaml", &world.read("k/t.yaml").replace("sleep 600 && ", ""));
-    world.run(&["prove", "k"]).expect(1, &["interrupted", "cleanup/0 is done", "it passes although nothing is done"]);
+    world.run(&["prove", "k"]).expect(1, &["interrupted", "cleanup/0 is done", "it passes although nothing was done"]);
     assert!(!made.exists());
 }
 
@@ -955,7 +956,7 @@ fn a_plan_shows_what_its_checks_noticed() {
     let proof = world.run(&["prove", "q", "--format", "json"]).expect(0, &[]);
     world.write("proof.json", &proof.out);
     let shown = [
-        "proof    4 of 6 mutants noticed; not noticed: call 1 (notes.notes_create) has another `tags[0]`; the answer is empty",
+        "proof    4 of 6 mutants detected; not detected: call 1 (notes.notes_create) has another `tags[0]`; the answer is empty",
         "noticed 4 mutants",
         "noticed no mutant",
     ];
@@ -968,7 +969,7 @@ fn a_plan_shows_what_its_checks_noticed() {
     world.write("old.json", &proof.out.replace("verify/read", "verify/gone"));
     world
         .run(&["plan", "q", "--proof", "old.json"])
-        .expect(2, &["is of an older state of a task: it has no check `write-note: verify/gone`"]);
+        .expect(2, &["is of an older version of a task: it has no check `write-note: verify/gone`"]);
 }
 
 /// What an agent did when it passed is a script: what was random then is so again, and its tasks notice what the script's do.
@@ -995,7 +996,7 @@ fn a_recording_is_followed_and_mutated() {
     world.run(&["prove", "q", "--agent", &recorded]).expect(2, &["has nothing of the task `unheard`"]);
 }
 
-/// What a tool answers wrongly is noticed by what uses the answer, and that it failed by an assertion that asks for its status.
+/// What a tool answers wrongly is detected by what uses the answer, and that it failed by an assertion that asks for its status.
 #[test]
 fn a_wrong_answer_of_a_tool_is_a_mutant() {
     let world = quickstart();
@@ -1262,10 +1263,10 @@ fn new_files_pass_check_and_run() {
     world.run(&["new", "task", "x", "--from-server", "sh -c 'exit 3'"]).expect(3, &["exited with status 3"]);
     assert!(world.read("x.yaml").is_empty());
     for no_name in ["a b", ".", "..", "tasks/", ".hidden"] {
-        world.run(&["new", "task", no_name]).expect(2, &["gives no name"]);
+        world.run(&["new", "task", no_name]).expect(2, &["cannot derive a name"]);
     }
     world.run(&["new", "eval", "folder/"]).expect(0, &["wrote folder/eval.yaml"]);
-    world.run(&["new", "eval", "none/.yaml"]).expect(2, &["gives no name"]);
+    world.run(&["new", "eval", "none/.yaml"]).expect(2, &["cannot derive a name"]);
 }
 
 /// Whatever a run comes to, its results are as `schemas/results.json` says.

@@ -250,7 +250,7 @@ fn push_and_read(world: &World, server: &Server) {
     }
     // Other bytes stay unless it is said that they may go.
     world.write("out/2/gevals-e-out.json", &results("c"));
-    let other = &*format!("`{}` is there with other bytes", at("x y/2/gevals-e-out.json"));
+    let other = &*format!("`{}` already exists with other content", at("x y/2/gevals-e-out.json"));
     push(&[]).expect(1, &["0 uploaded, 0 replaced, 1 there already", other]);
     server.run(world, &["result", "view", &at("x y/2")]).expect(0, &["b"]);
     push(&["--replace"]).expect(0, &["0 uploaded, 1 replaced, 1 there already"]);

@@ -381,7 +381,7 @@ fn a_damaged_journal_stays_open_and_names_what_it_does_not_know() {
             assert!(ran.err.contains("the first line of its journal is damaged"), "{said}");
             assert!(file.exists());
         } else {
-            let place = format!("line {} of it cannot be read", damaged + 1);
+            let place = format!("line {} cannot be read", damaged + 1);
             assert!(ran.out.contains(&place) && ran.out.contains("it stays open"), "{said}");
             named += usize::from(ran.out.contains("`b` under way"));
         }
@@ -406,10 +406,10 @@ fn lines_that_are_missing_are_noticed() {
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     let without = lines.iter().enumerate().filter(|(nth, _)| !(5..7).contains(nth)).map(|(_, line)| *line);
     fs::write(&path, without.collect::<String>()).unwrap();
-    world.run(&["recover"]).expect(4, &["2 lines are missing of it from line 6 on"]);
+    world.run(&["recover"]).expect(4, &["2 lines are missing from line 6 on"]);
     // A line twice is not as it was written, either.
     fs::write(&path, [&lines[..6], &lines[5..]].concat().concat()).unwrap();
-    world.run(&["recover"]).expect(4, &["line 7 of it cannot be read"]);
+    world.run(&["recover"]).expect(4, &["line 7 cannot be read"]);
     // Nobody adds an end without a checksum.
     fs::write(&path, whole.clone() + "\"closed\"\n").unwrap();
     world.run(&["recover"]).expect(4, &["its journal is damaged"]);
@@ -585,8 +585,8 @@ fn a_low_limit_of_open_files_breaks_no_task() {
     // Under a hard limit, fewer run side by side.
     let world = many(count, "test -d /");
     run(&world, "ulimit -n 64")
-        .expect(0, &[&all, "`-p 32` needs more open files than the limit of 64: one task runs at a time"]);
-    run(&world, "ulimit -n 256").expect(0, &[&all, "than the limit of 256: 13 tasks run side by side"]);
+        .expect(0, &[&all, "`-p 32` needs more open files than the limit of 64: tasks run one at a time"]);
+    run(&world, "ulimit -n 256").expect(0, &[&all, "than the limit of 256: 13 tasks run in parallel"]);
     assert_eq!(world.results("e")["summary"]["parallelWorkers"], 13);
 }
 

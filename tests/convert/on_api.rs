@@ -229,9 +229,9 @@ fn what_is_left_is_told_and_deleted(plane: &Plane) {
     let ran = plane.convert(&world, &["leaves.yaml", "--target", "builtin", "--prove-on", "gevals", "--report"]);
     let ran = ran.expect(1, &["on the real API: unproved: no passing world: there is no solution `leaves.sh`"]);
     for side in ["originals", "conversions"] {
-        let left = format!("left on the real API: namespace `left-by-setup` (the {side}, without an agent)");
+        let left = format!("left behind on the real API: namespace `left-by-setup` (the {side}, without an agent)");
         assert!(ran.err.contains(&left), "{left}: {}", ran.err);
-        let left = format!("left on the real API: configmap `left` in `default` (the {side}, without an agent)");
+        let left = format!("left behind on the real API: configmap `left` in `default` (the {side}, without an agent)");
         assert!(ran.err.contains(&left), "{left}: {}", ran.err);
     }
     assert_eq!(plane.kubectl(&["get", "configmap", "left", "-n", "default", "-o", "name", "--ignore-not-found"]), "");
@@ -285,7 +285,7 @@ fn what_is_not_there_is_said_before_anything_runs() {
         world.start(command).end()
     };
     run(&["--prove-on", "other"]).expect(2, &["no context `other`: it has `mine`"]);
-    run(&["--prove-on", "mine", "--solutions", "none"]).expect(2, &["`none` is no folder of solutions"]);
+    run(&["--prove-on", "mine", "--solutions", "none"]).expect(2, &["`none` is not a directory of solutions"]);
     run(&["--solutions", "."]).expect(2, &["--prove-on"]);
     // It does not answer; no script has run.
     run(&["--prove-on", "mine"]).expect(3, &["does not answer"]);
