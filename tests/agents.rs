@@ -837,7 +837,7 @@ no JSON
         ("type: builtin.claude-code", String::new(), "neither `claude-agent-acp` nor `claude` is on the PATH"),
         (model, String::new(), "`OPENAI_API_KEY`"),
         (file, ACP.replace("CMD", "no-such-agent"), "`no-such-agent` is not on the PATH"),
-        (file, ACP.replace("CMD", "WORLD/agent.yaml"), "is no program that can be run"),
+        (file, ACP.replace("CMD", "WORLD/agent.yaml"), "is not an executable program"),
     ] {
         let world = world(agent);
         world.write("task.yaml", TASK);

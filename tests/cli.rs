@@ -231,7 +231,7 @@ fn a_proxy_shows_and_records_what_a_client_calls_and_the_recording_is_replayed()
     world.run(&["run", "begun/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
     world
         .run(&["new", "eval", "more/eval.yaml", "--from-server", "gevals demo-server", "--from-recording", "eval.yaml"])
-        .expect(2, &["it is no recording"]);
+        .expect(2, &["it is not a recording"]);
 }
 
 #[test]

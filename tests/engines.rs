@@ -266,7 +266,7 @@ fn pods_run_all_units_and_one_merges_them() {
         assert_eq!(jobs.len(), 3, "{engine}");
         // Not the pack, before anything is run.
         world.write("evals/s.gevals", "another one");
-        world.start(jobs[0].command(&world)).end().expect(2, &["is not the pack that this file was made of"]);
+        world.start(jobs[0].command(&world)).end().expect(2, &["is not the pack that this file was made for"]);
         assert!(!world.path("evals").join(&name).exists());
         fs::copy(world.path("s.gevals"), world.path("evals/s.gevals")).unwrap();
         for job in &jobs {
@@ -727,7 +727,7 @@ fn hostile_packs_are_refused_or_change_nothing() {
     };
     hostile(&|manifest| manifest.gevals.push_str("; touch pwned"));
     for engine in ["slurm", "github-matrix"] {
-        world.run(&["emit", engine, "s.gevals"]).expect(2, &["`0.1.0; touch pwned` packed it, which is no version"]);
+        world.run(&["emit", engine, "s.gevals"]).expect(2, &["`0.1.0; touch pwned`, which is not a version"]);
     }
     let name = "x\napiVersion: v2\n\u{85}kind: y\r#!\u{1b}[2J$(touch pwned)${{ secrets.X }}";
     let need = |kind: &str, name: &str| Need { kind: kind.to_owned(), name: name.to_owned() };
@@ -839,7 +839,7 @@ fn a_workflow_runs_all_units_in_its_jobs_and_merges_them() {
         let env = [("PACK", &*pack), ("DIGEST", digest), ("OUT", "out"), ("SHARD", shard)];
         world.start(job(&world, &script("units", "units"), &env)).end()
     };
-    run("sha256:none", "1/3").expect(2, &["is not the pack that this file was made of"]);
+    run("sha256:none", "1/3").expect(2, &["is not the pack that this file was made for"]);
     assert!(!world.path("out").exists());
     for shard in shards {
         let shard = text(&units["env"]["SHARD"]).replace("${{ matrix.shard }}", &shard.to_string());

@@ -305,7 +305,7 @@ fn two_at_once_are_told_apart() {
         Ran { code: out.status.code(), out: text(out.stdout), err: text(out.stderr), peak: 0 }
     };
     other(&["run", "eval.yaml"]).expect(3, &["another run is writing to `./gevals-e-out.json`", "--output-dir"]);
-    other(&["recover"]).expect(0, &["a run of `e` is under way (process ", "left alone"]);
+    other(&["recover"]).expect(0, &["a run of `e` is in progress (process ", "skipped"]);
     let id = run_of(&world).file_name().unwrap().to_str().unwrap().to_owned();
     other(&["recover", &id]).expect(2, &["is under way"]);
     assert_eq!(made(&world), 1);

@@ -208,7 +208,7 @@ fn what_is_missing_doubled_or_foreign_is_named() {
     let changed = world.read("p/tasks/b/task.yaml").replace("Do it.", "Do it now.");
     world.write("p/tasks/b/task.yaml", &changed);
     world.run(&["run", "p", "-o", "out/3"]).expect(1, &[]);
-    merge(&["out"], 1, &["out/3/gevals-e-out.json` is foreign: its plan is none of the pack's"]);
+    merge(&["out"], 1, &["out/3/gevals-e-out.json` is foreign: its plan is not in the pack"]);
     world.run(&["result", "merge", "--pack", "s.gevals", "nowhere"]).expect(2, &["nowhere"]);
 }
 
@@ -547,7 +547,7 @@ fn archives_that_are_hostile_or_damaged_are_refused() {
         }
         assert!(!world.path("out").exists(), "{name}");
     };
-    refused("cut.gevals", &whole[..whole.len() / 2], "it is no whole pack");
+    refused("cut.gevals", &whole[..whole.len() / 2], "it is not a complete pack");
     refused("empty.gevals", b"", "it is no pack");
     refused("text.gevals", b"kind: Eval\n", "it is no pack");
     let changed = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>)| {
@@ -565,7 +565,7 @@ fn archives_that_are_hostile_or_damaged_are_refused() {
         let text = String::from_utf8(all[0].1.clone()).unwrap();
         all[0].1 = text.replace("\"scripted\"", "\"swapped\"").into_bytes();
     });
-    refused("reworded.gevals", &reworded, "its digest does not fit");
+    refused("reworded.gevals", &reworded, "its digest does not match");
     world
         .run(&["exec-unit", "s.gevals", "--unit", "nosuch", "--out", "out"])
         .expect(2, &["the pack has no unit `nosuch`"]);

@@ -160,7 +160,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
     world
         .run(&["result", "diff", "good.json", "bad.json"])
         .expect(1, &["1/2 (50.00%, 20–100 % of 1 judged)", "-50.00 pp"]);
-    let lacking = "the base is incomplete, and what it lacks is compared with nothing: `b` has no result";
+    let lacking = "the base is incomplete, and what it lacks cannot be compared: `b` has no result";
     let ran = world.run(&["result", "diff", "bad.json", "good.json"]).expect(0, &["New tasks (1)"]);
     assert!([ran.out, ran.err].concat().contains(lacking));
     // Of two shards one is missing: what is written does not verify.
@@ -280,7 +280,9 @@ fn shards_are_parts_of_a_run() {
         .run(&["result", "merge", &one, &three])
         .expect(1, &["shard 2/3 is missing", "`tidy-up` is in none of the files"]);
     world.run(&["result", "merge", &one, &three, "--allow-missing"]).expect(0, &["shard 2/3 is missing"]);
-    world.run(&["result", "merge", &one, &one]).expect(1, &["shard 1/3 is there twice", "`write-note` is twice in"]);
+    world
+        .run(&["result", "merge", &one, &one])
+        .expect(1, &["shard 1/3 appears twice", "`write-note` appears twice in"]);
     world.write("other.json", &world.read(&one).replace("quickstart", "another"));
     world.run(&["result", "merge", &one, "other.json"]).expect(2, &["not of one run", "another"]);
     // Another shard is not written over, the same one is; an empty one leaves results, too.
@@ -405,11 +407,11 @@ fn what_stands_for_no_results_is_refused() {
     refused(&zip, "cannot read the results in `bad.zip/bad/gevals-e-out.json`: it is not JSON");
     let zip = std::fs::read(world.path("bad.zip")).unwrap();
     std::fs::write(world.path("cut.zip"), &zip[..zip.len() / 2]).unwrap();
-    refused("cut.zip", "it is no archive that could be read");
+    refused("cut.zip", "it is not a readable archive");
     for (url, said) in [
         ("file://new.json", "write it as file:///directory/file"),
         #[cfg(feature = "store")]
-        ("https://example.org/x", "in no store that is known"),
+        ("https://example.org/x", "not in a supported store"),
         #[cfg(not(feature = "store"))]
         ("s3://evals/x", "built without the feature `store`"),
     ] {
@@ -437,7 +439,7 @@ fn tasks_are_selected_and_nonsense_is_refused() {
         (vec!["-l", "suite"], 2, "`suite` is not `key=value`"),
         (vec!["-l", "suite=legacy", "--run", "write"], 2, "has the labels"),
         (vec!["--shard", "0/3"], 2, "numbered from 1"),
-        (vec!["--shard", "1/0"], 2, "0 shards"),
+        (vec!["--shard", "1/0"], 2, "must not be 0"),
         (vec!["--shard", "x"], 2, "I/N"),
         (vec!["--shard", "9/9", "--run", "no such"], 2, "no such"),
         (vec!["--seed", "5"], 2, "--shuffle"),
@@ -588,7 +590,7 @@ fn runs_are_told_with_what_they_are_worth() {
     world.run(&["plan", "eval.yaml", "--gate", "0.9@95%"]).expect(
         0,
         &[
-            "e: to show `0.9@95%` takes at least 29 runs, all of which pass",
+            "e: showing `0.9@95%` takes at least 29 runs, all of which pass",
             "            99 %      92.2 %      46      45",
             "by gevals-e-out.json",
         ],
@@ -789,7 +791,7 @@ fn a_suite_proves_that_it_can_fail() {
     assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "66 %");
     let said = [
         "4 of 6 mutants detected (66 %)",
-        "✗ call 1 (notes.notes_create) has another `tags[0]`: not detected; to detect it: a verify step",
+        "✗ call 1 (notes.notes_create) has another `tags[0]`: not detected; add a verify step",
     ];
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);
@@ -958,7 +960,7 @@ fn a_plan_shows_what_its_checks_noticed() {
     let shown = [
         "proof    4 of 6 mutants detected; not detected: call 1 (notes.notes_create) has another `tags[0]`; the answer is empty",
         "noticed 4 mutants",
-        "noticed no mutant",
+        "detected no mutant",
     ];
     world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json"]).expect(0, &shown);
     let page = world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json", "--format", "html"]);
@@ -1018,7 +1020,7 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     let (list, read) = ("call 1 (notes.notes_list)", "call 3 (notes.notes_read)");
     let (noticed, _, cure) = tried(&ran.out, &format!("{list} fails"));
     assert!(!noticed && cure.contains("`status: ok` in the assertion `toolsUsed`"), "{cure}");
-    for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
+    for wrong in ["fails", "gets an empty answer", "gets the answer of the call before it"] {
         assert!(!tried(&ran.out, &format!("{read} {wrong}")).0, "{wrong}");
     }
     assert!(!ran.out.contains(&format!("{list} is answered")), "nobody reads that answer");
@@ -1027,7 +1029,7 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     let look = "  verify:\n    - command:\n        run: printf '%s' \"$ANSWER\" | grep -q 'Nothing yet'\n        env: {ANSWER: '{agent.output}'}\n";
     world.write("q/tasks/tidy-up.yaml", &task.replacen("  verify:\n", look, 1));
     let ran = world.run(&["prove", "q", "--run", "tidy-up", "--format", "json"]).expect(0, &[]);
-    for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
+    for wrong in ["fails", "gets an empty answer", "gets the answer of the call before it"] {
         assert_eq!(tried(&ran.out, &format!("{read} {wrong}")).1, "verify/0", "{wrong}");
     }
     // The cure that was named for the list: an assertion that asks for the status.
@@ -1371,7 +1373,7 @@ fn a_comparison_is_shown_whole() {
 Losses (2):
   ↓ worse  passed → failed
       the task failed
-      the task is not the same: its plan changed
+      the task is different: its plan changed
   ↓ unknown  passed → failed
       the task failed
 

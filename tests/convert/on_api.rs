@@ -217,7 +217,7 @@ fn mistakes_are_caught(plane: &Plane) {
     }
     let right = [pair("create-namespace", None)];
     let shown: Vec<_> = on_api(plane, &right).tasks.iter().map(OnApi::shown).collect();
-    assert_eq!(shown, ["passes and fails alike"]);
+    assert_eq!(shown, ["both pass and fail in the same cases"]);
     plane.nothing_is_left();
 }
 
@@ -267,7 +267,7 @@ fn a_disposable_one_is_started() {
     let args = ["--prove-on", "disposable", "--solutions", &solutions, "--report"];
     let mut command = world.command(&[&["convert", "--no-verify", &path][..], &args].concat());
     command.envs(std::env::var_os("KUBEBUILDER_ASSETS").map(|assets| ("KUBEBUILDER_ASSETS", assets)));
-    world.start(command).end_within(PATIENCE).expect(0, &["on the real API: passes and fails alike"]);
+    world.start(command).end_within(PATIENCE).expect(0, &["on the real API: both pass and fail in the same cases"]);
     assert_eq!(world.survivors(), [""; 0]);
     assert_eq!(fs::read_dir(world.path("tmp")).unwrap().count(), 0);
 }

@@ -447,7 +447,7 @@ fn text(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize, unseen: &[
                 (true, _, Some(by)) => writeln!(out, "  ✓ {}: detected by {}", line(title), line(by)),
                 (true, ..) => writeln!(out, "  ✓ {}: noticed: {}", line(title), line(&ended.reason)),
                 (false, Verdict::Passed, _) => {
-                    writeln!(out, "  ✗ {}: not detected; to detect it: {}", line(title), line(cure))
+                    writeln!(out, "  ✗ {}: not detected; add {}", line(title), line(cure))
                 }
                 (false, verdict, _) => {
                     writeln!(
