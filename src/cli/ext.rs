@@ -349,7 +349,7 @@ fn description(reference: &str, locked: &LockedExtension) -> String {
     let version = if locked.version.is_empty() { String::new() } else { format!(" {}", locked.version) };
     let mut text = format!("{reference}{version}: {}\n", count(locked.operations.len(), "operation", "operations"));
     if !locked.permissions.is_empty() {
-        text += &format!("asks for {}\n", locked.permissions.words());
+        text += &format!("requests {}\n", locked.permissions.words());
     }
     for (name, operation) in &locked.operations {
         let phases = match (operation.action, operation.check) {

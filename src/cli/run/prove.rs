@@ -445,7 +445,7 @@ fn text(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize, unseen: &[
             };
             match (is_noticed(ended), ended.verdict, &ended.by) {
                 (true, _, Some(by)) => writeln!(out, "  ✓ {}: detected by {}", line(title), line(by)),
-                (true, ..) => writeln!(out, "  ✓ {}: noticed: {}", line(title), line(&ended.reason)),
+                (true, ..) => writeln!(out, "  ✓ {}: detected: {}", line(title), line(&ended.reason)),
                 (false, Verdict::Passed, _) => {
                     writeln!(out, "  ✗ {}: not detected; add {}", line(title), line(cure))
                 }
