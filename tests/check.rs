@@ -236,8 +236,8 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(
         1,
         &[
-            "operation `../../ext.ready` is gone",
-            "operation `../../ext.is-ready` is new",
+            "operation `../../ext.ready` was removed",
+            "operation `../../ext.is-ready` was added",
             "the version of",
             "this breaks evals/eval.yaml:",
             "evals/tasks/a/task.yaml:10:",
@@ -248,7 +248,7 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     world.write("evals/gevals.lock", &lock.replace("notes_read:", "notes_peek:"));
     world
         .run(&["lock", "evals/eval.yaml", "--check"])
-        .expect(1, &["tool `notes.notes_peek` is gone", "tool `notes.notes_read` is new"]);
+        .expect(1, &["tool `notes.notes_peek` was removed", "tool `notes.notes_read` was added"]);
     // The lock holds arguments, too.
     world.write("evals/gevals.lock", &lock);
     let task = world.read("evals/tasks/a/task.yaml");
@@ -276,7 +276,7 @@ fn files_of_other_programs_are_left_alone() {
         "kind: Task\nmetadata: {name: t}\nsteps:\n  verify: {inline: test -d /}\n  prompt: {inline: Do it.}\n",
     )]);
     let ran = world.run(&["check", foreign.to_str().unwrap(), "t.yaml", "-v"]).expect(0, &["no findings in 1 file"]);
-    assert!(ran.out.matches("left alone").count() >= 12, "{}", ran.out);
+    assert!(ran.out.matches("skipped: ").count() >= 12, "{}", ran.out);
 }
 
 /// A file that a folder holds and an eval refers to is read for both.
@@ -576,7 +576,7 @@ fn a_baseline_of_three_evals_shows_the_fourth() {
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
     world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["known and not shown: 3 findings"]);
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
-    world.run(&["check", "q", "--write-baseline", "q/one.yaml"]).expect(2, &["`q/one.yaml` is there already"]);
+    world.run(&["check", "q", "--write-baseline", "q/one.yaml"]).expect(2, &["`q/one.yaml` already exists"]);
     assert_eq!(world.read("q/one.yaml"), eval("one"));
     world.write("q/four.yaml", &eval("four"));
     let ran = world.run(&["check", "q", "--baseline", "known.json", "--format", "concise"]);
@@ -683,7 +683,7 @@ fn repositories_are_full_of_files_that_are_not_ours() {
     world.write("eval.yaml", glob);
     let ran = world.run(&["check", ".", "-v"]).expect(0, &["no findings in 2 files"]);
     // Hidden folders are not searched.
-    let shown = ran.out.matches("left alone").count();
+    let shown = ran.out.matches("skipped: ").count();
     assert!(shown >= written, "{shown} of {written}\n{}", ran.out);
 }
 

@@ -431,10 +431,10 @@ fn wrong_usage_is_said_before_anything_runs() {
     world.run(&["frobnicate"]).expect(2, &["frobnicate"]);
     // Results that have no place would be lost.
     world.write("file", "");
-    world.run(&["run", "eval.yaml", "-o", "file"]).expect(3, &["file/gevals-e-out.json` cannot be written"]);
-    world.run(&["run", "eval.yaml", "-o", "/proc/none"]).expect(3, &["cannot be written"]);
+    world.run(&["run", "eval.yaml", "-o", "file"]).expect(3, &["cannot write `file/gevals-e-out.json`"]);
+    world.run(&["run", "eval.yaml", "-o", "/proc/none"]).expect(3, &["cannot write"]);
     world.write("taken/gevals-e-out.json/file", "");
-    world.run(&["run", "eval.yaml", "-o", "taken"]).expect(3, &["cannot be written", "directory"]);
+    world.run(&["run", "eval.yaml", "-o", "taken"]).expect(3, &["cannot write", "directory"]);
     assert!(!world.path("ran").exists());
     world.run(&["run", "eval.yaml", "-o", "new/folder"]).expect(0, &[]);
     assert!(world.path("new/folder/gevals-e-out.json").exists());

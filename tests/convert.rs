@@ -901,7 +901,7 @@ fn what_is_not_proved_is_not_written() {
 
     let ran = world
         .run(&["convert", "open.yaml", "--target", "builtin", "--write", "--report", "json"])
-        .expect(1, &["it is not written"]);
+        .expect(1, &["and is not written"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["tasks"][0]["proof"]["proved"], false);
     assert!(
@@ -935,7 +935,9 @@ fn a_conversion_with_an_error_is_none() {
     let task = &report["tasks"][0];
     assert_eq!(task["converted"], true, "{task}");
     assert!(
-        task["notes"].to_string().contains("it was refused: last.yaml: its conversion would have an error"),
+        task["notes"]
+            .to_string()
+            .contains("the full conversion was refused: last.yaml: its conversion would have an error"),
         "{task}"
     );
     let lifted = world.run(&["convert", "last.yaml", "--target", "builtin", "--no-verify"]).expect(0, &[]).out;

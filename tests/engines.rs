@@ -355,7 +355,7 @@ fn a_pod_that_is_stopped_lets_its_unit_clean_up() {
         assert_eq!((world.path("made").exists(), world.read("log").as_str()), (false, "cleaned\n"), "{engine}");
         assert_eq!(world.survivors(), Vec::<String>::new());
         // It is told as what it is.
-        world.start(merge.command(&world)).end().expect(1, &["was cut short"]);
+        world.start(merge.command(&world)).end().expect(1, &["was interrupted"]);
     }
 }
 

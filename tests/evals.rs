@@ -294,7 +294,7 @@ fn a_file_that_changes_is_served_and_a_broken_one_is_not() {
     let line = shim.complains("error[");
     assert!(line.contains("evals.yaml:11") && line.contains("tolName"), "{line}");
     std::fs::remove_file(world.path("evals.yaml")).unwrap();
-    shim.complains("the evals stay as they are: cannot read `evals.yaml`");
+    shim.complains("the evals are unchanged: cannot read `evals.yaml`");
     assert_eq!(ids(&mut shim), "rename-it");
     world.write("evals.yaml", EVALS);
     assert_eq!(serde_json::from_str::<Value>(&shim.next()).unwrap(), changed());
@@ -353,7 +353,7 @@ fn odd_servers_have_a_clear_message_and_no_list_goes_on_for_ever() {
     assert!(!ran.out.contains("invocation"), "{}", ran.out);
 
     for (cases, why) in [
-        (format!("*evals/list*) {};;", page(&two, Some("x"))), "its pages go round in a circle: a cursor came twice"),
+        (format!("*evals/list*) {};;", page(&two, Some("x"))), "its pages are circular: a cursor was returned twice"),
         (
             format!("*evals/list*) n=$((n+1)); {};;", page(&json!([]), Some("'$n'")).replace("'\\''$n'\\''", "'$n'")),
             "the list has more than 10000 pages",

@@ -548,7 +548,7 @@ fn an_agent_is_a_file_or_comes_along_and_what_is_none_is_refused_before_anything
     world.write("gone.yaml", "kind: Agent\nacp: {cmd: none-such}\n");
     for (agent, code, said) in [
         ("none.yaml", 2, "cannot read `none.yaml`"),
-        ("other.yaml", 2, "`other.yaml` is no agent"),
+        ("other.yaml", 2, "`other.yaml` is not an agent"),
         ("wrong.yaml", 2, "comands"),
         ("gone.yaml", 3, "nothing is run: the agent `gone.yaml`: `none-such`"),
         ("builtin.nop", 2, "unknown agent"),

@@ -138,7 +138,9 @@ fn a_recovery_has_the_environment_of_its_run() {
     );
     world.write("eval.yaml", &world.read("eval.yaml").replace("config:", "config:\n  mcpConfigFile: mcp.yaml"));
     let mut command = world.command(&["run", "eval.yaml"]);
-    world.run(&["run", "eval.yaml", "--preflight"]).expect(3, &["may do without: KIND_OF_TOKEN, MADE_IN"]);
+    world
+        .run(&["run", "eval.yaml", "--preflight"])
+        .expect(3, &["but possibly optional for scripts and holes: KIND_OF_TOKEN, MADE_IN"]);
     let had = [("MADE_IN", "."), ("NOTES", "notes"), ("KUBECONFIG", "kc"), ("KIND_OF_TOKEN", "t0p-secret")];
     command.envs(had.map(|(name, value)| {
         (name, if name == "KIND_OF_TOKEN" { value.to_owned() } else { world.path(value).display().to_string() })
@@ -156,7 +158,7 @@ fn a_recovery_has_the_environment_of_its_run() {
     };
     recover(None).expect(
         4,
-        &["still pending: the environment variable `KIND_OF_TOKEN`, which the task reads, was set when it began"],
+        &["still pending: the environment variable `KIND_OF_TOKEN`, which the task reads, was set when it started"],
     );
     assert_eq!(made(&world), 1);
     recover(Some("new")).expect(0, &["`a`: cleanup/0 is done", "`a`: cleanup/1 is done"]);
@@ -307,7 +309,7 @@ fn two_at_once_are_told_apart() {
     other(&["run", "eval.yaml"]).expect(3, &["another run is writing to `./gevals-e-out.json`", "--output-dir"]);
     other(&["recover"]).expect(0, &["a run of `e` is in progress (process ", "skipped"]);
     let id = run_of(&world).file_name().unwrap().to_str().unwrap().to_owned();
-    other(&["recover", &id]).expect(2, &["is under way"]);
+    other(&["recover", &id]).expect(2, &["is in progress"]);
     assert_eq!(made(&world), 1);
     run.signal(Signal::TERM);
     run.end().expect(143, &[]);
@@ -321,7 +323,7 @@ fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
     world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(2, &["no environment of these tasks is kept"]);
     world
         .run(&["run", "eval.yaml", "--phase", "setup"])
-        .expect(0, &["left standing", "export F=", "--phase verify", "1 of 1 task set up"]);
+        .expect(0, &["is kept", "export F=", "--phase verify", "1 of 1 task set up"]);
     assert_eq!(made(&world), 1);
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &["PASS    b"]);
     let file =
@@ -348,8 +350,8 @@ fn printed_commands_work_word_by_word() {
         let line = said.lines().find_map(|line| line.trim().strip_prefix(what)).unwrap_or_else(|| panic!("{said}"));
         line.to_owned()
     };
-    let ran = world.run(&["run", "eval.yaml", "--phase", "setup", "-o", "my results"]).expect(0, &["left standing"]);
-    let judged = world.shell(&command(&ran.err, "judge")).expect(1, &["FAIL    b"]);
+    let ran = world.run(&["run", "eval.yaml", "--phase", "setup", "-o", "my results"]).expect(0, &["is kept"]);
+    let judged = world.shell(&command(&ran.err, "verify")).expect(1, &["FAIL    b"]);
     world.shell(&command(&judged.out, "rerun:")).expect(1, &["FAIL    b"]);
     assert_eq!(made(&world), 1, "no agent has run");
     world.shell(&command(&ran.err, "clean up")).expect(0, &["`b`: cleanup/0 is done"]);
@@ -383,9 +385,8 @@ fn printed_commands_work_word_by_word() {
 fn worlds_of_failures_are_kept() {
     let world = tasks(&[("a", QUICK), ("b", &SLOW.replace("test -f $F", "false"))]);
     world.write("quick", "");
-    let ran =
-        world.run(&["run", "eval.yaml", "--keep", "on-failure"]).expect(1, &["the world of `b` is left standing"]);
-    assert!(!ran.err.contains("the world of `a`"), "{}", ran.err);
+    let ran = world.run(&["run", "eval.yaml", "--keep", "on-failure"]).expect(1, &["the environment of `b` is kept"]);
+    assert!(!ran.err.contains("the environment of `a`"), "{}", ran.err);
     assert_eq!(made(&world), 1);
     world.run(&["recover"]).expect(0, &["its environment was kept", "`b`: cleanup/0 is done"]);
     assert_eq!(made(&world), 0);
@@ -505,7 +506,7 @@ fn a_full_disk_stops_the_run_and_cleans_up() {
         .current_dir(world.path("."));
     let ran = world.start(command).end();
     assert_eq!(ran.code, Some(3), "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains("journal.jsonl` cannot be written"), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("journal.jsonl`: "), "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("CANCELLED") || ran.out.to_lowercase().contains("cancel"), "{}", ran.out);
     assert_eq!(made(&world), 0, "the cleanup ran");
     world.run(&["recover"]).expect(0, &[]);
@@ -559,7 +560,7 @@ fn processes_end_with_their_world() {
     assert!(!lives(&world, "pid"));
 
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing"]);
+    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["is kept"]);
     assert!(lives(&world, "pid"));
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &[]);
     assert!(lives(&world, "pid"));
@@ -575,13 +576,13 @@ fn a_broken_run_with_pending_cleanups_or_a_kept_world_is_not_repeated() {
     let world = tasks(&[("a", broken)]);
     for keep in ["on-failure", "always"] {
         let args = ["run", "eval.yaml", "--retry-broken", "2", "--keep", keep];
-        world.run(&args).expect(1, &["the world of `a` is left standing"]);
+        world.run(&args).expect(1, &["the environment of `a` is kept"]);
         assert_eq!((made(&world), world.read("runs").as_str()), (1, ".\n"), "{keep}");
         world.run(&["recover"]).expect(0, &["`a`: cleanup/0 is done"]);
         assert_eq!(made(&world), 0);
         fs::remove_file(world.path("runs")).unwrap();
     }
-    world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["made again (2 of at most 2)"]);
+    world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["retried (2 of at most 2)"]);
     assert_eq!((made(&world), world.read("runs").as_str()), (0, ".\n.\n.\n"));
 
     // The first time it is broken, and so is its cleanup.
@@ -600,7 +601,7 @@ fn what_keeps_every_task_from_running_makes_none_of_them_again() {
     world.write("eval.yaml", &eval);
     world.write("mcp.yaml", "mcpServers:\n  x: {command: sh, args: [-c, \"echo . >> WORLD/starts; exit 3\"]}\n");
     let ran = world.run(&["run", "eval.yaml", "--retry-broken", "3"]).expect(3, &["2 broken"]);
-    assert!(!ran.out.contains("made again"), "{}", ran.out);
+    assert!(!ran.out.contains("is retried"), "{}", ran.out);
 }
 
 /// A resumed run is judged as it was started: by no gate of a task's own where `--runs` said how often.
@@ -689,11 +690,11 @@ fn a_resumed_run_has_the_limits_it_was_started_with() {
     world.write("quick", "");
     let ran = world.run(&["run", "eval.yaml", "--resume"]).expect(
         1,
-        &["a is made again (1 of at most 1)", "`--require-server-use` demands one", " of 100000 tokens, ", " of 3 EUR"],
+        &["a is retried (1 of at most 1)", "`--require-server-use` requires one", " of 100000 tokens, ", " of 3 EUR"],
     );
     assert!(ran.out.contains(" --require-server-use"), "{}", ran.out);
     assert_eq!(limited(), (100_000.into(), 3.0.into()));
     let world = tasks(&[("b", SLOW)]);
     killed(&world, &["run", "eval.yaml", "--max-time", "1s"], "here");
-    world.run(&["run", "eval.yaml", "--resume"]).expect(1, &["the run went beyond its limit of 1s"]);
+    world.run(&["run", "eval.yaml", "--resume"]).expect(1, &["the run exceeded its limit of 1s"]);
 }

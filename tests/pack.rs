@@ -431,7 +431,7 @@ fn secrets_are_in_no_pack() {
 
     world.write("p/tasks/a/lib.sh", "x=1\ny=a-value-of-9-secrets\n");
     let refused =
-        with(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 2, holds a secret in clear"]);
+        with(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 2, contains a plain-text secret"]);
     assert!(!refused.err.contains("a-value-of-9-secrets"));
     assert!(!world.path("t.gevals").exists());
     world.write("p/tasks/a/lib.sh", "x=1\n");
@@ -441,7 +441,7 @@ fn secrets_are_in_no_pack() {
         "p/mcp.json",
         r#"{"mcpServers": {"s": {"command": "c", "env": {"S_TOKEN": "Xq7Lw9Zr2Tn5Vb8Km3"}, "enableAllTools": true}}}"#,
     );
-    world.run(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`mcp.json`, line 1, holds a secret in clear"]);
+    world.run(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`mcp.json`, line 1, contains a plain-text secret"]);
     world.write("p/mcp.json", r#"{"mcpServers": {"s": {"command": "c", "enableAllTools": true}}}"#);
 
     // A name that tells one; hidden files are left out unless the compiler reads them.
@@ -497,7 +497,7 @@ fn what_scripts_name_is_packed_or_listed() {
     world.write("p/tasks/a/setup.sh", script);
 
     world.write("p/tasks/a/lib.sh", &format!("x=ghp_{}\n", "a1B2c3D4e5F6".repeat(3)));
-    world.run(&["pack", "p", "-o", "u.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 1, holds a secret in clear"]);
+    world.run(&["pack", "p", "-o", "u.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 1, contains a plain-text secret"]);
 }
 
 /// The text of an archive, unpacked by another program than ours.

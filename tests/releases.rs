@@ -417,7 +417,7 @@ fn tasks_come_from_a_repository() {
     std::os::unix::fs::symlink("/etc/passwd", world.path("upstream/tasks/link.yaml")).unwrap();
     world.run(&["lock", "eval.yaml"]).expect(3, &["./upstream has no `v2`".trim_start_matches("./")]);
     commit("v2");
-    world.run(&["lock", "eval.yaml"]).expect(3, &["has a symbolic link that leads out of it: tasks/link.yaml"]);
+    world.run(&["lock", "eval.yaml"]).expect(3, &["contains a symbolic link that leads outside it: tasks/link.yaml"]);
     world.write(
         "eval.yaml",
         &eval.replace("  sources:", "  extensions: {allowedSources: [\"github.com/*\"]}\n  sources:"),

@@ -284,9 +284,9 @@ fn shards_are_parts_of_a_run() {
         .run(&["result", "merge", &one, &one])
         .expect(1, &["shard 1/3 appears twice", "`write-note` appears twice in"]);
     world.write("other.json", &world.read(&one).replace("quickstart", "another"));
-    world.run(&["result", "merge", &one, "other.json"]).expect(2, &["not of one run", "another"]);
+    world.run(&["result", "merge", &one, "other.json"]).expect(2, &["are from different runs", "another"]);
     // Another shard is not written over, the same one is; an empty one leaves results, too.
-    world.run(&["run", "q", "--shard", "2/3", "-o", "1"]).expect(2, &["holds shard 1/3", "--output-dir"]);
+    world.run(&["run", "q", "--shard", "2/3", "-o", "1"]).expect(2, &["contains shard 1/3", "--output-dir"]);
     world.run(&["run", "q", "--shard", "1/3", "-o", "1"]).expect(0, &[]);
     world.run(&["run", "q", "--shard", "9/9", "-o", "9"]).expect(0, &["shard 9/9 has no task"]);
     assert_eq!(read(&file("9"))["results"], Value::Array(Vec::new()));
@@ -432,7 +432,7 @@ fn tasks_are_selected_and_nonsense_is_refused() {
     for (args, code, said) in [
         (vec!["--run", "^arch"], 0, "1 of 1 task passed"),
         (vec!["--run", "no such"], 2, "no task's name matches `no such`"),
-        (vec!["--run", "("], 2, "it is no pattern"),
+        (vec!["--run", "("], 2, "not a valid regular expression"),
         (vec!["-l", "suite=legacy"], 0, "1 of 1 task passed"),
         (vec!["-l", "suite=legacy,suite=other", "--label-selector", "suite=third"], 0, "1 of 1 task passed"),
         (vec!["-l", "suite=other"], 2, "no task has the labels `suite=other`"),
@@ -959,15 +959,15 @@ fn a_plan_shows_what_its_checks_noticed() {
     world.write("proof.json", &proof.out);
     let shown = [
         "proof    4 of 6 mutants detected; not detected: call 1 (notes.notes_create) has another `tags[0]`; the answer is empty",
-        "noticed 4 mutants",
+        "detected 4 mutants",
         "detected no mutant",
     ];
     world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json"]).expect(0, &shown);
     let page = world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json", "--format", "html"]);
-    page.expect(0, &["noticed 4 mutants: call 1 (notes.notes_create) is not made; call 1"]);
+    page.expect(0, &["detected 4 mutants: call 1 (notes.notes_create) is not made; call 1"]);
     world.run(&["plan", "q", "--proof", "q/eval.yaml"]).expect(2, &["`q/eval.yaml` is no JSON"]);
     world.write("other.json", "{\"results\": []}");
-    world.run(&["plan", "q", "--proof", "other.json"]).expect(2, &["`other.json` is no proof"]);
+    world.run(&["plan", "q", "--proof", "other.json"]).expect(2, &["`other.json` is not a proof"]);
     world.write("old.json", &proof.out.replace("verify/read", "verify/gone"));
     world
         .run(&["plan", "q", "--proof", "old.json"])
@@ -995,7 +995,7 @@ fn a_recording_is_followed_and_mutated() {
     // A task that it does not have is reported before anything runs.
     let none = world.read("q/tasks/write-note.yaml").replace("name: write-note", "name: unheard");
     world.write("q/tasks/write-note.yaml", &none);
-    world.run(&["prove", "q", "--agent", &recorded]).expect(2, &["has nothing of the task `unheard`"]);
+    world.run(&["prove", "q", "--agent", &recorded]).expect(2, &["contains nothing for the task `unheard`"]);
 }
 
 /// What a tool answers wrongly is detected by what uses the answer, and that it failed by an assertion that asks for its status.
@@ -1226,7 +1226,7 @@ fn new_files_pass_check_and_run() {
         let checked = world.run(&["check", &file]).expect(0, &[]);
         assert!(checked.out.contains("no findings"), "{}", checked.out);
         let before = world.read(&file);
-        world.run(&["new", "task", &file]).expect(2, &["is there already"]);
+        world.run(&["new", "task", &file]).expect(2, &["already exists"]);
         assert_eq!(world.read(&file), before);
     }
     world.run(&["new", "eval", "e/eval.yaml"]).expect(0, &["e/tasks/first.yaml", "gevals run e/eval.yaml"]);

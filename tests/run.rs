@@ -760,7 +760,7 @@ proptest! {
         let merged = merge(&given(None)).unwrap();
         prop_assert_eq!(&merged.faults, &Vec::<String>::new());
         prop_assert_eq!(in_order(merged.file), in_order(whole));
-        // What is missing is reported, and what is there twice.
+        // What is missing is reported, and what appears twice.
         let left_out = left_out % of + 1;
         if of > 1 {
             let faults = merge(&given(Some(left_out))).unwrap().faults;
@@ -771,6 +771,6 @@ proptest! {
         let mut twice = given(None);
         twice.push(twice[0].clone());
         let faults = merge(&twice).unwrap().faults;
-        prop_assert!(faults.iter().any(|f| f.starts_with(&format!("shard 1/{of} is there twice"))), "{:?}", faults);
+        prop_assert!(faults.iter().any(|f| f.starts_with(&format!("shard 1/{of} appears twice"))), "{:?}", faults);
     }
 }

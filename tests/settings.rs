@@ -61,7 +61,7 @@ fn settings_say_where_they_come_from_and_show_no_secret() {
     world.run(&["config", "NO_COLOUR"]).expect(2, &["did you mean `NO_COLOR`?"]);
     let short = world.run(&["config"]).expect(0, &["more are not set"]).out;
     assert!(!short.contains("TRACEPARENT"), "{short}");
-    world.run(&["config", "effects"]).expect(0, &["not set", "programs of your own"]);
+    world.run(&["config", "effects"]).expect(0, &["not set", "your own programs"]);
     world.run(&["config", "--all"]).expect(0, &["TRACEPARENT", "not set"]);
     world.write("gevals.toml", "exclude = 3\n");
     world.run(&["config"]).expect(1, &["invalid-config", "root"]);

@@ -306,7 +306,7 @@ fn azure_says_what_cannot_be_had() {
     summary("az://evals/nothing", &[]).expect(2, &["there is nothing at `az://evals/nothing`"]);
     summary("az://nosuch/x", &[]).expect(2, &["no such bucket or container: `az://nosuch/x`"]);
     let wrong = summary("az://evals/x", &[("AZURE_STORAGE_ACCOUNT_KEY", "YW5vdGhlciBrZXk=")]);
-    let wrong = wrong.expect(3, &["`az://evals/x` does not let us", "AZURE_STORAGE_ACCOUNT_KEY"]);
+    let wrong = wrong.expect(3, &["access to `az://evals/x` was denied", "AZURE_STORAGE_ACCOUNT_KEY"]);
     assert!(!wrong.err.contains("YW5vdGhlciBrZXk="), "{}", wrong.err);
     let http = summary("az://evals/x", &[("AZURE_ALLOW_HTTP", "")]);
     http.expect(2, &["has no TLS, which `AZURE_ALLOW_HTTP=true` allows"]);
@@ -334,7 +334,7 @@ fn what_cannot_be_had_is_said_and_no_secret() {
     summary("s3://evals/read", &[]).expect(2, &["there is nothing at `s3://evals/read`"]);
     summary("s3://nosuchbucket/x", &[]).expect(2, &["no such bucket", "`s3://nosuchbucket/x`"]);
     let wrong = summary("s3://evals/ready", &[("AWS_SECRET_ACCESS_KEY", "another-secret")]);
-    let wrong = wrong.expect(3, &["`s3://evals/ready` does not let us", "AWS_ACCESS_KEY_ID"]);
+    let wrong = wrong.expect(3, &["access to `s3://evals/ready` was denied", "AWS_ACCESS_KEY_ID"]);
     assert!(!wrong.err.contains("another-secret") && !wrong.err.contains(KEY), "{}", wrong.err);
     // As CI sets what it does not know.
     let http = summary("s3://evals/ready", &[("AWS_ALLOW_HTTP", "")]);

@@ -720,7 +720,7 @@ fn an_interrupt_cleans_up_wherever_units_run() {
     let client = world.start(server.client(&world, &["--silence", "8s"]));
     world.wait_for("here");
     client.signal(Signal::INT);
-    client.end_within(LIMIT).expect(130, &["SIGINT: units under way are stopped, and clean up"]);
+    client.end_within(LIMIT).expect(130, &["SIGINT: stopping and cleaning up running units"]);
     assert_eq!((made(&world), lines(&world, "log")), (0, 1));
     assert!(!world.path("later").exists(), "nothing is begun any more");
 
@@ -766,7 +766,7 @@ fn limits_hold_over_all_workers() {
     };
     let without = worker("without", &[]);
     let ran = world.start(server.client(&world, &["--max-cost", "0.03"])).end_within(LIMIT);
-    ran.expect(1, &["1 of 5 units in", "nothing tells what a unit cost: start the workers with `--prices`"]);
+    ran.expect(1, &["1 of 5 units in", "the cost of a unit is unknown: start the workers with `--prices`"]);
     drop(without);
     // 0.016 for each.
     let _with = worker("with", &["--prices", "prices.yaml"]);

@@ -383,7 +383,7 @@ fn a_damaged_journal_stays_open_and_names_what_it_does_not_know() {
         } else {
             let place = format!("line {} cannot be read", damaged + 1);
             assert!(ran.out.contains(&place) && ran.out.contains("it stays open"), "{said}");
-            named += usize::from(ran.out.contains("`b` under way"));
+            named += usize::from(ran.out.contains("`b` in progress"));
         }
         let again = world.run(&["recover"]);
         assert_eq!(again.code, Some(4), "line {damaged}: {}{}", again.out, again.err);
@@ -637,7 +637,7 @@ fn control_groups_go_with_their_worlds() {
     };
     let world = tasks(&[("b", &slow(CLEAN).replace("touch $F", &format!("touch $F; {DAEMON}")))]);
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing"]);
+    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["is kept"]);
     let text = fs::read_to_string(journal(&world)).unwrap();
     let process: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
     assert!(lives(&world.read("pid")));
@@ -734,7 +734,7 @@ fn folders_of_runs_are_pruned_but_for_those_with_something_pending() {
     world.write("quick", "");
     world.run(&["run", "eval.yaml"]).expect(4, &[]);
     let pending = runs(&world).pop().unwrap();
-    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing"]);
+    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["is kept"]);
     let kept = runs(&world).pop().unwrap();
     let quick = tasks(&[("a", QUICK)]);
     let eval = quick.read("eval.yaml").replace("name: e", "name: other");

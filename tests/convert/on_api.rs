@@ -227,7 +227,7 @@ const LEAVES: &str = "kind: Task\nmetadata: {name: leaves, difficulty: easy}\nst
 fn what_is_left_is_told_and_deleted(plane: &Plane) {
     let world = World::new(&[("leaves.yaml", LEAVES)]);
     let ran = plane.convert(&world, &["leaves.yaml", "--target", "builtin", "--prove-on", "gevals", "--report"]);
-    let ran = ran.expect(1, &["on the real API: unproved: no passing world: there is no solution `leaves.sh`"]);
+    let ran = ran.expect(1, &["on the real API: unproved: no passing world: the solution `leaves.sh` is missing"]);
     for side in ["originals", "conversions"] {
         let left = format!("left behind on the real API: namespace `left-by-setup` (the {side}, without an agent)");
         assert!(ran.err.contains(&left), "{left}: {}", ran.err);
