@@ -81,7 +81,7 @@ impl AgentContext<'_> {
         let Some(jail) = self.jail else { return Ok((exec, None)) };
         let ports: Vec<u16> = self.servers.iter().filter_map(|server| port(&server.url)).collect();
         jail.confine(exec, &Inside { own, named, ports: &ports })
-            .map_err(|why| format!("its jail cannot be made: {why}"))
+            .map_err(|why| format!("cannot create its sandbox: {why}"))
     }
 }
 
@@ -335,7 +335,7 @@ impl Complaints {
     fn explain(&self, why: String) -> String {
         match self.last() {
             last if last.is_empty() => why,
-            last => format!("{why} (it said on its standard error: {last})"),
+            last => format!("{why} (on standard error: {last})"),
         }
     }
 }
@@ -377,7 +377,7 @@ pub async fn run(kind: &AgentKind, cx: AgentContext<'_>) -> AgentDone {
         AgentKind::Acp(agent) => acp::run(&cx, acp::Start::of(agent)).await,
         AgentKind::ClaudeCode { model } => claude::run(&cx, model.as_deref()).await,
         AgentKind::Unspecified => {
-            let message = "no eval names an agent".to_owned();
+            let message = "no agent is specified".to_owned();
             AgentDone::ended(Err(AgentFault::NotStarted(message)), String::new())
         }
     }

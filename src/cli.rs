@@ -90,22 +90,22 @@ pub mod status {
 const EXAMPLES: &str = "\
 Examples:
   gevals new eval                     write an eval to begin with
-  gevals check                        check every task and eval below this folder
-  gevals plan eval.yaml               see what would happen, without doing it
-  gevals run eval.yaml                run an eval, and write its results
-  gevals run eval.yaml --run '^web'   run only the tasks whose name begins with `web`
-  gevals pack eval.yaml -o s.gevals   put an eval into one file, to be run on other machines
-  gevals result diff a.json b.json    what got worse between two runs
-  gevals proxy --record c.jsonl -- my-server     see and record what a client calls
+  gevals check                        check every task and eval below this directory
+  gevals plan eval.yaml               show what would happen, without running anything
+  gevals run eval.yaml                run an eval and write its results
+  gevals run eval.yaml --run '^web'   run only the tasks whose names begin with `web`
+  gevals pack eval.yaml -o s.gevals   pack an eval into one file, to run it on other machines
+  gevals result diff a.json b.json    show what got worse between two runs
+  gevals proxy --record c.jsonl -- my-server     show and record what a client calls
   gevals recover                      clean up after runs that were killed
-  gevals explain unknown-field        what a rule is about, with its cure
-  gevals config                       which settings there are, and where they come from
-  gevals self check                   what this machine lacks, and what it would be good for
+  gevals explain unknown-field        explain a rule and how to fix its findings
+  gevals config                       list the settings and where they come from
+  gevals self check                   list what this machine lacks, and what it is needed for
   source <(gevals completion bash)    complete commands and options in this shell
 
 Exit status:
-  0  all is well        1  the answer is no        2  used wrongly, or it cannot be run
-  3  nothing could run  4  tasks passed, a cleanup did not    129, 130, 143  interrupted";
+  0  success            1  the answer is no        2  usage error, or it cannot be run
+  3  nothing could run  4  tasks passed, but a cleanup did not  129, 130, 143  interrupted";
 
 /// A compiler and runner for evaluations of MCP servers: if it compiles, it runs, and green means something.
 #[derive(Parser, Debug)]
@@ -115,8 +115,8 @@ struct Cli {
     command: Command,
     #[command(flatten)]
     global: Global,
-    /// The folder of the project: no file beyond it is read. By default the repository of what is named, or the folder with
-    /// `gevals.toml`.
+    /// The directory of the project; gevals reads no file outside it. By default, the repository of the given path, or the
+    /// directory with `gevals.toml`.
     #[arg(long, global = true, value_name = "DIR")]
     root: Option<PathBuf>,
 }
@@ -127,14 +127,14 @@ static ROOT: OnceLock<PathBuf> = OnceLock::new();
 /// What every command understands.
 #[derive(clap::Args, Clone, Copy, Debug)]
 struct Global {
-    /// When to use colours.
+    /// When to use colors.
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     color: Colour,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Colour {
-    /// On a terminal, unless NO_COLOR, CLICOLOR=0 or TERM=dumb says otherwise; FORCE_COLOR and CLICOLOR_FORCE ask for them elsewhere.
+    /// On a terminal, unless NO_COLOR, CLICOLOR=0 or TERM=dumb is set; FORCE_COLOR and CLICOLOR_FORCE turn colors on elsewhere.
     Auto,
     Always,
     Never,
@@ -143,7 +143,7 @@ enum Colour {
 #[derive(Subcommand, Debug)]
 enum Command {
     Check(check::Args),
-    /// Check, and apply the safe fixes: `check --fix`.
+    /// Check, and apply the safe fixes (same as `check --fix`).
     Fix(check::Args),
     Convert(convert::Args),
     Coverage(coverage::Args),
@@ -191,7 +191,7 @@ enum Command {
     Itself(itself::Args),
     Completion(completion::Args),
     Man(man::Args),
-    /// Print the version, as `--version` does.
+    /// Print the version (same as `--version`).
     Version,
 }
 
@@ -379,7 +379,9 @@ fn not_in_this_build() -> Option<u8> {
                 | "self"
         )
     })?;
-    complain(&format!("this gevals is the compiler alone: `{command}` is in builds with the feature `run`"));
+    complain(&format!(
+        "this build of gevals contains only the compiler: `{command}` needs a build with the feature `run`"
+    ));
     Some(status::USAGE)
 }
 
@@ -448,7 +450,8 @@ fn unreadable(compiled: &Compiled) -> bool {
         let beside = crate::source::Files::list(&Disk, path.parent().unwrap_or(std::path::Path::new("")));
         let others = beside.iter().map(String::as_str).filter(|other| *other != name);
         let near = diagnostic::nearest(&name, others);
-        let hint = near.map(|near| format!("; there is `{}`", path.with_file_name(near).display())).unwrap_or_default();
+        let hint =
+            near.map(|near| format!("; did you mean `{}`?", path.with_file_name(near).display())).unwrap_or_default();
         complain(&format!("cannot read `{}`{reason}{hint}", path.display()));
     }
     !compiled.project.unreadable.is_empty()
@@ -514,7 +517,7 @@ fn several_evals<'a>(folder: &str, evals: impl ExactSizeIterator<Item = &'a std:
         more => (all.to_string(), format!(" and {more} more")),
     };
     let names: Vec<_> = evals.take(SHOWN).map(|path| format!("`{}`", path.display())).collect();
-    format!("there are {number} evals in `{folder}`, name one: {}{more}", names.join(", "))
+    format!("`{folder}` contains {number} evals; specify one: {}{more}", names.join(", "))
 }
 
 fn shown(path: &std::path::Path) -> String {

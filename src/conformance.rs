@@ -82,10 +82,10 @@ impl Judgement {
                 continue;
             }
             if !rules.iter().any(|rule| rule.id == id) {
-                return Err(format!("line {number}: `{id}` is no requirement; `--list` lists them"));
+                return Err(format!("line {number}: `{id}` is not a requirement; `--list` lists them"));
             }
             if !expected.insert(id.to_owned()) {
-                return Err(format!("line {number}: `{id}` stands there twice"));
+                return Err(format!("line {number}: `{id}` is listed twice"));
             }
         }
         Ok(Self { expected, strict })
@@ -131,7 +131,7 @@ pub fn listed(rules: &[Rule]) -> String {
     rules.iter().map(|rule| format!("{:4} {:6} {}\n", rule.id, rule.demand.name(), rule.text)).collect()
 }
 
-const STALE: &str = "it is expected to fail, and is kept: take it out of the expected failures";
+const STALE: &str = "it is expected to fail, but is met: remove it from the expected failures";
 
 fn text(requirements: &[Requirement], judgement: &Judgement) -> String {
     let mut text = String::new();
@@ -159,8 +159,8 @@ fn text(requirements: &[Requirement], judgement: &Judgement) -> String {
         .filter_map(|(counts, what)| Some(are(Some(number(counts)).filter(|n| *n > 0)?, what)))
         .collect();
     if verdict.is_empty() {
-        let but = if number(Counts::ExpectedFailure) > 0 { ", but for those expected to fail" } else { "" };
-        verdict.push(format!("all requirements that were tried are met{but}"));
+        let but = if number(Counts::ExpectedFailure) > 0 { ", except those expected to fail" } else { "" };
+        verdict.push(format!("all tested requirements are met{but}"));
     }
     if number(Counts::Advised) > 0 {
         verdict.push(format!(

@@ -80,9 +80,9 @@ pub fn store_fault(url: &str) -> Option<&'static str> {
     let fit = |c: char| c.is_ascii_alphanumeric() || "-._~/%@".contains(c);
     match known {
         None => Some("write it as s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH or file:///PATH"),
-        Some((_, rest)) if !rest.chars().all(fit) || rest.trim_matches('/').is_empty() => {
-            Some("a bucket and a path have letters, digits and `-._~/%@`: write other characters as %XX")
-        }
+        Some((_, rest)) if !rest.chars().all(fit) || rest.trim_matches('/').is_empty() => Some(
+            "/%@`: write other characters as %XX~a bucket and a path contain letters, digits and `-._~/%@`: write other characters as %XX~/%@`: write other characters as %XX",
+        ),
         Some(_) => None,
     }
 }
@@ -221,7 +221,7 @@ const UNITS: &str = r#"trap '
   exit 143
 ' TERM INT
 gevals units "$PACK" | tail -n 1 | grep -qF "$DIGEST" || {
-  echo "$PACK is not the pack that this file was made of: make it anew with gevals emit" >&2
+  echo "$PACK is not the pack that this file was made for: create the file again with gevals emit" >&2
   exit 2
 }
 ids=$(gevals units "$PACK" --ids --shard "$SHARD")

@@ -47,7 +47,7 @@ pub use self::{
 /// Why a program that [`Host::which`] does not find cannot be started.
 #[cfg(feature = "run")]
 pub fn absent(program: &str) -> &'static str {
-    if program.contains('/') { "is no program that can be run" } else { "is not on the PATH" }
+    if program.contains('/') { "is not an executable program" } else { "is not on the PATH" }
 }
 
 #[cfg(feature = "run")]

@@ -268,18 +268,18 @@ pub enum Refusal {
     #[error("{}", live(.0.as_ref()))]
     Live(Option<Writer>),
     #[error(
-        "the first line of its journal is damaged, or of no journal: not known is which eval it ran and which cleanups are pending; \
-         look after them, then `gevals recover --forget` it"
+        "the first line of its journal is damaged or not from a journal: it is unknown which eval it ran and which cleanups are pending; \
+         clean up by hand, then run `gevals recover --forget` for it"
     )]
     Malformed,
-    #[error("it was written by a later gevals: its version is {0}")]
+    #[error("it was written by a newer gevals: its version is {0}")]
     Later(u32),
 }
 
 fn live(writer: Option<&Writer>) -> String {
     match writer {
-        Some(writer) => format!("{} is under way (process {})", writer.what, writer.pid),
-        None => "another gevals holds its lock".to_owned(),
+        Some(writer) => format!("{} is in progress (process {})", writer.what, writer.pid),
+        None => "another gevals is using it".to_owned(),
     }
 }
 
@@ -478,7 +478,7 @@ impl Journal {
     }
 
     fn fail(&self, error: &io::Error) {
-        self.failure.get_or_init(|| format!("`{}` cannot be written: {error}", self.dir.join(FILE).display()));
+        self.failure.get_or_init(|| format!("cannot write `{}`: {error}", self.dir.join(FILE).display()));
     }
 
     /// Whether a cleanup is pending.

@@ -101,7 +101,7 @@ pub async fn judge(asking: &Asking<'_>, question: &Question<'_>) -> Asked {
     }
     match Capability::new() {
         Ok(nonce) => ask(asking, &prompt::prompt(question, nonce.as_str())).await,
-        Err(error) => Asked::broken(format!("there is no randomness to tell data from instructions by: {error}")),
+        Err(error) => Asked::broken(format!("cannot generate a random number to mark data: {error}")),
     }
 }
 
@@ -135,7 +135,7 @@ pub async fn ask(asking: &Asking<'_>, prompt: &str) -> Asked {
         if let (Ok(()), Some(one), Some(other)) = (&done.result, &received.verdict, &received.contradiction) {
             let (pass, fail) = if one.passed { (one, other) } else { (other, one) };
             let why = format!(
-                "two verdicts were submitted that contradict each other, and neither counts: passed (“{}”) and failed (“{}”)",
+                "two contradictory verdicts were submitted, and neither counts: passed (“{}”) and failed (“{}”)",
                 pass.reason, fail.reason
             );
             return Asked { result: Err(Unjudged::Broken(why)), ..asked };

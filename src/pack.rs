@@ -182,19 +182,19 @@ impl Manifest {
         let units: u64 =
             self.tasks.iter().map(|task| u64::from(task.runs)).sum::<u64>() * self.combinations.len() as u64;
         if self.digested() != self.digest {
-            return Some("its digest does not fit: it was damaged or changed".to_owned());
+            return Some("its digest does not match: it was damaged or changed".to_owned());
         }
         if semver::Version::parse(&self.gevals).is_err() {
-            return Some(format!("it says that gevals `{}` packed it, which is no version", visible(&self.gevals)));
+            return Some(format!("it was packed by gevals `{}`, which is not a version", visible(&self.gevals)));
         }
         if units > MOST_UNITS as u64 {
-            return Some(format!("it has {units} units, and may have {MOST_UNITS}"));
+            return Some(format!("it has {units} units, but the limit is {MOST_UNITS}"));
         }
         if !self.files.contains_key(&self.eval) {
             return Some(format!("its eval `{}` is not in it", visible(&self.eval)));
         }
         let ids: IndexSet<String> = self.units().into_iter().map(|unit| unit.id).collect();
-        (ids.len() as u64 != units).then(|| "two of its units have one id".to_owned())
+        (ids.len() as u64 != units).then(|| "two of its units have the same id".to_owned())
     }
 }
 
@@ -227,9 +227,9 @@ pub fn too_much(files: &Contents) -> Option<String> {
     let bytes: u64 = files.values().map(|(bytes, _)| bytes.len() as u64).sum();
     let long = files.keys().find(|path| path.len() > MOST_PATH);
     match (bytes > MOST_BYTES, files.len() > MOST_FILES, long) {
-        (true, ..) => Some(format!("{} MiB of files, and a pack holds {} MiB", bytes >> 20, MOST_BYTES >> 20)),
-        (_, true, _) => Some(format!("{} files, and a pack holds {MOST_FILES}", files.len())),
-        (.., Some(path)) => Some(format!("a path of {} bytes, and a pack holds {MOST_PATH}", path.len())),
+        (true, ..) => Some(format!("{} MiB of files, but a pack may contain {} MiB", bytes >> 20, MOST_BYTES >> 20)),
+        (_, true, _) => Some(format!("{} files, but a pack may contain {MOST_FILES}", files.len())),
+        (.., Some(path)) => Some(format!("a path of {} bytes, but the limit in a pack is {MOST_PATH}", path.len())),
         _ => None,
     }
 }
@@ -267,9 +267,9 @@ pub fn looks_like(first: &[u8]) -> bool {
 /// A message for people: the archive is damaged, contains what no pack contains, or exceeds a limit.
 pub fn read(bytes: &[u8]) -> Result<(Manifest, Contents), String> {
     if !looks_like(bytes) {
-        return Err("it is no pack: `gevals pack EVAL -o SUITE.gevals` makes one".to_owned());
+        return Err("it is not a pack: create one with `gevals pack EVAL -o SUITE.gevals`".to_owned());
     }
-    let bad = |error: io::Error| format!("it is no whole pack: {error}");
+    let bad = |error: io::Error| format!("it is not a complete pack: {error}");
     // The tar reader reads the names of entries before they are requested, so the total size is limited here.
     let all = zstd::Decoder::with_buffer(bytes).map_err(bad)?.take(MOST_BYTES + MOST_MANIFEST * 2);
     let mut tar = tar::Archive::new(all);
@@ -279,49 +279,51 @@ pub fn read(bytes: &[u8]) -> Result<(Manifest, Contents), String> {
     for entry in tar.entries().map_err(bad)? {
         let mut entry = entry.map_err(bad)?;
         let path = String::from_utf8(entry.path_bytes().into_owned());
-        let path = path.map_err(|_| "the name of a file in it is no UTF-8".to_owned())?;
+        let path = path.map_err(|_| "the name of a file in it is not valid UTF-8".to_owned())?;
         let shown = visible(&path).into_owned();
         if entry.header().entry_type() != tar::EntryType::Regular {
-            return Err(format!("`{shown}` in it is no plain file: packs hold no links, folders or devices"));
+            return Err(format!(
+                "`{shown}` in it is not a regular file: packs contain no links, directories or devices"
+            ));
         }
         let size = entry.size();
         let mut content = |most: u64| {
             if size > most {
-                return Err(format!("`{shown}` in it has {} MiB: that is more than a pack holds", size >> 20));
+                return Err(format!("`{shown}` in it has {} MiB, which is more than a pack may contain", size >> 20));
             }
             let mut content = Vec::with_capacity(size.min(1 << 20) as usize);
             entry.read_to_end(&mut content).map_err(bad)?;
-            if content.len() as u64 != size { Err(format!("`{shown}` in it is cut short")) } else { Ok(content) }
+            if content.len() as u64 != size { Err(format!("`{shown}` in it is truncated")) } else { Ok(content) }
         };
         let Some(known) = &manifest else {
             if path != MANIFEST {
-                return Err(format!("it does not begin with `{MANIFEST}`"));
+                return Err(format!("it does not start with `{MANIFEST}`"));
             }
             manifest = Some(understood(&content(MOST_MANIFEST)?)?);
             continue;
         };
         let Some(name) = path.strip_prefix(FOLDER).filter(|name| is_plain(name)) else {
-            return Err(format!("`{shown}` in it leads out of the pack"));
+            return Err(format!("`{shown}` in it leads outside the pack"));
         };
         if files.contains_key(name) {
-            return Err(format!("`{shown}` is in it twice"));
+            return Err(format!("it contains `{shown}` twice"));
         }
         let Some(listed) = known.files.get(name) else {
-            return Err(format!("`{shown}` is in it, and its manifest does not list it"));
+            return Err(format!("it contains `{shown}`, which its manifest does not list"));
         };
         total += size;
         if total > MOST_BYTES {
-            return Err(format!("it holds more than {} MiB", MOST_BYTES >> 20));
+            return Err(format!("it contains more than {} MiB", MOST_BYTES >> 20));
         }
         let content = content(MOST_BYTES)?;
         if hex::encode(Sha256::digest(&content)) != listed.sha256 {
-            return Err(format!("`{shown}` in it is not what its manifest says: it was damaged or changed"));
+            return Err(format!("`{shown}` in it does not match its manifest: it was damaged or changed"));
         }
         files.insert(name.to_owned(), (content, listed.executable));
     }
     let manifest = manifest.ok_or("it is empty")?;
     match manifest.files.keys().find(|path| !files.contains_key(*path)) {
-        Some(path) => Err(format!("`{}` is not in it, and its manifest lists it", visible(path))),
+        Some(path) => Err(format!("it does not contain `{}`, which its manifest lists", visible(path))),
         None => Ok((manifest, files)),
     }
 }
@@ -334,11 +336,11 @@ fn understood(text: &[u8]) -> Result<Manifest, String> {
     let wrong = |error: serde_json::Error| format!("its `{MANIFEST}` cannot be read: {error}");
     let Version { version } = serde_json::from_slice(text).map_err(wrong)?;
     if version > VERSION {
-        return Err(format!("it has version {version}, and this gevals reads up to {VERSION}: use a newer gevals"));
+        return Err(format!("it has version {version}, but this gevals supports up to {VERSION}: use a newer gevals"));
     }
     let manifest: Manifest = serde_json::from_slice(text).map_err(wrong)?;
     if manifest.files.len() > MOST_FILES {
-        return Err(format!("it lists {} files, and a pack holds {MOST_FILES}", manifest.files.len()));
+        return Err(format!("it lists {} files, but a pack may contain {MOST_FILES}", manifest.files.len()));
     }
     manifest.fault().map_or(Ok(manifest), Err)
 }

@@ -142,7 +142,7 @@ pub async fn run(
     format: &ReportFormat,
     out: &mut (dyn Write + Send),
 ) -> RunSummary {
-    let unwritable = |error: std::io::Error| format!("`{}` cannot be written: {error}", input.results.display());
+    let unwritable = |error: std::io::Error| format!("cannot write `{}`: {error}", input.results.display());
     if let Err(error) = writable(input, options, host.as_ref()) {
         return RunSummary::refused(3, vec![unwritable(error)]);
     }
@@ -191,8 +191,8 @@ pub async fn run(
             summary.written = cut.is_some();
             if let Some(cut) = cut.filter(|cut| *cut > 0) {
                 summary.cuts.push(format!(
-                    "the results are larger than {} MiB: of {cut} of them only what decides is kept; `--max-results` says how large \
-                     they may be",
+                    "the results are larger than {} MiB: for {cut} of them, only the parts that decide the verdict are kept; change the \
+                     limit with `--max-results`",
                     input.max_results >> 20
                 ));
             }
@@ -262,7 +262,7 @@ fn other_shard(input: &ReportInput, host: &dyn Host) -> Option<String> {
     let other = (index, of) != (u64::from(own.index), u64::from(own.of));
     other.then(|| {
         format!(
-            "`{}` holds shard {index}/{of}: give each shard a folder of its own, such as `--output-dir shard-{}`",
+            "`{}` contains shard {index}/{of}: give each shard its own directory, such as `--output-dir shard-{}`",
             input.results.display(),
             own.index
         )

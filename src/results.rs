@@ -105,14 +105,14 @@ pub fn of_value(value: Value) -> Result<ResultsFile, String> {
                 Some(Value::Array(results)) => results,
                 // An empty list, as Go serializes it.
                 Some(Value::Null) => Vec::new(),
-                Some(_) => return Err("its `results` are no list".to_owned()),
-                None => return Err("it has no `results`: this is no results file".to_owned()),
+                Some(_) => return Err("its `results` are not a list".to_owned()),
+                None => return Err("it has no `results`: this is not a results file".to_owned()),
             }
         }
-        _ => return Err("it is neither a list of results nor an object that has one".to_owned()),
+        _ => return Err("it is neither a list of results nor an object that contains one".to_owned()),
     };
     if let Some(version) = summary.get("version").and_then(Value::as_u64).filter(|v| *v > VERSION) {
-        return Err(format!("it has version {version}, and this gevals reads up to {VERSION}: use a newer gevals"));
+        return Err(format!("it has version {version}, but this gevals supports up to {VERSION}: use a newer gevals"));
     }
     let results = results.into_iter().enumerate().map(|(i, result)| match result {
         Value::Object(map) if map.get("taskName").is_some_and(Value::is_string) => Ok(RunResult(map)),
@@ -311,10 +311,10 @@ impl ResultsFile {
         let cut_short = self.summary.contains_key("cancelled");
         match (self.summary.get("cancelled"), self.summary.get("complete")) {
             (Some(reason), _) => {
-                gaps.push(format!("the run was cut short: {}", harmless(reason.as_str().unwrap_or_default())));
+                gaps.push(format!("the run was interrupted: {}", harmless(reason.as_str().unwrap_or_default())));
             }
             (_, Some(complete)) if *complete != Value::Bool(true) => {
-                gaps.push("the file says that it is not complete".to_owned());
+                gaps.push("the file is marked as incomplete".to_owned());
             }
             _ => {}
         }

@@ -48,14 +48,14 @@ pub fn find() -> Result<PathBuf, String> {
         .args(["--", "/usr/bin/env", "true"])
         .stdin(Stdio::null())
         .output()
-        .map_err(|e| format!("`{}` cannot be started: {e}", bwrap.display()))?;
+        .map_err(|e| format!("cannot start `{}`: {e}", bwrap.display()))?;
     match tried.status.success() {
         true => Ok(bwrap),
         false => {
             let why = String::from_utf8_lossy(&tried.stderr);
             Err(format!(
                 "bubblewrap does not work on this machine: {}",
-                why.lines().next().unwrap_or("it says nothing")
+                why.lines().next().unwrap_or("no error message")
             ))
         }
     }

@@ -56,7 +56,7 @@ const SECRETS: [&str; 10] = [
 /// For each store: the prefix of its environment variables, and the most important ones, for messages.
 const S3: (&str, &str) = (
     "AWS_",
-    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; AWS_ENDPOINT_URL of a server that is not Amazon's",
+    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; AWS_ENDPOINT_URL for a server other than Amazon's",
 );
 const GCS: (&str, &str) = ("GOOGLE_", "GOOGLE_SERVICE_ACCOUNT or GOOGLE_SERVICE_ACCOUNT_KEY");
 const FOLDER: (&str, &str) = ("", "");
@@ -114,15 +114,15 @@ impl Store {
     /// The URL has another form, or the settings of the store in the environment cannot be used.
     pub fn open(url: &str) -> Result<Self, Trouble> {
         let wrong = |why: String| Trouble::Wrong(format!("`{}` {why}", visible(&harmless(url))));
-        let parsed = Url::parse(url).map_err(|error| wrong(format!("is no URL: {error}")))?;
+        let parsed = Url::parse(url).map_err(|error| wrong(format!("is not a URL: {error}")))?;
         if parsed.password().is_some() || parsed.query().is_some() || parsed.fragment().is_some() {
-            return Err(wrong("has more than a path: credentials are taken from the environment".to_owned()));
+            return Err(wrong("contains more than a path: credentials are read from the environment".to_owned()));
         }
         let is_store = matches!(parsed.scheme(), "s3" | "s3a" | "gs" | "az" | "abfs" | "abfss" | "file");
         let found = ObjectStoreScheme::parse(&parsed).ok().filter(|_| is_store);
         let Some((scheme, at)) = found else {
             let schemes = "s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH or file:///PATH";
-            return Err(wrong(format!("is in no store that is known: write {schemes}")));
+            return Err(wrong(format!("is not in a supported store: write {schemes}")));
         };
         let _ = rustls::crypto::ring::default_provider().install_default();
         macro_rules! built {
@@ -137,7 +137,7 @@ impl Store {
                 }
                 let built = builder.with_url(url).build().map(|store| Arc::new(store) as Arc<dyn ObjectStore>);
                 built.map_err(|error| {
-                    wrong(format!("cannot be used: {}; the environment has to have {}", why(&error), $variables.1))
+                    wrong(format!("cannot be used: {}; the environment must contain {}", why(&error), $variables.1))
                 })
             }};
         }
@@ -244,7 +244,8 @@ impl Store {
         }
         let bytes: PutPayload = fs::read(path).map_err(|error| unread(error.to_string()))?.into();
         let at = Key::parse(format!("{}/{name}", self.at));
-        let at = at.map_err(|error| Trouble::Wrong(format!("`{}` is no name in a store: {error}", visible(name))))?;
+        let at =
+            at.map_err(|error| Trouble::Wrong(format!("`{}` is not a valid name in a store: {error}", visible(name))))?;
         // Another client may write the object at the same time.
         const TRIES: usize = 3;
         for _ in 0..TRIES {
@@ -279,7 +280,7 @@ impl Store {
                 Err(error) => return Err(self.trouble(&error)),
             }
         }
-        Err(Trouble::Broken(format!("`{}/{name}` is written by somebody else again and again", self.url)))
+        Err(Trouble::Broken(format!("`{}/{name}` is repeatedly written by somebody else", self.url)))
     }
 
     fn nothing(&self) -> Trouble {
@@ -289,7 +290,7 @@ impl Store {
     fn trouble(&self, error: &Error) -> Trouble {
         let (url, why, (prefix, variables)) = (&self.url, why(error), self.variables);
         if ["NoSuchBucket", "ContainerNotFound"].iter().any(|code| why.contains(code)) {
-            return Trouble::Wrong(format!("there is no such bucket or container: `{url}`"));
+            return Trouble::Wrong(format!("no such bucket or container: `{url}`"));
         }
         if why.contains("URL scheme is not allowed") {
             return Trouble::Wrong(format!("the server of `{url}` has no TLS, which `{prefix}ALLOW_HTTP=true` allows"));
@@ -297,12 +298,12 @@ impl Store {
         let from = if variables.is_empty() {
             String::new()
         } else {
-            format!("; it is reached with these variables of the environment: {variables}")
+            format!("; access uses these environment variables: {variables}")
         };
         match error {
             Error::NotFound { .. } => self.nothing(),
             Error::Unauthenticated { .. } | Error::PermissionDenied { .. } => {
-                Trouble::Broken(format!("`{url}` does not let us: {why}{from}"))
+                Trouble::Broken(format!("access to `{url}` was denied: {why}{from}"))
             }
             _ => Trouble::Broken(format!("cannot reach `{url}`: {why}{from}")),
         }

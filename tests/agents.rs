@@ -128,7 +128,7 @@ fn an_agent_file_names_the_endpoint_and_the_variable_of_the_key() {
     hides(&world.path("."), KEY);
     assert_eq!(model.asked()[0].header("x-api-key"), KEY);
     // Without the key, no request is sent.
-    world.run(&["run", "eval.yaml"]).expect(3, &["`OUR_ACCESS` is not set, which holds the key"]);
+    world.run(&["run", "eval.yaml"]).expect(3, &["`OUR_ACCESS`, which must contain the key of the model, is not set"]);
     world.run(&["run", "eval.yaml", "--preflight"]).expect(3, &["`OUR_ACCESS`"]);
 }
 
@@ -244,7 +244,7 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
     for variables in [&[][..], &[own]] {
         let (sent, ran) = key(both, variables, &[]);
         assert_eq!(sent, None);
-        ran.expect(3, &["`MYLOCAL` is not set, which holds the key of the model"]);
+        ran.expect(3, &["`MYLOCAL`, which must contain the key of the model, is not set"]);
         key(both, variables, &["--preflight"]).1.expect(3, &["missing agent `mine`", "`MYLOCAL` is not set"]);
     }
     // A model of another provider is not requested from this endpoint, and uses another key.
@@ -377,7 +377,7 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
     // Now the note already exists.
     world
         .run(&["run", "eval.yaml", "--agent", &replay])
-        .expect(0, &["its answer in call 1 of the recording, notes.notes_create", "is otherwise than recorded"]);
+        .expect(0, &["its answer in call 1 of the recording, notes.notes_create", "differs from the recording"]);
 
     // A file that is not a recording, or contains nothing about the task, is reported.
     world
@@ -391,7 +391,7 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
     world.write("empty.jsonl", &head);
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:empty.jsonl"])
-        .expect(2, &["the recording has nothing of the task `t`"]);
+        .expect(2, &["the recording contains nothing for the task `t`"]);
     world.write("new.jsonl", &head.replace("\"version\":1", "\"version\":99"));
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"])
@@ -497,13 +497,13 @@ fn a_strict_replay_is_broken_by_whatever_is_otherwise() {
         let at = "call 1 of the recording, s.ask (r.jsonl:";
         // Strict is the default if `CI` is set.
         for broken in [ran(&["--replay", "strict"], ""), ran(&[], "true")] {
-            let broken = broken.expect(1, &["broken", "1 of the 1 calls of the recording went otherwise", at, actual]);
+            let broken = broken.expect(1, &["broken", "1 of the 1 calls differ from the recording", at, actual]);
             assert!(!broken.out.contains("PASS  "), "{}", broken.out);
             let result = world.results("e")["results"][0].clone();
             assert_eq!((&result["outcome"], &result["taskPassed"]), (&json!("broken"), &json!(false)), "{result:#}");
         }
         for tolerated in [ran(&["--replay", "tolerant"], "true"), ran(&[], "false")] {
-            tolerated.expect(0, &["warning: its answer in call 1", at, "is otherwise than recorded", actual]);
+            tolerated.expect(0, &["warning: its answer in call 1", at, "differs from the recording", actual]);
             let remarks = world.results("e")["results"][0]["remarks"].clone();
             let diverged = remarks.as_array().unwrap().iter().filter(|remark| remark["kind"] == "diverged");
             assert_eq!(diverged.count(), 1, "{remarks}");
@@ -537,7 +537,7 @@ fn a_refusal_is_replayed_as_one_and_all_calls_are_in_the_transcript() {
     replay("strict").expect(0, &[]);
 
     world.write("mode", "same");
-    replay("strict").expect(1, &["21 of the 21 calls of the recording went otherwise", "no such tool"]);
+    replay("strict").expect(1, &["21 of the 21 calls differ from the recording", "no such tool"]);
     replay("tolerant").expect(0, &["its answer in call 20 of the recording"]);
     let result = world.results("e")["results"][0].clone();
     let remarks = result["remarks"].as_array().unwrap().iter();
@@ -704,7 +704,7 @@ fn an_acp_agent_works_with_the_tools_it_is_permitted() {
 
     world.write("mcp.yaml", MCP);
     run_acp(&world, "write", &["run", "eval.yaml"]).expect(0, &[]);
-    run_acp(&world, "stdio", &["run", "eval.yaml"]).expect(3, &["takes no MCP servers over HTTP"]);
+    run_acp(&world, "stdio", &["run", "eval.yaml"]).expect(3, &["does not accept MCP servers over HTTP"]);
 }
 
 #[test]
@@ -840,7 +840,7 @@ no JSON
         ("type: builtin.claude-code", String::new(), "neither `claude-agent-acp` nor `claude` is on the PATH"),
         (model, String::new(), "`OPENAI_API_KEY`"),
         (file, ACP.replace("CMD", "no-such-agent"), "`no-such-agent` is not on the PATH"),
-        (file, ACP.replace("CMD", "WORLD/agent.yaml"), "is no program that can be run"),
+        (file, ACP.replace("CMD", "WORLD/agent.yaml"), "is not an executable program"),
     ] {
         let world = world(agent);
         world.write("task.yaml", TASK);
@@ -941,7 +941,7 @@ fn claude_code_is_spoken_to_over_its_adapter_or_by_its_command_line() {
 
     // The adapter is preferred; here, one that exits immediately.
     run(&[("claude-agent-acp", "#!/bin/sh\necho \"$ANTHROPIC_MODEL\" > WORLD/model; echo no login >&2; exit 3\n")])
-        .expect(3, &["it exited with status 3 (it said on its standard error: no login)"]);
+        .expect(3, &["it exited with status 3 (on standard error: no login)"]);
     assert_eq!(world.read("model"), "claude-test\n");
 }
 
@@ -975,7 +975,7 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
     world.run(&["run", "eval.yaml", "--model", "gpt-5"]).expect(2, &["names no provider"]);
     world
         .run(&["run", "eval.yaml", "--model", "openai:a", "--model", "openai:b", "--resume"])
-        .expect(2, &["one of them at a time"]);
+        .expect(2, &["one at a time"]);
 }
 
 #[test]
@@ -1032,9 +1032,9 @@ fn a_call_that_cannot_be_read_fails_the_task_and_is_not_repeated() {
     let exe = std::env::current_exe().unwrap();
     let args = ["run", "eval.yaml", "--retry-broken", "2", "-v"];
     for (params, says) in [
-        ("{\"arguments\":{}}", "does not say what it calls"),
-        ("{\"name\":[\"notes_delete\"]}", "does not say what it calls"),
-        ("7", "does not say what it calls"),
+        ("{\"arguments\":{}}", "does not name what it calls"),
+        ("{\"name\":[\"notes_delete\"]}", "does not name what it calls"),
+        ("7", "does not name what it calls"),
         ("{\"name\":\"notes_list\",\"arguments\":\"all\"}", ""),
     ] {
         let world = world("type: file, path: agent.yaml");
@@ -1051,7 +1051,7 @@ fn a_call_that_cannot_be_read_fails_the_task_and_is_not_repeated() {
         let ran = world.run(&args);
         let outcome = if says.is_empty() { "passed" } else { "failed" };
         let ran = ran.expect(i32::from(!says.is_empty()), &[says]);
-        assert!(!ran.out.contains("made again") && !ran.err.contains("made again"), "{params}: {}{}", ran.out, ran.err);
+        assert!(!ran.out.contains("retried") && !ran.err.contains("retried"), "{params}: {}{}", ran.out, ran.err);
         assert_eq!(world.results("e")["results"][0]["outcome"], outcome, "{params}");
         assert_eq!(world.read("turns"), "x\n", "{params}");
     }
@@ -1115,7 +1115,7 @@ fn a_temporary_folder_whose_name_cannot_stand_in_a_command_line_is_named() {
     std::fs::create_dir(world.path("it's")).unwrap();
     let mut command = world.command(&["run", "eval.yaml"]);
     command.env("TMPDIR", world.path("it's"));
-    world.start(command).end().expect(3, &["`$TMPDIR` must be a folder with a plain path"]);
+    world.start(command).end().expect(3, &["`$TMPDIR` must be a directory with a plain path"]);
 }
 
 #[test]
@@ -1123,7 +1123,7 @@ fn a_replay_of_a_run_that_was_made_again_makes_its_last_calls_alone() {
     let denied = Reply::Status(400, None, "{\"error\": {\"message\": \"no\"}}");
     let model = Model::new([call("notes_list", json!({})), denied, call("notes_create", bread()), text("done")]);
     let world = world("type: builtin.llm-agent, model: \"openai:m\"");
-    run(&world, "openai", &model.url, &["run", "eval.yaml", "--retry-broken", "1"]).expect(0, &["made again"]);
+    run(&world, "openai", &model.url, &["run", "eval.yaml", "--retry-broken", "1"]).expect(0, &["retried"]);
     let replay = format!("builtin.replay:{}", recording(&world));
     std::fs::remove_dir_all(world.path("notes")).unwrap();
     world.run(&["run", "eval.yaml", "--agent", &replay]).expect(0, &[]);

@@ -105,7 +105,7 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     assert_eq!(found(&["--affected", "evals/tasks/b/task.yaml", "deploy/tekton.yaml"]), (false, true));
     assert_eq!(found(&["--affected", "deploy/tekton.yaml", "deploy/build.sh"]), (false, false));
     let slip = world.run(&["check", "--affected", "nowhere.yaml"]).expect(0, &[]);
-    assert!(slip.err.contains("`nowhere.yaml` is not there, and nothing refers to it"), "{}", slip.err);
+    assert!(slip.err.contains("`nowhere.yaml` does not exist, and nothing refers to it"), "{}", slip.err);
     world.run(&["check", "deploy/build.sh"]).expect(2, &["no task and no eval refers to `deploy/build.sh`"]);
     world.run(&["check", "deploy/tekton.yaml"]).expect(1, &["unknown-kind"]);
     // A file that belongs to nothing does not hide findings in the others.
@@ -230,15 +230,15 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
         .expect(0, &["of 1 server and 1 operation of 1 extension in evals/gevals.lock"]);
     let ran = world.run(&["check", "evals/eval.yaml"]).expect(0, &[]);
     assert!(!ran.out.contains("not-locked"), "{}", ran.out);
-    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(0, &["all is as it was locked"]);
+    world.run(&["lock", "evals/eval.yaml", "--check"]).expect(0, &["nothing differs from"]);
 
     // The operation is renamed, and the lock contains a tool that does not exist.
     world.write("evals/ext/extension.yaml", "name: ext\nversion: 1.1.0\nchecks:\n- {name: is-ready}\n");
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(
         1,
         &[
-            "operation `../../ext.ready` is gone",
-            "operation `../../ext.is-ready` is new",
+            "operation `../../ext.ready` was removed",
+            "operation `../../ext.is-ready` was added",
             "the version of",
             "this breaks evals/eval.yaml:",
             "evals/tasks/a/task.yaml:10:",
@@ -249,7 +249,7 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     world.write("evals/gevals.lock", &lock.replace("notes_read:", "notes_peek:"));
     world
         .run(&["lock", "evals/eval.yaml", "--check"])
-        .expect(1, &["tool `notes.notes_peek` is gone", "tool `notes.notes_read` is new"]);
+        .expect(1, &["tool `notes.notes_peek` was removed", "tool `notes.notes_read` was added"]);
     // The lock also contains arguments.
     world.write("evals/gevals.lock", &lock);
     let task = world.read("evals/tasks/a/task.yaml");
@@ -266,7 +266,7 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(1, &cure);
     world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(3, &cure);
     world.run(&["lock", "evals/eval.yaml"]).expect(0, &["locked "]);
-    world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(0, &["are here as locked"]);
+    world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(0, &["available as locked"]);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn files_of_other_programs_are_left_alone() {
         "kind: Task\nmetadata: {name: t}\nsteps:\n  verify: {inline: test -d /}\n  prompt: {inline: Do it.}\n",
     )]);
     let ran = world.run(&["check", foreign.to_str().unwrap(), "t.yaml", "-v"]).expect(0, &["no findings in 1 file"]);
-    assert!(ran.out.matches("left alone").count() >= 12, "{}", ran.out);
+    assert!(ran.out.matches("skipped: ").count() >= 12, "{}", ran.out);
 }
 
 /// A file that is found in a directory and also referred to by an eval is reported once.
@@ -576,9 +576,9 @@ fn a_baseline_of_three_evals_shows_the_fourth() {
     }
     world.run(&["check", "q", "--format", "concise"]).expect(1, &["q/one.yaml:3:1", "found 3 errors in 4 files"]);
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
-    world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["known, and not shown: 3 findings"]);
+    world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["known and not shown: 3 findings"]);
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
-    world.run(&["check", "q", "--write-baseline", "q/one.yaml"]).expect(2, &["`q/one.yaml` is there already"]);
+    world.run(&["check", "q", "--write-baseline", "q/one.yaml"]).expect(2, &["`q/one.yaml` already exists"]);
     assert_eq!(world.read("q/one.yaml"), eval("one"));
     world.write("q/four.yaml", &eval("four"));
     let ran = world.run(&["check", "q", "--baseline", "known.json", "--format", "concise"]);
@@ -626,7 +626,7 @@ fn what_is_found_in_every_eval_is_one_finding_with_its_places() {
     world.write("e8.yaml", &eval("e8").replace("    ref:", "    # gevals: allow(judge-is-agent)\n    ref:"));
     assert!(checked(&["--write-baseline", "known.json"]).starts_with("1 finding (at 7 places) written"));
     assert!(
-        checked(&["--baseline", "known.json"]).contains("known, and not shown: 1 finding (at 7 places)\nno findings")
+        checked(&["--baseline", "known.json"]).contains("known and not shown: 1 finding (at 7 places)\nno findings")
     );
     world.write("e9.yaml", &eval("e9"));
     let new = checked(&["--baseline", "known.json", "--format", "concise"]);
@@ -685,7 +685,7 @@ fn repositories_are_full_of_files_that_are_not_ours() {
     world.write("eval.yaml", glob);
     let ran = world.run(&["check", ".", "-v"]).expect(0, &["no findings in 2 files"]);
     // Hidden directories are not searched.
-    let shown = ran.out.matches("left alone").count();
+    let shown = ran.out.matches("skipped: ").count();
     assert!(shown >= written, "{shown} of {written}\n{}", ran.out);
 }
 

@@ -139,7 +139,7 @@ fn manual_pages_are_written_for_every_command() {
     let mut all = BTreeSet::new();
     names(&gevals::cli::commands(), "", &mut all);
     for _ in 0..2 {
-        world.run(&["man", "share/man1"]).expect(0, &[&format!("{} pages are in share/man1", all.len())]);
+        world.run(&["man", "share/man1"]).expect(0, &[&format!("{} pages to share/man1", all.len())]);
     }
     let written = std::fs::read_dir(world.path("share/man1"))
         .unwrap()
@@ -231,7 +231,7 @@ fn a_proxy_shows_and_records_what_a_client_calls_and_the_recording_is_replayed()
     world.run(&["run", "begun/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
     world
         .run(&["new", "eval", "more/eval.yaml", "--from-server", "gevals demo-server", "--from-recording", "eval.yaml"])
-        .expect(2, &["it is no recording"]);
+        .expect(2, &["it is not a recording"]);
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn bad_files_are_refused_with_their_place() {
         assert!(json.err.is_empty(), "{}", json.err);
         assert!(json.peak < 400 << 10, "{file}: {} KiB", json.peak);
     }
-    let ran = world.run(&["check", "folder"]).expect(2, &["no task and no eval was found"]);
+    let ran = world.run(&["check", "folder"]).expect(2, &["no tasks or evals found"]);
     assert!(ran.out.is_empty(), "{}", ran.out);
     world.run(&["run", "folder"]).expect(2, &["there is no eval in `folder`"]);
     world.run(&["run", "other"]).expect(2, &["there is no eval"]);
@@ -379,8 +379,8 @@ fn bad_files_are_refused_with_their_place() {
         let ran = world.run(&[command, "missing.yaml"]).expect(2, &["cannot read `missing.yaml`: no such file"]);
         assert!(ran.out.is_empty(), "{}", ran.out);
     }
-    world.run(&["explain", "no-such-rule"]).expect(2, &["no rule, topic or word is called `no-such-rule`"]);
-    world.run(&["explain", ""]).expect(2, &["no rule, topic or word is called ``"]);
+    world.run(&["explain", "no-such-rule"]).expect(2, &["no rule, topic or word named `no-such-rule`"]);
+    world.run(&["explain", ""]).expect(2, &["no rule, topic or word named ``"]);
     world.run(&["explain", "unknown-field"]).expect(0, &["unknown-field"]);
     world.run(&["explain"]).expect(0, &["unknown-field", "Topics: agents, running, ci, convert"]);
     world.run(&["explain", "agents"]).expect(0, &["builtin.llm-agent", "skills"]);
@@ -407,7 +407,7 @@ fn wrong_usage_is_said_before_anything_runs() {
     world
         .run(&["plan", "eval.yaml", "--why", "agent", "--format", "json"])
         .expect(0, &["\"waitsFor\"", "\"kind\": \"order\""]);
-    world.run(&["plan", "eval.yaml", "--why", "verfy/0"]).expect(2, &["no step is called `verfy/0`", "`verify/0`"]);
+    world.run(&["plan", "eval.yaml", "--why", "verfy/0"]).expect(2, &["no step named `verfy/0`", "`verify/0`"]);
     world.run(&["plan", "eval.yaml", "--why", "agent", "--format", "svg"]).expect(2, &["tree or json, not as `svg`"]);
     world.run(&["plan", "eval.yaml", "--why", "agent", "--open"]).expect(2, &["cannot be used with"]);
     world
@@ -415,10 +415,10 @@ fn wrong_usage_is_said_before_anything_runs() {
         .expect(2, &["did you mean `builtin.llm-agent:PROVIDER:MODEL`?"]);
     world.run(&["run", "eval.yaml", "--agent", "noop"]).expect(2, &["did you mean `builtin.noop`?"]);
     world.write("mcp.yaml", "mcpServers: {}\n");
-    world.run(&["lock", "mcp.yaml"]).expect(2, &["is an MCP config: lock the eval that names it"]);
+    world.run(&["lock", "mcp.yaml"]).expect(2, &["is an MCP config: lock the eval that uses it"]);
     world.write("more/a.yaml", &world.read("eval.yaml").replace("task.yaml", "../task.yaml"));
     world.write("more/b.yaml", &world.read("more/a.yaml"));
-    world.run(&["lock", "more"]).expect(2, &["several evals in `more`, name one: `more/a.yaml`, `more/b.yaml`"]);
+    world.run(&["lock", "more"]).expect(2, &["several evals in `more`; specify one: `more/a.yaml`, `more/b.yaml`"]);
     for nth in 10..20 {
         world.write(&format!("more/e{nth}.yaml"), &world.read("more/a.yaml"));
     }
@@ -431,10 +431,10 @@ fn wrong_usage_is_said_before_anything_runs() {
     world.run(&["frobnicate"]).expect(2, &["frobnicate"]);
     // Results that cannot be written would be lost.
     world.write("file", "");
-    world.run(&["run", "eval.yaml", "-o", "file"]).expect(3, &["file/gevals-e-out.json` cannot be written"]);
-    world.run(&["run", "eval.yaml", "-o", "/proc/none"]).expect(3, &["cannot be written"]);
+    world.run(&["run", "eval.yaml", "-o", "file"]).expect(3, &["cannot write `file/gevals-e-out.json`"]);
+    world.run(&["run", "eval.yaml", "-o", "/proc/none"]).expect(3, &["cannot write"]);
     world.write("taken/gevals-e-out.json/file", "");
-    world.run(&["run", "eval.yaml", "-o", "taken"]).expect(3, &["cannot be written", "directory"]);
+    world.run(&["run", "eval.yaml", "-o", "taken"]).expect(3, &["cannot write", "directory"]);
     assert!(!world.path("ran").exists());
     world.run(&["run", "eval.yaml", "-o", "new/folder"]).expect(0, &[]);
     assert!(world.path("new/folder/gevals-e-out.json").exists());
@@ -788,5 +788,5 @@ fn coverage_names_what_no_task_touches() {
     assert_eq!(search["tasks"], serde_json::json!([]));
     // Without a lock, the interface of the server is unknown.
     let bare = small(OK, OK, OK);
-    bare.run(&["coverage", "eval.yaml"]).expect(2, &["no server whose tools are locked"]);
+    bare.run(&["coverage", "eval.yaml"]).expect(2, &["no server has locked tools"]);
 }

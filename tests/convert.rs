@@ -553,7 +553,9 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
     let now = || [contents(&world.path("suite")), contents(&world.path("new"))];
     let before = now();
     world.run(&[&out[..], &["new"]].concat()).expect(2, &["ns.sh` would be overwritten; nothing was written"]);
-    world.run(&[&out[..], &["suite", "--force"]].concat()).expect(2, &["is where the originals are", "--in-place"]);
+    world
+        .run(&[&out[..], &["suite", "--force"]].concat())
+        .expect(2, &["is the directory of the originals", "--in-place"]);
     assert_eq!(now(), before);
     world.run(&[&out[..], &["new", "--force"]].concat()).expect(0, &[]);
     assert_ne!(world.read("new/tasks/lib/ns.sh"), "mine\n");
@@ -590,7 +592,7 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
     let mut command =
         world.command(&["convert", "t.yaml", "--out", world.path("out").to_str().unwrap(), "--no-verify"]);
     command.current_dir(world.path("near/deep"));
-    world.start(command).end().expect(0, &["lies outside of the tree"]);
+    world.start(command).end().expect(0, &["is outside the tree"]);
     assert!(world.read("out/t.yaml").contains("file: ../far/x.sh"));
     world.run(&["check", "out/t.yaml"]).expect(0, &[]);
 }
@@ -901,7 +903,7 @@ fn what_is_not_proved_is_not_written() {
 
     let ran = world
         .run(&["convert", "open.yaml", "--target", "builtin", "--write", "--report", "json"])
-        .expect(1, &["it is not written"]);
+        .expect(1, &["and is not written"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["tasks"][0]["proof"]["proved"], false);
     assert!(
@@ -910,7 +912,9 @@ fn what_is_not_proved_is_not_written() {
     );
     assert!(!world.path("open.portable.yaml").exists());
     // It is printed nevertheless, with a warning.
-    world.run(&["convert", "open.yaml", "--target", "builtin"]).expect(1, &["mcp-eval/v1", "`open.yaml` is unproved"]);
+    world
+        .run(&["convert", "open.yaml", "--target", "builtin"])
+        .expect(1, &["mcp-eval/v1", "`open.yaml` is not proved"]);
     world
         .run(&["convert", "open.yaml", "--target", "builtin", "--write", "--allow-unproved"])
         .expect(0, &["unproved", "missing"]);
@@ -934,7 +938,9 @@ fn a_conversion_with_an_error_is_none() {
     let task = &report["tasks"][0];
     assert_eq!(task["converted"], true, "{task}");
     assert!(
-        task["notes"].to_string().contains("it was refused: last.yaml: its conversion would have an error"),
+        task["notes"]
+            .to_string()
+            .contains("the full conversion was refused: last.yaml: its conversion would have an error"),
         "{task}"
     );
     let lifted = world.run(&["convert", "last.yaml", "--target", "builtin", "--no-verify"]).expect(0, &[]).out;

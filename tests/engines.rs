@@ -249,7 +249,7 @@ fn jobs_are_not_written_over_their_pack() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
     let before = std::fs::read(world.path("s.gevals")).unwrap();
-    world.run(&["emit", "slurm", "s.gevals", "-o", "./s.gevals"]).expect(2, &["is the pack and would be written over"]);
+    world.run(&["emit", "slurm", "s.gevals", "-o", "./s.gevals"]).expect(2, &["is the pack and would be overwritten"]);
     assert_eq!(std::fs::read(world.path("s.gevals")).unwrap(), before);
 }
 
@@ -267,7 +267,7 @@ fn pods_run_all_units_and_one_merges_them() {
         assert_eq!(jobs.len(), 3, "{engine}");
         // The wrong pack, before anything runs.
         world.write("evals/s.gevals", "another one");
-        world.start(jobs[0].command(&world)).end().expect(2, &["is not the pack that this file was made of"]);
+        world.start(jobs[0].command(&world)).end().expect(2, &["is not the pack that this file was made for"]);
         assert!(!world.path("evals").join(&name).exists());
         fs::copy(world.path("s.gevals"), world.path("evals/s.gevals")).unwrap();
         for job in &jobs {
@@ -357,7 +357,7 @@ fn a_pod_that_is_stopped_lets_its_unit_clean_up() {
         assert_eq!((world.path("made").exists(), world.read("log").as_str()), (false, "cleaned\n"), "{engine}");
         assert_eq!(world.survivors(), Vec::<String>::new());
         // The merge reports it as interrupted.
-        world.start(merge.command(&world)).end().expect(1, &["was cut short"]);
+        world.start(merge.command(&world)).end().expect(1, &["was interrupted"]);
     }
 }
 
@@ -729,7 +729,7 @@ fn hostile_packs_are_refused_or_change_nothing() {
     };
     hostile(&|manifest| manifest.gevals.push_str("; touch pwned"));
     for engine in ["slurm", "github-matrix"] {
-        world.run(&["emit", engine, "s.gevals"]).expect(2, &["`0.1.0; touch pwned` packed it, which is no version"]);
+        world.run(&["emit", engine, "s.gevals"]).expect(2, &["`0.1.0; touch pwned`, which is not a version"]);
     }
     let name = "x\napiVersion: v2\n\u{85}kind: y\r#!\u{1b}[2J$(touch pwned)${{ secrets.X }}";
     let need = |kind: &str, name: &str| Need { kind: kind.to_owned(), name: name.to_owned() };
@@ -771,10 +771,10 @@ fn what_pods_cannot_be_started_of_is_refused() {
     };
     for engine in PODS {
         emit(&[engine, "s.gevals"], &[engine, "starts pods", "`--image`"]);
-        emit(&[engine, "s.gevals", "--image", ""], &["`` is no image"]);
-        emit(&[engine, "s.gevals", "--image", "a b"], &["`a b` is no image", "registry.example"]);
-        emit(&[engine, "s.gevals", "--image", "i", "--claim", "A"], &["`A` is no name of a claim"]);
-        emit(&[engine, "s.gevals", "--image", "i", "--claim", "a..b"], &["is no name of a claim"]);
+        emit(&[engine, "s.gevals", "--image", ""], &["`` is not an image"]);
+        emit(&[engine, "s.gevals", "--image", "a b"], &["`a b` is not an image", "registry.example"]);
+        emit(&[engine, "s.gevals", "--image", "i", "--claim", "A"], &["`A` is not a valid name of a claim"]);
+        emit(&[engine, "s.gevals", "--image", "i", "--claim", "a..b"], &["is not a valid name of a claim"]);
         emit(&[engine, "s.gevals", "--image", "i", "--at", "/shared/s.gevals"], &["`/evals`", "`/shared/s.gevals`"]);
         let text = emitted(&world, engine, &["--claim", "of-team.b"]);
         assert!(text.contains("persistentVolumeClaim: {claimName: \"of-team.b\"}"), "{text}");
@@ -841,7 +841,7 @@ fn a_workflow_runs_all_units_in_its_jobs_and_merges_them() {
         let env = [("PACK", &*pack), ("DIGEST", digest), ("OUT", "out"), ("SHARD", shard)];
         world.start(job(&world, &script("units", "units"), &env)).end()
     };
-    run("sha256:none", "1/3").expect(2, &["is not the pack that this file was made of"]);
+    run("sha256:none", "1/3").expect(2, &["is not the pack that this file was made for"]);
     assert!(!world.path("out").exists());
     for shard in shards {
         let shard = text(&units["env"]["SHARD"]).replace("${{ matrix.shard }}", &shard.to_string());
@@ -912,7 +912,7 @@ fn with_a_store_every_engine_puts_there_what_it_merges() {
         ("s3://evals/$(touch pwned)", "write other characters as %XX"),
         ("s3://evals/{{x}}", "write other characters as %XX"),
     ] {
-        world.run(&["emit", "slurm", "s.gevals", "--store", url]).expect(2, &["is no store", said]);
+        world.run(&["emit", "slurm", "s.gevals", "--store", url]).expect(2, &["is not a store", said]);
     }
 }
 
@@ -920,7 +920,7 @@ fn with_a_store_every_engine_puts_there_what_it_merges() {
 fn what_an_engine_cannot_start_is_refused() {
     let world = suite();
     pack_up(&world, &["-o", "s.gevals"]);
-    world.run(&["emit", "slurm", "s.gevals", "--jobs", "3"]).expect(2, &["there are 2 units, too few for 3 jobs"]);
+    world.run(&["emit", "slurm", "s.gevals", "--jobs", "3"]).expect(2, &["2 units are too few for 3 jobs"]);
     world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "257"]).expect(2, &["at most 256 jobs"]);
     world.run(&["emit", "github-matrix", "s.gevals", "--at", "${{ x }}"]).expect(2, &["`${{`"]);
     world.run(&["emit", "slurm", "s.gevals", "--at", "a\nb"]).expect(2, &["on one line"]);

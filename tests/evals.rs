@@ -244,19 +244,19 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
     drop((process, demo, behind));
 
     for (args, said) in [
-        (&["evals", "list"][..], "name a server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`"),
+        (&["evals", "list"][..], "specify a server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`"),
         (&["evals", "list", "notes"], "`notes` is no URL"),
-        (&["evals", "list", "--url", "http://x/", "--", "true"], "name one server"),
-        (&["evals", "list", "--mcp-config", "mcp.yaml"], "name a server of `mcp.yaml`: `shim`, `bare`"),
+        (&["evals", "list", "--url", "http://x/", "--", "true"], "specify one server"),
+        (&["evals", "list", "--mcp-config", "mcp.yaml"], "specify a server of `mcp.yaml`: `shim`, `bare`"),
         (&["evals", "list", "--mcp-config", "mcp.yaml", "shi"], "did you mean `shim`?"),
         (&["evals", "list", "--mcp-config", "none.yaml", "a"], "cannot read `none.yaml`: no such file"),
         (&["evals", "list", "--mcp-config", "evals.yaml", "a"], "evals.yaml:1:1"),
         (&["evals", "list", "--level", "unit", "--", "true"], "it is one of invocation, execution, scenario"),
-        (&["evals", "list", "--header", "a: b", "--", "true"], "`--header` is for a server that is reached by a URL"),
+        (&["evals", "list", "--header", "a: b", "--", "true"], "`--header` requires a server with a URL"),
         (&["evals", "list", "--mcp-config", "mcp.yaml", "bare"], "ships no evals"),
         (&["evals", "serve", "none.yaml", "--", "true"], "cannot read `none.yaml`"),
-        (&["evals", "serve", "mcp.yaml", "--", "true"], "`mcp.yaml` has errors: nothing is served"),
-        (&["evals", "serve", "evals.yaml", "--page-size", "0", "--", "true"], "it is a number above 0"),
+        (&["evals", "serve", "mcp.yaml", "--", "true"], "`mcp.yaml` has errors and is not served"),
+        (&["evals", "serve", "evals.yaml", "--page-size", "0", "--", "true"], "write a number above 0"),
     ] {
         world.run(args).expect(2, &[said]);
     }
@@ -294,7 +294,7 @@ fn a_file_that_changes_is_served_and_a_broken_one_is_not() {
     let line = shim.complains("error[");
     assert!(line.contains("evals.yaml:11") && line.contains("tolName"), "{line}");
     std::fs::remove_file(world.path("evals.yaml")).unwrap();
-    shim.complains("the evals stay as they are: cannot read `evals.yaml`");
+    shim.complains("the evals are unchanged: cannot read `evals.yaml`");
     assert_eq!(ids(&mut shim), "rename-it");
     world.write("evals.yaml", EVALS);
     assert_eq!(serde_json::from_str::<Value>(&shim.next()).unwrap(), changed());
@@ -353,7 +353,7 @@ fn odd_servers_have_a_clear_message_and_no_list_goes_on_for_ever() {
     assert!(!ran.out.contains("invocation"), "{}", ran.out);
 
     for (cases, why) in [
-        (format!("*evals/list*) {};;", page(&two, Some("x"))), "its pages go round in a circle: a cursor came twice"),
+        (format!("*evals/list*) {};;", page(&two, Some("x"))), "its pages are circular: a cursor was returned twice"),
         (
             format!("*evals/list*) n=$((n+1)); {};;", page(&json!([]), Some("'$n'")).replace("'\\''$n'\\''", "'$n'")),
             "the list has more than 10000 pages",

@@ -91,18 +91,18 @@ fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
     };
     let ran = gevals(&["evals", "draft", "-o", "evals.yaml", "--", &server]).expect(0, &["wrote evals.yaml: 2 evals"]);
     for why in [
-        "left out: `counts`: it answers something else each time",
-        "left out: `clock`: it answers something else each time",
-        "left out: `env`: its answer holds a secret",
-        "left out: `leaks`: its answer holds a secret",
+        "skipped: `counts`: its answer is different each time",
+        "skipped: `clock`: its answer is different each time",
+        "skipped: `env`: its answer contains a secret",
+        "skipped: `leaks`: its answer contains a secret",
         "left out: `fails`: called with {}, it reports an error: no such thing",
         "left out: `refuses`: unknown method (-32601)",
-        "left out: `silent`: it answers nothing",
+        "skipped: `silent`: its answer is empty",
         "left out: `long`: its answer has 20027 bytes",
-        "left out: `token`: its answer holds a secret",
-        "left out: `picky`: no arguments were found that fit its schema",
-        "left out: `writes`: it is not declared to read only (`readOnlyHint`)",
-        "left out: `unsaid`: it is not declared to read only (`readOnlyHint`)",
+        "skipped: `token`: its answer contains a secret",
+        "skipped: `picky`: no arguments were found that match its schema",
+        "skipped: `writes`: it is not declared as read-only (`readOnlyHint`)",
+        "skipped: `unsaid`: it is not declared as read-only (`readOnlyHint`)",
     ] {
         assert!(ran.err.contains(why), "{why}\n{}", ran.err);
     }
@@ -114,13 +114,13 @@ fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
     let text = world.read("evals.yaml");
     assert!(text.contains("id: same-answers") && text.contains("structuredContent:"), "{text}");
     world.run(&["evals", "check", "evals.yaml", "--", &server]).expect(0, &["no findings in 1 file"]);
-    world.run(&["evals", "draft", "-o", "evals.yaml", "--", &server]).expect(2, &["is there already"]);
+    world.run(&["evals", "draft", "-o", "evals.yaml", "--", &server]).expect(2, &["already exists"]);
 
     // All tools, if the user allows it.
     let all = gevals(&["evals", "draft", "--allow-execution", "--", &server]).expect(0, &["id: writes-answers"]);
     // Even without a secret, the environment is specific to one machine.
     let plain = world.run(&["evals", "draft", "--", &server]);
-    assert!(plain.err.contains("left out: `env`: its answer holds variables of this environment"), "{}", plain.err);
+    assert!(plain.err.contains("skipped: `env`: its answer contains environment variables"), "{}", plain.err);
     assert!(all.out.contains("unsaid-answers") && world.read("calls").contains("writes {}"), "{}", all.out);
 }
 
@@ -134,7 +134,7 @@ fn the_demonstration_server_has_a_first_suite_that_its_shim_serves() {
     world.write("evals.yaml", &drafted.out);
     world.run(&[&["evals", "check", "evals.yaml"][..], &demo].concat()).expect(0, &["no findings in 1 file"]);
     let shim = [&["evals", "conformance", "--", own.as_str(), "evals", "serve", "evals.yaml"][..], &demo].concat();
-    world.run(&shim).expect(0, &["all requirements that were tried are met"]);
+    world.run(&shim).expect(0, &["all tested requirements are met"]);
     world.run(&["evals", "draft", "--", "true"]).expect(3, &["exited with status 0"]);
 }
 
@@ -413,7 +413,7 @@ fn the_evals_of_a_server_run_as_tasks_and_come_back() {
     ] {
         assert!(ran.out.contains(loss), "{loss}\n{}", ran.out);
     }
-    import(&models).expect(2, &["`suite` is there already, and not empty: --force"]);
+    import(&models).expect(2, &["`suite` already exists and is not empty: use --force"]);
     world.write("suite/mine.txt", "stays");
     import(&[&models[..], &["--force"]].concat()).expect(0, &["wrote suite"]);
     assert_eq!(world.read("suite/mine.txt"), "stays");
@@ -425,7 +425,7 @@ fn the_evals_of_a_server_run_as_tasks_and_come_back() {
 
     // What passes as an eval passes as a task, and what fails as an eval fails as a task.
     let ran = world.run(&["run", "suite/execution.yaml", "--require-server-use"]).expect(0, &["2 of 2 tasks passed"]);
-    assert!(!ran.out.contains("tested nothing"), "the steps have called the server: {}", ran.out);
+    assert!(!ran.out.contains("without testing anything"), "the steps have called the server: {}", ran.out);
     let answers = |replies: Vec<model::Reply>, file: &str, code: i32| {
         let model = Model::new(replies);
         let mut command = world.command(&["run", file]);
@@ -536,7 +536,7 @@ fn what_a_task_cannot_say_is_left_out_with_its_place() {
     assert_eq!(std::fs::read_dir(world.path("suite")).unwrap().count(), 1);
     world
         .run(&["evals", "import", "evals.yaml", "-o", "other"])
-        .expect(2, &["`evals.yaml` is a file of evals; name its server"]);
+        .expect(2, &["`evals.yaml` is a file of evals; also specify its server"]);
     world.run(&["evals", "import", "-o", "other", "--mcp-config", "mcp.json", "plain"]).expect(2, &["ships no evals"]);
 }
 
@@ -547,7 +547,11 @@ fn a_config_that_is_written_says_what_reaches_the_server_from_elsewhere() {
     let server = ["--", own.as_str(), "demo-server", "--dir", "notes"];
     let args = ["evals", "import", "evals.yaml", "-o", "deep/suite", "--level", "execution", "--name", "my-notes"];
     let ran = world.run(&[&args[..], &server].concat()).expect(0, &["wrote deep/suite: 2 tasks of 2 evals"]);
-    assert!(ran.err.contains("note: the server is started in another folder, so `notes` is written as"), "{}", ran.err);
+    assert!(
+        ran.err.contains("note: the server is started in another directory, so `notes` is written as"),
+        "{}",
+        ran.err
+    );
     assert!(world.read("deep/suite/tasks/read-plan.yaml").contains("my-notes.notes_read"));
     world.run(&["run", "deep/suite/execution.yaml"]).expect(0, &["2 of 2 tasks passed"]);
     // A secret on the command line is not written to any file.
@@ -681,10 +685,10 @@ config:
     let ids: Vec<_> = evals.iter().map(|eval| eval["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["answers", "equal", "more", "object", "refused", "call", "says"]);
     world.run(&["evals", "check", "out.json"]).expect(0, &[]);
-    world.run(&export).expect(2, &["`out.json` is there already"]);
+    world.run(&export).expect(2, &["`out.json` already exists"]);
     let text = world.run(&[&export[..], &["--force"]].concat()).expect(1, &["wrote out.json: 7 evals of 17 tasks"]);
     assert!(
-        text.out.contains("dropped: `answers`: an eval has no place for `difficulty`; so are `equal`"),
+        text.out.contains("dropped: `answers`: an eval has no place for `difficulty`; the same for `equal`"),
         "{}",
         text.out
     );

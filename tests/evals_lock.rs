@@ -65,7 +65,7 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
     assert_eq!(told["changed"], json!([{"id": "no-such-note", "parts": ["expected"]}]));
     assert_eq!((&told["toolsWithoutEvals"], &told["same"]), (&json!(["notes_delete"]), &json!(false)));
     // If only one level is selected, the others do not count.
-    let warned = evals(&world, &run).expect(1, &["are not as `gevals.lock` has them", changed]);
+    let warned = evals(&world, &run).expect(1, &["differ from `gevals.lock`", changed]);
     assert!(!warned.err.contains("delete-plan"), "{}", warned.err);
     let refused = evals(&world, &locked).expect(2, &["nothing is run: the evals of", changed]);
     assert_eq!(refused.out, "");
@@ -79,7 +79,7 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
     world.run(&bare).expect(1, &["does not declare the capability `evals`", "removed: `no-such-note`"]);
     // A lock that cannot be read is not overwritten.
     world.write("gevals.lock", "version: 1\nevals: {a: {tools: []}}\n");
-    evals(&world, &["lock"]).expect(2, &["cannot read `gevals.lock`", "tools", "delete it and make it anew"]);
+    evals(&world, &["lock"]).expect(2, &["cannot read `gevals.lock`", "tools", "delete it and recreate it"]);
     evals(&world, &run).expect(1, &["cannot read `gevals.lock`"]);
     assert!(world.read("gevals.lock").contains("tools"));
 }
@@ -96,10 +96,10 @@ fn files_and_lists_are_compared_too() {
     let ran = world.run(&["evals", "diff", "old.json", "new.yaml"]).expect(1, &said);
     assert_eq!(ran.out.lines().count(), 3, "{}", ran.out);
     for (args, said) in [
-        (&["old.json"][..], "`old.json` is compared with nothing"),
+        (&["old.json"][..], "nothing to compare `old.json` with"),
         (&["none.yaml", "new.yaml"], "cannot read `none.yaml`"),
         (&["stdout", "new.yaml"], "stdout:1:1"),
-        (&[], "name a server"),
+        (&[], "specify a server"),
     ] {
         world.run(&[&["evals", "diff"], args].concat()).expect(2, &[said]);
     }
@@ -129,10 +129,10 @@ fn the_tools_and_the_evals_of_a_server_are_locked_in_one_file() {
     assert!(text.contains("delete-plan:") && text.contains("inputSchema:"), "{text}");
     world.run(&[&["evals", "lock"][..], &reach].concat()).expect(0, &[]);
     assert_eq!(world.read("suite/gevals.lock"), text);
-    world.run(&["lock", "suite/eval.yaml", "--check"]).expect(0, &["all is as it was locked"]);
+    world.run(&["lock", "suite/eval.yaml", "--check"]).expect(0, &["nothing differs from"]);
     world.run(&[&["evals", "diff"][..], &reach].concat()).expect(0, &["2 evals of notes are as in suite/gevals.lock"]);
     // A lock that contains only evals does not make the tools of the server unknown.
     std::fs::remove_file(world.path("suite/gevals.lock")).unwrap();
     world.run(&[&["evals", "lock"][..], &reach].concat()).expect(0, &[]);
-    world.run(&["lock", "suite/eval.yaml", "--check"]).expect(1, &["server `notes` is new"]);
+    world.run(&["lock", "suite/eval.yaml", "--check"]).expect(1, &["server `notes` was added"]);
 }

@@ -190,7 +190,7 @@ fn what_evals_do_not_notice_is_named() {
         ["title", "slug", "uri", "tags", "created", "body"].map(|key| json!(format!("structuredContent.{key}")))
     );
     let out = evals(&world(&[MISSING, &half]), &args[..2], None).1;
-    assert!(out.contains("nobody notices: wrong-value at structuredContent.title, wrong-value at"), "{out}");
+    assert!(out.contains("not detected: wrong-value at structuredContent.title, wrong-value at"), "{out}");
     // An eval that expects only some error does not detect a different error.
     let weak = json_of(&evals(&world(&[MISSING]), &args, None).1);
     let mutants = tool(&weak, "notes_read")["mutants"].clone();
@@ -548,11 +548,11 @@ fn an_agent_is_a_file_or_comes_along_and_what_is_none_is_refused_before_anything
     world.write("gone.yaml", "kind: Agent\nacp: {cmd: none-such}\n");
     for (agent, code, said) in [
         ("none.yaml", 2, "cannot read `none.yaml`"),
-        ("other.yaml", 2, "`other.yaml` is no agent"),
+        ("other.yaml", 2, "`other.yaml` is not an agent"),
         ("wrong.yaml", 2, "comands"),
         ("gone.yaml", 3, "nothing is run: the agent `gone.yaml`: `none-such`"),
-        ("builtin.nop", 2, "there is no such agent"),
-        ("builtin.llm-agent", 2, "names no model"),
+        ("builtin.nop", 2, "unknown agent"),
+        ("builtin.llm-agent", 2, "has no model"),
         ("builtin.replay:x", 2, "does tasks by their names"),
     ] {
         let before = judge.asked().len();

@@ -187,7 +187,7 @@ async fn what_is_no_extension_is_named() {
         ("./odd", "its answer names no operations"),
         ("./refuses", "not this version (-32602)"),
         ("github.com/acme/thing@v1", "is a release"),
-        ("builtin:kube", "names no bundled extension"),
+        ("builtin:kube", "is not a bundled extension"),
         ("thing", "is neither a path"),
     ] {
         let begun = Instant::now();

@@ -83,8 +83,9 @@ fn a_killed_run_is_recovered_then_resumed() {
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 
     world.write("quick", "");
-    let resumed =
-        world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 3 results are there", "3 of 3 tasks passed"]);
+    let resumed = world
+        .run(&["run", "eval.yaml", "--resume"])
+        .expect(0, &["1 of 3 results are available", "3 of 3 tasks passed"]);
     assert!(!resumed.out.contains("PASS    a"), "{}", resumed.out);
     assert_eq!(outcomes(&world).iter().filter(|(_, outcome)| outcome == "passed").count(), 3);
     assert_eq!(world.read("quick-log"), "quick\nquick\n");
@@ -138,7 +139,9 @@ fn a_recovery_has_the_environment_of_its_run() {
     );
     world.write("eval.yaml", &world.read("eval.yaml").replace("config:", "config:\n  mcpConfigFile: mcp.yaml"));
     let mut command = world.command(&["run", "eval.yaml"]);
-    world.run(&["run", "eval.yaml", "--preflight"]).expect(3, &["may do without: KIND_OF_TOKEN, MADE_IN"]);
+    world
+        .run(&["run", "eval.yaml", "--preflight"])
+        .expect(3, &["but possibly optional for scripts and holes: KIND_OF_TOKEN, MADE_IN"]);
     let had = [("MADE_IN", "."), ("NOTES", "notes"), ("KUBECONFIG", "kc"), ("KIND_OF_TOKEN", "t0p-secret")];
     command.envs(had.map(|(name, value)| {
         (name, if name == "KIND_OF_TOKEN" { value.to_owned() } else { world.path(value).display().to_string() })
@@ -156,7 +159,7 @@ fn a_recovery_has_the_environment_of_its_run() {
     };
     recover(None).expect(
         4,
-        &["still pending: the environment variable `KIND_OF_TOKEN`, which the task reads, was set when it began"],
+        &["still pending: the environment variable `KIND_OF_TOKEN`, which the task reads, was set when it started"],
     );
     assert_eq!(made(&world), 1);
     recover(Some("new")).expect(0, &["`a`: cleanup/0 is done", "`a`: cleanup/1 is done"]);
@@ -177,7 +180,7 @@ fn an_interrupted_run_leaves_nothing_pending_and_is_resumed() {
     run.end().expect(130, &[]);
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 2 results are there", "2 of 2 tasks passed"]);
+    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["1 of 2 results are available", "2 of 2 tasks passed"]);
 }
 
 /// A second Ctrl-C stops cleanup, which is then pending; the next run executes and reports it.
@@ -212,10 +215,10 @@ fn a_cleanup_that_fails_stays_pending() {
     world.run(&["recover"]).expect(4, &["cleanup/0 is still pending: failed"]);
     world.run(&["recover"]).expect(4, &["cleanup/0 is still pending: failed"]);
     let id = run_of(&world).file_name().unwrap().to_str().unwrap().to_owned();
-    world.run(&["recover", "--forget"]).expect(2, &["name it"]);
+    world.run(&["recover", "--forget"]).expect(2, &["specify it"]);
     world.run(&["recover", "--forget", &id]).expect(0, &["1 cleanup is forgotten"]);
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
-    world.run(&["recover", "nowhere"]).expect(2, &["neither a folder nor a run"]);
+    world.run(&["recover", "nowhere"]).expect(2, &["no directory or run"]);
 }
 
 /// A cleanup that never passes can be given up with the command that every refusal prints.
@@ -284,7 +287,7 @@ fn a_run_is_recovered_where_it_was_moved_to() {
         fs::remove_dir_all(world.path("p")).unwrap();
         let run = run_of(&world);
         let forget = format!("`gevals recover --forget .gevals/runs/{}`", run.file_name().unwrap().to_str().unwrap());
-        let folder = format!("the folder `{}` that its cleanups act in is gone", world.path("p").display());
+        let folder = format!("the directory `{}` of its cleanups no longer exists", world.path("p").display());
         world.run(&["recover"]).expect(4, &[&folder, &forget]);
     }
 
@@ -305,10 +308,10 @@ fn two_at_once_are_told_apart() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Ran { code: out.status.code(), out: text(out.stdout), err: text(out.stderr), peak: 0 }
     };
-    other(&["run", "eval.yaml"]).expect(3, &["another run writes to `./gevals-e-out.json`", "--output-dir"]);
-    other(&["recover"]).expect(0, &["a run of `e` is under way (process ", "left alone"]);
+    other(&["run", "eval.yaml"]).expect(3, &["another run is writing to `./gevals-e-out.json`", "--output-dir"]);
+    other(&["recover"]).expect(0, &["a run of `e` is in progress (process ", "skipped"]);
     let id = run_of(&world).file_name().unwrap().to_str().unwrap().to_owned();
-    other(&["recover", &id]).expect(2, &["is under way"]);
+    other(&["recover", &id]).expect(2, &["is in progress"]);
     assert_eq!(made(&world), 1);
     run.signal(Signal::TERM);
     run.end().expect(143, &[]);
@@ -318,11 +321,11 @@ fn two_at_once_are_told_apart() {
 fn a_world_is_set_up_judged_and_cleaned_up_phase_by_phase() {
     let world = tasks(&[("b", SLOW)]);
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(2, &["no world of `b` is kept"]);
-    world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(2, &["no world of these tasks is kept"]);
+    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(2, &["no environment of `b` is kept"]);
+    world.run(&["run", "eval.yaml", "--phase", "cleanup"]).expect(2, &["no environment of these tasks is kept"]);
     world
         .run(&["run", "eval.yaml", "--phase", "setup"])
-        .expect(0, &["left standing", "export F=", "--phase verify", "1 of 1 task set up"]);
+        .expect(0, &["is kept", "export F=", "--phase verify", "1 of 1 task set up"]);
     assert_eq!(made(&world), 1);
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &["PASS    b"]);
     let file =
@@ -349,8 +352,8 @@ fn printed_commands_work_word_by_word() {
         let line = said.lines().find_map(|line| line.trim().strip_prefix(what)).unwrap_or_else(|| panic!("{said}"));
         line.to_owned()
     };
-    let ran = world.run(&["run", "eval.yaml", "--phase", "setup", "-o", "my results"]).expect(0, &["left standing"]);
-    let judged = world.shell(&command(&ran.err, "judge")).expect(1, &["FAIL    b"]);
+    let ran = world.run(&["run", "eval.yaml", "--phase", "setup", "-o", "my results"]).expect(0, &["is kept"]);
+    let judged = world.shell(&command(&ran.err, "verify")).expect(1, &["FAIL    b"]);
     world.shell(&command(&judged.out, "rerun:")).expect(1, &["FAIL    b"]);
     assert_eq!(made(&world), 1, "no agent has run");
     world.shell(&command(&ran.err, "clean up")).expect(0, &["`b`: cleanup/0 is done"]);
@@ -385,11 +388,10 @@ fn printed_commands_work_word_by_word() {
 fn worlds_of_failures_are_kept() {
     let world = tasks(&[("a", QUICK), ("b", &SLOW.replace("test -f $F", "false"))]);
     world.write("quick", "");
-    let ran =
-        world.run(&["run", "eval.yaml", "--keep", "on-failure"]).expect(1, &["the world of `b` is left standing"]);
-    assert!(!ran.err.contains("the world of `a`"), "{}", ran.err);
+    let ran = world.run(&["run", "eval.yaml", "--keep", "on-failure"]).expect(1, &["the environment of `b` is kept"]);
+    assert!(!ran.err.contains("the environment of `a`"), "{}", ran.err);
     assert_eq!(made(&world), 1);
-    world.run(&["recover"]).expect(0, &["its world was kept", "`b`: cleanup/0 is done"]);
+    world.run(&["recover"]).expect(0, &["its environment was kept", "`b`: cleanup/0 is done"]);
     assert_eq!(made(&world), 0);
     world.run(&["recover"]).expect(0, &["no cleanup is pending"]);
 }
@@ -401,11 +403,11 @@ fn preflight_looks_and_runs_nothing() {
     world.copy("examples/quickstart", "q");
     world
         .run(&["run", "q", "--preflight"])
-        .expect(0, &["ok      server `notes`", "6 tools", "everything is there for 4 tasks"]);
+        .expect(0, &["ok      server `notes`", "6 tools", "everything is available for 4 tasks"]);
     world.write("q/mcp.yaml", "mcpServers:\n  notes: {command: no-such-server, enableAllTools: true}\n");
     world
         .run(&["run", "q", "--preflight"])
-        .expect(3, &["missing server `notes`", "no-such-server", "1 thing is missing"]);
+        .expect(3, &["missing server `notes`", "no-such-server", "1 item is missing"]);
     assert!(!world.path("gevals-quickstart-out.json").exists() && !world.path(".gevals").exists());
 }
 
@@ -509,7 +511,7 @@ fn a_full_disk_stops_the_run_and_cleans_up() {
         .current_dir(world.path("."));
     let ran = world.start(command).end();
     assert_eq!(ran.code, Some(3), "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains("journal.jsonl` cannot be written"), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("journal.jsonl`: "), "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("CANCELLED") || ran.out.to_lowercase().contains("cancel"), "{}", ran.out);
     assert_eq!(made(&world), 0, "the cleanup ran");
     world.run(&["recover"]).expect(0, &[]);
@@ -564,7 +566,7 @@ fn processes_end_with_their_world() {
     assert!(!lives(&world, "pid"));
 
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing"]);
+    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["is kept"]);
     assert!(lives(&world, "pid"));
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &[]);
     assert!(lives(&world, "pid"));
@@ -580,13 +582,13 @@ fn a_broken_run_with_pending_cleanups_or_a_kept_world_is_not_repeated() {
     let world = tasks(&[("a", broken)]);
     for keep in ["on-failure", "always"] {
         let args = ["run", "eval.yaml", "--retry-broken", "2", "--keep", keep];
-        world.run(&args).expect(1, &["the world of `a` is left standing"]);
+        world.run(&args).expect(1, &["the environment of `a` is kept"]);
         assert_eq!((made(&world), world.read("runs").as_str()), (1, ".\n"), "{keep}");
         world.run(&["recover"]).expect(0, &["`a`: cleanup/0 is done"]);
         assert_eq!(made(&world), 0);
         fs::remove_file(world.path("runs")).unwrap();
     }
-    world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["made again (2 of at most 2)"]);
+    world.run(&["run", "eval.yaml", "--retry-broken", "2"]).expect(1, &["retried (2 of at most 2)"]);
     assert_eq!((made(&world), world.read("runs").as_str()), (0, ".\n.\n.\n"));
 
     // Broken the first time, and its cleanup fails as well.
@@ -605,7 +607,7 @@ fn what_keeps_every_task_from_running_makes_none_of_them_again() {
     world.write("eval.yaml", &eval);
     world.write("mcp.yaml", "mcpServers:\n  x: {command: sh, args: [-c, \"echo . >> WORLD/starts; exit 3\"]}\n");
     let ran = world.run(&["run", "eval.yaml", "--retry-broken", "3"]).expect(3, &["2 broken"]);
-    assert!(!ran.out.contains("made again"), "{}", ran.out);
+    assert!(!ran.out.contains("is retried"), "{}", ran.out);
 }
 
 /// A resumed run is judged by its original options: if `--runs` was given, the gates of tasks do not apply.
@@ -637,7 +639,7 @@ fn a_resumed_run_goes_on_until_its_gate_is_decided() {
     let world = tasks(&[("a", steady)]);
     killed(&world, &args, "here");
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["2 of 20 results are there", ": met"]);
+    world.run(&["run", "eval.yaml", "--resume"]).expect(0, &["2 of 20 results are available", ": met"]);
     let results = world.results("e");
     assert_eq!(results["summary"]["decided"]["a"], decided);
     assert_eq!(results["results"].as_array().unwrap().len() as u64, decided["runs"].as_u64().unwrap());
@@ -695,11 +697,11 @@ fn a_resumed_run_has_the_limits_it_was_started_with() {
     world.write("quick", "");
     let ran = world.run(&["run", "eval.yaml", "--resume"]).expect(
         1,
-        &["a is made again (1 of at most 1)", "`--require-server-use` demands one", " of 100000 tokens, ", " of 3 EUR"],
+        &["a is retried (1 of at most 1)", "`--require-server-use` requires one", " of 100000 tokens, ", " of 3 EUR"],
     );
     assert!(ran.out.contains(" --require-server-use"), "{}", ran.out);
     assert_eq!(limited(), (100_000.into(), 3.0.into()));
     let world = tasks(&[("b", SLOW)]);
     killed(&world, &["run", "eval.yaml", "--max-time", "1s"], "here");
-    world.run(&["run", "eval.yaml", "--resume"]).expect(1, &["the run went beyond its limit of 1s"]);
+    world.run(&["run", "eval.yaml", "--resume"]).expect(1, &["the run exceeded its limit of 1s"]);
 }

@@ -232,7 +232,7 @@ async fn what_a_judge_submits_decides_and_nothing_else() {
     assert_eq!((verdict.passed, verdict.reason.as_str()), (false, "the first word"));
     assert!(twice.transcript.contains("this one is dropped"), "{}", twice.transcript);
     let wavering = broken(&go("wavers").await);
-    assert!(wavering.contains("contradict each other") && wavering.contains("“the first word”"), "{wavering}");
+    assert!(wavering.contains("contradictory") && wavering.contains("“the first word”"), "{wavering}");
     let corrected = go("corrects").await.result.unwrap();
     assert_eq!((corrected.passed, corrected.category), (false, FailureCategory::MissingInformation));
 }
@@ -337,7 +337,7 @@ fn no_answer_talks_its_way_to_a_pass() {
     }
     world.write("tasks/honest.yaml", &task("honest", &format!("llm: {{contains: {REFERENCE}}}")));
     world.write("said/honest", "I looked: the pod web is ready.");
-    let note = "note: passed by the word of a judge alone, the-judge: honest";
+    let note = "note: passed only on the verdict of a judge, the-judge: honest";
     let ran = world.run(&["run", "eval.yaml"]).expect(1, &["1 of 21 tasks passed", note]);
     let results = world.results("e");
     for i in 0..20 {

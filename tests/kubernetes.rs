@@ -485,7 +485,7 @@ spec:
         task("").expect(1, &["left behind: `ConfigMap stays-", " in default` (Kubernetes)", "1 of 1 tasks not proved"]);
     assert!(!ran.out.contains("goes") && !ran.out.contains("Namespace"), "{}", ran.out);
     let cleanup = "    - k8s.delete: {apiVersion: v1, kind: ConfigMap, metadata: {name: \"stays-{random.id}\", namespace: default}}\n";
-    let ran = task(cleanup).expect(0, &["1 of 1 mutants noticed (100 %)"]);
+    let ran = task(cleanup).expect(0, &["1 of 1 mutants detected (100 %)"]);
     assert!(!ran.out.contains("left behind") && !ran.out.contains("not looked at"), "{}", ran.out);
 }
 

@@ -51,7 +51,7 @@ const FAILS: &str = "[{server: notes, tool: notes_read, args: {title: nothing}}]
 #[test]
 fn green_that_tested_nothing_is_told_everywhere() {
     let world = world(&[("none", "", "[]"), ("used", "", LIST), ("in-vain", "", FAILS)]);
-    let said = "green that tested nothing: no call to a server under test succeeded";
+    let said = "passed without testing anything: no call to a server under test succeeded";
     world.run(&["run", "eval.yaml"]).expect(0, &["3 of 3 tasks passed", &format!("warning: {said}: in-vain, none\n")]);
     let results = world.results("e");
     let remark = json!([{ "kind": "serverUnused", "message": said }]);
@@ -70,7 +70,7 @@ fn green_that_tested_nothing_is_told_everywhere() {
 
     world.run(&["run", "eval.yaml", "--require-server-use"]).expect(
         1,
-        &["1 of 3 tasks passed, 2 failed", "`--require-server-use` demands one", "rerun: ", " --require-server-use"],
+        &["1 of 3 tasks passed, 2 failed", "`--require-server-use` requires one", "rerun: ", " --require-server-use"],
     );
     let results = world.results("e");
     assert_eq!(
@@ -89,7 +89,7 @@ fn an_agent_that_is_to_call_nothing_has_tested_something() {
         &EVAL.replace("glob: 'tasks/*.yaml'", "glob: 'tasks/*.yaml', assertions: {maxToolCalls: 0}"),
     );
     let ran = world.run(&["run", "eval.yaml", "--require-server-use"]).expect(0, &["1 of 1 task passed"]);
-    assert!(!ran.out.contains("tested nothing"), "{}", ran.out);
+    assert!(!ran.out.contains("without testing anything"), "{}", ran.out);
     // In an eval without servers, there is none to call.
     world.write("eval.yaml", &EVAL.replace("  mcpConfigFile: mcp.yaml\n", ""));
     world.run(&["run", "eval.yaml", "--require-server-use"]).expect(0, &["1 of 1 task passed"]);
@@ -114,7 +114,7 @@ fn a_task_that_goes_beyond_its_limits_fails_and_is_cleaned_up() {
         1,
         &[
             "1 of 3 tasks passed, 2 failed",
-            "the agent went beyond its limit of 2 tool calls: 3 were made",
+            "the agent exceeded its limit of 2 tool calls: 3 were made",
             "limit of 20 tokens: ",
         ],
     );
@@ -137,18 +137,18 @@ fn a_run_that_has_used_its_limit_starts_nothing_more() {
     world.run(&["plan", "eval.yaml"]).expect(0, &["all tasks together may use 3 tool calls"]);
     world
         .run(&["run", "eval.yaml"])
-        .expect(1, &["1 of 4 tasks passed, 3 cancelled", "the run went beyond its limit of 3 tool calls: 4 were made"]);
+        .expect(1, &["1 of 4 tasks passed, 3 cancelled", "the run exceeded its limit of 3 tool calls: 4 were made"]);
     let results = world.results("e");
     let outcomes: Vec<_> = ["a", "b", "c", "d"].map(|name| result(&results, name)["outcome"].clone()).into();
     assert_eq!(outcomes, ["passed", "cancelled", "cancelled", "cancelled"]);
-    assert!(result(&results, "d")["reason"].as_str().unwrap().contains("went beyond its limit"));
-    assert!(results["summary"]["cancelled"].as_str().unwrap().contains("went beyond"));
+    assert!(result(&results, "d")["reason"].as_str().unwrap().contains("exceeded its limit"));
+    assert!(results["summary"]["cancelled"].as_str().unwrap().contains("exceeded its limit"));
     // Tasks that started are cleaned up, others are not.
     assert_eq!(["a", "b", "c"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [true, true, false]);
     // Usage counts even if the run is completed later.
     world
         .run(&["run", "eval.yaml", "--resume"])
-        .expect(1, &["the run went beyond its limit of 3 tool calls: 4 were made"]);
+        .expect(1, &["the run exceeded its limit of 3 tool calls: 4 were made"]);
     assert_eq!(["c", "d"].map(|name| world.path(&format!("cleaned-{name}")).exists()), [false, false]);
     // A limit on the command line overrides that of the eval.
     world.write("eval.yaml", &EVAL.replace("  taskSets", "  limits: {maxTokens: 5}\n  taskSets"));
@@ -163,7 +163,7 @@ fn a_run_has_only_so_much_time() {
     let world = world(&[("a", &slow, LIST), ("b", &slow, LIST)]);
     world
         .run(&["run", "eval.yaml", "--max-time", "4s"])
-        .expect(1, &["0 of 2 tasks passed, 2 cancelled", "the run went beyond its limit of 4s"]);
+        .expect(1, &["0 of 2 tasks passed, 2 cancelled", "the run exceeded its limit of 4s"]);
     assert!(world.path("cleaned-a").exists() && !world.path("cleaned-b").exists());
     assert!(world.survivors().is_empty());
 }
@@ -199,7 +199,7 @@ fn what_a_model_uses_is_counted_and_priced() {
     assert!(summary.out.contains("Tokens:     26 (") && !summary.out.contains("estimated"), "{}", summary.out);
 
     let (ran, world) = go(&["--prices", "prices.yaml", "--max-cost", "0.000001"]);
-    ran.expect(1, &["1 cancelled", "the run went beyond its limit of a cost of 0.000001"]);
+    ran.expect(1, &["1 cancelled", "the run exceeded its limit of a cost of 0.000001"]);
     assert_eq!(result(&world.results("e"), "t")["outcome"], "cancelled");
     go(&["--prices", "prices.yaml", "--max-cost", "100"]).0.expect(0, &[]);
     go(&["--max-cost", "1"]).0.expect(3, &["nothing tells what `openai:m-1` costs: `--prices` does"]);
@@ -229,10 +229,10 @@ fn stopped(
 fn a_model_is_stopped_at_the_answer_that_goes_too_far() {
     // A model that uses 13 tokens per answer, endlessly; the fourth answer exceeds the limit.
     for (limits, args, said) in [
-        ("  limits: {maxTokens: 40}\n", &[][..], "the agent went beyond its limit of 40 tokens: 52 were used"),
-        ("", &["--max-tokens", "40"], "the run went beyond its limit of 40 tokens: 52 were used"),
+        ("  limits: {maxTokens: 40}\n", &[][..], "the agent exceeded its limit of 40 tokens: 52 were used"),
+        ("", &["--max-tokens", "40"], "the run exceeded its limit of 40 tokens: 52 were used"),
         ("  limits: {maxCost: 0.05}\n", &["--prices", "prices.yaml"], "limit of a cost of 0.05: it was 0.064"),
-        ("", &["--prices", "prices.yaml", "--max-cost", "0.05"], "the run went beyond its limit of a cost of 0.05"),
+        ("", &["--prices", "prices.yaml", "--max-cost", "0.05"], "the run exceeded its limit of a cost of 0.05"),
     ] {
         let model = Model::new([call("notes_list", json!({}))]);
         let agent = "{type: builtin.llm-agent, model: 'openai:m-1'}";
@@ -259,8 +259,8 @@ fn several_models_share_what_they_may_use() {
     };
     let three = ["--model", "openai:a", "--model", "openai:b", "--model", "openai:c"];
     let (ran, asked) = go(&[&three[..], &["--max-tokens", "40"]].concat());
-    let ran =
-        ran.expect(1, &["of what all tasks together may use: 26 of 40 tokens", "limit of 40 tokens: 52 were used"]);
+    let ran = ran
+        .expect(1, &["used of the limits for all tasks together: 26 of 40 tokens", "limit of 40 tokens: 52 were used"]);
     assert_eq!(asked, 4, "{}", ran.out);
     for (model, tokens, outcome) in [("a", 26, "passed"), ("b", 52, "cancelled"), ("c", 52, "cancelled")] {
         let results: Value =
@@ -299,7 +299,7 @@ exec sleep 60
 
 #[test]
 fn an_agent_is_stopped_when_it_tells_that_it_went_too_far() {
-    let said = "the agent went beyond its limit of 3000 tokens: 4000 were used";
+    let said = "the agent exceeded its limit of 3000 tokens: 4000 were used";
     let limits = "  limits: {maxTokens: 3000}\n";
     for used in [
         r#"\"sessionUpdate\":\"usage_update\",\"used\":$n,\"size\":100000"#,
@@ -327,11 +327,7 @@ fn what_is_broken_is_made_again_only_where_that_is_asked_for() {
     let ran = world.run(&["run", "eval.yaml", "--retry-broken", "2"]);
     ran.expect(
         0,
-        &[
-            "1 of 1 task passed",
-            "t is made again (1 of at most 2)",
-            "note: t was broken and made again: `setup/0` failed",
-        ],
+        &["1 of 1 task passed", "t is retried (1 of at most 2)", "note: t was broken and retried: `setup/0` failed"],
     );
     let results = world.results("e");
     assert_eq!(results["results"].as_array().unwrap().len(), 1);
@@ -418,10 +414,7 @@ fn what_several_models_may_cost_is_one_budget_whichever_of_them_is_refused() {
     std::fs::create_dir_all(world.path("out/openai-b")).unwrap();
     std::fs::create_dir_all(world.path("out/openai-b/gevals-e-out.json")).unwrap();
     let (ran, asked) = go(&["openai:a", "openai:b", "openai:c"]);
-    ran.expect(
-        3,
-        &["openai-b/gevals-e-out.json` cannot be written", "the run went beyond its limit of a cost of 0.03"],
-    );
+    ran.expect(3, &["openai-b/gevals-e-out.json`: ", "the run exceeded its limit of a cost of 0.03"]);
     assert_eq!(asked, 3);
 }
 
@@ -437,7 +430,7 @@ fn what_a_run_used_that_was_made_again_is_in_its_results() {
     let mut command =
         world.command(&["run", "eval.yaml", "--retry-broken", "1", "--max-cost", "9", "--prices", "prices.yaml"]);
     command.env("OPENAI_BASE_URL", format!("{}/v1", model.url));
-    world.start(command).end().expect(0, &["t is made again"]);
+    world.start(command).end().expect(0, &["t is retried"]);
     let results = world.results("e");
     let (tokens, limits) = (&result(&results, "t")["tokenEstimate"], &results["summary"]["limits"]);
     assert_eq!((&tokens["totalTokens"], &limits["tokens"]), (&json!(39), &json!(39)), "{tokens} {limits}");
@@ -455,7 +448,7 @@ fn an_earlier_results_file_is_not_shown_where_the_new_one_could_not_be_written()
     world.write("tasks/a.yaml", &task("a", "").replace("test -d WORLD", block));
     let mut command = world.command(&["run", "eval.yaml", "--report", "html"]);
     command.env("GITHUB_STEP_SUMMARY", world.path("page.md"));
-    let ran = world.start(command).end().expect(3, &["cannot be written"]);
+    let ran = world.start(command).end().expect(3, &["cannot write"]);
     assert!(!ran.out.contains("results: "), "{}", ran.out);
     assert!(!world.path("page.md").exists() && !world.path("gevals-e-out.html").exists());
 }

@@ -246,7 +246,7 @@ async fn files_are_written_where_it_is_allowed_and_none_is_overwritten() {
     );
     assert_eq!(world.read("p/fresh/eval.yaml"), texts["fresh/eval.yaml"]);
     let why = served.refuses("new", json!({"what": "eval", "path": "fresh/eval.yaml", "write": true})).await;
-    assert!(why.contains("there already"), "{why}");
+    assert!(why.contains("already exists"), "{why}");
     served.gives("new", json!({"what": "task", "path": "fresh/tasks/more", "dialect": "legacy", "write": true})).await;
     assert!(world.read("p/fresh/tasks/more.yaml").contains("steps:"));
     // The generated files pass.
@@ -275,7 +275,7 @@ async fn arguments_that_do_not_fit_are_refused_with_a_reason() {
         ("result", json!({}), "missing field `file`"),
         ("result", json!({"file": "task.yaml"}), "cannot read the results"),
         ("new", json!({"what": "eval", "path": "e", "dialect": "steps"}), "no `dialect`"),
-        ("new", json!({"what": "task", "path": "a b"}), "gives no name"),
+        ("new", json!({"what": "task", "path": "a b"}), "cannot derive a name"),
     ] {
         let said = served.client.call_tool(tool, arguments.clone()).await.unwrap();
         assert!(why.is_empty() || said.is_error && said.text().contains(why), "{tool} {arguments}: {}", said.text());
@@ -303,12 +303,12 @@ async fn evals_are_run_where_it_is_allowed() {
     let ran = served.gives("run", json!({"eval": "eval.yaml", "task": "^t$"})).await;
     assert_eq!((&ran["status"], &ran["summary"]["ok"]), (&json!(0), &json!(true)), "{ran}");
     assert!(served.refuses("run", json!({"eval": "eval.yaml", "task": "--help"})).await.contains("status"));
-    assert!(served.refuses("run", json!({"eval": "task.yaml"})).await.contains("is not one eval"));
+    assert!(served.refuses("run", json!({"eval": "task.yaml"})).await.contains("is not a single eval"));
     // Nothing is revealed about files outside the root, not even whether they exist.
     world.write("beyond.yaml", "kind: Agent\ncommands: {runPrompt: 'echo sesame'}\n");
     for agent in ["../beyond.yaml", "../nowhere.yaml", "builtin.script:../beyond.yaml", "/etc/passwd"] {
         let said = served.refuses("run", json!({"eval": "eval.yaml", "agent": agent})).await;
-        assert!(said.contains("lies outside of the root") && !said.contains("sesame"), "{said}");
+        assert!(said.contains("is outside the root") && !said.contains("sesame"), "{said}");
     }
 }
 

@@ -117,12 +117,7 @@ fn useless(exit: i32) -> [Row<'static>; 5] {
         ("it ignores SIGTERM", "trap '' TERM; while :; do sleep 1; done", exit, LATE),
         ("it forks and leaves its session", "setsid sh -c 'trap \"\" TERM; sleep 60' & sleep 60", exit, LATE),
         ("it complains without end", "yes >&2", exit, LATE),
-        (
-            "it fails at once",
-            "echo no key >&2; exit 7",
-            exit,
-            "it exited with status 7 (it said on its standard error: no key)",
-        ),
+        ("it fails at once", "echo no key >&2; exit 7", exit, "it exited with status 7 (on standard error: no key)"),
     ]
 }
 
@@ -161,7 +156,7 @@ fn claude_code_without_its_adapter() {
         &[
             ("it works", done, 0, "1 of 1 task passed"),
             ("it ends at once", "exit 0", 1, "it ended without a result"),
-            ("it complains and ends", "echo log in first >&2", 1, "(it said on its standard error: log in first)"),
+            ("it complains and ends", "echo log in first >&2", 1, "(on standard error: log in first)"),
             ("it speaks of something else", "echo Welcome", 1, "it ended without a result"),
             ("it closes its output and goes on", "exec >&- 2>&-; sleep 60", 1, LATE),
             ("it kills itself", "kill -9 $$", 1, "it was killed by signal 9"),
@@ -175,9 +170,9 @@ fn claude_code_without_its_adapter() {
 #[test]
 fn acp_agents_that_stop_early() {
     for (why, said) in [
-        ("refusal", "it refused to go on"),
-        ("max_tokens", "it had used the tokens"),
-        ("max_turn_requests", "it had asked its model as often"),
+        ("refusal", "it refused to continue"),
+        ("max_tokens", "it reached its token limit"),
+        ("max_turn_requests", "it reached its limit of model requests"),
         ("end_turn", ""),
     ] {
         let stops = format!("handshake; reply \"$prompt\" '\"result\":{{\"stopReason\":\"{why}\"}}'; sleep 60");
@@ -202,7 +197,7 @@ fn acp_agents_that_do_not_speak() {
                 3,
                 "could not be started",
             ),
-            ("it says something else", "echo Welcome to my agent; exit 1", 3, "not of the protocol: Welcome to"),
+            ("it says something else", "echo Welcome to my agent; exit 1", 3, "outside the protocol: Welcome to"),
             ("it prints a gigabyte", "head -c 1000000000 /dev/zero | tr '\\0' x; sleep 60", 3, "does not speak ACP"),
             ("it prints lines without end", "yes", 3, "does not speak ACP"),
         ],
@@ -240,7 +235,7 @@ fn acp_agents_that_speak_badly() {
                 "it knows no HTTP",
                 r#"read -r i; reply "$i" '"result":{"protocolVersion":1}'; sleep 60"#,
                 3,
-                "takes no MCP servers over HTTP",
+                "does not accept MCP servers over HTTP",
             ),
             (
                 "it answers another question",

@@ -172,7 +172,7 @@ fn several_units_are_run_one_after_another() {
         .run(&["result", "merge", "--pack", "s.gevals", "late", "-o", "late.json"])
         .expect(1, &[&format!("unit `{}` (`", all[1])]);
 
-    run(&[0, 0], &["--out", "twice"]).expect(2, &["is named twice"]);
+    run(&[0, 0], &["--out", "twice"]).expect(2, &["is specified twice"]);
     assert!(!world.path("twice").exists());
 }
 
@@ -209,7 +209,7 @@ fn what_is_missing_doubled_or_foreign_is_named() {
     let changed = world.read("p/tasks/b/task.yaml").replace("Do it.", "Do it now.");
     world.write("p/tasks/b/task.yaml", &changed);
     world.run(&["run", "p", "-o", "out/3"]).expect(1, &[]);
-    merge(&["out"], 1, &["out/3/gevals-e-out.json` is foreign: its plan is none of the pack's"]);
+    merge(&["out"], 1, &["out/3/gevals-e-out.json` is foreign: its plan is not in the pack"]);
     world.run(&["result", "merge", "--pack", "s.gevals", "nowhere"]).expect(2, &["nowhere"]);
 }
 
@@ -314,7 +314,7 @@ fn an_attempt_after_a_kill_cleans_up_first() {
     world.write("quick", "");
     world.write("locked", "");
     let told =
-        ["is still pending", "an earlier attempt left cleanups pending", "`gevals recover --forget out/.gevals/runs/"];
+        ["is still pending", "an earlier attempt left pending cleanups", "`gevals recover --forget out/.gevals/runs/"];
     world.run(&unit).expect(3, &told);
     assert_eq!((made(), world.read("log").as_str()), (1, ""));
     fs::remove_file(world.path("locked")).unwrap();
@@ -425,7 +425,7 @@ fn secrets_are_in_no_pack() {
         world.start(command).end()
     };
     let told =
-        ["needs, where it is run", "command    cat", "variable   S_TOKEN", "server     s: the command `some-server`"];
+        ["needed where it is run", "command    cat", "variable   S_TOKEN", "server     s: the command `some-server`"];
     let packed = with(&["pack", "p", "-o", "s.gevals"]).expect(0, &told);
     assert!(!packed.out.contains("setup.sh"), "it is in the pack: {}", packed.out);
     assert!(!unpacked(&world, "s.gevals").contains("a-value-of-9-secrets"));
@@ -433,7 +433,7 @@ fn secrets_are_in_no_pack() {
 
     world.write("p/tasks/a/lib.sh", "x=1\ny=a-value-of-9-secrets\n");
     let refused =
-        with(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 2, holds a secret in clear"]);
+        with(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 2, contains a plain-text secret"]);
     assert!(!refused.err.contains("a-value-of-9-secrets"));
     assert!(!world.path("t.gevals").exists());
     world.write("p/tasks/a/lib.sh", "x=1\n");
@@ -443,7 +443,7 @@ fn secrets_are_in_no_pack() {
         "p/mcp.json",
         r#"{"mcpServers": {"s": {"command": "c", "env": {"S_TOKEN": "Xq7Lw9Zr2Tn5Vb8Km3"}, "enableAllTools": true}}}"#,
     );
-    world.run(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`mcp.json`, line 1, holds a secret in clear"]);
+    world.run(&["pack", "p", "-o", "t.gevals"]).expect(2, &["`mcp.json`, line 1, contains a plain-text secret"]);
     world.write("p/mcp.json", r#"{"mcpServers": {"s": {"command": "c", "enableAllTools": true}}}"#);
 
     // A file name that indicates a secret; hidden files are left out unless the compiler reads them.
@@ -500,7 +500,7 @@ fn what_scripts_name_is_packed_or_listed() {
     world.write("p/tasks/a/setup.sh", script);
 
     world.write("p/tasks/a/lib.sh", &format!("x=ghp_{}\n", "a1B2c3D4e5F6".repeat(3)));
-    world.run(&["pack", "p", "-o", "u.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 1, holds a secret in clear"]);
+    world.run(&["pack", "p", "-o", "u.gevals"]).expect(2, &["`tasks/a/lib.sh`, line 1, contains a plain-text secret"]);
 }
 
 /// Returns the text of an archive, unpacked by another program.
@@ -514,13 +514,13 @@ fn what_cannot_be_packed_is_refused() {
     let world = suite();
     world.run(&["pack", "p", "-o", "p"]).expect(2, &["is a folder"]);
     let eval = world.read("p/eval.yaml");
-    world.run(&["pack", "p", "-o", "p/eval.yaml"]).expect(2, &["is there already and is no pack"]);
+    world.run(&["pack", "p", "-o", "p/eval.yaml"]).expect(2, &["already exists and is not a pack"]);
     assert_eq!(world.read("p/eval.yaml"), eval);
     world.run(&["pack", "nowhere", "-o", "s.gevals"]).expect(2, &["nowhere"]);
     world.run(&["pack", "p", "-o", "no/such/s.gevals"]).expect(3, &["no/such/s.gevals"]);
     world
         .run(&["pack", "p", "-o", "s.gevals", "--include", "p/nothing"])
-        .expect(2, &["there is no `nothing` to include"]);
+        .expect(2, &["`nothing` does not exist and cannot be included"]);
     world.write("outside.json", r#"{"mcpServers": {}}"#);
     world
         .run(&["pack", "p", "-o", "s.gevals", "--mcp-config-file", "outside.json"])
@@ -550,7 +550,7 @@ fn archives_that_are_hostile_or_damaged_are_refused() {
         }
         assert!(!world.path("out").exists(), "{name}");
     };
-    refused("cut.gevals", &whole[..whole.len() / 2], "it is no whole pack");
+    refused("cut.gevals", &whole[..whole.len() / 2], "it is not a complete pack");
     refused("empty.gevals", b"", "it is no pack");
     refused("text.gevals", b"kind: Eval\n", "it is no pack");
     let changed = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>)| {
@@ -568,7 +568,7 @@ fn archives_that_are_hostile_or_damaged_are_refused() {
         let text = String::from_utf8(all[0].1.clone()).unwrap();
         all[0].1 = text.replace("\"scripted\"", "\"swapped\"").into_bytes();
     });
-    refused("reworded.gevals", &reworded, "its digest does not fit");
+    refused("reworded.gevals", &reworded, "its digest does not match");
     world
         .run(&["exec-unit", "s.gevals", "--unit", "nosuch", "--out", "out"])
         .expect(2, &["the pack has no unit `nosuch`"]);

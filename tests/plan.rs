@@ -422,7 +422,7 @@ rich  portable · easy · suite/task.yaml
   │  ╰─ 1      run `echo {steps.inner.outputs.o} {agent.output}` · uses inner.o, agent.output
   ╰─ 3       until all pass, every 1s, for at most 30s
      ╰─ 0  run `test -e {steps.create.outputs.ns}` · uses create.ns
-  cleanup  always, last made first undone
+  cleanup  always, in reverse order
   ├─ gone  call notes.notes_delete
   ╰─ 0     run `kubectl delete ns {steps.create.outputs.ns}` · uses create.ns
   reads    $HOME (if set) · $USER
@@ -583,7 +583,7 @@ fn many_tasks_and_many_steps_stay_readable() {
     let view = View { eval: Some(&eval), ..View::new(&plans) };
     let shown = |name: &str| (FORMATS.iter().find(|f| f.name == name).unwrap().render)(&[view]);
     assert!(shown("tree").lines().count() < 220);
-    assert!(shown("tree").contains("200: 100 one by one, then 100 side by side"));
+    assert!(shown("tree").contains("200: 100 one at a time, then 100 in parallel"));
     assert!(shown("mermaid").matches("-->").count() < 500 && shown("mermaid").matches("task").count() == 200);
     assert_eq!(wire::eval_digest(&eval), wire::document([(Some(&eval), &plans[..])]).evals[0].digest);
 }

@@ -152,13 +152,13 @@ fn a_release_is_added_pinned_and_run() {
         0,
         &[
             "files@v1.0.0 1.0.0: 2 operations",
-            "asks for read /srv",
+            "requests read /srv",
             "read  (verify)",
             "- name: string, required",
             "→ version: string",
         ],
     );
-    run(&world, NOWHERE, &["plan", "eval.yaml"]).expect(0, &["files asks for read /srv; it is granted nothing"]);
+    run(&world, NOWHERE, &["plan", "eval.yaml"]).expect(0, &["files requests read /srv; it is granted nothing"]);
     world.write("t.yaml", &TASK.replace("name: a.txt", "nmae: a.txt"));
     run(&world, NOWHERE, &["check", "eval.yaml"]).expect(1, &["nmae"]);
 }
@@ -189,12 +189,12 @@ fn a_cache_that_was_lost_is_filled_again_with_what_was_locked_and_nothing_else()
     releases.release("v1.0.0", "evil");
     let (old, new) = (PROGRAM.replace("VERSION", "1.0.0"), PROGRAM.replace("VERSION", "evil"));
     let (old, new) = (digest(old.as_bytes()), digest(new.as_bytes()));
-    let said = format!("is not what was locked: its digest is {new}, and the lock has {old}");
+    let said = format!("differs from the lock: its digest is {new}, but the lock has {old}");
     for command in ["run", "lock"] {
         run(&world, &url, &[command, "eval.yaml"]).expect(3, &[&said]);
     }
     // The owner accepts the change.
-    run(&world, &url, &["ext", "update", "eval.yaml"]).expect(0, &["is v1.0.0: its files are not those of before"]);
+    run(&world, &url, &["ext", "update", "eval.yaml"]).expect(0, &["is v1.0.0: its files have changed"]);
     run(&world, &url, &["ext", "rollback", "eval.yaml"])
         .expect(3, &[&format!("its digest is {new}, and the lock has {old}")]);
     assert!(world.read("gevals.lock").contains(&new), "a rollback that fails changes nothing");
@@ -207,7 +207,7 @@ fn pins_move_when_they_are_asked_to() {
     let url = releases.serve();
     run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files"])
         .expect(0, &["github.com/acme/files is v1.0.0"]);
-    run(&world, &url, &["ext", "rollback", "eval.yaml"]).expect(1, &["there is nothing to go back to"]);
+    run(&world, &url, &["ext", "rollback", "eval.yaml"]).expect(1, &["there is nothing to restore"]);
 
     releases.release("v1.1.0", "1.1.0");
     run(&world, &url, &["lock", "eval.yaml"]).expect(0, &["1 release and 2 operations of 1 extension"]);
@@ -273,7 +273,7 @@ fn an_extension_is_added_to_any_form_of_a_map() {
         run(&world, NOWHERE, &["check", "eval.yaml"]).expect(0, &["no findings"]);
     }
     run(&world, &url, &["ext", "add", "eval.yaml", "github.com/acme/files", "--as", "timeout"])
-        .expect(2, &["`timeout` is an option of `extensions:` and names no extension"]);
+        .expect(2, &["`timeout` is an option of `extensions:` and cannot be an alias"]);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn what_is_not_as_it_should_be_is_not_kept() {
     add("github.com/acme/files@v1.0.0")
         .expect(3, &[&format!("`{program}` of v1.0.0 is not listed in its checksums.sha256")]);
     releases.put(&of("checksums.sha256"), "oops\n");
-    add("github.com/acme/files@v1.0.0").expect(3, &["has a line that is no digest and name: `oops`"]);
+    add("github.com/acme/files@v1.0.0").expect(3, &["has a line that is not a digest and a name: `oops`"]);
     releases.take(&of("checksums.sha256"));
     add("github.com/acme/files@v1.0.0").expect(0, &["it has no `checksums.sha256`: its files were not verified"]);
     world.write("eval.yaml", EVAL);
@@ -304,9 +304,9 @@ fn what_is_not_as_it_should_be_is_not_kept() {
     releases.take(&format!("files/releases/download/v2.0.0/{program}"));
     add("github.com/acme/files@v2.0.0").expect(3, &["the release v2.0.0 has no program for this machine", &program]);
     releases.put("files/releases/download/v2.0.0/extension.yaml", "name: ../../evil\n");
-    add("github.com/acme/files@v2.0.0").expect(3, &["has no `name` that could be a file's: `../../evil`"]);
+    add("github.com/acme/files@v2.0.0").expect(3, &["cannot be a file name: `../../evil`"]);
     add("github.com/acme/others").expect(3, &["`acme/others` has no release"]);
-    add("github.com/acme").expect(2, &["is no release: write `github.com/OWNER/REPO@VERSION`"]);
+    add("github.com/acme").expect(2, &["is not a release: write `github.com/OWNER/REPO@VERSION`"]);
     assert_eq!(world.read("eval.yaml"), EVAL, "what fails changes nothing");
     run(&world, NOWHERE, &["check", "eval.yaml"]).expect(1, &["the eval declares no extension `files`"]);
 }
@@ -343,7 +343,7 @@ for line in sys.stdin:
     run(&world, NOWHERE, &["check", "eval.yaml"]).expect(0, &["no findings"]);
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
     world.write(&program_in_cache("v3"), &program.replace("rpc", "evil"));
-    run(&world, NOWHERE, &["ext", "verify", "eval.yaml"]).expect(1, &["is not what its archive holds"]);
+    run(&world, NOWHERE, &["ext", "verify", "eval.yaml"]).expect(1, &["differs from its archive"]);
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(3, &["cannot download"]);
     run(&world, &url, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 }
@@ -394,7 +394,7 @@ fn tasks_come_from_a_repository() {
     std::fs::rename(world.path("away"), world.path("upstream")).unwrap();
     world
         .run(&["lock", "eval.yaml", "--fetch"])
-        .expect(0, &["fetching ./upstream@v1", "1 source and 0 releases are here as locked"]);
+        .expect(0, &["fetching ./upstream@v1", "1 source and 0 releases available as locked"]);
     world.run(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 
     // A file is overwritten.
@@ -417,7 +417,7 @@ fn tasks_come_from_a_repository() {
     std::os::unix::fs::symlink("/etc/passwd", world.path("upstream/tasks/link.yaml")).unwrap();
     world.run(&["lock", "eval.yaml"]).expect(3, &["./upstream has no `v2`".trim_start_matches("./")]);
     commit("v2");
-    world.run(&["lock", "eval.yaml"]).expect(3, &["has a symbolic link that leads out of it: tasks/link.yaml"]);
+    world.run(&["lock", "eval.yaml"]).expect(3, &["contains a symbolic link that leads outside it: tasks/link.yaml"]);
     world.write(
         "eval.yaml",
         &eval.replace("  sources:", "  extensions: {allowedSources: [\"github.com/*\"]}\n  sources:"),
@@ -438,12 +438,12 @@ fn a_new_extension_passes_its_own_tests() {
     let tested = Command::new("python3").args(["-m", "unittest"]).current_dir(world.path("my-files")).output().unwrap();
     let said = String::from_utf8_lossy(&tested.stderr);
     assert!(tested.status.success() && said.contains("Ran 2 tests"), "{said}");
-    world.run(&["ext", "conformance", "my-files"]).expect(0, &["ok   S5", "all requirements that were tried are met"]);
+    world.run(&["ext", "conformance", "my-files"]).expect(0, &["ok   S5", "all tested requirements are met"]);
     world.run(&["lock", "my-files/eval.yaml"]).expect(0, &["3 operations of 1 extension"]);
     world.run(&["check", "my-files"]).expect(0, &["no findings"]);
     world.run(&["run", "my-files/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
-    world.run(&["ext", "init", "my-files"]).expect(2, &["is there already: nothing was written"]);
-    world.run(&["ext", "init", "My_Files"]).expect(2, &["cannot be the name of an extension"]);
+    world.run(&["ext", "init", "my-files"]).expect(2, &["already exists: nothing was written"]);
+    world.run(&["ext", "init", "My_Files"]).expect(2, &["is not a valid name of an extension"]);
 }
 
 #[test]
@@ -465,7 +465,7 @@ fn a_new_extension_in_rust_passes_its_own_tests() {
     };
     assert!(cargo(&["test"]).contains("2 passed"));
     std::fs::copy(world.path("my-files/target/debug/my-files"), world.path("my-files/my-files")).unwrap();
-    world.run(&["ext", "conformance", "my-files"]).expect(0, &["all requirements that were tried are met"]);
+    world.run(&["ext", "conformance", "my-files"]).expect(0, &["all tested requirements are met"]);
     world.run(&["run", "my-files/eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 }
 
@@ -539,7 +539,7 @@ fn a_wrong_program_fails_what_it_breaks_and_nothing_else() {
     world.program("x", &PEER.replace("CHANGE", "def rubbish(line): sys.exit(3)"));
     world.run(&["ext", "conformance", "bin/x"]).expect(1, &["no   J9"]);
     let bundled = world.run(&["ext", "conformance", "builtin:kubernetes"]);
-    bundled.expect(0, &["ok   J13", "all requirements that were tried are met"]);
+    bundled.expect(0, &["ok   J13", "all tested requirements are met"]);
     world.program("x", "#!/bin/sh\nexit 0\n");
     world
         .run(&["ext", "conformance", "bin/x"])
@@ -695,7 +695,7 @@ fn a_local_program_is_denied_by_its_digest() {
     };
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
     in_ci(&["run", "eval.yaml"])
-        .expect(2, &["no lock pins the extension `./ext/files`, and in CI a run starts no others"]);
+        .expect(2, &["no lock pins the extension `./ext/files`, and in CI a run only starts pinned ones"]);
     let text = world.read("eval.yaml");
     world.write("eval.yaml", &text.replace("    deny:", "    allowedSources: [\"./ext/*\"]\n    deny:"));
     in_ci(&["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);

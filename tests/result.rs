@@ -160,7 +160,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
     world
         .run(&["result", "diff", "good.json", "bad.json"])
         .expect(1, &["1/2 (50.00%, 20–100 % of 1 judged)", "-50.00 pp"]);
-    let lacking = "the base is incomplete, and what it lacks is compared with nothing: `b` has no result";
+    let lacking = "the base is incomplete, and what it lacks cannot be compared: `b` has no result";
     let ran = world.run(&["result", "diff", "bad.json", "good.json"]).expect(0, &["New tasks (1)"]);
     assert!([ran.out, ran.err].concat().contains(lacking));
     // One of two shards is missing: the merged file does not verify.
@@ -225,7 +225,7 @@ fn junit_goes_to_a_file_or_to_the_terminal() {
         &["html", "new.json", "old.json", "-o", "old.json"],
         &["merge", "new.json", "old.json", "-o", "old.json"],
     ] {
-        world.run(&[&["result"], args].concat()).expect(2, &["old.json` would be written over"]);
+        world.run(&[&["result"], args].concat()).expect(2, &["old.json` would be overwritten"]);
         assert_eq!(world.read("old.json"), old);
     }
     world
@@ -280,7 +280,9 @@ fn shards_are_parts_of_a_run() {
         .run(&["result", "merge", &one, &three])
         .expect(1, &["shard 2/3 is missing", "`tidy-up` is in none of the files"]);
     world.run(&["result", "merge", &one, &three, "--allow-missing"]).expect(0, &["shard 2/3 is missing"]);
-    world.run(&["result", "merge", &one, &one]).expect(1, &["shard 1/3 is there twice", "`write-note` is twice in"]);
+    world
+        .run(&["result", "merge", &one, &one])
+        .expect(1, &["shard 1/3 appears twice", "`write-note` appears twice in"]);
     // The worst exit status of the parts is that of the whole, an interrupt before all others.
     for exit in [1, 129, 130, 143] {
         let mut part = read(&one);
@@ -290,9 +292,9 @@ fn shards_are_parts_of_a_run() {
         assert_eq!(read("m.json")["summary"]["exit"], json!(exit));
     }
     world.write("other.json", &world.read(&one).replace("quickstart", "another"));
-    world.run(&["result", "merge", &one, "other.json"]).expect(2, &["not of one run", "another"]);
+    world.run(&["result", "merge", &one, "other.json"]).expect(2, &["are from different runs", "another"]);
     // The file of another shard is not overwritten, that of the same shard is; an empty shard also writes results.
-    world.run(&["run", "q", "--shard", "2/3", "-o", "1"]).expect(2, &["holds shard 1/3", "--output-dir"]);
+    world.run(&["run", "q", "--shard", "2/3", "-o", "1"]).expect(2, &["contains shard 1/3", "--output-dir"]);
     world.run(&["run", "q", "--shard", "1/3", "-o", "1"]).expect(0, &[]);
     world.run(&["run", "q", "--shard", "9/9", "-o", "9"]).expect(0, &["shard 9/9 has no task"]);
     assert_eq!(read(&file("9"))["results"], Value::Array(Vec::new()));
@@ -377,7 +379,7 @@ fn folders_archives_and_urls_stand_for_the_results_in_them() {
     let told = ["`both` has the results of 2 runs", "`both/a/gevals-q-out.json`, `both/b/gevals-q-out.json`"];
     world.run(&["result", "summary", "both"]).expect(2, &told);
     world.run(&["result", "compare", "both"]).expect(0, &["both/a/gevals-q-out.json", "both/b/gevals-q-out.json"]);
-    world.run(&["result", "compare", "whole"]).expect(2, &["one run only"]);
+    world.run(&["result", "compare", "whole"]).expect(2, &["only one run"]);
     // The merged file of the scripts of `emit` is used if there is nothing else.
     world.write("put/results.json", &merged);
     world.run(&["result", "summary", "put"]).expect(0, &["4/4 passed"]);
@@ -413,11 +415,11 @@ fn what_stands_for_no_results_is_refused() {
     refused(&zip, "cannot read the results in `bad.zip/bad/gevals-e-out.json`: it is not JSON");
     let zip = std::fs::read(world.path("bad.zip")).unwrap();
     std::fs::write(world.path("cut.zip"), &zip[..zip.len() / 2]).unwrap();
-    refused("cut.zip", "it is no archive that could be read");
+    refused("cut.zip", "it is not a readable archive");
     for (url, said) in [
-        ("file://new.json", "write file:///folder/file"),
+        ("file://new.json", "write it as file:///directory/file"),
         #[cfg(feature = "store")]
-        ("https://example.org/x", "in no store that is known"),
+        ("https://example.org/x", "not in a supported store"),
         #[cfg(not(feature = "store"))]
         ("s3://evals/x", "built without the feature `store`"),
     ] {
@@ -438,14 +440,14 @@ fn tasks_are_selected_and_nonsense_is_refused() {
     for (args, code, said) in [
         (vec!["--run", "^arch"], 0, "1 of 1 task passed"),
         (vec!["--run", "no such"], 2, "no task's name matches `no such`"),
-        (vec!["--run", "("], 2, "it is no pattern"),
+        (vec!["--run", "("], 2, "not a valid regular expression"),
         (vec!["-l", "suite=legacy"], 0, "1 of 1 task passed"),
         (vec!["-l", "suite=legacy,suite=other", "--label-selector", "suite=third"], 0, "1 of 1 task passed"),
         (vec!["-l", "suite=other"], 2, "no task has the labels `suite=other`"),
         (vec!["-l", "suite"], 2, "`suite` is not `key=value`"),
         (vec!["-l", "suite=legacy", "--run", "write"], 2, "has the labels"),
         (vec!["--shard", "0/3"], 2, "numbered from 1"),
-        (vec!["--shard", "1/0"], 2, "0 shards"),
+        (vec!["--shard", "1/0"], 2, "must not be 0"),
         (vec!["--shard", "x"], 2, "I/N"),
         (vec!["--shard", "9/9", "--run", "no such"], 2, "no such"),
         (vec!["--seed", "5"], 2, "--shuffle"),
@@ -596,7 +598,7 @@ fn runs_are_told_with_what_they_are_worth() {
     world.run(&["plan", "eval.yaml", "--gate", "0.9@95%"]).expect(
         0,
         &[
-            "e: to show `0.9@95%` takes at least 29 runs, all of which pass",
+            "e: showing `0.9@95%` takes at least 29 runs, all of which pass",
             "            99 %      92.2 %      46      45",
             "by gevals-e-out.json",
         ],
@@ -796,8 +798,8 @@ fn a_suite_proves_that_it_can_fail() {
     assert_eq!((&told["noticed"], &told["mutants"]), (&json!(4), &json!(6)), "{told:#}");
     assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "66 %");
     let said = [
-        "4 of 6 mutants noticed (66 %)",
-        "✗ call 1 (notes.notes_create) has another `tags[0]`: not noticed; it takes a verify step",
+        "4 of 6 mutants detected (66 %)",
+        "✗ call 1 (notes.notes_create) has another `tags[0]`: not detected; add a verify step",
     ];
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);
@@ -808,15 +810,16 @@ fn a_suite_proves_that_it_can_fail() {
         &(task.split("  verify:").next().unwrap().to_owned() + "  verify: [{command: {run: test -d .}}]\n"),
     );
     world.write("q/eval.yaml", world.read("q/eval.yaml").split("      assertions:").next().unwrap());
-    world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ it passes although nothing is done"]);
+    world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ it passes although nothing was done"]);
     world.write("q/tasks/write-note.yaml", &task.replace("contains: Bread", "contains: Cake"));
     world.run(&["prove", "q", "--run", "write-note"]).expect(1, &["✗ with its script it is failed"]);
     // Only the first run passes, because cleanup leaves something behind.
     let once = "  verify:\n    - command: {run: 'test ! -e WORLD/left'}\n    - command: {run: 'touch WORLD/left'}\n";
     world.write("q/tasks/write-note.yaml", &task.replace("  verify:\n", once));
-    world
-        .run(&["prove", "q", "--run", "write-note"])
-        .expect(1, &["/left` (files in", "what is left may be why", "6 mutants were not tried", "not proved"]);
+    world.run(&["prove", "q", "--run", "write-note"]).expect(
+        1,
+        &["/left` (files in", "what was left behind may be the reason", "6 mutants were not tried", "not proved"],
+    );
     world.run(&["prove", "q", "--run", "write-note", "--agent", "none.yaml"]).expect(2, &["cannot read `none.yaml`"]);
     world.write(
         "noop.yaml",
@@ -849,11 +852,11 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     };
     let left = "left behind: `Fixed` (notes.notes_list), `fixed` (resources of notes), `fixed.md` (files in";
     task("{random.id}", "");
-    let second = "it passed, and the second time it is failed: `verify/0` failed";
+    let second = "it passed, but the second time it is failed: `verify/0` failed";
     let ran = world
         .run(&["prove", "l", "--badge", "b.json"])
-        .expect(1, &["0 of 5 mutants noticed (0 %)", second, left, "5 mutants were not tried"]);
-    assert!(!ran.out.contains("although nothing is done") && !ran.out.contains("noticed by"), "{}", ran.out);
+        .expect(1, &["0 of 5 mutants detected (0 %)", second, left, "5 mutants were not tried"]);
+    assert!(!ran.out.contains("although nothing was done") && !ran.out.contains("detected by"), "{}", ran.out);
     assert!(world.read("b.json").contains("0 %, 1 of 1 tasks not proved"));
     // What is left behind also makes the second run pass.
     task("hello", "");
@@ -872,20 +875,20 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     task("hello", cleanup);
     let ran = world
         .run(&["prove", "l"])
-        .expect(0, &["4 of 5 mutants noticed (80 %)", "✓ call 1 (notes.notes_create) has another `title`"]);
+        .expect(0, &["4 of 5 mutants detected (80 %)", "✓ call 1 (notes.notes_create) has another `title`"]);
     assert!(!ran.out.contains("left behind"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     world.run(&["prove", "l", "--min-task-score", "0.9"]).expect(1, &["4 of 5"]);
     world.run(&["prove", "l", "--min-task-score", "0.8"]).expect(0, &["4 of 5"]);
     // A cleanup that does not know the name: what the mutant left behind is reported, and still exists.
     task("hello", &format!("  cleanup:\n    - command: {{run: 'rm -f {}/fixed.md'}}\n", dir.display()));
-    let ran = world.run(&["prove", "l"]).expect(0, &["its mutants left behind, for you to remove: `another value "]);
+    let ran = world.run(&["prove", "l"]).expect(0, &["left behind by its mutants, for you to remove: `another value "]);
     assert!(!ran.out.contains("`Fixed`"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
     // A failed cleanup did not clean up, whatever is visible; it is allowed only for an agent that did nothing.
     task("hello", &format!("{cleanup}    - command: {{run: 'exit 3'}}\n"));
     let fails = "✗ its cleanup fails: `cleanup/1`: it exited with status 3";
-    let ran = world.run(&["prove", "l"]).expect(1, &["0 of 5 mutants noticed", fails, "5 mutants were not tried"]);
+    let ran = world.run(&["prove", "l"]).expect(1, &["0 of 5 mutants detected", fails, "5 mutants were not tried"]);
     assert!(!ran.out.contains("`cleanup/0`"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(world.path(".gevals/runs")).unwrap().count(), 0, "nothing is kept of these runs");
 }
@@ -915,7 +918,7 @@ fn a_proof_that_is_killed_is_recovered() {
     world.run(&["run", "k", "--resume"]).expect(2, &["no run of `k` has a journal"]);
     killed();
     world.write("k/t.yaml", &world.read("k/t.yaml").replace("sleep 600 && ", ""));
-    world.run(&["prove", "k"]).expect(1, &["interrupted", "cleanup/0 is done", "it passes although nothing is done"]);
+    world.run(&["prove", "k"]).expect(1, &["interrupted", "cleanup/0 is done", "it passes although nothing was done"]);
     assert!(!made.exists());
 }
 
@@ -964,20 +967,20 @@ fn a_plan_shows_what_its_checks_noticed() {
     let proof = world.run(&["prove", "q", "--format", "json"]).expect(0, &[]);
     world.write("proof.json", &proof.out);
     let shown = [
-        "proof    4 of 6 mutants noticed; not noticed: call 1 (notes.notes_create) has another `tags[0]`; the answer is empty",
-        "noticed 4 mutants",
-        "noticed no mutant",
+        "proof    4 of 6 mutants detected; not detected: call 1 (notes.notes_create) has another `tags[0]`; the answer is empty",
+        "detected 4 mutants",
+        "detected no mutant",
     ];
     world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json"]).expect(0, &shown);
     let page = world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json", "--format", "html"]);
-    page.expect(0, &["noticed 4 mutants: call 1 (notes.notes_create) is not made; call 1"]);
+    page.expect(0, &["detected 4 mutants: call 1 (notes.notes_create) is not made; call 1"]);
     world.run(&["plan", "q", "--proof", "q/eval.yaml"]).expect(2, &["`q/eval.yaml` is no JSON"]);
     world.write("other.json", "{\"results\": []}");
-    world.run(&["plan", "q", "--proof", "other.json"]).expect(2, &["`other.json` is no proof"]);
+    world.run(&["plan", "q", "--proof", "other.json"]).expect(2, &["`other.json` is not a proof"]);
     world.write("old.json", &proof.out.replace("verify/read", "verify/gone"));
     world
         .run(&["plan", "q", "--proof", "old.json"])
-        .expect(2, &["is of an older state of a task: it has no check `write-note: verify/gone`"]);
+        .expect(2, &["is of an older version of a task: it has no check `write-note: verify/gone`"]);
 }
 
 /// The recording of a passed run can be used as a script: random values are the same, and its tasks detect the same
@@ -1002,7 +1005,7 @@ fn a_recording_is_followed_and_mutated() {
     // A task that it does not contain is reported before anything runs.
     let none = world.read("q/tasks/write-note.yaml").replace("name: write-note", "name: unheard");
     world.write("q/tasks/write-note.yaml", &none);
-    world.run(&["prove", "q", "--agent", &recorded]).expect(2, &["has nothing of the task `unheard`"]);
+    world.run(&["prove", "q", "--agent", &recorded]).expect(2, &["contains nothing for the task `unheard`"]);
 }
 
 /// A wrong answer of a tool is detected by what uses the answer, and its failure by an assertion about its status.
@@ -1027,7 +1030,7 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     let (list, read) = ("call 1 (notes.notes_list)", "call 3 (notes.notes_read)");
     let (noticed, _, cure) = tried(&ran.out, &format!("{list} fails"));
     assert!(!noticed && cure.contains("`status: ok` in the assertion `toolsUsed`"), "{cure}");
-    for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
+    for wrong in ["fails", "gets an empty answer", "gets the answer of the call before it"] {
         assert!(!tried(&ran.out, &format!("{read} {wrong}")).0, "{wrong}");
     }
     assert!(!ran.out.contains(&format!("{list} is answered")), "nobody reads that answer");
@@ -1036,7 +1039,7 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     let look = "  verify:\n    - command:\n        run: printf '%s' \"$ANSWER\" | grep -q 'Nothing yet'\n        env: {ANSWER: '{agent.output}'}\n";
     world.write("q/tasks/tidy-up.yaml", &task.replacen("  verify:\n", look, 1));
     let ran = world.run(&["prove", "q", "--run", "tidy-up", "--format", "json"]).expect(0, &[]);
-    for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
+    for wrong in ["fails", "gets an empty answer", "gets the answer of the call before it"] {
         assert_eq!(tried(&ran.out, &format!("{read} {wrong}")).1, "verify/0", "{wrong}");
     }
     // The suggested fix for the list: an assertion about its status.
@@ -1233,7 +1236,7 @@ fn new_files_pass_check_and_run() {
         let checked = world.run(&["check", &file]).expect(0, &[]);
         assert!(checked.out.contains("no findings"), "{}", checked.out);
         let before = world.read(&file);
-        world.run(&["new", "task", &file]).expect(2, &["is there already"]);
+        world.run(&["new", "task", &file]).expect(2, &["already exists"]);
         assert_eq!(world.read(&file), before);
     }
     world.run(&["new", "eval", "e/eval.yaml"]).expect(0, &["e/tasks/first.yaml", "gevals run e/eval.yaml"]);
@@ -1272,10 +1275,10 @@ fn new_files_pass_check_and_run() {
     world.run(&["new", "task", "x", "--from-server", "sh -c 'exit 3'"]).expect(3, &["exited with status 3"]);
     assert!(world.read("x.yaml").is_empty());
     for no_name in ["a b", ".", "..", "tasks/", ".hidden"] {
-        world.run(&["new", "task", no_name]).expect(2, &["gives no name"]);
+        world.run(&["new", "task", no_name]).expect(2, &["cannot derive a name"]);
     }
     world.run(&["new", "eval", "folder/"]).expect(0, &["wrote folder/eval.yaml"]);
-    world.run(&["new", "eval", "none/.yaml"]).expect(2, &["gives no name"]);
+    world.run(&["new", "eval", "none/.yaml"]).expect(2, &["cannot derive a name"]);
 }
 
 /// Whatever the outcome of a run, its results conform to `schemas/results.json`.
@@ -1380,7 +1383,7 @@ fn a_comparison_is_shown_whole() {
 Losses (2):
   ↓ worse  passed → failed
       the task failed
-      the task is not the same: its plan changed
+      the task is different: its plan changed
   ↓ unknown  passed → failed
       the task failed
 

@@ -773,6 +773,6 @@ proptest! {
         let mut twice = given(None);
         twice.push(twice[0].clone());
         let faults = merge(&twice).unwrap().faults;
-        prop_assert!(faults.iter().any(|f| f.starts_with(&format!("shard 1/{of} is there twice"))), "{:?}", faults);
+        prop_assert!(faults.iter().any(|f| f.starts_with(&format!("shard 1/{of} appears twice"))), "{:?}", faults);
     }
 }

@@ -59,9 +59,9 @@ fn settings_say_where_they_come_from_and_show_no_secret() {
     assert!(told["settings"].as_array().unwrap().iter().all(|s| s["name"] != "GEVALS_PROMPT"));
     world.run(&["config", "rules"]).expect(0, &["rules.prompt-disagrees", "error  (", "gevals.toml)"]);
     world.run(&["config", "NO_COLOUR"]).expect(2, &["did you mean `NO_COLOR`?"]);
-    let short = world.run(&["config"]).expect(0, &["others are not set"]).out;
+    let short = world.run(&["config"]).expect(0, &["more are not set"]).out;
     assert!(!short.contains("TRACEPARENT"), "{short}");
-    world.run(&["config", "effects"]).expect(0, &["not set", "programs of your own"]);
+    world.run(&["config", "effects"]).expect(0, &["not set", "your own programs"]);
     world.run(&["config", "--all"]).expect(0, &["TRACEPARENT", "not set"]);
     world.write("gevals.toml", "exclude = 3\n");
     world.run(&["config"]).expect(1, &["invalid-config", "root"]);
@@ -97,7 +97,7 @@ fn the_machine_is_looked_at_and_what_is_missing_has_a_cure() {
     let mut command = world.command(&["self", "check", "processes", "user-namespaces", "npx"]);
     command.env("PATH", "/nowhere");
     world.start(command).end().expect(1, &["missing  npx", "get: "]);
-    world.run(&["self", "check", "sh", "processes"]).expect(0, &["ok       sh", "everything is here"]);
+    world.run(&["self", "check", "sh", "processes"]).expect(0, &["ok       sh", "everything is available"]);
     world.run(&["self", "check", "bublewrap"]).expect(2, &["did you mean `bubblewrap`?"]);
 }
 

@@ -444,7 +444,7 @@ fn what_cannot_be_cleaned_up_from_elsewhere_is_named() {
     one.kill();
     world.write("quick", "");
     let _two = server.worker(&world, "two", "1");
-    let said = "cleanup/0 was run here, and the run was on another machine: what is to be removed there is still there";
+    let said = "cleanup/0 was run here, but the run was on another machine: what it removes may still exist there";
     let ran = client.end_within(LIMIT).expect(4, &["passed     slow", "2 cleanups are run elsewhere", said]);
     assert!(!ran.err.contains("cleanup/1"), "{}", ran.err);
     assert_eq!((lines(&world, "log"), asked.load(Ordering::Relaxed)), (2, 2), "they are tried all the same");
@@ -589,7 +589,7 @@ asyncio.run(main())
     }
     let address = format!("https://localhost:{port}");
     let run = ["run", "s.gevals", "--engine", "temporal", "-o", "results", "--address", &address];
-    let said = format!("no Temporal server answers at `{address}`: invalid peer certificate");
+    let said = format!("no Temporal server responds at `{address}`: invalid peer certificate");
     world.run(&run).expect(3, &[&said]);
     world.run(&["worker", "--pack", "s.gevals", "--address", &address]).expect(3, &[&said]);
     world
@@ -622,7 +622,7 @@ fn what_cannot_be_kept_elsewhere_ends_its_unit() {
     let Some(server) = Server::start(&world) else { return };
     let _worker = server.worker(&world, "one", "1");
     let ran = world.start(server.client(&world, &[])).end_within(LIMIT);
-    let why = "what its cleanup needs has more than 1 MiB compressed";
+    let why = "the data for its cleanup exceeds 1 MiB compressed";
     ran.expect(3, &["broken     slow", why, "0 of 1 unit in", "1 attempt more"]);
     assert_eq!((made(&world), lines(&world, "log"), lines(&world, "begun")), (0, 2, 2));
     assert!(world.survivors().iter().all(|line| !line.contains("urandom")));
@@ -707,7 +707,7 @@ fn a_client_that_dies_is_started_again() {
     client.signal(Signal::KILL);
     client.end();
     let again = world.start(server.client(&world, &["--name", "nightly"])).end_within(LIMIT);
-    again.expect(0, &["it was begun before", "run 1/6", "6 of 6 units in"]);
+    again.expect(0, &["was started before", "run 1/6", "6 of 6 units in"]);
     fs::remove_dir_all(world.path("results")).unwrap();
     // Its results are written again, and no second run with this name is created.
     world.start(server.client(&world, &["--name", "nightly"])).end_within(LIMIT).expect(0, &["6 of 6 units in"]);
@@ -722,7 +722,7 @@ fn an_interrupt_cleans_up_wherever_units_run() {
     let client = world.start(server.client(&world, &["--silence", "8s"]));
     world.wait_for("here");
     client.signal(Signal::INT);
-    client.end_within(LIMIT).expect(130, &["SIGINT: units under way are stopped, and clean up"]);
+    client.end_within(LIMIT).expect(130, &["SIGINT: stopping and cleaning up running units"]);
     assert_eq!((made(&world), lines(&world, "log")), (0, 1));
     assert!(!world.path("later").exists(), "nothing is begun any more");
 
@@ -768,7 +768,7 @@ fn limits_hold_over_all_workers() {
     };
     let without = worker("without", &[]);
     let ran = world.start(server.client(&world, &["--max-cost", "0.03"])).end_within(LIMIT);
-    ran.expect(1, &["1 of 5 units in", "nothing tells what a unit cost: start the workers with `--prices`"]);
+    ran.expect(1, &["1 of 5 units in", "the cost of a unit is unknown: start the workers with `--prices`"]);
     drop(without);
     // Each costs 0.016.
     let _with = worker("with", &["--prices", "prices.yaml"]);
@@ -808,9 +808,9 @@ fn a_worker_with_another_pack_is_not_asked() {
     world.run(&["pack", "p", "-o", "s.gevals", "-n", "2"]).expect(0, &[]);
     let other = server.worker_of(&world, "one", world.command(&["worker", "--pack", "t.gevals"]));
     let client = world.start(server.client(&world, &[]));
-    world.wait_for_line("stderr", "no worker with this pack is there: `gevals worker --address");
+    world.wait_for_line("stderr", "no worker with this pack is running: `gevals worker --address");
     client.signal(Signal::INT);
-    client.end_within(LIMIT).expect(130, &["nothing was begun"]);
+    client.end_within(LIMIT).expect(130, &["nothing was started"]);
     assert!(!world.path("ran").exists());
     drop(other);
 }
@@ -818,13 +818,15 @@ fn a_worker_with_another_pack_is_not_asked() {
 #[test]
 fn without_a_server_nothing_is_begun() {
     let world = suite(&[("a", task("one", "true", ""))], &[]);
-    let said = ["no Temporal server answers at `127.0.0.1:1`"];
+    let said = ["no Temporal server responds at `127.0.0.1:1`"];
     world.run(&["run", "s.gevals", "--engine", "temporal", "--address", "127.0.0.1:1"]).expect(3, &said);
     world.run(&["worker", "--pack", "s.gevals", "--address", "127.0.0.1:1"]).expect(3, &said);
     world
         .run(&["run", "p/eval.yaml", "--engine", "temporal"])
         .expect(2, &["an engine runs packs: `gevals pack p/eval.yaml"]);
-    world.run(&["run", "s.gevals", "--engine", "temporal", "-n", "2"]).expect(2, &["`--runs` is not for an engine"]);
+    world
+        .run(&["run", "s.gevals", "--engine", "temporal", "-n", "2"])
+        .expect(2, &["`--runs` cannot be used with an engine"]);
     world.run(&["worker", "--pack", "p/eval.yaml"]).expect(2, &["it is no pack"]);
     assert!(!Path::new(&world.path("gevals-e-out.json")).exists());
 }

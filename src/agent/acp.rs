@@ -84,7 +84,7 @@ pub async fn run(cx: &AgentContext<'_>, start: Start) -> AgentDone {
     let not_started = |why| AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new());
     let dir = match cx.host.temp_dir() {
         Ok(dir) => dir,
-        Err(e) => return not_started(format!("no temporary folder could be made: {e}")),
+        Err(e) => return not_started(format!("cannot create a temporary directory: {e}")),
     };
     let done = match skills::mount(cx, &dir) {
         Ok(()) => converse(cx, start, &dir).await,
@@ -291,7 +291,7 @@ async fn turn(
         return Err(format!("it speaks version {} of the protocol, not 1", agent.protocol_version));
     }
     if !cx.servers.is_empty() && !agent.agent_capabilities.mcp_capabilities.http {
-        return Err("it takes no MCP servers over HTTP (`mcpCapabilities.http`)".to_owned());
+        return Err("it does not accept MCP servers over HTTP (`mcpCapabilities.http`)".to_owned());
     }
     let server = |s: &AgentServer| McpServer::Http(McpServerHttp::new(s.name.clone(), s.url.clone()));
     let session = NewSessionRequest::new(dir).mcp_servers(cx.servers.iter().map(server).collect::<Vec<_>>());
@@ -309,11 +309,11 @@ async fn turn(
     };
     let cut = match answer.map_err(at("`session/prompt`"))?.stop_reason {
         StopReason::EndTurn => return Ok(None),
-        StopReason::Cancelled => return Err("it says that its turn was cancelled".to_owned()),
-        StopReason::Refusal => "it refused to go on",
-        StopReason::MaxTokens => "it had used the tokens that it may",
-        StopReason::MaxTurnRequests => "it had asked its model as often as it may",
-        _ => "for a reason that gevals does not know",
+        StopReason::Cancelled => return Err("it reported that its turn was cancelled".to_owned()),
+        StopReason::Refusal => "it refused to continue",
+        StopReason::MaxTokens => "it reached its token limit",
+        StopReason::MaxTurnRequests => "it reached its limit of model requests",
+        _ => "for an unknown reason",
     };
     Ok(Some(cut.to_owned()))
 }
@@ -529,7 +529,7 @@ impl Heard {
     fn explained(&self, why: String, complaints: &Complaints) -> String {
         match (complaints.last().is_empty(), self.noise.trim()) {
             (false, _) | (true, "") => complaints.explain(why),
-            (true, noise) => format!("{why} (it printed, which is not of the protocol: {noise})"),
+            (true, noise) => format!("{why} (it printed output outside the protocol: {noise})"),
         }
     }
 }
@@ -573,7 +573,7 @@ fn read_file(root: Option<&Path>, request: &ReadTextFileRequest) -> Result<Strin
     let inside = root.canonicalize().and_then(|root| Ok((root, request.path.canonicalize()?)));
     let path = match inside {
         Ok((root, path)) if request.path.is_absolute() && path.starts_with(&root) => path,
-        _ => return Err(format!("`{}` is no file of this session", request.path.display())),
+        _ => return Err(format!("`{}` is not a file of this session", request.path.display())),
     };
     let text = std::fs::read_to_string(&path).map_err(|e| e.to_string())?;
     if request.line.is_none() && request.limit.is_none() {

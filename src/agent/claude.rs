@@ -42,7 +42,7 @@ pub async fn run(cx: &AgentContext<'_>, model: Option<&str>) -> AgentDone {
     let dir = match cx.host.temp_dir() {
         Ok(dir) => dir,
         Err(e) => {
-            let why = format!("no temporary folder could be made: {e}");
+            let why = format!("cannot create a temporary directory: {e}");
             return AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new());
         }
     };
@@ -68,7 +68,7 @@ async fn headless(
 ) -> Result<AgentDone, String> {
     // The config is outside of the working directory, where it could be mistaken for part of the task.
     let work = dir.join("work");
-    cx.host.create_dir_all(&work).map_err(|e| format!("no folder could be made: {e}"))?;
+    cx.host.create_dir_all(&work).map_err(|e| format!("cannot create a directory: {e}"))?;
     skills::mount(cx, &work)?;
     let config = dir.join("mcp-server.json");
     let written = cx.host.write(&config, mcp_config(cx.servers).as_bytes(), Some(0o600));

@@ -185,7 +185,7 @@ async fn answers(
             talk.answer = text;
         }
         let cut = match &answer.stop_reason {
-            Some(StopReason::MaxTokens(_)) => Some("the model's answer had reached the longest it may be"),
+            Some(StopReason::MaxTokens(_)) => Some("the model's answer reached its maximum length"),
             Some(StopReason::ContentFilter(_)) => Some("the model's provider withheld the rest of its answer"),
             _ => None,
         };
@@ -279,12 +279,12 @@ fn malformed_call(answer: &Value) -> Option<String> {
     let calls = answer.pointer("/choices/0/message/tool_calls")?.as_array()?;
     calls.iter().find_map(|call| {
         let Some(name) = call.pointer("/function/name").and_then(Value::as_str) else {
-            return Some("it does not say what it calls".to_owned());
+            return Some("it does not name what it calls".to_owned());
         };
         let fault = match call.pointer("/function/arguments") {
             Some(Value::String(text)) => serde_json::from_str::<Value>(text).err()?.to_string(),
             Some(Value::Object(_)) => return None,
-            _ => "they are no object".to_owned(),
+            _ => "they are not an object".to_owned(),
         };
         Some(format!("the arguments of `{name}`: {fault}"))
     })
@@ -424,7 +424,7 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
         let whose = if name.starts_with("ANTHROPIC") { Provider::Anthropic } else { Provider::Gemini };
         whose == agent.provider && held(name).is_some_and(|(_, value)| value == "1")
     }) {
-        return Err(format!("`{variable}` is set, and Vertex AI is not supported"));
+        return Err(format!("`{variable}` is set, but Vertex AI is not supported"));
     }
     // Older names of OpenAI's variables.
     let old = |name: &str| (agent.provider == Provider::OpenAi).then(|| held(name)).flatten();
@@ -435,8 +435,7 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
         (None, Some(url)) => {
             let key = named.and_then(held);
             if named.is_none() && !keyless {
-                let why =
-                    "the agent file names an endpoint, and no key for it: `apiKey` names the variable that holds it";
+                let why = "the agent file specifies an endpoint but no key for it: set `apiKey` to the name of the variable that contains it";
                 return Err(why.to_owned());
             }
             (Some(("baseUrl".to_owned(), url.value.clone())), key, named.into_iter().collect())
@@ -452,9 +451,9 @@ fn target(host: &dyn Host, agent: &ModelAgent) -> Result<Target, String> {
     };
     match (&key, wanted.as_slice()) {
         (Some(_), _) | (None, []) => {}
-        (None, [one]) => return Err(format!("`{one}` is not set, which holds the key of the model")),
+        (None, [one]) => return Err(format!("`{one}`, which must contain the key of the model, is not set")),
         (None, [one, other, ..]) => {
-            return Err(format!("neither `{one}` nor `{other}` is set, which holds the key of the model"));
+            return Err(format!("neither `{one}` nor `{other}` is set; one of them must contain the key of the model"));
         }
     }
     let base = match base {
@@ -516,7 +515,7 @@ fn reason(error: &genai::Error) -> String {
                 let what = match status.as_u16() {
                     401 | 403 => "the model's endpoint refuses the key",
                     404 => "the model's endpoint does not know this model, or this path",
-                    429 => "the model's endpoint takes no more requests for now",
+                    429 => "the model's endpoint accepts no more requests for now",
                     _ => "the model's endpoint answered with an error",
                 };
                 format!("{what}: {}", [status.as_u16().to_string(), excerpt(body)].join(" ").trim_end())

@@ -46,7 +46,7 @@ pub async fn run(cx: &AgentContext<'_>, path: &Path) -> AgentDone {
     let Played { said, differences, others } = played;
     let diverged = differences.first().map(|first| {
         let all = part.calls.len();
-        format!("{others} of the {all} calls of the recording went otherwise than then, first {}", first.subject)
+        format!("{others} of the {all} calls differ from the recording, first {}", first.subject)
     });
     AgentDone { transcript: said.into_text(), differences, diverged, ..AgentDone::ended(result, output) }
 }
@@ -131,9 +131,11 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
     match lines.next().map(|(_, line)| Line::read(line)) {
         Some(Ok(Line::Recording { version, .. })) if version <= VERSION => {}
         Some(Ok(Line::Recording { version, .. })) => {
-            return Err(format!("the recording `{shown}` has version {version}, which this version does not know"));
+            return Err(format!(
+                "the recording `{shown}` has version {version}, which this version of gevals does not support"
+            ));
         }
-        _ => return Err(format!("`{shown}` is no recording")),
+        _ => return Err(format!("`{shown}` is not a recording")),
     }
     let mut runs: IndexMap<u32, Part> = IndexMap::new();
     let mut open: IndexMap<(String, u64, String), (u32, usize)> = IndexMap::new();
@@ -201,11 +203,11 @@ fn part(text: &str, shown: &str, wanted: &str, run: u32) -> Result<Part, String>
     let chosen = if runs.contains_key(&run) { Some(run) } else { first };
     let part = chosen
         .and_then(|run| runs.swap_remove(&run))
-        .ok_or_else(|| format!("the recording `{shown}` has nothing of the task `{wanted}`"))?;
+        .ok_or_else(|| format!("the recording `{shown}` contains nothing for the task `{wanted}`"))?;
     // A pass would mean nothing without the missing calls.
     if let Some((line, bytes)) = part.cut {
         return Err(format!(
-            "line {line} of the recording `{shown}` stands for a message of {bytes} bytes, which was too long for it: record \
+            "line {line} of the recording `{shown}` replaces a message of {bytes} bytes, which was too long: record \
              it again with a larger `--max-recorded`"
         ));
     }

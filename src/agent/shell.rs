@@ -28,15 +28,15 @@ const DEBUG: &str = "MCPCHECKER_DEBUG";
 pub async fn run(cx: &AgentContext<'_>, agent: &ShellAgent) -> AgentDone {
     let not_started = |why| AgentDone::ended(Err(AgentFault::NotStarted(why)), String::new());
     if cx.prompt.contains('\0') {
-        return not_started("the prompt holds a NUL, which no process can be given".to_owned());
+        return not_started("the prompt contains a NUL, which cannot be passed to a process".to_owned());
     }
     let dir = match cx.host.temp_dir() {
         Ok(dir) => dir,
-        Err(e) => return not_started(format!("no temporary folder could be made: {e}")),
+        Err(e) => return not_started(format!("cannot create a temporary directory: {e}")),
     };
     let debug = match cx.host.env(DEBUG).filter(|value| !value.is_empty()).map(|_| cx.host.temp_dir()) {
         Some(Ok(debug)) => Some(debug),
-        Some(Err(e)) => return not_started(format!("no temporary folder could be made: {e}")),
+        Some(Err(e)) => return not_started(format!("cannot create a temporary directory: {e}")),
         None => None,
     };
     let mut done = match command_line(cx, agent, &dir) {
@@ -45,7 +45,7 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ShellAgent) -> AgentDone {
     };
     if let Some(debug) = &debug {
         let note = format!(
-            "\n[{DEBUG}: the agent's folder is {}, and what it wrote down for you in {}]",
+            "\n[{DEBUG}: the agent's directory is {}, and its notes for you are in {}]",
             dir.display(),
             debug.display()
         );
@@ -55,7 +55,7 @@ pub async fn run(cx: &AgentContext<'_>, agent: &ShellAgent) -> AgentDone {
     // The files that a failed agent left may explain the failure.
     match &done.result {
         Err(AgentFault::Failed(why)) => {
-            let why = format!("{why}; its folder is kept: {}", dir.display());
+            let why = format!("{why}; its directory is kept: {}", dir.display());
             AgentDone { result: Err(AgentFault::Failed(why)), ..done }
         }
         _ if debug.is_some() => done,
@@ -117,7 +117,7 @@ fn mcp_server_arg(
     let written = cx.host.write(&file, mcp_config(servers).as_bytes(), Some(0o600));
     written.map_err(|e| format!("the MCP config could not be written: {e}"))?;
     let file = safe("path", &file.to_string_lossy())
-        .map_err(|why| format!("`$TMPDIR` must be a folder with a plain path: {why}"))?;
+        .map_err(|why| format!("`$TMPDIR` must be a directory with a plain path: {why}"))?;
     let url = servers.first().map_or(Ok(String::new()), |server| safe("URL", &server.url))?;
     let values = [("File", file.as_str()), ("URL", url.as_str())];
     gotext::render(template, &values).map_err(|f| format!("`argTemplateMcpServer` cannot be filled: {f}"))
@@ -132,7 +132,7 @@ fn safe(what: &str, word: &str) -> Result<String, String> {
     let plain = |c: char| c.is_alphanumeric() || "_-./:@%+=,".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => Ok(word.to_owned()),
-        false => Err(format!("the {what} `{word}` cannot stand in a command line as it is")),
+        false => Err(format!("the {what} `{word}` cannot be used in a command line unquoted")),
     }
 }
 
@@ -193,7 +193,7 @@ async fn execute(
             if cx.prompt.len() > SHORT && code == 126 {
                 let size = cx.prompt.len();
                 why = format!(
-                    "no program takes a prompt of {size} bytes as an argument: write `< \"${FILE_VARIABLE}\"` ({why})"
+                    "a prompt of {size} bytes is too long for an argument: write `< \"${FILE_VARIABLE}\"` ({why})"
                 );
             }
             (Err(AgentFault::NotStarted(why)), code)

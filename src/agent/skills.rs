@@ -14,13 +14,13 @@ pub fn mount(cx: &AgentContext<'_>, dir: &Path) -> Result<(), String> {
     let Some(skills) = cx.skills else { return Ok(()) };
     let path = Path::new(&skills.path);
     if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-        return Err(format!("skills are mounted within the agent's folder, which `{}` leaves", skills.path));
+        return Err(format!("skills are mounted within the agent's directory, but `{}` leads outside it", skills.path));
     }
     for source in &skills.sources {
         match cx.host.files().stat(source) {
             Some(Stat::Dir) => copy(cx.host, source, &dir.join(path), 0)?,
             found => {
-                let why = if found.is_some() { "is no folder" } else { "does not exist" };
+                let why = if found.is_some() { "is not a directory" } else { "does not exist" };
                 return Err(format!("the source of skills `{}` {why}", source.display()));
             }
         }
@@ -32,7 +32,7 @@ fn copy(host: &dyn Host, from: &Path, to: &Path, depth: usize) -> Result<(), Str
     let fault =
         |path: &Path, e: &dyn std::fmt::Display| format!("the skill `{}` cannot be mounted: {e}", path.display());
     if depth > DEPTH {
-        return Err(fault(from, &"there is no end to its folders"));
+        return Err(fault(from, &"its directories are nested endlessly"));
     }
     host.create_dir_all(to).map_err(|e| fault(from, &e))?;
     for (name, is_dir) in host.files().entries(from).iter() {

@@ -43,7 +43,7 @@ pub fn run(http: Option<SocketAddr>, serve: impl Future<Output = Result<(), Faul
         && !address.ip().is_loopback()
     {
         complain(&format!(
-            "`--http {address}` is reached from other machines, and only local clients are served: write 127.0.0.1"
+            "`--http {address}` is reachable from other machines, but only local clients are served: use 127.0.0.1"
         ));
         return status::USAGE;
     }
@@ -88,7 +88,7 @@ pub async fn serve(
         Some(address) => {
             let front = hub.serve_http_at(kind.clone(), address).await;
             let front = front.map_err(|error| (status::USAGE, format!("cannot serve at {address}: {error}")))?;
-            say(&format!("{} is at {}", hub.name(), front.url));
+            say(&format!("{} is available at {}", hub.name(), front.url));
             Some(front)
         }
         None => None,

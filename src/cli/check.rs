@@ -41,103 +41,102 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals check                        check everything below this folder
-  gevals check eval.yaml              an eval, and all it refers to
-  gevals check tasks/pod/verify.sh    every task and eval that refers to a script, prompt or config
-  gevals check --changed-since main   what differs from a revision, and all that refers to it
+  gevals check                        check everything below this directory
+  gevals check eval.yaml              check an eval and everything it refers to
+  gevals check tasks/pod/verify.sh    check the tasks and evals that refer to a script, prompt or config
+  gevals check --changed-since main   check what differs from a revision, and everything that refers to it
   gevals check --watch                check again whenever a file changes
-  gevals check --fix tasks/           apply the safe fixes (also: gevals fix tasks/)
-  gevals check --unsafe-fixes tasks/  apply those, too, that may change what a file means
-  gevals check --fix --dry-run        see what would be mended
-  gevals check --format github        annotations in a pull request
-  gevals check -D unused-requirement  one warning is an error here
+  gevals check --fix tasks/           apply the safe fixes (same as `gevals fix tasks/`)
+  gevals check --unsafe-fixes tasks/  also apply the fixes that may change what a file means
+  gevals check --fix --dry-run        show what would be fixed
+  gevals check --format github        write annotations for a pull request
+  gevals check -D unused-requirement  treat a warning as an error
   gevals check --write-baseline known.json && gevals check --baseline known.json
 
-What is printed is kept in the user's cache (`gevals config checks` says where), and printed again
-for as long as no file that decides it has changed. After an edit only the tasks are compiled that
-it concerns.
+The printed output is kept in the user's cache (`gevals config checks` shows where) and printed again
+until a file that affects it changes. After an edit, only the affected tasks are compiled.
 
-A comment `# gevals: allow(RULE)` silences a rule on its line and the next (with the block scalar it
-opens); gevals.toml sets levels for all files.
+A comment `# gevals: allow(RULE)` silences a rule on its line and the next one (including the block
+scalar that starts there); gevals.toml sets levels for all files.
 
-Exit status: 0 no errors, 1 errors were found, 2 a named path cannot be read, or nothing was found
-to check";
+Exit status: 0 no errors, 1 errors were found, 2 a given path cannot be read, or there was nothing to
+check";
 
-/// Check tasks, evals and what they refer to, without running anything.
+/// Check tasks, evals and the files they refer to, without running anything.
 ///
-/// Reads files only: no program is started, no network is used, and the same files get the same findings everywhere.
+/// This only reads files: it starts no program and uses no network, and the same files produce the same findings everywhere.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Files and folders; this folder by default.
+    /// Files and directories to check [default: the current directory].
     ///
-    /// Of a script, a prompt or a config, every task and eval of the repository that refers to it is checked.
+    /// For a script, a prompt or a config, every task and eval of the repository that refers to it is checked.
     paths: Vec<PathBuf>,
-    /// The paths are files that changed: check what they concern, and say nothing of files that concern no task.
+    /// Treat the paths as changed files: check what they affect, and ignore files that affect no task.
     ///
-    /// This is what hooks want. Tasks bring the evals that select them; evals are looked for up to the repository's root.
+    /// Use this in hooks. A task includes the evals that select it; evals are searched for up to the root of the repository.
     #[arg(long, requires = "paths", conflicts_with_all = ["changed_since", "stdin", "workspace"])]
     affected: bool,
-    /// Check what has changed since a revision of the git repository, and all that refers to it.
+    /// Check what has changed since a revision of the git repository, and everything that refers to it.
     #[arg(long, value_name = "REV", conflicts_with_all = ["stdin", "workspace"])]
     changed_since: Option<String>,
     /// Check again whenever a file changes, until interrupted.
     #[arg(long, conflicts_with_all = ["fix", "unsafe_fixes", "stdin", "write_baseline", "list_rules"])]
     watch: bool,
-    /// How findings are written.
+    /// Output format of findings.
     #[arg(long, default_value = "pretty", value_parser = clap::builder::PossibleValuesParser::new(WRITERS.iter().map(|w| w.name)))]
     format: String,
-    /// Apply the safe fixes that findings carry, then check again.
+    /// Apply the safe fixes of findings, then check again.
     ///
-    /// A fix that adds an error, or does not cure its finding, is rolled back.
+    /// A fix that adds an error or does not resolve its finding is rolled back.
     #[arg(long)]
     fix: bool,
-    /// Apply the unsafe fixes, too: they may change what a file means.
+    /// Also apply unsafe fixes, which may change what a file means.
     #[arg(long)]
     unsafe_fixes: bool,
-    /// With fixes: print what would change, and change nothing.
+    /// With --fix or --unsafe-fixes: print the changes without writing them.
     #[arg(long)]
     dry_run: bool,
-    /// Exit with 0 whatever was found.
+    /// Exit with 0, whatever is found.
     #[arg(long)]
     exit_zero: bool,
-    /// Make a rule's findings errors.
+    /// Treat the findings of a rule as errors.
     #[arg(short = 'D', long, value_name = "RULE")]
     deny: Vec<String>,
-    /// Make a rule's findings warnings.
+    /// Treat the findings of a rule as warnings.
     #[arg(short = 'W', long, value_name = "RULE")]
     warn: Vec<String>,
-    /// Switch a rule off.
+    /// Turn a rule off.
     #[arg(short = 'A', long, value_name = "RULE")]
     allow: Vec<String>,
-    /// The paths hold a whole suite: report tasks that no eval selects.
+    /// Treat the paths as a whole suite: report tasks that no eval selects.
     #[arg(long)]
     workspace: bool,
-    /// Read one file from standard input, in the place of --stdin-filename.
+    /// Read one file from standard input, in place of --stdin-filename.
     #[arg(long, requires = "stdin_filename")]
     stdin: bool,
-    /// The path that standard input stands for.
+    /// The path of the file that is read from standard input.
     #[arg(long, value_name = "PATH")]
     stdin_filename: Option<PathBuf>,
-    /// Count the places of findings by rule instead of showing them.
+    /// Print the number of places per rule instead of the findings.
     #[arg(long)]
     statistics: bool,
     /// List all rules.
     #[arg(long)]
     list_rules: bool,
-    /// How many findings are shown; machine formats show all.
+    /// Maximum number of findings to show; machine-readable formats show all.
     #[arg(long, value_name = "N", default_value_t = 50)]
     max_findings: usize,
-    /// Count findings that this file knows, and show the others.
+    /// Show only findings that are not in this baseline; the known ones are counted.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Write the findings of now as known ones.
+    /// Write the current findings to a baseline.
     #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
     write_baseline: Option<PathBuf>,
-    /// List files that were left alone.
+    /// List the files that are not gevals files and were skipped.
     #[arg(short, long)]
     verbose: bool,
-    /// Neither keep what is printed for the next check, nor print what an earlier one has kept.
+    /// Do not use the cache: neither store the output nor print a stored one.
     #[arg(long)]
     no_cache: bool,
 }
@@ -252,7 +251,7 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     unrelated.iter().for_each(|why| complain(why));
     // A deleted file concerns whatever referred to it; a mistyped name concerns nothing.
     for path in args.paths.iter().filter(|path| args.affected && files == 0 && Disk.stat(path).is_none()) {
-        warn(&format!("`{}` is not there, and nothing refers to it", path.display()));
+        warn(&format!("`{}` does not exist, and nothing refers to it", path.display()));
     }
     let unreadable = unreadable(&compiled) || !unrelated.is_empty();
     if let Some(path) = &args.write_baseline {
@@ -275,14 +274,14 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
             true => Ok(status::USAGE),
             false => Err((
                 status::USAGE,
-                "no task and no eval was found here; name a file or a folder that has some".to_owned(),
+                "no tasks or evals found; specify a file or directory that contains some".to_owned(),
             )),
         };
     }
     let (found, known) = (diagnostic::gather(found), (diagnostic::gather(known.0), known.1));
     let Some(writer) = WRITERS.iter().find(|w| w.name == args.format) else { return Ok(status::USAGE) };
     if args.statistics && writer.machine {
-        return Err((status::USAGE, format!("--statistics counts for people, not as `{}`", args.format)));
+        return Err((status::USAGE, format!("--statistics does not support the format `{}`", args.format)));
     }
     let mut style = global.pretty(&std::io::stdout());
     style.limit = (!writer.machine).then_some(args.max_findings);
@@ -292,16 +291,16 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     };
     if !writer.machine {
         for path in compiled.project.foreign.iter().filter(|_| args.verbose) {
-            text += &format!("left alone: {}\n", path.display());
+            text += &format!("skipped: {}\n", path.display());
         }
         if fixed > 0 {
             text += &format!("fixed {}\n", count(fixed, "file", "files"));
         }
         if !known.0.is_empty() {
-            text += &format!("known, and not shown: {}\n", counted(&known.0));
+            text += &format!("known and not shown: {}\n", counted(&known.0));
         }
         for entry in &known.1 {
-            text += &format!("the baseline knows a finding that is gone: {entry}\n");
+            text += &format!("the baseline contains a finding that no longer occurs: {entry}\n");
         }
         text += &diagnostic::summary(&found, files);
         text.push('\n');
@@ -362,7 +361,7 @@ fn options(args: &Args) -> Result<Options, Fault> {
             if rule.strength == diagnostic::Strength::Hard && level != Level::Error {
                 return Err((
                     status::USAGE,
-                    format!("`{name}` is a hard error: without meaning there is no plan, so it cannot be silenced"),
+                    format!("`{name}` is a hard error and cannot be silenced: without it there is no plan"),
                 ));
             }
             options.levels.push((name.clone(), level));
@@ -391,7 +390,7 @@ fn mend(args: &Args, options: &Options, files: &Overlay) -> Result<Mended, Fault
         Some(link) => {
             let link = link.display();
             refused.insert(format!(
-                "`{}` is not written: `{link}` is a symbolic link; mend what it leads to",
+                "`{}` is not written: `{link}` is a symbolic link; fix its target instead",
                 path.display()
             ));
             false
@@ -478,7 +477,8 @@ impl Baseline {
         if there.is_empty() || serde_json::from_slice::<Vec<Known>>(&there).is_ok() {
             return Ok(());
         }
-        let why = format!("`{}` is there already and is no baseline: name another file, or delete it", path.display());
+        let why =
+            format!("`{}` already exists and is not a baseline: choose another file, or delete it", path.display());
         Err((status::USAGE, why))
     }
 

@@ -10,14 +10,14 @@ use crate::{lint::RULES, schema::SCHEMAS};
 
 const EXAMPLES: &str = "\
 Examples:
-  source <(gevals completion bash)             in this shell
+  source <(gevals completion bash)             for this shell only
   gevals completion bash > ~/.local/share/bash-completion/completions/gevals
   gevals completion zsh > ~/.zfunc/_gevals     with ~/.zfunc in $fpath
   gevals completion fish > ~/.config/fish/completions/gevals.fish
 
-Exit status: 0 printed, 2 used wrongly";
+Exit status: 0 printed, 2 usage error";
 
-/// Print a script that completes commands and options in a shell.
+/// Print a completion script for a shell.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

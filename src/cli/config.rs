@@ -16,26 +16,26 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals config                       the settings that hold here
-  gevals config --all                 also the variables that are not set
-  gevals config NO_COLOR rules        what these are, and what they are here
-  gevals config --format json         for other programs
+  gevals config                       show the settings in effect here
+  gevals config --all                 also show environment variables that are not set
+  gevals config NO_COLOR rules        describe these settings and show their values
+  gevals config --format json         write JSON, for other programs
 
-A setting is a key of gevals.toml, a variable of the environment, or what follows from them. Secrets
-are never shown: of a variable that holds one it is said only that it is set.
+A setting is a key of gevals.toml, an environment variable, or a value derived from them. Secrets are
+never shown: for a variable that contains one, only the fact that it is set.
 
-Exit status: 0 shown, 1 gevals.toml has errors, 2 there is no such setting";
+Exit status: 0 shown, 1 gevals.toml has errors, 2 no such setting";
 
-/// Show which settings hold here, what each is, and where it comes from.
+/// Show the settings in effect, their values, and where they come from.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only these, with what they are.
+    /// Show only these settings, with a description.
     names: Vec<String>,
-    /// Also what is not set.
+    /// Also show settings that are not set.
     #[arg(long)]
     all: bool,
-    /// How they are written.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -93,7 +93,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
                         || "`gevals config --all` lists them".to_owned(),
                         |n| format!("did you mean `{n}`?"),
                     );
-                    complain(&format!("there is no setting `{name}`; {hint}"));
+                    complain(&format!("unknown setting `{name}`; {hint}"));
                     return status::USAGE;
                 }
             }
@@ -114,7 +114,7 @@ fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: 
         (Some(_), ..) => "--root",
         (None, true, _) => "the repository",
         (None, false, true) => FILE_NAME,
-        (None, false, false) => "the current folder",
+        (None, false, false) => "the current directory",
     };
     let (colour, by) = global.colour_by(&std::io::stdout());
     let setting = |name: &str, value: Option<String>, origin: &str, about: &str| Setting {
@@ -124,27 +124,32 @@ fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: 
         about: about.to_owned(),
     };
     let mut all = vec![
-        setting("root", Some(root.display().to_string()), from, "the folder of the project: no file beyond it is read"),
+        setting(
+            "root",
+            Some(root.display().to_string()),
+            from,
+            "the directory of the project; no file outside it is read",
+        ),
         setting(
             FILE_NAME,
             file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string()),
-            if file.is_some() { "found here or above" } else { "there is none" },
-            "levels of rules, paths that are left out, programs of your own",
+            if file.is_some() { "found here or above" } else { "not found" },
+            "rule levels, excluded paths, your own programs",
         ),
-        setting("color", Some(if colour { "on" } else { "off" }.to_owned()), by, "colours on standard output"),
+        setting("color", Some(if colour { "on" } else { "off" }.to_owned()), by, "colors on standard output"),
     ];
     let exclude = (!policy.exclude.is_empty()).then(|| policy.exclude.join(", "));
     let origin = if exclude.is_some() { FILE_NAME } else { "not set" };
-    all.push(setting("exclude", exclude, origin, "patterns of paths that are left out when a folder is searched"));
+    all.push(setting("exclude", exclude, origin, "path patterns that are excluded when a directory is searched"));
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let by = ["GEVALS_CACHE_DIR", "XDG_CACHE_HOME"].into_iter().find(|name| set(name)).unwrap_or("HOME");
     let folder = super::check::kept_in().map(|folder| folder.display().to_string());
-    let origin = if folder.is_some() { by } else { "nothing is kept" };
+    let origin = if folder.is_some() { by } else { "nothing is cached" };
     all.push(setting(
         "checks",
         folder,
         origin,
-        "where `gevals check` keeps what it printed and knows of tasks; it may be removed at any time",
+        "where `gevals check` caches its output and what it knows about tasks; safe to remove at any time",
     ));
     #[cfg(feature = "run")]
     {
@@ -153,14 +158,14 @@ fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: 
             Ok(cache) => (Some(cache.path().display().to_string()), by.to_owned()),
             Err(why) => (None, why.clone()),
         };
-        all.push(setting("downloads", value, &origin, "where sources and releases of extensions are kept"));
+        all.push(setting("downloads", value, &origin, "where sources and extension releases are cached"));
         let ci = super::in_ci();
         let value = Some(if ci { "yes" } else { "no" }.to_owned());
         all.push(setting(
             "unattended",
             value,
             if set("CI") { "CI" } else { "CI is not set" },
-            "plain progress, extensions that are pinned or allowed, strict replays",
+            "plain progress, only pinned or allowed extensions, strict replays",
         ));
     }
     all
@@ -172,7 +177,7 @@ fn written(file: Option<&Path>, text: &str) -> Vec<Setting> {
     let origin = file.map_or_else(String::new, |file| file.display().to_string());
     let table = |key: &str| document.get(key).and_then(toml::Value::as_table).into_iter().flatten();
     let rules = table("rules").map(|(name, level)| {
-        let about = rule(name).map_or("no rule of this gevals", Rule::summary);
+        let about = rule(name).map_or("unknown rule in this version of gevals", Rule::summary);
         let value = level.as_str().map(str::to_owned);
         Setting { name: format!("rules.{name}"), value, origin: origin.clone(), about: about.to_owned() }
     });
@@ -182,14 +187,11 @@ fn written(file: Option<&Path>, text: &str) -> Vec<Setting> {
             name: format!("effects.{name}"),
             value: Some(crate::builtin::count(commands, "command", "commands")),
             origin: origin.clone(),
-            about: "what a program of your own does to the world".to_owned(),
+            about: "the effects of one of your own programs".to_owned(),
         }
     });
     let mut settings: Vec<Setting> = rules.chain(programs).collect();
-    let tables = [
-        ("rules", "how much the findings of a rule weigh here"),
-        ("effects", "what programs of your own do to the world"),
-    ];
+    let tables = [("rules", "the level of a rule's findings"), ("effects", "the effects of your own programs")];
     for (name, about) in tables.into_iter().filter(|(name, _)| table(name).next().is_none()) {
         let (name, origin, about) = (name.to_owned(), "not set".to_owned(), about.to_owned());
         settings.push(Setting { name, value: None, origin, about });
@@ -262,8 +264,9 @@ fn as_text(settings: &[&Setting], others: usize, named: bool) -> String {
         }
     }
     if others > 0 && !named {
-        out +=
-            &format!("\n{others} others are not set: `gevals config --all`; `gevals explain config` describes all\n");
+        out += &format!(
+            "\n{others} more are not set: `gevals config --all` lists them; `gevals explain config` describes all\n"
+        );
     }
     out
 }

@@ -35,83 +35,83 @@ Examples:
   gevals convert tasks/create-pod.yaml
       print the task in the portable dialect
   gevals convert tasks/ --target builtin --diff
-      see what lifting its scripts would change
+      show what converting its scripts into steps would change
   gevals convert tasks/ --target builtin --write
-      write NAME.portable.yaml beside each task, if proved
+      write NAME.portable.yaml beside each task, if the conversion is proved
   gevals convert eval.yaml --target builtin --out new/
-      a new tree: tasks, what they refer to, and the eval
+      write a new tree: the tasks, the files they refer to, and the eval
   gevals convert tasks/ --in-place --no-verify
-      replace the files, and keep each as NAME.yaml.orig
+      replace the files, and keep each original as NAME.yaml.orig
   gevals convert tasks/ --target builtin --report json
-      what became of every statement
+      report the outcome for every statement
   gevals convert tasks/ --target kubernetes --diff
-      the same, with operations for commands of kubectl
+      the same, with operations instead of kubectl commands
   gevals convert tasks/ --target kubernetes --prove-on kind-scratch --solutions solutions/
-      run both for real, too, in the cluster of this context
+      also run both for real, in the cluster of this context
 
-Exit status: 0 converted, 1 a task could not be converted, its proof failed or lacks something, 2 a
-named path cannot be read, or there is no such context, 3 there is no sandbox for the proof
-(bubblewrap; `--no-verify` does without), or the API does not answer; 129, 130 or 143 by a signal";
+Exit status: 0 converted, 1 a task could not be converted, or its proof failed or is incomplete, 2 a
+given path cannot be read, or there is no such context, 3 there is no sandbox for the proof
+(bubblewrap; use `--no-verify` without it), or the API does not answer; 129, 130 or 143 by a signal";
 
-/// Write tasks in another dialect: bash tasks become portable ones, statement by statement.
+/// Convert tasks to another dialect: bash tasks become portable ones, statement by statement.
 ///
-/// Whatever is not understood stays a script. The original and the converted task are run side by side in a sandbox. Nothing is
-/// written unless --write, --out or --in-place asks for it, and then only what is proved to do the same.
+/// What cannot be converted stays a script. The original and the converted task are run side by side in a sandbox. Nothing is
+/// written without --write, --out or --in-place, and then only conversions that are proved to behave the same.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Task and eval files, or folders.
+    /// Task and eval files, or directories.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// The dialect to write.
+    /// The dialect to convert to.
     #[arg(long, value_enum, default_value_t = To::Portable)]
     to: To,
-    /// Take scripts apart into steps of this kind; without it they stay scripts.
+    /// Convert scripts into steps of this kind; without it they stay scripts.
     #[arg(long, value_enum)]
     target: Option<TargetName>,
-    /// Write each task beside the old one, as NAME.portable.yaml or NAME.steps.yaml.
+    /// Write each task beside the original, as NAME.portable.yaml or NAME.steps.yaml.
     #[arg(long, conflicts_with_all = ["diff", "out", "in_place"])]
     write: bool,
-    /// Show what would change, and change nothing.
+    /// Show what would change, without writing anything.
     #[arg(long, conflicts_with_all = ["out", "in_place"])]
     diff: bool,
-    /// Write a new tree, with all files the tasks refer to.
+    /// Write a new tree, including all files that the tasks refer to.
     #[arg(long, value_name = "DIR", conflicts_with = "in_place")]
     out: Option<PathBuf>,
-    /// Replace the files; each old one is kept as FILE.orig.
+    /// Replace the files; each original is kept as FILE.orig.
     #[arg(long)]
     in_place: bool,
-    /// Write over files that hold something else, too.
+    /// Overwrite existing files that have other contents.
     #[arg(long, conflicts_with_all = ["diff", "in_place"])]
     force: bool,
-    /// What became of every statement.
+    /// Report the outcome for every statement.
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, default_missing_value = "text")]
     report: Option<Format>,
-    /// Keep steps that pass where the script failed.
+    /// Keep steps that pass where the script would have failed.
     #[arg(long)]
     allow_weaker: bool,
-    /// Fail where there is no sandbox for the proof, also where nothing is written.
+    /// Fail if there is no sandbox for the proof, even when nothing is written.
     #[arg(long, conflicts_with = "no_verify")]
     verify: bool,
-    /// Do without a proof; the report says so.
+    /// Skip the proof; the report says so.
     #[arg(long)]
     no_verify: bool,
-    /// Write tasks whose proof lacks something, too; the report says what.
+    /// Also write tasks whose proof is incomplete; the report lists what is missing.
     #[arg(long)]
     allow_unproved: bool,
-    /// In how many worlds made up by chance the proof runs the two, besides those that are made up for a purpose.
+    /// Number of randomly generated environments in which the proof runs both versions, in addition to purpose-built ones.
     #[arg(long, default_value_t = 12, value_name = "N")]
     seeds: u64,
-    /// Run originals and conversions on a real Kubernetes API, too: of this context, or one started for it (`disposable`).
+    /// Also run originals and conversions on a real Kubernetes API: of this context, or one started for it (`disposable`).
     ///
-    /// All scripts of all tasks run for real, on this machine and with a kubeconfig that holds this context alone: setup, verify and
-    /// cleanup of the original and of its conversion, without an agent and with the task's solution. After each of these four
-    /// everything in the cluster is DELETED that was not there before, also what others made: name a throwaway cluster. Nodes and what is in
-    /// namespaces `kube-…` are left.
+    /// All scripts of all tasks run for real, on this machine and with a kubeconfig that contains this context alone: setup, verify and
+    /// cleanup of the original and of its conversion, without an agent and with the task's solution. After each of these four runs,
+    /// everything in the cluster that did not exist before is DELETED, including what others created: use a throwaway cluster. Nodes and
+    /// everything in namespaces `kube-…` are kept.
     #[cfg(feature = "kubernetes")]
     #[arg(long, value_name = "CONTEXT")]
     prove_on: Option<String>,
-    /// A folder with a script NAME.sh for each task, which does there what the agent is to do.
+    /// A directory with a script NAME.sh for each task, which does what the agent is asked to do.
     #[cfg(feature = "kubernetes")]
     #[arg(long, value_name = "DIR", requires = "prove_on")]
     solutions: Option<PathBuf>,
@@ -129,7 +129,7 @@ enum To {
 enum TargetName {
     /// The built-in steps.
     Builtin,
-    /// The built-in steps, and operations of `builtin:kubernetes` for commands of kubectl.
+    /// The built-in steps, and operations of `builtin:kubernetes` for kubectl commands.
     #[value(alias = "k8s")]
     Kubernetes,
 }
@@ -226,7 +226,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
     if args.to == To::Steps && args.target.is_some() {
         return Err((
             status::USAGE,
-            "`--target` takes scripts apart for the portable dialect; `--to steps` only wraps them".to_owned(),
+            "`--target` converts scripts for the portable dialect; `--to steps` only wraps them".to_owned(),
         ));
     }
     if args.force && !args.write && args.out.is_none() {
@@ -241,7 +241,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
     if compiled.project.tasks.is_empty() {
         let hard = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard);
         let why = hard.map(|d| format!(": {}", d.message)).unwrap_or_default();
-        return Err((status::USAGE, format!("no task was found here{why}")));
+        return Err((status::USAGE, format!("no tasks found{why}")));
     }
     let mut outcomes: Vec<Outcome> = {
         use rayon::prelude::*;
@@ -270,7 +270,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         let found = tries.filter_map(|kept| again(&outcome.path, None, kept)).find(|other| other.result.is_ok());
         let Some(mut other) = found else { continue };
         if let Ok(new) = &mut other.result {
-            new.notes.push(format!("lifted as well as can be, it was refused: {why}"));
+            new.notes.push(format!("the full conversion was refused: {why}"));
         }
         *outcome = other;
     }
@@ -293,18 +293,23 @@ fn run(args: &Args) -> Result<u8, Fault> {
         if let Proof::Certificate(certificate) = &outcome.proof
             && let Some(example) = &certificate.counter_example
         {
-            complain(&format!("{}: original and conversion do not do the same: {example}", outcome.path.display()));
+            complain(&format!(
+                "{}: the original and its conversion behave differently: {example}",
+                outcome.path.display()
+            ));
         }
         if let Some(differs) = outcome.on_api.as_ref().and_then(OnApi::differs) {
             let path = outcome.path.display();
-            complain(&format!("{path}: on the real API original and conversion do not do the same: {differs}"));
+            complain(&format!(
+                "{path}: on the real API, the original and its conversion behave differently: {differs}"
+            ));
         }
         if let Some(lacks) = unproved(outcome) {
             let path = outcome.path.display();
             let what = lacks.iter().map(|lack| format!("\n  {lack}")).collect::<String>();
             warn(&format!(
-                "`{path}` is unproved{}{what}",
-                if writes && !args.allow_unproved { ": it is not written" } else { "" }
+                "`{path}` is not proved{}{what}",
+                if writes && !args.allow_unproved { " and is not written" } else { "" }
             ));
         }
     }
@@ -413,7 +418,7 @@ fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) 
         let _ = put_source(Stream::Out, &new.text);
         if matches!(guarded(Stream::Out, &new.text), std::borrow::Cow::Owned(_)) {
             warn(&format!(
-                "the log of CI would take a line of `{}` for a command, so it is printed otherwise: write it to a file",
+                "the CI log would interpret a line of `{}` as a command, so it is printed in another form: write it to a file",
                 outcome.path.display()
             ));
         }
@@ -452,10 +457,10 @@ type Again<'a> = dyn Fn(&Path, Option<Target>, &[Kept]) -> Option<Outcome> + Syn
 fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(), Fault> {
     use rayon::prelude::*;
     let unproved =
-        |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or do without a proof: `--no-verify`"));
+        |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or skip the proof with `--no-verify`"));
     let bwrap = crate::sandbox::find().map_err(unproved)?;
     let exe =
-        std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
+        std::env::current_exe().map_err(|e| (status::BROKEN, format!("gevals cannot find its own executable: {e}")))?;
     let settle = |outcome: &mut Outcome| -> Result<(), String> {
         let path = outcome.path.clone();
         let mut prover = crate::prove::Prover::new((&bwrap, &exe), &path, args.seeds);
@@ -474,7 +479,7 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
         };
         let Some(first) = prove(outcome, args.target.is_none(), None)? else { return Ok(()) };
         let shown = first.counter_example.as_ref().and_then(|example| example.lines().next());
-        let why = shown.map(|example| format!("lifted as well as can be, it was refuted: {example}"));
+        let why = shown.map(|example| format!("the full conversion was refuted: {example}"));
         let mut refuted = first.counter_example.is_some();
         let mut tries = less(outcome, &first).into_iter();
         let mut worlds = first.seeds;
@@ -574,7 +579,7 @@ fn less(outcome: &Outcome, certificate: &Certificate) -> Vec<Vec<Kept>> {
 fn prove(_: &mut [Outcome], _: &Args, _: &Again<'_>) -> Result<(), Fault> {
     Err((
         status::BROKEN,
-        "the proof rests on bubblewrap, which only Linux has; do without it: `--no-verify`".to_owned(),
+        "the proof needs bubblewrap, which is only available on Linux; skip the proof with `--no-verify`".to_owned(),
     ))
 }
 
@@ -635,7 +640,7 @@ fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files
         if let Some(d) = hard.or(added) {
             let at = sources.get(d.span.file).position(d.span.start);
             outcome.result = Err(format!(
-                "{}: its conversion would have an error that it does not have: {} (line {} of the result: {})",
+                "{}: its conversion would have an error that the original does not have: {} (line {} of the result: {})",
                 outcome.path.display(),
                 d.rule.name,
                 at.line,
@@ -723,7 +728,10 @@ fn operations((operations, commands): (usize, usize)) -> String {
     match operations + commands {
         0 => String::new(),
         all => {
-            format!("; {operations} of {} became operations", count(all, "command of kubectl", "commands of kubectl"))
+            format!(
+                "; {operations} of {} converted to operations",
+                count(all, "command of kubectl", "commands of kubectl")
+            )
         }
     }
 }

@@ -16,33 +16,33 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   gevals coverage eval.yaml
-      what steps, scripted agents and assertions touch
+      report what steps, scripted agents and assertions use
   gevals coverage eval.yaml --recording run.jsonl
-      and what agents have called in a run (.gevals/runs/RUN/recording.jsonl)
+      also count what agents called in a run (.gevals/runs/RUN/recording.jsonl)
   gevals coverage eval.yaml --min 0.8
-      exit 1 where fewer than 80 % of the tools are touched
+      exit with 1 if fewer than 80 % of the tools are used
   gevals coverage eval.yaml --format json
-      for programs
+      write JSON, for other programs
 
-The surface is what `gevals lock` has written down: without a lock there is none. A demand of an
-assertion counts for the tool that it names, and for a pattern where it fits one tool alone.
+The tools are those recorded by `gevals lock`; without a lock there are none. An assertion counts for
+the tool that it names; a pattern counts if it matches exactly one tool.
 
-Exit status: 0 all is well, 1 fewer tools are touched than --min says, 2 used wrongly, or nothing is
+Exit status: 0 success, 1 fewer tools are used than --min demands, 2 usage error, or nothing is
 locked";
 
-/// Say which tools, parameters, values and errors of the locked servers no task touches.
+/// Report which tools, parameters, values and errors of the locked servers no task uses.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Eval files and folders; the current folder when there are none.
+    /// Eval files and directories [default: the current directory].
     paths: Vec<PathBuf>,
-    /// A recording of a run: what its agents called counts as well.
+    /// A recording of a run; calls by its agents count as well.
     #[arg(long, value_name = "FILE")]
     recording: Vec<PathBuf>,
-    /// The share of tools that must be touched, from 0 to 1.
+    /// The minimum share of tools that must be used, from 0 to 1.
     #[arg(long, value_name = "SHARE", value_parser = super::result::share)]
     min: Option<f64>,
-    /// What is printed.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -91,7 +91,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
             .collect();
         if !unlocked.is_empty() {
             complain(&format!(
-                "no lock says what {} of the eval `{}` has: run `gevals lock`",
+                "no lock describes {} of the eval `{}`: run `gevals lock`",
                 visible(&unlocked.join(", ")),
                 visible(&plan.name)
             ));
@@ -101,7 +101,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         }
     }
     if found.is_empty() {
-        complain("there is no server whose tools are locked");
+        complain("no server has locked tools");
         return status::USAGE;
     }
     let too_few = |servers: &[ServerCoverage]| args.min.is_some_and(|min| totals(servers).tools.rate() < min);
@@ -122,7 +122,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     for (eval, servers) in found.iter().filter(|(_, servers)| too_few(servers)) {
         let Share { touched, all } = totals(servers).tools;
         let min = args.min.unwrap_or_default() * 100.0;
-        complain(&format!("the tasks of `{}` touch {touched} of {all} tools, and {min} % are demanded", visible(eval)));
+        complain(&format!("the tasks of `{}` use {touched} of {all} tools, but {min} % are required", visible(eval)));
         code = status::NO;
     }
     code
@@ -155,7 +155,7 @@ fn text(eval: &str, servers: &[ServerCoverage]) -> String {
             .map(|tool| visible(&tool.tool))
             .collect();
         if !well.is_empty() {
-            let _ = writeln!(out, "    never with an error: {}", well.join(", "));
+            let _ = writeln!(out, "    never called with an error: {}", well.join(", "));
         }
         for tool in server.tools.iter().filter(|tool| !tool.tasks.is_empty()) {
             let never: Vec<_> = tool.parameters.iter().filter(|p| !p.given).map(|p| visible(&p.parameter)).collect();

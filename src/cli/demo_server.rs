@@ -9,20 +9,20 @@ use crate::mcp::demo;
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals demo-server                          as the command of a client's config
+  gevals demo-server                          as a server command in a client's config
   gevals demo-server --http 127.0.0.1:8080    over HTTP, until Ctrl-C
 
-Exit status: 0 the client has left, or it was stopped, 2 used wrongly, 3 the address or the folder
-cannot be used";
+Exit status: 0 the client has disconnected, or the server was stopped, 2 usage error, 3 the address
+or the directory cannot be used";
 
-/// Serve a store of notes over MCP: tools, resources and prompts to try gevals on.
+/// Serve a notes store over MCP, with tools, resources and prompts to try gevals on.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where the notes are kept, a file each; made if it is not there.
+    /// The directory for the notes, one file per note; created if it does not exist.
     #[arg(long, default_value = "notes")]
     dir: PathBuf,
-    /// Serve streamable HTTP at this address instead of standard input and output.
+    /// Serve streamable HTTP at this address instead of using standard input and output.
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
 }
@@ -38,7 +38,7 @@ pub fn main(args: &Args) -> u8 {
     let served = runtime.block_on(async {
         let Some(address) = args.http else { return demo::serve_stdio(&args.dir).await };
         let listener = tokio::net::TcpListener::bind(address).await?;
-        note(&format!("listening at http://{}/mcp", listener.local_addr()?));
+        note(&format!("listening on http://{}/mcp", listener.local_addr()?));
         let stop = CancellationToken::new();
         let stopper = stop.clone();
         tokio::spawn(async move {

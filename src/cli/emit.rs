@@ -18,46 +18,46 @@ Examples:
   gevals emit kubernetes-job suite.gevals --image registry.example/gevals:1 -o evals.yaml
   gevals emit argo suite.gevals --image registry.example/gevals:1 --store s3://evals/nightly
 
-Each job runs its share of the units with `gevals exec-unit`, passes signals on to it, and fails
-where a unit could not run; a verdict does not fail it. The pack has to be where --at says, and be
-the one that is given here: a job compares its digest.
+Each job runs its share of the units with `gevals exec-unit`, passes signals on to it, and fails if a
+unit could not run; a verdict does not make it fail. The pack must be available at the path given by
+--at and must be the same one as here: each job compares its digest.
 
-kubernetes-job, argo and tekton start pods. Their image has gevals, bash and what the units need. A
-PersistentVolumeClaim is mounted at /evals: the pack is in it, and each attempt finds there what the
-one before has left.
+kubernetes-job, argo and tekton start pods. Their image needs gevals, bash and whatever the units
+use. A PersistentVolumeClaim is mounted at /evals: it contains the pack, and each attempt finds there
+what the previous one left.
 
-With --store each job puts what its units have left into an object store, below a folder that is
-named after the pack, and the last one merges from there and puts the merged results beside. It
-needs a gevals with the feature `store`, and credentials in the environment.
+With --store, each job uploads the results of its units to an object store, below a path named after
+the pack; the last job merges them and uploads the merged results as well. This needs a gevals with
+the feature `store`, and credentials in the environment.
 
-Exit status: 0 it is written, 2 used wrongly, or it is no pack, 3 it could not be written";
+Exit status: 0 written, 2 usage error, or not a pack, 3 it could not be written";
 
-/// Write the file with which an engine starts the units of a pack.
+/// Write the file with which an engine runs the units of a pack.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which engine.
+    /// The engine.
     #[arg(value_parser = PossibleValuesParser::new(ENGINES.iter().map(|engine| PossibleValue::new(engine.name).help(engine.summary))))]
     engine: String,
-    /// What `gevals pack` has written.
+    /// A pack, as written by `gevals pack`.
     pack: PathBuf,
-    /// Where the jobs find the pack; as it is named here, or in pods by the name of its file, if nothing is said.
+    /// The path where the jobs find the pack [default: the path given here; in pods, its file name].
     #[arg(long, value_name = "PATH")]
     at: Option<String>,
-    /// The image of pods, with gevals and what the units need.
+    /// The image of the pods, with gevals and what the units need.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// The PersistentVolumeClaim of pods, with the pack and for the results; `gevals`, if nothing is said.
+    /// The PersistentVolumeClaim of the pods, for the pack and the results [default: gevals].
     #[arg(long, value_name = "NAME")]
     claim: Option<String>,
-    /// Among how many jobs the units are divided; as many as there are units, if the engine starts so many.
+    /// Number of jobs to divide the units among [default: one per unit, if the engine can start that many].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
-    /// An object store that takes the results of each unit, and from which they are merged: s3://BUCKET/PATH, gs://,
+    /// An object store to which the results of each unit are uploaded and from which they are merged: s3://BUCKET/PATH, gs://,
     /// az://CONTAINER/PATH or file:///PATH
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Where it is written, instead of standard output.
+    /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -83,7 +83,7 @@ fn emitted(args: &Args) -> Result<u8, (u8, String)> {
             return Err(usage(format!("`{name}` starts at most {most_jobs} jobs of one file, not {jobs}")));
         }
         Some(jobs) if jobs > units => {
-            return Err(usage(format!("there are {units} units, too few for {jobs} jobs")));
+            return Err(usage(format!("{units} units are too few for {jobs} jobs")));
         }
         jobs => jobs.unwrap_or_else(|| units.min(*most_jobs)),
     };
@@ -93,22 +93,22 @@ fn emitted(args: &Args) -> Result<u8, (u8, String)> {
     };
     let pack = args.at.as_deref().unwrap_or(&given);
     if pack.is_empty() || pack.chars().any(char::is_control) {
-        return Err(usage("`--at` is a path on one line".to_owned()));
+        return Err(usage("`--at` must be a path on a single line".to_owned()));
     }
     let store = args.store.as_deref().map(|url| url.trim_end_matches('/'));
     if let Some((url, why)) = args.store.as_deref().and_then(|url| Some((url, store_fault(url)?))) {
-        return Err(usage(format!("`--store {}` is no store: {why}", visible(url))));
+        return Err(usage(format!("`--store {}` is not a store: {why}", visible(url))));
     }
     let order = Order { manifest: &manifest, pack, jobs, store };
     if let Some(variable) = order.taken() {
-        return Err(usage(format!("the pack needs a variable `{variable}`, which the jobs use in another meaning")));
+        return Err(usage(format!("the pack needs a variable `{variable}`, which the jobs use for something else")));
     }
     let text = match write {
         Write::Jobs(write) => {
             let odd =
                 [("--image", &args.image), ("--claim", &args.claim)].into_iter().find(|(_, value)| value.is_some());
             if let Some((option, _)) = odd {
-                return Err(usage(format!("`{name}` starts no pods: leave `{option}` out")));
+                return Err(usage(format!("`{name}` starts no pods: omit `{option}`")));
             }
             write(&order)
         }
@@ -118,7 +118,7 @@ fn emitted(args: &Args) -> Result<u8, (u8, String)> {
     match &args.output {
         None => print(&text),
         Some(path) if path.canonicalize().is_ok_and(|path| args.pack.canonicalize().is_ok_and(|pack| pack == path)) => {
-            return Err(usage(format!("`{}` is the pack and would be written over: name another file", shown(path))));
+            return Err(usage(format!("`{}` is the pack and would be overwritten: choose another file", shown(path))));
         }
         Some(path) => write_atomic(path, text.as_bytes())
             .map_err(|error| (status::BROKEN, format!("cannot write `{}`: {error}", shown(path))))?,
@@ -130,12 +130,12 @@ fn emitted(args: &Args) -> Result<u8, (u8, String)> {
 fn pods<'a>(args: &'a Args, engine: &str) -> Result<Pods<'a>, String> {
     let Some(image) = &args.image else {
         return Err(format!(
-            "`{engine}` starts pods: say with `--image` of which image, with gevals and what the units need"
+            "`{engine}` starts pods: specify their image with `--image`; it needs gevals and what the units use"
         ));
     };
     let fit = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
     if !image.starts_with(|c: char| c.is_ascii_alphanumeric()) || !image.chars().all(fit) {
-        return Err(format!("`{}` is no image: write it as in `registry.example/gevals:1`", visible(image)));
+        return Err(format!("`{}` is not an image: write it like `registry.example/gevals:1`", visible(image)));
     }
     let claim = args.claim.as_deref().unwrap_or("gevals");
     let part = |part: &str| {
@@ -144,7 +144,9 @@ fn pods<'a>(args: &'a Args, engine: &str) -> Result<Pods<'a>, String> {
     };
     if claim.len() > 253 || !claim.split('.').all(part) {
         let claim = visible(claim);
-        return Err(format!("`{claim}` is no name of a claim: it has small letters, digits, `-` and `.`, at most 253"));
+        return Err(format!(
+            "`{claim}` is not a valid name of a claim: use at most 253 lowercase letters, digits, `-` and `.`"
+        ));
     }
     Ok(Pods { image, claim })
 }

@@ -45,23 +45,23 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals evals list -- my-server                         what evals a server ships
+  gevals evals list -- my-server                         list the evals that a server ships
   gevals evals list --level invocation https://x.org/mcp
-  gevals evals check --mcp-config mcp.json notes         whether they can be right
-  gevals evals check evals.yaml                          the same of a file, not yet shipped
-  gevals evals run --allow-execution -- my-server        whether they pass
-  gevals evals strength --allow-execution -- my-server   what they notice of broken tools
+  gevals evals check --mcp-config mcp.json notes         check them
+  gevals evals check evals.yaml                          check a file that is not shipped yet
+  gevals evals run --allow-execution -- my-server        run them
+  gevals evals strength --allow-execution -- my-server   measure which broken tools they detect
   gevals evals serve evals.yaml -- my-server             add evals to any server, unmodified
-  gevals evals conformance -- my-server                  whether it keeps to the primitive
-  gevals evals draft -- my-server                        a first suite, from its tools
-  gevals evals lock -- my-server                         write down which evals it ships
-  gevals evals diff -- my-server                         what has changed in them since
-  gevals evals import -o suite -- my-server              portable tasks of a server's evals
-  gevals evals export suite -o evals.yaml                evals of portable tasks
+  gevals evals conformance -- my-server                  test whether it conforms to the primitive
+  gevals evals draft -- my-server                        draft a first suite from its tools
+  gevals evals lock -- my-server                         lock the evals it ships
+  gevals evals diff -- my-server                         show what has changed since
+  gevals evals import -o suite -- my-server              write portable tasks for a server's evals
+  gevals evals export suite -o evals.yaml                write evals for portable tasks
 
-`gevals explain evals` tells what an eval is, and what a file of evals holds.";
+`gevals explain evals` describes what an eval is and what a file of evals contains.";
 
-/// The evals that an MCP server ships beside its tools: list, check, run, measure, serve and lock them.
+/// List, check, run, measure, serve and lock the evals that an MCP server ships with its tools.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -103,22 +103,22 @@ pub fn main(args: &Args, global: Global) -> u8 {
 /// The options that say how a server is reached.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Reach {
-    /// The server's streamable HTTP.
+    /// The URL of a streamable HTTP server.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// A header for every request to the URL, as `Name: value`; repeat it for several.
     #[arg(long, value_name = "HEADER", value_parser = between::header)]
     header: Vec<(String, String)>,
-    /// An MCP config: SERVER is a name in it.
+    /// An MCP config; SERVER is a name in it.
     #[arg(long, value_name = "FILE")]
     mcp_config: Option<PathBuf>,
-    /// How long each answer of the server may take.
+    /// Timeout of each answer of the server.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit)]
     timeout: Duration,
-    /// The longest message, either way, in MiB.
+    /// Maximum size of a message, in either direction, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     max_message: u16,
-    /// The command of the server, and its arguments.
+    /// The command of the server and its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -126,7 +126,7 @@ pub struct Reach {
 fn limit(text: &str) -> Result<Duration, String> {
     match duration::parse(text) {
         Ok(limit) if !limit.is_zero() => Ok(limit),
-        Ok(_) => Err("it is zero".to_owned()),
+        Ok(_) => Err("it must not be zero".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -134,7 +134,7 @@ fn limit(text: &str) -> Result<Duration, String> {
 /// A level, as a word of a command line.
 fn level(text: &str) -> Result<Level, String> {
     let known = || Level::ALL.map(Level::name).join(", ");
-    Level::named(text).ok_or_else(|| format!("it is one of {}", known()))
+    Level::named(text).ok_or_else(|| format!("expected one of {}", known()))
 }
 
 /// How a server is reached, and what must not be shown of that.
@@ -159,7 +159,7 @@ impl Reach {
             [one] if names_server(one) => (None, Some(*one)),
             [file] => (Some(*file), None),
             [file, server] => (Some(*file), Some(*server)),
-            _ => return Err((status::USAGE, "name a file, and a server".to_owned())),
+            _ => return Err((status::USAGE, "specify a file and a server".to_owned())),
         };
         let has_server = server.is_some() || self.names_one() || self.mcp_config.is_some();
         let server = match file.is_none() || has_server {
@@ -181,22 +181,25 @@ impl Reach {
         let url = self.url.as_deref().or(word.filter(is_url).filter(|_| self.mcp_config.is_none()));
         let ways = [!self.command.is_empty(), url.is_some(), self.mcp_config.is_some()];
         if ways.iter().filter(|way| **way).count() > 1 {
-            return Err(usage("name one server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`"));
+            return Err(usage("specify one server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`"));
         }
         if !self.header.is_empty() && url.is_none() {
-            return Err(usage("`--header` is for a server that is reached by a URL"));
+            return Err(usage("`--header` requires a server with a URL"));
         }
         let (spec, secrets, configured) = match &self.mcp_config {
             Some(path) => self.configured(path, word)?,
             None if url.is_some() || !self.command.is_empty() => {
                 if let Some(word) = word.filter(|word| Some(*word) != url) {
-                    return Err((status::USAGE, format!("`{word}` is one word too many: the server is named already")));
+                    return Err((
+                        status::USAGE,
+                        format!("unexpected argument `{word}`: the server is already specified"),
+                    ));
                 }
                 (between::spec(&self.command, url, &self.header, None), Vec::new(), None)
             }
             None => {
-                let what = word.map_or_else(String::new, |word| format!("`{word}` is no URL; "));
-                let help = "name a server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`";
+                let what = word.map_or_else(String::new, |word| format!("`{word}` is not a URL; "));
+                let help = "specify a server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`";
                 return Err((status::USAGE, format!("{what}{help}")));
             }
         };
@@ -215,7 +218,7 @@ impl Reach {
         let usage = |text: String| (status::USAGE, text);
         let bytes = Disk.read(path).map_err(|error| usage(format!("cannot read `{shown}`: {error}")))?;
         let (sources, mut out) = (Sources::default(), Diagnostics::default());
-        let text = yaml::decode_utf8(bytes).map_err(|_| usage(format!("`{shown}` is no UTF-8")))?;
+        let text = yaml::decode_utf8(bytes).map_err(|_| usage(format!("`{shown}` is not valid UTF-8")))?;
         let dir = path.parent().unwrap_or(Path::new(""));
         let file = sources.add(path, text.as_str());
         let config = yaml::parse(file, text, &mut out)
@@ -237,7 +240,7 @@ impl Reach {
                 usage(format!("`{shown}` has no server `{word}`; {hint}"))
             })?,
             None if config.servers.len() == 1 => &config.servers[0],
-            None => return Err(usage(format!("name a server of `{shown}`: {}", listed()))),
+            None => return Err(usage(format!("specify a server of `{shown}`: {}", listed()))),
         };
         let server = crate::hir::Server { disabled: false, ..server.clone() };
         let executable = std::env::current_exe().ok();

@@ -188,28 +188,28 @@ pub fn explained(word: &str) -> Option<String> {
         .map(|command| format!("{}\n", command.render_long_help().to_string().trim_end()))
 }
 
-/// Explain a rule: why it matters, an example, and its cure; or a topic, a step, a matcher, a filter, a key, a command.
+/// Explain a rule (why it matters, an example, how to fix it), a topic, a step, a matcher, a filter, a key or a command.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A rule, as a finding shows it, a topic, a step, or another word of the language; without one, all are listed.
+    /// A rule as shown in a finding, a topic, a step, or another word of the language; without one, all rules and topics are listed.
     rule: Option<String>,
-    /// What a task does to the world, as gevals understands its scripts and steps.
+    /// Show what a task does to its environment, as gevals understands its scripts and steps.
     #[arg(long, value_name = "FILE", conflicts_with = "rule")]
     effects: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals explain                         all rules and topics
-  gevals explain resource-not-released   why it matters, an example, and its cure
-  gevals explain http                    a step: what it takes, expects and leaves
+  gevals explain                         list all rules and topics
+  gevals explain resource-not-released   a rule: why it matters, an example, how to fix it
+  gevals explain http                    a step: its fields, expectations and outputs
   gevals explain holes                   a topic
   gevals explain oneOf                   a matcher, filter, assertion, or key of a file
-  gevals explain GEVALS_CACHE_DIR        a variable
+  gevals explain GEVALS_CACHE_DIR        an environment variable
   gevals explain --effects task.yaml     what its scripts create, read, await, change and delete
 
-Exit status: 0 explained, 1 the file has errors, 2 there is no such rule or topic";
+Exit status: 0 explained, 1 the file has errors, 2 no such rule or topic";
 
 pub fn main(args: &Args) -> u8 {
     if let Some(path) = &args.effects {
@@ -278,7 +278,7 @@ pub fn unknown(name: &str) -> String {
     let commands = super::commands();
     let near = nearest(name, words().into_iter().chain(commands.get_subcommands().map(clap::Command::get_name)));
     let hint = near.map_or_else(|| "`gevals explain` lists them all".to_owned(), |n| format!("did you mean `{n}`?"));
-    format!("no rule, topic or word is called `{name}`; {hint}")
+    format!("no rule, topic or word named `{name}`; {hint}")
 }
 
 /// All rules, a line each.

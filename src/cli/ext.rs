@@ -26,22 +26,22 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals ext list                                which extensions the evals below this folder use
+  gevals ext list                                list the extensions that evals below this directory use
   gevals ext add eval.yaml github.com/acme/files@v1.2.0
-                                                 download, pin, and write it into the eval
-  gevals ext update eval.yaml                    newer releases of what is `latest`
-  gevals ext update eval.yaml files --to v1.3.0  another version
-  gevals ext rollback eval.yaml files            what was pinned before
-  gevals ext verify eval.yaml                    is the cache what the lock says?
-  gevals ext describe builtin:kubernetes         its operations, arguments and outputs
-  gevals ext init files --language python        a new extension, with its tests
-  gevals ext conformance ./files                 does a program keep to the protocol?
+                                                 download and pin it, and add it to the eval
+  gevals ext update eval.yaml                    update extensions at `latest` to newer releases
+  gevals ext update eval.yaml files --to v1.3.0  change to another version
+  gevals ext rollback eval.yaml files            go back to the previous pin
+  gevals ext verify eval.yaml                    compare the cache with the lock
+  gevals ext describe builtin:kubernetes         show its operations, arguments and outputs
+  gevals ext init files --language python        create a new extension, with tests
+  gevals ext conformance ./files                 test whether a program conforms to the protocol
 
-Releases come from GitHub; GEVALS_GITHUB_URL names another server. Downloads are kept in
-GEVALS_CACHE_DIR, else in the user's cache.
+Releases are downloaded from GitHub, or from the server that GEVALS_GITHUB_URL names. Downloads are
+kept in GEVALS_CACHE_DIR, or in the user's cache by default.
 
-Exit status: 0 all is well; 1 the answer is no; 2 used wrongly; 3 something could not be downloaded
-or started";
+Exit status: 0 success; 1 the answer is no; 2 usage error; 3 something could not be downloaded or
+started";
 
 /// Use, pin and write extensions.
 #[derive(clap::Args, Debug)]
@@ -53,30 +53,30 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// List the extensions that evals use, and what is known of them.
+    /// List the extensions that evals use, with their state.
     List {
-        /// Evals, or folders that are searched for them.
+        /// Evals, or directories to search for them.
         paths: Vec<PathBuf>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Write an extension into an eval, download it, and pin it.
+    /// Add an extension to an eval, download it, and pin it.
     Add(pin::Add),
-    /// Move pins: `latest` to the newest release, others to the version of `--to`.
+    /// Update pins: `latest` to the newest release, others to the version given by `--to`.
     Update(pin::Update),
-    /// Go back to what was pinned before the last update.
+    /// Restore the pins from before the last update.
     Rollback(pin::Rollback),
-    /// Compare the cache, and the manifests of extensions that are paths, with the lock.
+    /// Compare the cache, and the manifests of extensions given by path, with the lock.
     Verify {
         /// An eval.
         eval: PathBuf,
     },
-    /// Print what an extension can do.
+    /// Describe what an extension can do.
     Describe {
-        /// A package: a path, `builtin:NAME`, or a release; with `--eval` also an alias of it.
+        /// A package: a path, `builtin:NAME`, or a release; with `--eval`, also an alias.
         package: String,
-        /// The eval that knows it, by alias or with a pin.
+        /// The eval that defines the alias or pins the package.
         #[arg(long)]
         eval: Option<PathBuf>,
         /// Print JSON.
@@ -84,9 +84,9 @@ enum Command {
         json: bool,
     },
     Init(init::Args),
-    /// Try whether a program keeps to the protocol of extensions. Nothing that it can do is done.
+    /// Test whether a program conforms to the extension protocol, without performing any of its operations.
     Conformance {
-        /// The program, or the folder with its extension.yaml.
+        /// The program, or the directory with its extension.yaml.
         program: PathBuf,
         /// Print JSON.
         #[arg(long)]
@@ -121,11 +121,11 @@ impl One {
         match compiled.project.evals.as_slice() {
             [unit] if unit.eval.is_some() => Ok(Self { compiled }),
             [_] => {
-                complain(&format!("`{0}` cannot be read: `gevals check {0}` says why", shown(path)));
+                complain(&format!("`{0}` cannot be read: `gevals check {0}` shows why", shown(path)));
                 Err(status::USAGE)
             }
             _ => {
-                complain(&format!("`{}` is not one eval", shown(path)));
+                complain(&format!("`{}` is not a single eval", shown(path)));
                 Err(status::USAGE)
             }
         }
@@ -178,7 +178,7 @@ fn state(entry: &Entry<'_>, cache: Option<&Cache>) -> String {
     match (&entry.means, entry.release) {
         (Err(why), _) => why.clone(),
         (Ok(Package::Bundled(name)), _) if entry.package.starts_with("builtin:") => {
-            format!("a part of gevals ({name})")
+            format!("built into gevals ({name})")
         }
         (Ok(Package::Bundled(name)), _) => format!("means `builtin:{name}`"),
         (Ok(Package::Local(_)), _) if entry.locked.is_none() => "a path, not locked".to_owned(),
@@ -225,7 +225,7 @@ fn list(paths: &[PathBuf], as_json: bool) -> u8 {
     }
     if rows.is_empty() {
         let evals = count(compiled.project.evals.len(), "eval", "evals");
-        print(&format!("no extension is used by {evals}\n"));
+        print(&format!("no extensions are used by {evals}\n"));
         return status::OK;
     }
     let mut text = String::new();
@@ -265,7 +265,7 @@ fn verify(path: &Path) -> u8 {
     for entry in &entries {
         let verdict = match (&entry.means, entry.release) {
             (Err(why), _) => Err(format!("it {why}")),
-            (Ok(Package::Bundled(_)), _) => Ok("it is a part of gevals".to_owned()),
+            (Ok(Package::Bundled(_)), _) => Ok("it is built into gevals".to_owned()),
             (Ok(Package::Release { .. }), None) => Err("it is not locked".to_owned()),
             (Ok(Package::Release { owner, repo, .. }), Some(pin)) => installed(&cache, owner, repo, pin)
                 .map(|_| format!("{} is in the cache, and its files are as locked", pin.tag))
@@ -291,7 +291,7 @@ fn verify(path: &Path) -> u8 {
         }
     }
     if entries.is_empty() {
-        print("the eval uses no extension\n");
+        print("the eval uses no extensions\n");
     }
     code
 }
@@ -349,7 +349,7 @@ fn description(reference: &str, locked: &LockedExtension) -> String {
     let version = if locked.version.is_empty() { String::new() } else { format!(" {}", locked.version) };
     let mut text = format!("{reference}{version}: {}\n", count(locked.operations.len(), "operation", "operations"));
     if !locked.permissions.is_empty() {
-        text += &format!("asks for {}\n", locked.permissions.words());
+        text += &format!("requests {}\n", locked.permissions.words());
     }
     for (name, operation) in &locked.operations {
         let phases = match (operation.action, operation.check) {

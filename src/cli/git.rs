@@ -5,11 +5,11 @@ use std::process::Command;
 /// The message for a revision that does not exist.
 pub(super) fn no_revision(rev: &str, root: &str) -> String {
     let remote = if rev.contains('/') {
-        "; a branch must be fetched first: `actions/checkout` does with `fetch-depth: 0`"
+        "; a branch must be fetched first: `actions/checkout` does so with `fetch-depth: 0`"
     } else {
         ""
     };
-    format!("`{rev}` is no revision of the git repository `{root}`{remote}")
+    format!("`{rev}` is not a revision of the git repository `{root}`{remote}")
 }
 
 /// What git prints; its complaint where it fails.

@@ -14,18 +14,18 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals self check                      what is here, and what is missing
-  gevals self check bubblewrap node      exit with 1 unless these are here
-  gevals self check --format json        for other programs
+  gevals self check                      list what is available and what is missing
+  gevals self check bubblewrap node      exit with 1 unless these are available
+  gevals self check --format json        write JSON, for other programs
 
-What an eval needs depends on the eval: `gevals run --preflight EVAL` tells. A browser is needed for
-nothing: reports and pictures are files. No secret is shown: of a key it is said only that it is
+What an eval needs depends on the eval: run `gevals run --preflight EVAL` to check that. A browser is
+never needed: reports and pictures are files. Secrets are never shown: for a key, only whether it is
 set.
 
-Exit status: 0 everything that was named is here, or without names what every run needs, 1 something
-of it is missing, 2 it is not known here";
+Exit status: 0 everything that was named is available, or without names, what every run needs; 1
+something of it is missing; 2 unknown name";
 
-/// Look at gevals itself, and at this machine.
+/// Inspect gevals itself and this machine.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -43,13 +43,13 @@ enum What {
     Check(Check),
 }
 
-/// Say what this machine lacks, what each thing is needed for, and how to get it.
+/// Report what this machine lacks, what each item is needed for, and how to install it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 struct Check {
-    /// Things that must be here.
+    /// Items that must be available.
     names: Vec<String>,
-    /// How it is written.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -106,20 +106,20 @@ const fn by(
 }
 
 static NEEDS: [Need; 25] = [
-    Need { always: true, ..program("sh", &["sh"], "scripts of tasks", "every system has one: look at PATH") },
+    Need { always: true, ..program("sh", &["sh"], "scripts of tasks", "every system has one: check PATH") },
     Need {
         always: true,
         ..by(
             "temporary-folder",
             temporary,
-            "scripts, and what agents are given",
-            "make the folder writable, or set TMPDIR to one that is",
+            "scripts, and files for agents",
+            "make the directory writable, or set TMPDIR to one that is",
         )
     },
     program(
         "bash",
         &["bash"],
-        "scripts of legacy tasks that begin with `#!/bin/bash`",
+        "scripts of legacy tasks that start with `#!/bin/bash`",
         "apt install bash, brew install bash",
     ),
     program(
@@ -131,45 +131,45 @@ static NEEDS: [Need; 25] = [
     by(
         "bubblewrap",
         bubblewrap,
-        "`convert` proves in it, agents and extensions are kept apart in it",
+        "the proofs of `convert`, and the isolation of agents and extensions",
         "apt install bubblewrap; in Docker see the entry user-namespaces",
     ),
     by(
         "user-namespaces",
         namespaces,
-        "bubblewrap rests on them",
+        "bubblewrap",
         "sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in Docker --security-opt seccomp=unconfined",
     ),
     by(
         "landlock",
         landlock,
-        "agents are kept apart by it where there is no bubblewrap",
-        "Linux 6.12 or newer, with Landlock switched on",
+        "the isolation of agents without bubblewrap",
+        "Linux 6.12 or newer, with Landlock enabled",
     ),
-    by("docker", docker, "extensions with `sandbox: docker`", "install Docker, and start its daemon"),
+    by("docker", docker, "extensions with `sandbox: docker`", "install Docker and start its daemon"),
     program(
         "node",
         &["node"],
-        "MCP servers and agents that are packages of npm",
+        "MCP servers and agents from npm packages",
         "https://nodejs.org, apt install nodejs, brew install node",
     ),
     program(
         "npx",
         &["npx"],
         "servers that a config starts with `npx`",
-        "it comes with npm: apt install npm, brew install node",
+        "part of npm: apt install npm, brew install node",
     ),
     program(
         "python",
         &["python3", "python"],
-        "MCP servers that are packages of PyPI",
+        "MCP servers from PyPI packages",
         "apt install python3, brew install python",
     ),
     program("uvx", &["uvx"], "servers that a config starts with `uvx`", "pip install uv"),
     program(
         "kubectl",
         &["kubectl"],
-        "tasks whose scripts call it; `builtin:kubernetes` does without",
+        "tasks whose scripts call it; `builtin:kubernetes` does not need it",
         "https://kubernetes.io/docs/tasks/tools",
     ),
     by(
@@ -181,30 +181,30 @@ static NEEDS: [Need; 25] = [
     by(
         "kube-apiserver",
         control_plane,
-        "`world: kube` and `gevals kube`: control planes that are thrown away",
-        "setup-envtest use -p path; set KUBEBUILDER_ASSETS to the folder that it prints",
+        "`world: kube` and `gevals kube`: disposable control planes",
+        "setup-envtest use -p path; set KUBEBUILDER_ASSETS to the directory it prints",
     ),
     program("helm", &["helm"], "the operations of Helm in `builtin:kubernetes`", "https://helm.sh/docs/intro/install"),
     program("claude", &["claude"], "the agent `builtin.claude-code`", "npm install -g @anthropic-ai/claude-code"),
     program("codex", &["codex"], "agent files that call it", "npm install -g @openai/codex"),
     program("gemini", &["gemini"], "agent files that call it", "npm install -g @google/gemini-cli"),
     program("opencode", &["opencode"], "agent files that call it", "npm install -g opencode-ai"),
-    key("openai-key", &["OPENAI_API_KEY", "MODEL_KEY"], "models and judges of `openai:`", "set OPENAI_API_KEY"),
-    key("anthropic-key", &["ANTHROPIC_API_KEY"], "models and judges of `anthropic:`", "set ANTHROPIC_API_KEY"),
-    key("gemini-key", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "models and judges of `gemini:`", "set GEMINI_API_KEY"),
+    key("openai-key", &["OPENAI_API_KEY", "MODEL_KEY"], "models and judges with `openai:`", "set OPENAI_API_KEY"),
+    key("anthropic-key", &["ANTHROPIC_API_KEY"], "models and judges with `anthropic:`", "set ANTHROPIC_API_KEY"),
+    key("gemini-key", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "models and judges with `gemini:`", "set GEMINI_API_KEY"),
     by(
         "downloads",
         downloads,
-        "sources and releases of extensions are kept there",
-        "set GEVALS_CACHE_DIR to a folder that can be written",
+        "the cache of sources and extension releases",
+        "set GEVALS_CACHE_DIR to a writable directory",
     ),
     Need {
         always: true,
         ..by(
             "processes",
             processes,
-            "gevals starts itself: for jails, Kubernetes and the example server",
-            "its program was moved or deleted while it ran: start it anew",
+            "gevals starts itself for sandboxes, Kubernetes and the demo server",
+            "its executable was moved or deleted while it ran: restart it",
         )
     },
 ];
@@ -219,10 +219,10 @@ pub fn main(args: &Args) -> u8 {
             Err(name) => {
                 let near = nearest(name, NEEDS.iter().map(|need| need.name));
                 let hint = near.map_or_else(
-                    || "`gevals self check` lists what is".to_owned(),
+                    || "`gevals self check` lists all names".to_owned(),
                     |near| format!("did you mean `{near}`?"),
                 );
-                complain(&format!("`{name}` is not known here; {hint}"));
+                complain(&format!("unknown name `{name}`; {hint}"));
                 return status::USAGE;
             }
         };
@@ -273,16 +273,16 @@ fn as_text(looks: &[(&Need, Result<String, String>)]) -> String {
     let missing = looks.iter().filter(|(_, found)| found.is_err()).count();
     let always = looks.iter().filter(|(need, found)| found.is_err() && need.always).count();
     out + &match (missing, always) {
-        (0, _) => "everything is here\n".to_owned(),
-        (n, 0) => format!("{}; what every run needs is here\n", things(n)),
-        (n, _) => format!("{}, and every run needs some of it\n", things(n)),
+        (0, _) => "everything is available\n".to_owned(),
+        (n, 0) => format!("{}; everything that every run needs is available\n", things(n)),
+        (n, _) => format!("{}, including something that every run needs\n", things(n)),
     }
 }
 
 fn things(missing: usize) -> String {
     match missing {
-        1 => "1 thing is missing".to_owned(),
-        n => format!("{n} things are missing"),
+        1 => "1 item is missing".to_owned(),
+        n => format!("{n} items are missing"),
     }
 }
 
@@ -309,7 +309,7 @@ fn temporary(_: &RealHost) -> Result<String, String> {
 /// A file can be made there, and is gone again.
 fn writable(folder: &Path) -> Result<(), String> {
     let made = tempfile::NamedTempFile::new_in(folder);
-    made.map(drop).map_err(|error| format!("`{}` cannot be written: {error}", folder.display()))
+    made.map(drop).map_err(|error| format!("`{}` is not writable: {error}", folder.display()))
 }
 
 fn downloads(_: &RealHost) -> Result<String, String> {
@@ -320,10 +320,10 @@ fn downloads(_: &RealHost) -> Result<String, String> {
 }
 
 fn processes(_: &RealHost) -> Result<String, String> {
-    let own = std::env::current_exe().map_err(|error| format!("its program is not found: {error}"))?;
+    let own = std::env::current_exe().map_err(|error| format!("its executable was not found: {error}"))?;
     match own.is_file() {
         true => Ok(own.display().to_string()),
-        false => Err(format!("`{}` is gone", own.display())),
+        false => Err(format!("`{}` no longer exists", own.display())),
     }
 }
 
@@ -333,19 +333,19 @@ fn bubblewrap(_: &RealHost) -> Result<String, String> {
 
 #[cfg(target_os = "linux")]
 fn landlock(_: &RealHost) -> Result<String, String> {
-    sandbox::confine::usable().map(|()| "the kernel has it".to_owned())
+    sandbox::confine::usable().map(|()| "supported by the kernel".to_owned())
 }
 
 #[cfg(not(target_os = "linux"))]
 fn landlock(_: &RealHost) -> Result<String, String> {
-    Err("only Linux has it".to_owned())
+    Err("only available on Linux".to_owned())
 }
 
 /// What the kernel says of them; whether a jail can be made, the entry of bubblewrap tells.
 fn namespaces(_: &RealHost) -> Result<String, String> {
     let says = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     if !Path::new("/proc/self/ns/user").exists() {
-        return Err("the kernel has none".to_owned());
+        return Err("not supported by the kernel".to_owned());
     }
     if says("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
         return Err("user.max_user_namespaces is 0".to_owned());
@@ -356,11 +356,11 @@ fn namespaces(_: &RealHost) -> Result<String, String> {
     if says("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
         return Err("kernel.apparmor_restrict_unprivileged_userns is 1".to_owned());
     }
-    Ok("the kernel allows them".to_owned())
+    Ok("allowed by the kernel".to_owned())
 }
 
 fn docker(host: &RealHost) -> Result<String, String> {
-    sandbox::docker::Docker::find(&|name| host.env(name)).map(|_| "its daemon answers".to_owned())
+    sandbox::docker::Docker::find(&|name| host.env(name)).map(|_| "its daemon responds".to_owned())
 }
 
 /// Whether a cluster is named. It is not asked.
@@ -368,8 +368,8 @@ fn cluster(host: &RealHost) -> Result<String, String> {
     if let Some(list) = host.env("KUBECONFIG").filter(|list| !list.is_empty()) {
         let mut paths = std::env::split_paths(&list);
         return match paths.any(|path| path.is_file()) {
-            true => Ok("KUBECONFIG names a file".to_owned()),
-            false => Err(format!("KUBECONFIG names no file that is there: `{list}`")),
+            true => Ok("KUBECONFIG names an existing file".to_owned()),
+            false => Err(format!("KUBECONFIG names no existing file: `{list}`")),
         };
     }
     let own = std::env::home_dir().map(|home| home.join(".kube/config")).filter(|path| path.is_file());
@@ -377,11 +377,11 @@ fn cluster(host: &RealHost) -> Result<String, String> {
         return Ok(path.display().to_string());
     }
     match host.env("KUBERNETES_SERVICE_HOST") {
-        Some(_) => Ok("this is a pod".to_owned()),
-        None => Err("no cluster is named".to_owned()),
+        Some(_) => Ok("running in a pod".to_owned()),
+        None => Err("no cluster is configured".to_owned()),
     }
 }
 
 fn control_plane(_: &RealHost) -> Result<String, String> {
-    run::clusters::startable().map(|()| "its programs are here".to_owned())
+    run::clusters::startable().map(|()| "its programs are installed".to_owned())
 }

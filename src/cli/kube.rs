@@ -7,16 +7,16 @@ use crate::cluster::plane;
 
 const EXAMPLES: &str = "\
 Examples:
-  export KUBECONFIG=$(gevals kube up)     start one, and use it
+  export KUBECONFIG=$(gevals kube up)     start one and use it
   gevals run eval.yaml                    run an eval against it
   gevals kube down                        stop it
 
-It needs `etcd` and `kube-apiserver` (and takes `kube-controller-manager` where it is) from the
-folder that KUBEBUILDER_ASSETS names, or from the PATH: `setup-envtest use -p path` downloads them,
-and prints the folder. It has no nodes: pods never run.
+This needs `etcd` and `kube-apiserver` (and uses `kube-controller-manager` if available) from the
+directory in KUBEBUILDER_ASSETS or from PATH: `setup-envtest use -p path` downloads them and prints
+the directory. The control plane has no nodes: pods never run.
 
-Exit status: 0 started, or stopped; 2 a program is missing, or one runs there already; 3 it did not
-start, or did not stop";
+Exit status: 0 started or stopped; 2 a program is missing, or one is already running there; 3 it did
+not start or stop";
 
 /// Start and stop a disposable Kubernetes control plane on this machine.
 #[derive(clap::Args, Debug)]
@@ -28,15 +28,15 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    /// Start it, and print the path of its kubeconfig when it is ready.
+    /// Start a control plane, and print the path of its kubeconfig when it is ready.
     Up {
-        /// Where it keeps its data; made if it is missing.
+        /// The data directory; created if it does not exist.
         #[arg(default_value = ".gevals/kube")]
         folder: PathBuf,
     },
-    /// Stop it. Its data stays.
+    /// Stop a control plane. Its data is kept.
     Down {
-        /// Where it keeps its data.
+        /// The data directory.
         #[arg(default_value = ".gevals/kube")]
         folder: PathBuf,
     },
@@ -60,7 +60,7 @@ pub fn main(args: &Args) -> u8 {
         Command::Down { folder } => match plane::down(folder) {
             Ok(stopped) => {
                 let what = if stopped.is_empty() {
-                    "nothing runs".to_owned()
+                    "nothing is running".to_owned()
                 } else {
                     format!("stopped {}", stopped.join(", "))
                 };

@@ -36,32 +36,32 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   gevals lock eval.yaml           write gevals.lock beside the eval
-  gevals lock eval.yaml --check   has a server changed since, and which evals does that break?
+  gevals lock eval.yaml --check   check whether a server has changed, and which evals that breaks
   gevals lock eval.yaml --fetch   download what is locked, on another machine
-  gevals lock eval.yaml --update  newer commits of the sources of tasks
+  gevals lock eval.yaml --update  update the sources of tasks to newer commits
 
-`gevals check` is pure and offline: it knows the tools of a server and the operations of an
-extension from this file only.
+`gevals check` runs nothing and works offline: it knows the tools of a server and the operations of
+an extension only from this file.
 
-Exit status: 0 written, or as locked; 1 --check found a difference; 2 there is nothing to lock; 3 a
-server did not answer";
+Exit status: 0 written, or unchanged; 1 --check found a difference; 2 there is nothing to lock; 3 a
+server did not respond";
 
-/// Write down what servers and extensions have: gevals.lock, beside the eval.
+/// Record the tools of servers and the operations of extensions in gevals.lock, beside the eval.
 ///
-/// Starts the servers of the eval and lists their tools; reads what its extensions can do, and downloads those that are releases. What
-/// other evals beside it have locked stays in the file.
+/// This starts the servers of the eval and lists their tools, reads what its extensions can do, and downloads extension releases.
+/// Entries that other evals in the same directory have locked are kept.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// An eval file.
     eval: PathBuf,
-    /// Resolve the refs of sources anew; else those that are locked stay at their commits.
+    /// Resolve the refs of sources again; otherwise, locked sources stay at their commits.
     #[arg(long, conflicts_with = "check")]
     update: bool,
-    /// Download what is locked (sources, releases of extensions) and write nothing else: for CI and fresh clones.
+    /// Download what is locked (sources, extension releases) without writing the lock: for CI and fresh clones.
     #[arg(long, conflicts_with_all = ["check", "update"])]
     fetch: bool,
-    /// Write nothing: exit with 1 if something is no longer as it was locked, and say which evals that breaks.
+    /// Write nothing; exit with 1 if anything differs from the lock, and report which evals that breaks.
     #[arg(long)]
     check: bool,
 }
@@ -111,9 +111,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         references(eval, tasks()).iter().all(|r| matches!(package(r.package, substitute), Ok(Package::Bundled(_))))
     };
     if unread || unit.mcp.is_none() && old.sources.is_empty() && unit.eval.as_ref().is_none_or(nothing) {
-        complain(
-            "the eval has no MCP config, no extension and no source to lock: what is a part of gevals needs no lock",
-        );
+        complain("the eval has no MCP config, extension or source to lock: what is built into gevals needs no lock");
         return status::USAGE;
     }
     if args.fetch {
@@ -184,7 +182,7 @@ fn fetched(unit: &EvalUnit, tasks: &[&Task<template::Path>], old: &Lock) -> u8 {
         Ok(found) => {
             let parts =
                 [count(old.sources.len(), "source", "sources"), count(found.releases.len(), "release", "releases")];
-            print(&format!("{} are here as locked\n", in_words(&parts)));
+            print(&format!("{} available as locked\n", in_words(&parts)));
             status::OK
         }
         Err(faults) => {
@@ -208,9 +206,9 @@ fn not_one_eval(path: &Path, evals: &[EvalUnit]) -> String {
     }
     let text = Disk.read(path).unwrap_or_default();
     match String::from_utf8_lossy(&text).contains("mcpServers") {
-        true => format!("`{shown}` is an MCP config: lock the eval that names it"),
+        true => format!("`{shown}` is an MCP config: lock the eval that uses it"),
         false if Disk.stat(path) == Some(Stat::Dir) => format!("there is no eval in `{shown}`"),
-        false => format!("`{shown}` is no eval"),
+        false => format!("`{shown}` is not an eval"),
     }
 }
 
@@ -234,7 +232,7 @@ fn parsed(path: &Path) -> Result<Lock, String> {
 
 fn damaged(path: &Path, why: &str, unit: &EvalUnit) -> String {
     let eval = crate::bash::quote(&shown(&unit.path));
-    format!("cannot read `{}`: {why}; make it anew with `gevals lock {eval}`", path.display())
+    format!("cannot read `{}`: {why}; recreate it with `gevals lock {eval}`", path.display())
 }
 
 /// Says what is no longer as it was locked, and which evals below the lock's folder that breaks.
@@ -260,16 +258,16 @@ fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
         }
     });
     compare("source", &then.sources, &now.sources, &mut changes, |name, old, new, changes| {
-        changes.push(format!("the source `{name}` is at {}; it was at {}", new.commit, old.commit));
+        changes.push(format!("the source `{name}` is now at {}; it was at {}", new.commit, old.commit));
     });
     compare("release", &then.releases, &now.releases, &mut changes, |_, _, _, _| {});
     if changes.is_empty() {
-        print(&format!("all is as it was locked in {}\n", path.display()));
+        print(&format!("nothing differs from {}\n", path.display()));
         return status::OK;
     }
     let mut report: String = changes.iter().map(|change| format!("{change}\n")).collect();
     report += &broken(path, text);
-    report += &format!("if this is as it should be: gevals lock {}\n", unit.path.display());
+    report += &format!("to accept these changes: gevals lock {}\n", unit.path.display());
     print(&report);
     status::NO
 }
@@ -288,7 +286,7 @@ fn compare<T: PartialEq>(
     };
     for (name, was) in old {
         match new.get(name) {
-            None => changes.push(format!("{} is gone", called(name))),
+            None => changes.push(format!("{} was removed", called(name))),
             Some(is) if is != was => {
                 let before = changes.len();
                 inside(name, was, is, changes);
@@ -300,7 +298,7 @@ fn compare<T: PartialEq>(
         }
     }
     for name in new.keys().filter(|name| !old.contains_key(*name)) {
-        changes.push(format!("{} is new", called(name)));
+        changes.push(format!("{} was added", called(name)));
     }
 }
 

@@ -70,18 +70,18 @@ const NOT_INITIALIZED: i64 = -32002;
 const CANCELLED: i64 = -32800;
 
 const EXAMPLES: &str = "\
-An editor starts it and speaks the Language Server Protocol on standard input and output. For
-Neovim 0.11, for example:
+An editor starts this command and communicates with it over the Language Server Protocol on standard
+input and output. For example, in Neovim 0.11:
 
   vim.lsp.config('gevals', {cmd = {'gevals', 'lsp'}, filetypes = {'yaml'}, root_markers = {'.git'}})
   vim.lsp.enable('gevals')
 
-`gevals explain editors` has more, for other editors, too.
+`gevals explain editors` has more examples, also for other editors.
 
-Exit status: 0 the editor has ended it, 1 the editor has died, 2 used wrongly, 3 its messages cannot
-be understood";
+Exit status: 0 the editor has shut it down, 1 the editor has died, 2 usage error, 3 invalid messages
+from the editor";
 
-/// Serve editors: findings as you type, fixes, completion, hover, definitions, renaming.
+/// Start a language server for editors: findings as you type, fixes, completion, hover, definitions, renaming.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {}
@@ -106,7 +106,7 @@ pub fn main(_: &Args) -> u8 {
     match server.serve(&messages) {
         Ok(exit) => exit,
         Err(why) => {
-            super::complain(&format!("the editor cannot be understood: {why}"));
+            super::complain(&format!("invalid message from the editor: {why}"));
             status::BROKEN
         }
     }
@@ -246,7 +246,7 @@ impl Server {
     fn request(&mut self, method: &str, params: &Value) -> Result<Value, Refusal> {
         match method {
             "initialize" => return Ok(self.initialize(params)),
-            _ if !self.initialized => return Err((NOT_INITIALIZED, "`initialize` comes first".to_owned())),
+            _ if !self.initialized => return Err((NOT_INITIALIZED, "`initialize` must come first".to_owned())),
             _ if self.over => return Err((INVALID_REQUEST, "the server was shut down".to_owned())),
             "shutdown" => {
                 self.over = true;

@@ -13,15 +13,15 @@ use crate::host::disk;
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals man ~/.local/share/man/man1     then `man gevals-run`
+  gevals man ~/.local/share/man/man1     makes `man gevals-run` work
 
-Exit status: 0 written, 2 used wrongly, 3 a page cannot be written";
+Exit status: 0 written, 2 usage error, 3 a page cannot be written";
 
-/// Write the manual pages of all commands to a folder.
+/// Write the manual pages of all commands to a directory.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The folder; it is made where there is none, and pages in it are replaced.
+    /// The directory; created if it does not exist. Existing pages are replaced.
     folder: PathBuf,
 }
 
@@ -38,7 +38,7 @@ pub fn main(args: &Args) -> u8 {
             return status::BROKEN;
         }
     }
-    print(&format!("{} pages are in {}\n", pages.len(), args.folder.display()));
+    print(&format!("wrote {} pages to {}\n", pages.len(), args.folder.display()));
     status::OK
 }
 

@@ -47,28 +47,29 @@ fn offered(write: bool, run: bool) -> Vec<Tool> {
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals mcp                                       as the command of a client's config
-  gevals mcp --root ~/evals --allow-write          new files may be written below the root
-  gevals mcp --allow-run                           evals may be run, which starts what they name
+  gevals mcp                                       as a server command in a client's config
+  gevals mcp --root ~/evals --allow-write          allow writing new files below the root
+  gevals mcp --allow-run                           allow running evals, which starts what they name
   gevals mcp --http 127.0.0.1:8080                 over HTTP, for clients on this machine
 
-Tools: check, plan, explain, convert, new, result; with --allow-run also run. Nothing is written
-and nothing is started unless an option allows it. Files are those below the root: `--root`, else
-the current folder.
+Tools: check, plan, explain, convert, new, result; with --allow-run also run. Nothing is written and
+nothing is started unless an option allows it. Only files below the root are accessible: `--root`, or
+the current directory by default.
 
-Exit status: 0 the client has left, or it was stopped, 2 used wrongly, 3 the address cannot be used";
+Exit status: 0 the client has disconnected, or the server was stopped, 2 usage error, 3 the address
+cannot be used";
 
 /// Serve gevals over MCP, for agents that write evals: check, plan, explain, convert, new, result.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The tool `new` may write new files below the root; it never overwrites one.
+    /// Allow the tool `new` to write new files below the root; it never overwrites one.
     #[arg(long)]
     allow_write: bool,
-    /// Offer the tool `run`: it starts the agents, servers and scripts of an eval, as `gevals run` does.
+    /// Offer the tool `run`, which starts the agents, servers and scripts of an eval as `gevals run` does.
     #[arg(long)]
     allow_run: bool,
-    /// Serve streamable HTTP here, at /mcp, instead of standard input and output; local clients only.
+    /// Serve streamable HTTP at this address, at /mcp, instead of using standard input and output; local clients only.
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
 }
@@ -79,7 +80,8 @@ pub fn main(args: &Args) -> u8 {
 
 async fn serve(args: &Args) -> Result<(), Fault> {
     // Clients name files as seen from the root.
-    let here = std::env::current_dir().map_err(|e| (status::USAGE, format!("the current folder: {e}")))?;
+    let here =
+        std::env::current_dir().map_err(|e| (status::USAGE, format!("cannot read the current directory: {e}")))?;
     let root = ROOT.get_or_init(|| here);
     std::env::set_current_dir(root).map_err(|e| (status::USAGE, format!("the root `{}`: {e}", root.display())))?;
     let over = CancellationToken::new();
@@ -92,7 +94,7 @@ async fn serve(args: &Args) -> Result<(), Fault> {
 }
 
 async fn served(server: Server, http: Option<SocketAddr>) -> Result<(), Fault> {
-    let broken = |error: std::io::Error| (status::BROKEN, format!("the server ended: {error}"));
+    let broken = |error: std::io::Error| (status::BROKEN, format!("the server failed: {error}"));
     let interrupted = between::interrupted();
     let Some(address) = http else {
         // Who closes the input does not wait for a run any more.
@@ -105,7 +107,7 @@ async fn served(server: Server, http: Option<SocketAddr>) -> Result<(), Fault> {
     let unbound = |error: std::io::Error| (status::BROKEN, format!("cannot serve at {address}: {error}"));
     let listener = tokio::net::TcpListener::bind(address).await.map_err(unbound)?;
     let bound = listener.local_addr().map_err(unbound)?;
-    between::say(&format!("gevals is at http://{bound}/mcp"));
+    between::say(&format!("gevals is available at http://{bound}/mcp"));
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     tokio::spawn(async move {
@@ -127,8 +129,8 @@ impl ServerHandler for Server {
         let mut info = InitializeResult::new(ServerCapabilities::builder().enable_tools().build());
         info.server_info = Implementation::new("gevals", env!("CARGO_PKG_VERSION"));
         info.instructions = Some(
-            "Checks evals of MCP servers as a compiler does. Begin with `explain` (topics: task, eval, steps, holes), or \
-             with `new`; call `check` after every change until nothing is found, also with `files` that are not written yet; \
+            "Checks evals of MCP servers like a compiler. Start with `explain` (topics: task, eval, steps, holes) or \
+             with `new`; call `check` after every change until there are no findings, also with `files` that are not written yet; \
              then `plan` shows what would happen. Paths are relative to the root of the project."
                 .to_owned(),
         );
@@ -175,15 +177,15 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = self.tools.iter().find(|tool| tool.name == request.name).copied() else {
             let names: Vec<_> = self.tools.iter().map(|tool| tool.name).collect();
-            let why = format!("there is no tool `{}`, only {}", request.name, names.join(", "));
+            let why = format!("unknown tool `{}`; available: {}", request.name, names.join(", "));
             return Err(ErrorData::invalid_params(why, None));
         };
         let arguments = request.arguments.unwrap_or_default();
         let stop = Stop { call: context.ct, server: self.over.clone() };
         // To compile takes processors, not time to wait.
         let called = tokio::task::spawn_blocking(move || (tool.call)(arguments.into(), &stop)).await;
-        let mut told =
-            called.unwrap_or_else(|error| Err(format!("gevals has a bug: `{}` ended with {error}", tool.name)));
+        let mut told = called
+            .unwrap_or_else(|error| Err(format!("internal error in gevals: `{}` failed with {error}", tool.name)));
         if let Ok(value) = &mut told {
             Secrets::default().mask_json(value);
         }

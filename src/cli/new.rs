@@ -18,20 +18,20 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals new eval                          an eval, servers, a scripted agent and a first task
+  gevals new eval                          an eval with servers, a scripted agent and a first task
   gevals new eval --from-server 'npx -y @modelcontextprotocol/server-everything@2025.9.25'
   gevals new eval --from-server my-server --from-recording calls.jsonl
-  gevals new task tasks/create-note.yaml   one more task
+  gevals new task tasks/create-note.yaml   another task
   gevals new task tasks/create-note.yaml --from-server https://example.org/mcp
 
-With --from-server the server is started and asked for its tools: the task calls one of them, lists
-the others, and gevals.lock lets `gevals check` know them all. The tool is one that looks and whose
-arguments its schema tells; what had to be made up is said. What is written passes `gevals check`.
+With --from-server, gevals starts the server and lists its tools: the task calls one of them, a
+comment lists the others, and gevals.lock makes them all known to `gevals check`. It picks a tool that
+only reads and whose arguments the schema determines; placeholder values are reported. The files that
+are written pass `gevals check`.
 
-Exit status: 0 all is written, 2 a file is there already: nothing is written, 3 the server does not
-start";
+Exit status: 0 written, 2 a file already exists: nothing is written, 3 the server does not start";
 
-/// Write a first task or eval, to begin with.
+/// Create a first task or eval.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -45,38 +45,38 @@ enum What {
     Eval(Eval),
 }
 
-/// A task.
+/// Create a task.
 #[derive(clap::Args, Debug)]
 struct Task {
     /// The file; the task is named after it.
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// In which dialect it is written.
+    /// The dialect of the task.
     #[arg(long, value_enum, default_value_t = Form::Portable)]
     dialect: Form,
     #[command(flatten)]
     from: From,
 }
 
-/// An eval, with all it needs beside it: servers, a scripted agent and a task.
+/// Create an eval with everything it needs: servers, a scripted agent and a task.
 #[derive(clap::Args, Debug)]
 struct Eval {
-    /// The file of the eval, or the folder for an `eval.yaml`.
+    /// The file of the eval, or the directory for an `eval.yaml`.
     #[arg(value_name = "PATH", default_value = "eval.yaml")]
     path: PathBuf,
     #[command(flatten)]
     from: From,
-    /// A recording, of `gevals proxy --record` or of a run: the scripted agent makes its calls, and the eval expects them.
+    /// A recording made by `gevals proxy --record` or by a run: the scripted agent makes its calls, and the eval expects them.
     #[arg(long, value_name = "FILE", requires = "from_server")]
     from_recording: Option<PathBuf>,
 }
 
 #[derive(clap::Args, Debug)]
 struct From {
-    /// The server that is evaluated: a command line, or the URL of a streamable HTTP server.
+    /// The server to evaluate: a command line, or the URL of a streamable HTTP server.
     #[arg(long, value_name = "COMMAND")]
     from_server: Option<String>,
-    /// What the server is called; by default after its command.
+    /// The name of the server [default: derived from its command].
     #[arg(long, value_name = "NAME", requires = "from_server")]
     server_name: Option<String>,
 }
@@ -138,14 +138,14 @@ fn task(args: &Task) -> Result<String, Fault> {
     refuse_existing([path.as_path()])?;
     let server = server(&args.from, None)?;
     if server.is_some() && args.dialect != Form::Portable {
-        return Err((status::USAGE, "a task from a server is written in the portable dialect only".to_owned()));
+        return Err((status::USAGE, "a task from a server is only available in the portable dialect".to_owned()));
     }
     write(&path, &task_text(&name, args.dialect, server.as_ref()))?;
     let told = server.as_ref().and_then(|server| unknown(server, std::slice::from_ref(&path)));
     let told = told.map(|told| format!("{told}\n")).unwrap_or_default();
     Ok(format!(
-        "wrote {}\n\n{told}check it with `gevals check {}`\nto run it, add `- path: {}` to the `taskSets` of an eval, as seen from there; \
-         a scripted agent needs an entry `{}` in its file, too\n",
+        "wrote {}\n\n{told}check it with `gevals check {}`\nto run it, add `- path: {}`, relative to the eval, to the `taskSets` of an eval; \
+         a scripted agent also needs an entry `{}` in its file\n",
         path.display(),
         super::quoted(&path),
         word(&path.display().to_string()),
@@ -177,7 +177,7 @@ fn eval(args: &Eval) -> Result<String, Fault> {
         said += &unknown(&server, &[task, oracle]).map(|told| format!("\n{told}")).unwrap_or_default();
     }
     let eval = super::quoted(&path);
-    Ok(format!("{said}\ncheck them with `gevals check {eval}`, run them with `gevals run {eval}`\n"))
+    Ok(format!("{said}\ncheck them with `gevals check {eval}` and run them with `gevals run {eval}`\n"))
 }
 
 /// What an eval is called: as its file, or where that is `eval`, as its folder.
@@ -273,7 +273,10 @@ fn name_of(path: &Path) -> Result<String, Fault> {
     if stem.is_empty() || stem.starts_with('.') || !stem.chars().all(fits) {
         return Err((
             status::USAGE,
-            format!("`{}` gives no name: use letters, digits, `-`, `_` and, not at the beginning, `.`", path.display()),
+            format!(
+                "cannot derive a name from `{}`: use letters, digits, `-`, `_` and, except at the start, `.`",
+                path.display()
+            ),
         ));
     }
     Ok(stem.to_owned())
@@ -292,8 +295,8 @@ fn refuse_existing<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), 
         return Ok(());
     }
     let names: Vec<_> = there.iter().map(|p| format!("`{}`", p.display())).collect();
-    let (is, it) = if there.len() == 1 { ("is", "it") } else { ("are", "them") };
-    Err((status::USAGE, format!("{} {is} there already; nothing is written over {it}", names.join(", "))))
+    let (is, it) = if there.len() == 1 { ("exists", "it") } else { ("exist", "them") };
+    Err((status::USAGE, format!("{} already {is}; {it} will not be overwritten", names.join(", "))))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Fault> {
@@ -316,7 +319,7 @@ fn recorded(path: &Path, from: &From) -> Result<Recorded, Fault> {
         run.calls.retain(|call| Some(&call.server) == server.as_ref());
     }
     let most = runs.into_iter().max_by_key(|run| run.calls.len()).filter(|run| !run.calls.is_empty());
-    most.ok_or_else(|| fault("it has no call of a tool of this server".to_owned()))
+    most.ok_or_else(|| fault("it contains no call of a tool of this server".to_owned()))
 }
 
 /// `otherwise` is its name, if none is given.
@@ -327,7 +330,7 @@ fn server(from: &From, otherwise: Option<String>) -> Result<Option<Server>, Faul
         false => {
             let words = words(command).map_err(|why| (status::USAGE, format!("`{command}`: {why}")))?;
             let Some((program, args)) = words.split_first() else {
-                return Err((status::USAGE, "--from-server names no command".to_owned()));
+                return Err((status::USAGE, "--from-server contains no command".to_owned()));
             };
             let mut config = json!({ "command": program });
             if !args.is_empty() {
@@ -523,7 +526,7 @@ fn tools(server: &Server) -> String {
 fn portable(name: &str, server: Option<&Server>) -> String {
     let head = |about: &str| {
         format!(
-            "# What an agent is asked to do, and what decides whether it did. All the keys: `gevals schema task`.\n{about}kind: Task\napiVersion: mcp-eval/v1\nmetadata:\n  name: {}\n  difficulty: easy\n  timeout: 5m\n",
+            "# What an agent is asked to do, and how the result is verified. All keys: `gevals schema task`.\n{about}kind: Task\napiVersion: mcp-eval/v1\nmetadata:\n  name: {}\n  difficulty: easy\n  timeout: 5m\n",
             word(name)
         )
     };
@@ -535,15 +538,15 @@ fn portable(name: &str, server: Option<&Server>) -> String {
     - mcpServer: {named}         # its tools become steps: {server}.TOOL
   prompt: |
     Use the tool {tool}, and tell me what it says.
-  # What decides. A step that expects something can fail: say what the world must look like when the job is done.
+  # These steps decide the verdict. Describe what must be true when the job is done: a step with an expectation can fail.
   verify:
     - {server}.{tool}:
         args: {}{}
-        expect: {{isError: false}}      # and what it must answer: `content: {{contains: …}}`
+        expect: {{isError: false}}      # add what it must answer: `content: {{contains: …}}`
     - command:
         run: test -n \"$ANSWER\"
         env: {{ANSWER: \"{{agent.output}}\"}}
-  # What has to go again, whatever happened. It is done in reverse order.
+  # Remove what setup and the agent created. Cleanup always runs, in reverse order.
   cleanup: []
 ",
             head(&tools(server)),
@@ -555,15 +558,15 @@ fn portable(name: &str, server: Option<&Server>) -> String {
         _ => format!(
             "{}spec:
   env:
-    FILE: /tmp/{name}-{{random.id}}.txt   # new in every run, so that runs cannot meet
+    FILE: /tmp/{name}-{{random.id}}.txt   # new in every run, so that runs do not conflict
   prompt: |
     Write the word \"hello\" into the file {{env.FILE}}.
-  # What decides: say what the world must look like when the job is done.
+  # These steps decide the verdict. Describe what must be true when the job is done.
   verify:
     - file:
         path: \"{{env.FILE}}\"
         expect: {{contains: hello}}
-  # What has to go again, whatever happened. It is done in reverse order.
+  # Remove what setup and the agent created. Cleanup always runs, in reverse order.
   cleanup:
     - file:
         path: \"{{env.FILE}}\"
@@ -576,7 +579,7 @@ fn portable(name: &str, server: Option<&Server>) -> String {
 
 fn steps(name: &str) -> String {
     format!(
-        "# What an agent is asked to do, and what decides whether it did.
+        "# What an agent is asked to do, and how the result is verified.
 kind: Task
 apiVersion: mcpchecker/v1alpha2
 metadata:
@@ -602,7 +605,7 @@ spec:
 
 fn legacy(name: &str) -> String {
     format!(
-        "# What an agent is asked to do, and what decides whether it did.
+        "# What an agent is asked to do, and how the result is verified.
 kind: Task
 metadata:
   name: {word}
@@ -649,7 +652,7 @@ fn scripted(server: &Server, recorded: Option<&Recorded>) -> String {
     let said = recorded.map(|run| run.output.trim()).filter(|said| !said.is_empty()).map(crate::template::escape);
     let said = said.as_deref().unwrap_or("Done.");
     format!(
-        "# What the scripted agent does in each task. It needs no model: use it to see that a task can be done.
+        "# What the scripted agent does in each task. It needs no model: use it to test that a task can be done.
 kind: Oracle
 tasks:
   first:
@@ -670,7 +673,7 @@ fn suite(name: &str, server: &Server, recorded: Option<&Recorded>) -> String {
     let asserted = match lines.is_empty() {
         true => String::new(),
         false => format!(
-            "      # What the agent's calls must have been like.
+            "      # What the agent must have called.
       assertions:
         toolsUsed:
 {lines}"

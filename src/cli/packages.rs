@@ -99,7 +99,7 @@ pub(super) fn find_sources(
             let sha256 = digest(&folder)?;
             match pinned {
                 Some(pinned) if pinned.sha256 != sha256 => Err(format!(
-                    "the commit {commit} is not what was locked: its digest is {sha256}, and the lock has {}",
+                    "the commit {commit} differs from the lock: its digest is {sha256}, but the lock has {}",
                     pinned.sha256
                 )),
                 _ => Ok(LockedSource { commit, sha256 }),

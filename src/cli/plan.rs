@@ -32,49 +32,49 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals plan eval.yaml                                what an eval would do
-  gevals plan tasks/create-pod.yaml                    what one task would do
-  gevals plan eval.yaml --format mermaid               a picture for a pull request
-  gevals plan eval.yaml --format html --open           a page to look around in
-  gevals plan eval.yaml --results gevals-web-out.json  how it went
-  gevals plan eval.yaml --proof proof.json --open      which check noticed which mutant
-  gevals plan eval.yaml --why verify/ready             what a step waits for, and what waits for it
-  gevals plan eval.yaml --gate 0.9@95%                 how many runs it takes to show that
-  gevals plan eval.yaml --diff-rev origin/main         what changed since
+  gevals plan eval.yaml                                show what an eval would do
+  gevals plan tasks/create-pod.yaml                    show what one task would do
+  gevals plan eval.yaml --format mermaid               draw a diagram for a pull request
+  gevals plan eval.yaml --format html --open           open an interactive page
+  gevals plan eval.yaml --results gevals-web-out.json  show the outcomes of a run
+  gevals plan eval.yaml --proof proof.json --open      show which check detected which mutant
+  gevals plan eval.yaml --why verify/ready             show what a step waits for, and what waits for it
+  gevals plan eval.yaml --gate 0.9@95%                 show how many runs this gate takes
+  gevals plan eval.yaml --diff-rev origin/main         show what changed since a revision
   gevals plan eval.yaml --diff-rev origin/main --format markdown --deny-growth
 
-Exit status: 0 there is a plan, 1 its reach grew and --deny-growth is given, 2 there is no plan, or
-no such step";
+Exit status: 0 there is a plan, 1 the plan can reach more and --deny-growth is given, 2 there is no
+plan, or no such step";
 
-/// Show what a task or an eval would do, without doing it.
+/// Show what a task or an eval would do, without running anything.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Task and eval files, or folders.
+    /// Task and eval files, or directories.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// How the plan is drawn.
+    /// Output format.
     #[arg(long, default_value = "tree", value_parser = formats())]
     format: String,
-    /// Show every task whole, however many there are, and every round of a loop over a literal list.
+    /// Show every task in full, however many there are, and every iteration of a loop over a literal list.
     #[arg(long)]
     expand: bool,
-    /// Only tasks whose name matches this pattern.
+    /// Only show tasks whose names match REGEX.
     #[arg(long, visible_alias = "run", value_name = "REGEX")]
     task: Option<Regex>,
-    /// Write the picture into a temporary file and open it; html, unless the format says svg.
+    /// Write the plan to a temporary file and open it; as html, unless the format is svg.
     #[arg(long, conflicts_with_all = ["diff", "diff_rev"])]
     open: bool,
-    /// Paint the outcomes and durations of a results file on the plan; with --gate, what runs take is read there.
+    /// Show the outcomes and durations of a results file in the plan; with --gate, estimate time, tokens and cost from it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "diff_rev"])]
     results: Option<PathBuf>,
-    /// Paint on each check the mutants that it noticed, of what `gevals prove --format json` has printed.
+    /// Show on each check the mutants that it detected, from the output of `gevals prove --format json`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "diff_rev", "results", "why", "gate", "deny_growth"])]
     proof: Option<PathBuf>,
-    /// Say what a step waits for, what waits for it, and the shortest path to it; STEP is its id in the plan or its own.
+    /// Show what a step waits for, what waits for it, and the shortest path to it; STEP is its id in the plan or its own id.
     #[arg(long, value_name = "STEP", conflicts_with_all = ["diff", "diff_rev", "results", "open", "deny_growth"])]
     why: Option<String>,
-    /// Say how many runs of each task it takes to show this pass rate with this confidence, and what an earlier run makes of that.
+    /// Show how many runs of each task are needed to show this pass rate with this confidence, with an estimate from an earlier run.
     #[arg(long, value_name = "RATE@CONFIDENCE", conflicts_with_all = ["diff", "diff_rev", "open", "deny_growth", "why"])]
     gate: Option<Rate>,
     /// Show what changed since this older task or eval file.
@@ -83,7 +83,7 @@ pub struct Args {
     /// Show what changed since this revision of the git repository.
     #[arg(long, value_name = "REV")]
     diff_rev: Option<String>,
-    /// With a diff: exit with 1 when the plan can touch what it could not before.
+    /// With a diff: exit with 1 if the plan can touch anything it could not touch before.
     #[arg(long)]
     deny_growth: bool,
 }
@@ -104,7 +104,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return reasons(&planned, step, &args.format);
     }
     if args.deny_growth {
-        complain("--deny-growth needs --diff or --diff-rev");
+        complain("--deny-growth requires --diff or --diff-rev");
         return status::USAGE;
     }
     if let Some(rate) = args.gate {
@@ -191,8 +191,7 @@ pub(super) fn drawn(
         let why = task.map(|name| format!(": no task's name matches `{name}`")).unwrap_or_default();
         return Err(format!("no task is selected{why}"));
     }
-    let format =
-        FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("plans are not drawn as `{format}`"))?;
+    let format = FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("unknown plan format `{format}`"))?;
     let view = View { expand: task.is_some(), sources: Some(sources), files: Some(files), ..View::new(&[]) };
     let evals = planned.evals.iter().map(|eval| View { eval: Some(eval), plans: &eval.tasks, ..view });
     let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });
@@ -203,7 +202,7 @@ pub(super) fn drawn(
 fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
     let Some(format) = WHY_FORMATS.iter().find(|f| f.name == format) else {
         let names: Vec<_> = WHY_FORMATS.iter().map(|f| f.name).collect();
-        complain(&format!("what a step waits for is shown as {}, not as `{format}`", names.join(" or ")));
+        complain(&format!("--why supports the formats {}, not `{format}`", names.join(" or ")));
         return status::USAGE;
     };
     let plans = || planned.evals.iter().flat_map(|eval| &eval.tasks).chain(&planned.loose);
@@ -214,7 +213,7 @@ fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
             [one] => steps.push(why::why(plan, one)),
             ref several => {
                 let ids: Vec<_> = several.iter().map(|&ix| format!("`{}`", plan.action(ix).id)).collect();
-                complain(&format!("`{step}` is several steps of `{}`: {}", plan.task.name.value, ids.join(", ")));
+                complain(&format!("`{step}` is ambiguous in `{}`: {}", plan.task.name.value, ids.join(", ")));
                 return status::USAGE;
             }
         }
@@ -224,10 +223,10 @@ fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
         let names: Vec<_> = actions.flat_map(|a| [Some(a.id.as_str()), why::step_id(&a.kind)]).flatten().collect();
         let near = why::near(step, &names);
         let hint = match near.is_empty() {
-            true => String::from("; `gevals plan --format json` shows all ids"),
+            true => String::from("; `gevals plan --format json` lists all ids"),
             false => format!("; did you mean {}?", near.join(", ")),
         };
-        complain(&format!("no step is called `{step}`{hint}"));
+        complain(&format!("no step named `{step}`{hint}"));
         return status::USAGE;
     }
     print(&planned.secrets().mask(&(format.render)(&why::Answer { version: why::VERSION, steps })));
@@ -256,7 +255,7 @@ fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -
     if compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard) {
         let hard: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength == Strength::Hard).cloned().collect();
         print_findings(&hard, sources, compiled.project.files(), global);
-        complain("there is no plan while something has no meaning");
+        complain("there is no plan because of these errors");
         return None;
     }
     let planned = select(compiled, args.task.as_ref());
@@ -286,33 +285,33 @@ fn select(compiled: Compiled, task: Option<&Regex>) -> Planned {
 fn proved(path: &Path, planned: &Planned) -> Result<Proved, String> {
     let shown = path.display();
     let proved = proof::read(&json(path)?)
-        .ok_or_else(|| format!("`{shown}` is no proof: `gevals prove EVAL --format json` prints one"))?;
+        .ok_or_else(|| format!("`{shown}` is not a proof: `gevals prove EVAL --format json` prints one"))?;
     let plans = || planned.evals.iter().flat_map(|eval| &eval.tasks).chain(&planned.loose);
     if !proved.is_of(plans()) {
-        return Err(format!("`{shown}` proves other tasks"));
+        return Err(format!("`{shown}` is a proof of other tasks"));
     }
     match proved.unknown(plans()).first() {
-        Some(check) => {
-            Err(format!("`{shown}` is of an older state of a task: it has no check `{check}`; prove it anew"))
-        }
+        Some(check) => Err(format!(
+            "`{shown}` is of an older version of a task: it has no check `{check}`; run `gevals prove` again"
+        )),
         None => Ok(proved),
     }
 }
 
 fn painted(path: &Path) -> Result<Painted, String> {
-    results::read(&json(path)?).ok_or_else(|| format!("`{}` is no results file", path.display()))
+    results::read(&json(path)?).ok_or_else(|| format!("`{}` is not a results file", path.display()))
 }
 
 /// What runs took, by a results file that was named.
 fn taken(path: &Path) -> Result<Earlier, String> {
     let shown = path.display();
-    Earlier::read(&json(path)?, shown.to_string()).ok_or_else(|| format!("`{shown}` is no results file"))
+    Earlier::read(&json(path)?, shown.to_string()).ok_or_else(|| format!("`{shown}` is not a results file"))
 }
 
 fn json(path: &Path) -> Result<serde_json::Value, String> {
     let shown = path.display();
     let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
-    serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))
+    serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is not valid JSON: {e}"))
 }
 
 /// What the eval took the last time, if it left its results here.
@@ -325,7 +324,7 @@ fn earlier(eval: &str) -> Option<Earlier> {
 /// Writes the picture where the system's viewer finds it.
 fn open(name: &str, text: &str) -> u8 {
     if !matches!(name, "html" | "svg") {
-        complain("--open opens html and svg");
+        complain("--open only supports html and svg");
         return status::USAGE;
     }
     let folder = std::env::temp_dir().join(format!("gevals-{:016x}", crate::random::number()));
@@ -347,7 +346,7 @@ fn open(name: &str, text: &str) -> u8 {
     match std::process::Command::new(program).args(first).arg(&path).status() {
         Ok(status) if status.success() => status::OK,
         Ok(_) | Err(_) => {
-            complain(&format!("`{program}` could not open it"));
+            complain(&format!("`{program}` could not open the file"));
             status::USAGE
         }
     }
@@ -357,7 +356,7 @@ fn open(name: &str, text: &str) -> u8 {
 fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     let Some(format) = DIFF_FORMATS.iter().find(|f| f.name == args.format) else {
         let names: Vec<_> = DIFF_FORMATS.iter().map(|f| f.name).collect();
-        complain(&format!("what changed is shown as {}, not as `{}`", names.join(", "), args.format));
+        complain(&format!("a diff supports the formats {}, not `{}`", names.join(", "), args.format));
         return status::USAGE;
     };
     let sources = Sources::default();

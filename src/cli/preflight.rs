@@ -32,7 +32,7 @@ pub fn main(plan: &EvalPlan, selected: &[usize], options: &RunOptions) -> u8 {
     judge(plan, tasks, &host, &mut looks);
     extensions(plan, tasks, &mut looks);
     if plan.world.is_some() {
-        let found = run::clusters::startable().map(|()| "its programs are there".to_owned());
+        let found = run::clusters::startable().map(|()| "its programs are installed".to_owned());
         looks.push(Look { what: "a Kubernetes control plane".to_owned(), found });
     }
     if let Err(error) = servers(plan, tasks, &host, options.server_timeout, &mut looks) {
@@ -49,14 +49,14 @@ pub fn main(plan: &EvalPlan, selected: &[usize], options: &RunOptions) -> u8 {
     }
     let unset = unset(tasks, &host);
     if !unset.is_empty() {
-        print(&format!("not set, which scripts and holes may do without: {}\n", unset.join(", ")));
+        print(&format!("not set, but possibly optional for scripts and holes: {}\n", unset.join(", ")));
     }
     let missing = looks.iter().filter(|look| look.found.is_err()).count();
     if missing == 0 {
-        print(&format!("everything is there for {}\n", count(tasks.len(), "task", "tasks")));
+        print(&format!("everything is available for {}\n", count(tasks.len(), "task", "tasks")));
         status::OK
     } else {
-        print(&format!("{} missing\n", count(missing, "thing is", "things are")));
+        print(&format!("{} missing\n", count(missing, "item is", "items are")));
         status::BROKEN
     }
 }
@@ -121,7 +121,7 @@ fn there(kind: &AgentKind, host: &RealHost) -> Result<String, String> {
     {
         return match host.which(&word) {
             Some(path) => Ok(path.display().to_string()),
-            None => Err(format!("`{word}`, with which its command line begins, {}", absent(&word))),
+            None => Err(format!("`{word}`, the first word of its command line, {}", absent(&word))),
         };
     }
     needs::agent(kind, host)
@@ -158,7 +158,7 @@ fn servers(
 ) -> Result<(), String> {
     let executable = std::env::current_exe().ok();
     if plan.world.is_some() {
-        let found = || Ok("it was not started: it works on the control plane of a run".to_owned());
+        let found = || Ok("not started: it needs the control plane of a run".to_owned());
         let names = plan.servers.iter().map(|server| format!("server `{}`", server.name.value));
         looks.extend(names.map(|what| Look { what, found: found() }));
         return Ok(());

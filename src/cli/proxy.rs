@@ -25,52 +25,52 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   gevals proxy -- npx -y @modelcontextprotocol/server-everything
-      as the command of a client's config
+      as a server command in a client's config
   gevals proxy --record calls.jsonl --task write-note -- my-server
-      and keep every message
+      record every message as well
   gevals proxy --http 127.0.0.1:8080 -- my-server
-      a process, served over HTTP
+      serve a process over HTTP
   gevals proxy --url https://example.org/mcp
-      an HTTP server, for a client of processes
+      make an HTTP server available to a client that starts processes
 
-Messages pass as they are. Every call is a line on standard error, with its outcome and how long it
-took. In an eval with a server of the same name, the agent `builtin.replay:calls.jsonl` makes the
-calls of a recording again.
+Messages are passed on unchanged. Every call is logged on standard error, with its outcome and
+duration. In an eval with a server of the same name, the agent `builtin.replay:calls.jsonl` repeats
+the calls of a recording.
 
-Exit status: 0 the client has left, 2 used wrongly, 3 the server does not start or has ended";
+Exit status: 0 the client has disconnected, 2 usage error, 3 the server does not start or has ended";
 
-/// Stand between an MCP client and a server: see, and record, what is called.
+/// Run a proxy between an MCP client and a server, to show and record what is called.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The command of the server, and its arguments.
+    /// The command of the server and its arguments.
     #[arg(last = true, value_name = "SERVER", required_unless_present = "url", conflicts_with = "url")]
     server: Vec<String>,
-    /// The server's streamable HTTP.
+    /// The URL of a streamable HTTP server.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// A header for every request to URL, as `Name: value`; repeat it for several.
+    /// A header for every request to the URL, as `Name: value`; repeat it for several.
     #[arg(long, value_name = "HEADER", requires = "url", value_parser = between::header)]
     header: Vec<(String, String)>,
-    /// Serve streamable HTTP here, at /mcp, instead of standard input and output; local clients only.
+    /// Serve streamable HTTP at this address, at /mcp, instead of using standard input and output; local clients only.
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
     /// Append every message to this file, as JSON lines.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// What the server is called in the recording; by default the command's name, or the host.
+    /// The name of the server in the recording [default: the name of the command, or the host].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The task whose calls these are, in the recording: `builtin.replay` makes them again in a task of this name.
+    /// The task name for the calls in the recording: `builtin.replay` repeats them in a task of this name.
     #[arg(long, value_name = "NAME", default_value = "proxy", requires = "record")]
     task: String,
-    /// The longest message, either way, in MiB.
+    /// Maximum size of a message, in either direction, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     max_message: u16,
-    /// The longest message that is recorded, in MiB; of a longer one the length is.
+    /// Maximum size of a recorded message, in MiB; of a larger message, only the size is recorded.
     #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096), requires = "record")]
     max_recorded: u16,
-    /// How large the recording may become, in MiB; what follows is not recorded.
+    /// Maximum size of the recording, in MiB; what follows is not recorded.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), requires = "record")]
     max_recording: u32,
 }
@@ -113,7 +113,7 @@ async fn serve(args: &Args) -> Result<(), (u8, String)> {
     drop((hub, recorder));
     let _ = tokio::time::timeout(std::time::Duration::from_millis(200), shown).await;
     if let Some(recording) = recording {
-        recording.flush().map_err(|why| broken(format!("the recording is not complete: {why}")))?;
+        recording.flush().map_err(|why| broken(format!("the recording is incomplete: {why}")))?;
         recording.cuts().iter().for_each(|cut| between::say(&format!("warning: {cut}")));
     }
     match (served?, failure) {

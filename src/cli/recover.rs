@@ -31,31 +31,31 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals recover              all runs whose journals are below this folder
-  gevals recover out          those of the output directory `out`
-  gevals recover k3v9x0aa     one run, by its id
-  gevals recover --forget k3v9x0aa     its world was cleaned up by hand
+  gevals recover              recover all runs with journals below this directory
+  gevals recover out          recover those of the output directory `out`
+  gevals recover k3v9x0aa     recover one run, by its id
+  gevals recover --forget k3v9x0aa     close a run that was cleaned up by hand
 
-A run that was killed has left a journal, .gevals/runs/RUN/journal.jsonl in its output directory.
-What it left running is ended, its pending cleanups are run, and its results are completed. Runs
-that are under way are left alone. It may be killed itself, and run again: a cleanup step that is
-known to be done is never run twice.
+A run that was killed leaves a journal, .gevals/runs/RUN/journal.jsonl in its output directory. This
+command ends the processes that the run left behind, runs its pending cleanups, and completes its
+results. Runs in progress are not touched. You can interrupt it and run it again: it never repeats a
+cleanup step that is known to be done.
 
-A journal that a disk has damaged is recovered as far as it can be read. It stays open, since nobody
-knows what it does not tell any more, until `--forget` says that somebody has looked.
+A damaged journal is recovered as far as it can be read. It stays open, because its lost part may
+contain pending cleanups, until you close it with `--forget`.
 
-Exit status: 0 no cleanup is pending any more, 2 there is no such run, or it is under way, 3 a
+Exit status: 0 no cleanup is pending any more, 2 there is no such run, or it is in progress, 3 a
 journal cannot be used, 4 a cleanup is still pending, or a journal is damaged, 129, 130 or 143
 interrupted";
 
-/// Clean up after runs that were killed: end what they left running, run their pending cleanups, write their results.
+/// Clean up after runs that were killed: end their processes, run their pending cleanups, write their results.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// An output directory, the folder of a run, or a run's id.
+    /// An output directory, the directory of a run, or the id of a run.
     #[arg(value_name = "DIR|RUN", default_value = ".")]
     path: PathBuf,
-    /// Forget the pending cleanups of one run, without cleaning up: for what somebody has cleaned up by hand.
+    /// Forget the pending cleanups of one run without running them, after you have cleaned up by hand.
     #[arg(long)]
     forget: bool,
 }
@@ -64,10 +64,10 @@ pub fn main(args: &Args, _: Global) -> u8 {
     let runs = journal::runs(&args.path);
     if runs.is_empty() {
         if !args.path.exists() {
-            complain(&format!("there is neither a folder nor a run `{}`", shown(&args.path)));
+            complain(&format!("no directory or run `{}`", shown(&args.path)));
             return status::USAGE;
         }
-        print("no cleanup is pending: no run has left a journal here\n");
+        print("no cleanup is pending: there are no journals of runs here\n");
         return status::OK;
     }
     let named = runs.len() == 1 && !args.path.join(".gevals").is_dir();
@@ -87,7 +87,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
                 worst = worst.max(exit);
             }
             Err(Refusal::Live(_)) if !named => {
-                print(&format!("run `{}`: {}, left alone\n", name_of(&dir), Refusal::Live(writer_of(&dir))));
+                print(&format!("run `{}`: {}, skipped\n", name_of(&dir), Refusal::Live(writer_of(&dir))));
             }
             Err(refusal) => {
                 complain(&format!("run `{}` cannot be recovered: {refusal}", name_of(&dir)));
@@ -111,11 +111,11 @@ pub fn main(args: &Args, _: Global) -> u8 {
 
 fn forget(runs: &[PathBuf], named: bool) -> u8 {
     let [dir] = runs else {
-        complain("`--forget` is for one run: name it");
+        complain("`--forget` requires a single run: specify it");
         return status::USAGE;
     };
     if !named {
-        complain("`--forget` is for one run: name it");
+        complain("`--forget` requires a single run: specify it");
         return status::USAGE;
     }
     match Journal::reopen(dir) {
@@ -127,7 +127,7 @@ fn forget(runs: &[PathBuf], named: bool) -> u8 {
             status::OK
         }
         Err(Refusal::Malformed) if journal::forget_unreadable(dir).is_ok() => {
-            print(&format!("run `{}`: whatever was pending is forgotten\n", name_of(dir)));
+            print(&format!("run `{}`: all pending cleanups are forgotten\n", name_of(dir)));
             status::OK
         }
         Err(refusal) => {
@@ -182,7 +182,7 @@ pub(super) fn recover(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
     let forget = forgets(dir);
     let Some(place) = started_in(dir, header) else {
         say(&format!(
-            "{about}: the folder `{}` that its cleanups act in is gone: put it back, or, when nothing is left to clean up: \
+            "{about}: the directory `{}` of its cleanups no longer exists: restore it, or if nothing is left to clean up, run \
              `{forget}`",
             shown(&header.cwd)
         ));
@@ -190,11 +190,11 @@ pub(super) fn recover(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Res
     };
     std::env::set_current_dir(&place).map_err(|error| of_path(&place, &error))?;
     if place != header.cwd {
-        say(&format!("{about} was started in `{}`, which is `{}` now", shown(&header.cwd), shown(&place)));
+        say(&format!("{about} was started in `{}`, which is now `{}`", shown(&header.cwd), shown(&place)));
     }
     let exit = in_place(dir, journal, &past, what, say);
     if matches!(exit, Ok(status::PENDING)) && !journal::is_closed(dir) {
-        say(&format!("  it is tried again each time; when nothing is left to clean up: `{forget}`"));
+        say(&format!("  it is retried each time; if nothing is left to clean up, run `{forget}`"));
     }
     if journal::is_closed(dir) {
         clusters::dispose(dir);
@@ -243,7 +243,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
         true if past.is_damaged() => "its journal is damaged",
         true if past.finished && past.reported => "a cleanup is still pending",
         true => "interrupted",
-        false => "its world was kept",
+        false => "its environment was kept",
     };
     say(&format!("run `{}` of `{}`: {state}", header.run, header.name));
     unknown(past, say);
@@ -257,7 +257,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
 
     let ended = runtime.block_on(end_processes(past, host.as_ref()));
     if ended > 0 {
-        say(&format!("  ended {}", count(ended, "process", "processes")));
+        say(&format!("  terminated {}", count(ended, "process", "processes")));
     }
     // They may have ended with the control group of the run.
     if past.tasks.values().any(|of| !of.pending.is_empty())
@@ -272,11 +272,11 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     let compiled = compile_with(std::slice::from_ref(&header.eval), &options, &sources, &files);
     let [Some(plan)] = compiled.evals.as_slice() else {
         let why = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard).map(|d| d.message.clone());
-        say(&format!("  `{}` cannot be planned any more: {}", shown(&header.eval), why.unwrap_or_default()));
+        say(&format!("  `{}` can no longer be planned: {}", shown(&header.eval), why.unwrap_or_default()));
         return Ok(status::PENDING);
     };
     if wire::eval_digest(plan) != header.plan_digest {
-        say("  note: files of the eval have changed since; the cleanups are run as they are now");
+        say("  note: files of the eval have changed since the run; the cleanups run in their current version");
     }
     let prices = header.settings.prices.as_ref().and_then(|path| {
         let prices = prices(path, &files);
@@ -321,7 +321,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
         journal.close(others || past.is_damaged());
     }
     if past.is_damaged() {
-        say("  it stays open, as nobody knows what else was pending");
+        say("  it stays open, because other cleanups may be pending");
         exit = exit.max(status::PENDING);
     }
     if let Some(why) = journal.failure() {
@@ -338,27 +338,27 @@ fn unknown(past: &Past, say: &mut dyn FnMut(&str)) {
     const SHOWN: usize = 5;
     for damage in past.damage.iter().take(SHOWN) {
         let what = match damage.missing {
-            0 => format!("line {} of it cannot be read", damage.line),
+            0 => format!("line {} cannot be read", damage.line),
             missing => format!(
-                "{} of it from line {} on",
+                "{} from line {} on",
                 count(missing as usize, "line is missing", "lines are missing"),
                 damage.line
             ),
         };
         let whose: Vec<_> = damage.tasks.iter().map(|task| of_run(past, task)).collect();
         let whose = match whose.as_slice() {
-            [] => "no task is known to have been under way".to_owned(),
-            whose => format!("{} under way", whose.join(", ")),
+            [] => "no task is known to have been running".to_owned(),
+            whose => format!("{} in progress", whose.join(", ")),
         };
         say(&format!(
-            "  {what} ({whose}): not known is which cleanups became pending or were done there, and what they need"
+            "  {what} ({whose}): it is unknown which cleanups became pending or were done there, and what they need"
         ));
     }
     if past.damage.len() > SHOWN {
-        say(&format!("  and {} more of such places", past.damage.len() - SHOWN));
+        say(&format!("  and {} more such places", past.damage.len() - SHOWN));
     }
     if past.selected.is_empty() && past.is_damaged() {
-        say("  not known is which tasks were to run");
+        say("  it is unknown which tasks were selected");
     }
 }
 
@@ -379,7 +379,9 @@ fn report(past: &Past, recovered: &Recovered, say: &mut dyn FnMut(&str)) -> u8 {
         .map(|(task, cleanup, why)| format!("{}: {cleanup} is still pending: {why}", of_run(past, task)));
     let away = recovered.away.iter().map(|(task, cleanup)| {
         let task = of_run(past, task);
-        format!("{task}: {cleanup} was run here, and the run was on another machine: what is to be removed there is still there")
+        format!(
+            "{task}: {cleanup} was run here, but the run was on another machine: what it removes may still exist there"
+        )
     });
     let left: Vec<String> = pending.chain(away).collect();
     left.iter().for_each(|left| say(&format!("  {left}")));

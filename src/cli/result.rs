@@ -28,34 +28,34 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals result summary out.json              a line a task, and the totals
-  gevals result view out.json --task create   all about tasks with `create` in their name
-  gevals result view calls.jsonl              what was called, of a recording
-  gevals result verify out.json               exit 1 unless all tasks passed and none is missing
-  gevals result verify out.json --task 0.8    exit 1 if fewer than 80 % of the tasks passed
+  gevals result summary out.json              one line per task, and the totals
+  gevals result view out.json --task create   details of tasks with `create` in their names
+  gevals result view calls.jsonl              the calls in a recording
+  gevals result verify out.json               exit with 1 unless all tasks passed and none is missing
+  gevals result verify out.json --task 0.8    exit with 1 if fewer than 80 % of the tasks passed
   gevals result diff --base old.json --current new.json
-  gevals result html out.json -o report.html  a page to look around in
-  gevals result compare opus/out.json gpt/out.json      which agent or model beats which
+  gevals result html out.json -o report.html  an interactive page
+  gevals result compare opus/out.json gpt/out.json      which agent or model is better
   gevals result convert junit out.json --output-file junit.xml
   gevals result merge shard-*/out.json -o out.json
-  gevals result summary results.zip           of an archive, such as an artifact of a CI job
-  gevals result verify s3://evals/nightly     of an object store
-  gevals result push out s3://evals/nightly   bring results there
+  gevals result summary results.zip           from an archive, such as an artifact of a CI job
+  gevals result verify s3://evals/nightly     from an object store
+  gevals result push out s3://evals/nightly   upload results to an object store
 
-An argument is a results file, or a folder, a zip, tar, tar.gz or tar.zst, or a URL (s3://, gs://,
-az://, file://) of a file, an archive or a folder. Of folders and archives the files are taken that
-are called as `gevals run` calls them, gevals-EVAL-out.json, and where there is none, results.json;
-parts of one run are put together. An archive may have 1,000,000 entries, 2 GiB a file and 16 GiB
-in all, and no links. Stores need a build with the feature `store`; their credentials are taken
-from the environment: docs/reference/config.md.
+An argument is a results file; a directory or an archive (zip, tar, tar.gz, tar.zst); or a URL
+(s3://, gs://, az://, file://) of a file, an archive or a directory. From directories and archives,
+the files named like those of `gevals run`, gevals-EVAL-out.json, are read, or if there are none,
+results.json; parts of one run are merged. An archive may have 1,000,000 entries, 2 GiB per file and
+16 GiB in total, and no links. Object stores need a build with the feature `store`; their credentials
+are read from the environment: see docs/reference/config.md.
 
-Files that mcpchecker wrote are read as well, in both of their forms.
+Files written by mcpchecker can be read as well, in both of their forms.
 
-Exit status: 0 all is well, 1 the answer is no (a regression, a missed threshold, a missing shard,
-             a file in a store that `push` would have to replace), 2 used wrongly, or the file is no
-             results file, 3 a store cannot be reached, or what is asked for cannot be written";
+Exit status: 0 success, 1 the answer is no (a regression, a missed threshold, a missing shard, a file
+             in a store that `push` would have to replace), 2 usage error, or not a results file,
+             3 a store cannot be reached, or the output cannot be written";
 
-/// Look at results files, and compare them.
+/// View, compare, merge and export results files.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -81,37 +81,37 @@ enum Command {
 /// Show each result in full: why it failed, what was called, what the agent said.
 #[derive(clap::Args, Debug)]
 struct View {
-    /// A results file or a recording; or a folder, an archive or a URL with results.
+    /// A results file or a recording; or a directory, an archive or a URL with results.
     file: PathBuf,
-    /// Only tasks whose name holds this text, in any case.
+    /// Only show tasks whose names contain TEXT, ignoring case.
     #[arg(long, value_name = "TEXT")]
     task: Option<String>,
     /// Show what the agent said and did, in order.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     timeline: bool,
-    /// How much of the timeline is shown; 0 shows all.
+    /// Maximum number of timeline entries to show; 0 shows all.
     #[arg(long, value_name = "N", default_value_t = 40)]
     max_events: usize,
-    /// How many lines of an output are shown.
+    /// Maximum number of lines of an output to show.
     #[arg(long, value_name = "N", default_value_t = 6)]
     max_output_lines: usize,
-    /// How much of a line is shown; why a step did not pass is shown whole.
+    /// Maximum number of characters of a line to show; the reason why a step did not pass is always shown in full.
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_line_length: usize,
 }
 
-/// A line a task, and the totals.
+/// Print one line per task, and the totals.
 #[derive(clap::Args, Debug)]
 struct Summary {
-    /// A results file; or a folder, an archive or a URL with results.
+    /// A results file; or a directory, an archive or a URL with results.
     file: PathBuf,
-    /// Only tasks whose name holds this text, in any case.
+    /// Only show tasks whose names contain TEXT, ignoring case.
     #[arg(long, value_name = "TEXT")]
     task: Option<String>,
-    /// How it is written.
+    /// Output format.
     #[arg(short, long, visible_alias = "format", value_enum, default_value_t = SummaryFormat::Text)]
     output: SummaryFormat,
-    /// KEY=VALUE lines, for `$GITHUB_OUTPUT`.
+    /// Print KEY=VALUE lines, for `$GITHUB_OUTPUT`.
     #[arg(long)]
     github_output: bool,
 }
@@ -127,21 +127,21 @@ Examples:
   gevals result verify gevals-e-out.json                all tasks must have passed
   gevals result verify gevals-e-out.json --task 0.9 --assertion 0.9
 
-The file must be complete: a result of every run of every task that was selected. Without a
-threshold all tasks must have passed, those with a gate as often as it says. For thresholds every
-run counts as a task, and every kind of assertion of a result as an assertion. Where nothing is
-asserted, no threshold of assertions can be missed.";
+The file must be complete: it must contain a result for every run of every selected task. Without a
+threshold, all tasks must have passed; tasks with a gate as often as the gate demands. For
+thresholds, every run counts as a task, and every kind of assertion of a result counts as an
+assertion. A threshold of assertions is always met if there are no assertions.";
 
-/// Exit with 1 unless the results are complete, and all tasks or as many as the thresholds say passed.
+/// Exit with 1 unless the results are complete and all tasks, or as many as the thresholds demand, passed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = VERIFY)]
 struct Verify {
-    /// A results file; or a folder, an archive or a URL with results.
+    /// A results file; or a directory, an archive or a URL with results.
     file: PathBuf,
-    /// The share of tasks that must have passed, from 0 to 1.
+    /// The minimum share of tasks that must have passed, from 0 to 1.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     task: Option<f64>,
-    /// The share of assertions that must have passed, from 0 to 1.
+    /// The minimum share of assertions that must have passed, from 0 to 1.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     assertion: Option<f64>,
 }
@@ -153,13 +153,13 @@ Examples:
 
   gevals result diff main.json mine.json --fail-on any-loss
 
-Where fewer runs of a task passed, an exact test (Fisher's, Holm over the tasks) says whether that
-is a regression or may be chance; all tasks together are tested in pairs of runs (McNemar's). By
-default the exit status is 1 where a test finds a regression; where every task ran once, where one
-that passed does not pass any more. It is always 1 where a task is gone, which counts as not passed,
-and where the current results are incomplete.";
+If fewer runs of a task passed, an exact test (Fisher's, with Holm's correction over the tasks)
+decides whether that is a regression or may be chance; all tasks together are tested in pairs of runs
+(McNemar's). By default, the exit status is 1 if a test finds a regression; if every task ran once,
+if a task that passed no longer passes. It is always 1 if a task is gone, which counts as not passed,
+and if the current results are incomplete.";
 
-/// Compare two results files: what got worse, better, is new or gone.
+/// Compare two results files: show what got worse or better, and what is new or gone.
 #[derive(clap::Args, Debug)]
 #[command(after_help = DIFF)]
 struct Diff {
@@ -169,19 +169,19 @@ struct Diff {
     /// The results to compare with.
     #[arg(long, value_name = "FILE", requires = "current")]
     base: Option<PathBuf>,
-    /// The results of now.
+    /// The current results.
     #[arg(long, value_name = "FILE", requires = "base")]
     current: Option<PathBuf>,
-    /// How it is written.
+    /// Output format.
     #[arg(short, long, visible_alias = "format", value_enum, default_value_t = DiffFormat::Text)]
     output: DiffFormat,
-    /// What makes the exit status 1: a regression by the test, or any task of which fewer runs passed.
+    /// Run each task N times, of which P must pass; or as often as needed to show a pass rate with a confidence (`0.9@95%`), or `--runs` times.
     #[arg(long, value_name = "WHAT", value_enum)]
     fail_on: Option<FailOn>,
-    /// How likely the tests may call chance a difference.
+    /// The significance level of the tests: the probability of reporting a difference that is only chance.
     #[arg(long, value_name = "SHARE", default_value_t = statistics::ALPHA, value_parser = share)]
     alpha: f64,
-    /// Exit with 0 where it would be 1.
+    /// Exit with 0 instead of 1.
     #[arg(long)]
     exit_zero: bool,
 }
@@ -192,13 +192,13 @@ enum FailOn {
     AnyLoss,
 }
 
-/// Compare agents or models at the same tasks: which of them beats which.
+/// Compare agents or models on the same tasks.
 #[derive(clap::Args, Debug)]
 struct Compare {
-    /// The results of each; a folder, an archive or a URL may have those of several.
+    /// The results of each agent or model; a directory, an archive or a URL may contain those of several.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// How likely a test may call chance a difference.
+    /// The significance level of the tests: the probability of reporting a difference that is only chance.
     #[arg(long, value_name = "SHARE", default_value_t = statistics::ALPHA, value_parser = share)]
     alpha: f64,
 }
@@ -209,25 +209,25 @@ Examples:
   gevals result html old.json new.json -o report.html        what got better and worse
   gevals result html --side-by-side opus.json gpt.json -o report.html   agents or models
 
-The page is one file that needs nothing else, not even a network. Two files are compared as `gevals
-result diff` does, three and more, or two with --side-by-side, as `gevals result compare` does. The
-lines of the sources around what did not pass are in the page where they can still be read. In
-GitHub Actions places are links to the repository; elsewhere `--source-url` makes them links.";
+The page is a single file that needs nothing else, not even a network. Two files are compared as by
+`gevals result diff`; three or more, or two with --side-by-side, as by `gevals result compare`. The
+page includes the source lines around failures if they can still be read. In GitHub Actions, source
+locations link to the repository; elsewhere, `--source-url` makes them links.";
 
-/// Write a page to look around in: why each task failed, and what happened.
+/// Write an interactive page: why each task failed, and what happened.
 #[derive(clap::Args, Debug)]
 #[command(after_help = HTML)]
 struct Html {
     /// Results files; of two, the older one first.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Where the page is written, instead of standard output.
+    /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What to put before the paths of sources so that they are links, such as https://github.com/acme/evals/blob/main/
+    /// URL prefix that makes the paths of sources links, such as https://github.com/acme/evals/blob/main/
     #[arg(long, value_name = "URL", value_parser = source_url)]
     source_url: Option<String>,
-    /// Take two files for agents or models at the same tasks, not for before and now; more than two always are.
+    /// Treat two files as agents or models on the same tasks, not as before and after; three or more always are.
     #[arg(long)]
     side_by_side: bool,
 }
@@ -238,7 +238,7 @@ enum DiffFormat {
     Markdown,
 }
 
-/// Write results in another form.
+/// Export results in another format.
 #[derive(clap::Args, Debug)]
 struct Convert {
     #[command(subcommand)]
@@ -252,15 +252,15 @@ enum Target {
     Parquet(parquet::Args),
 }
 
-/// JUnit XML, a case a result: what failed is a failure, what could not be carried out an error.
+/// JUnit XML, one test case per result: what failed is a failure, what could not be carried out is an error.
 #[derive(clap::Args, Debug)]
 struct Junit {
-    /// A results file; or a folder, an archive or a URL with results.
+    /// A results file; or a directory, an archive or a URL with results.
     file: PathBuf,
-    /// Only tasks whose name holds this text, in any case.
+    /// Only export tasks whose names contain TEXT, ignoring case.
     #[arg(long, value_name = "TEXT")]
     task: Option<String>,
-    /// Where it is written, instead of standard output.
+    /// Write to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     output_file: Option<PathBuf>,
 }
@@ -270,31 +270,31 @@ Examples:
   gevals run eval.yaml --shard 1/2 -o shard-1       on one machine
   gevals run eval.yaml --shard 2/2 -o shard-2       on another
   gevals result merge shard-1/*.json shard-2/*.json -o gevals-e-out.json
-  gevals result merge --pack suite.gevals out -o gevals-e-out.json    of the units of a pack
+  gevals result merge --pack suite.gevals out -o gevals-e-out.json    the units of a pack
 
-With --pack the results of its units are put together, those of each agent and model by themselves:
-with several of them the output is a folder, and in it a folder for each, as `gevals run` writes
-them. A folder, an archive or a URL stands for all results files in it. What the pack has and no
-file does, what is there twice, and what is not of the pack is named.
+With --pack, the results of its units are merged, separately for each agent and model: if there are
+several, the output is a directory with a subdirectory for each, as `gevals run` writes them. A
+directory, an archive or a URL stands for all results files in it. Units without a result,
+duplicate results, and results that do not belong to the pack are reported.
 
-A shard or a result that is missing, or there twice, is reported, and the exit status is 1; what is
-there is written all the same.";
+A shard or a result that is missing or duplicated is reported, and the exit status is 1; the
+available results are still written.";
 
-/// Put the results of shards together, as if they had been one run.
+/// Merge the results of shards, as if they had been one run.
 #[derive(clap::Args, Debug)]
 #[command(after_help = MERGE)]
 struct Merge {
-    /// The results of the shards; a folder, an archive or a URL stands for all results files in it.
+    /// The results of the shards; a directory, an archive or a URL stands for all results files in it.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// The pack whose units these are results of.
+    /// The pack to which the results belong.
     #[cfg(feature = "run")]
     #[arg(long, value_name = "SUITE")]
     pack: Option<PathBuf>,
-    /// Where the results are written, instead of standard output.
+    /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Exit with 0 also where results are missing.
+    /// Exit with 0 even if results are missing.
     #[arg(long)]
     allow_missing: bool,
 }
@@ -341,7 +341,7 @@ fn read(path: &Path) -> Result<ResultsFile, Fault> {
             let (count, names) = (names.len(), names.join(", "));
             Err((
                 status::USAGE,
-                format!("`{}` has the results of {count} runs, name one of them: {names}", shown(path)),
+                format!("`{}` contains the results of {count} runs, specify one of them: {names}", shown(path)),
             ))
         }
     }
@@ -374,7 +374,7 @@ fn read_with_places(input: &Input) -> Result<(ResultsFile, Vec<Range<usize>>), F
     let bytes = Disk.read(&input.path).map_err(|e| fault(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| fault("it is not text".to_owned()))?;
     if recording::is_recording(&text) {
-        let why = "it is a recording, which has no verdicts: look at it with `gevals result view`";
+        let why = "it is a recording, which has no verdicts: use `gevals result view` to show it";
         return Err(fault(why.to_owned()));
     }
     results::read_with_places(&text).map_err(fault)
@@ -413,7 +413,7 @@ fn write(path: &Path, text: &str, of: &[PathBuf]) -> Result<(), Fault> {
 fn spare<'a>(path: &Path, mut read: impl Iterator<Item = &'a Path>) -> Result<(), Fault> {
     let Ok(path) = path.canonicalize() else { return Ok(()) };
     match read.any(|file| file.canonicalize().is_ok_and(|file| file == path)) {
-        true => Err((status::USAGE, format!("`{}` would be written over: name another file", path.display()))),
+        true => Err((status::USAGE, format!("`{}` would be overwritten: choose another file", path.display()))),
         false => Ok(()),
     }
 }
@@ -472,7 +472,7 @@ fn differ(args: &Diff) -> Result<u8, Fault> {
     let (base, current) = match (args.files.as_slice(), &args.base, &args.current) {
         ([base, current], ..) => (base, current),
         (_, Some(base), Some(current)) => (base, current),
-        _ => return Err((status::USAGE, "name two files: `--base FILE --current FILE`".to_owned())),
+        _ => return Err((status::USAGE, "specify two files: `--base FILE --current FILE`".to_owned())),
     };
     let (base, current) = (read(base)?, read(current)?);
     let diff = diff::diff(&base, &current, args.alpha);
@@ -490,7 +490,7 @@ fn differ(args: &Diff) -> Result<u8, Fault> {
 fn compare(args: &Compare) -> Result<u8, Fault> {
     let files = read_all(&args.files)?;
     if files.len() < 2 {
-        return Err((status::USAGE, "there is one run only: name the results of another one, too".to_owned()));
+        return Err((status::USAGE, "there is only one run: also specify the results of another one".to_owned()));
     }
     let files: Vec<_> = files.iter().map(|(path, file)| (path.clone(), file)).collect();
     print(&compare::text(&files, args.alpha));
@@ -501,7 +501,7 @@ fn compare(args: &Compare) -> Result<u8, Fault> {
 fn source_url(text: &str) -> Result<String, String> {
     match ["https://", "http://", "file://"].iter().any(|scheme| text.starts_with(scheme)) {
         true => Ok(text.to_owned()),
-        false => Err("write a URL that begins with `https://`, `http://` or `file://`".to_owned()),
+        false => Err("write a URL that starts with `https://`, `http://` or `file://`".to_owned()),
     }
 }
 
@@ -562,7 +562,7 @@ fn put_units_together(args: &Merge, pack: &Path, files: &[Input]) -> Result<u8, 
     let (manifest, _) = packed::read(pack)?;
     let several = manifest.combinations.len() > 1;
     if several && args.output.is_none() {
-        let why = "the pack has several agents or models: name a folder for their results, `--output DIR`";
+        let why = "the pack has several agents or models: specify a directory for their results with `--output DIR`";
         return Err((status::USAGE, why.to_owned()));
     }
     let to = |nth: usize| match &args.output {

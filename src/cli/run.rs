@@ -76,7 +76,7 @@ fn each(args: &Args, global: Global) -> u8 {
 fn one(args: &Args, global: Global) -> u8 {
     match prepare(args, global) {
         Ok(ready) if args.replay.is_some() && !ready.plan.tasks.iter().any(|task| task.recording().is_some()) => {
-            complain("`--replay` is for the agent `builtin.replay`, and this eval has another one");
+            complain("`--replay` requires the agent `builtin.replay`, but this eval has another one");
             status::USAGE
         }
         Ok(ready) => go(args, global, ready, Used::default(), Duration::ZERO).0,
@@ -109,13 +109,13 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         Ok(claim) => claim,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
             complain(&format!(
-                "another run writes to `{}`: wait for it, or give this one a folder with `--output-dir`",
+                "another run is writing to `{}`: wait for it to end, or use another directory with `--output-dir`",
                 results.display()
             ));
             return status::BROKEN;
         }
         Err(error) => {
-            complain(&format!("`{}` cannot be written: {error}", results.display()));
+            complain(&format!("cannot write `{}`: {error}", results.display()));
             return status::BROKEN;
         }
     };
@@ -182,7 +182,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         options.worlds = kept_worlds(args, &plan);
         let names = names(&plan, &options.selection);
         if let Some(name) = names.iter().find(|name| !options.worlds.contains_key(*name)) {
-            complain(&format!("no world of `{name}` is kept: `--phase setup` or `--keep always` makes one"));
+            complain(&format!("no environment of `{name}` is kept: `--phase setup` or `--keep always` keeps one"));
             return status::USAGE;
         }
     }
@@ -198,14 +198,14 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
                 Some(Arc::new(journal))
             }
             Err(error) => {
-                complain(&format!("no journal can be written: {error}"));
+                complain(&format!("cannot write a journal: {error}"));
                 return status::BROKEN;
             }
         };
     }
     if let Some((fewer, limit)) = descriptors::too_few(options.parallel, plan.servers.len(), options.isolate) {
         let tasks =
-            if fewer == 1 { "one task runs at a time".to_owned() } else { format!("{fewer} tasks run side by side") };
+            if fewer == 1 { "tasks run one at a time".to_owned() } else { format!("{fewer} tasks run in parallel") };
         super::warn(&format!(
             "`-p {}` needs more open files than the limit of {limit}: {tasks}; `ulimit -Hn` raises the limit",
             options.parallel
@@ -261,8 +261,8 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         let run = crate::bash::quote(&shown(journal.dir()));
         let forget = super::recover::forgets(journal.dir());
         super::note(&format!(
-            "cleanups are still pending: `gevals recover {run}` runs them again, and so does the next run; when nothing is left to \
-             clean up: `{forget}`"
+            "cleanups are still pending: `gevals recover {run}` runs them again, and so does the next run; if nothing is left to \
+             clean up, run `{forget}`"
         ));
     }
     if summary.written {

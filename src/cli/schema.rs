@@ -11,19 +11,19 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals schema                            all names
+  gevals schema                            list all names
   gevals schema eval > eval.schema.json    for an editor
-  gevals schema task --dialect portable    of one dialect
+  gevals schema task --dialect portable    for one dialect only
 
-Exit status: 0 printed, 2 there is no such schema";
+Exit status: 0 printed, 2 no such schema";
 
-/// Print a JSON Schema: of task, eval, agent, oracle, MCP-config, MCP-evals and price files, of plans, events, recordings, results and findings.
+/// Print a JSON Schema, for example of task and eval files, plans, events, recordings, results and findings.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which; without a name, all are listed.
+    /// The name of the schema; without a name, all are listed.
     name: Option<String>,
-    /// The dialect of tasks; without it, `apiVersion` chooses.
+    /// The dialect of tasks; by default, the schema chooses by `apiVersion`.
     #[arg(long, value_enum)]
     dialect: Option<Which>,
 }
@@ -44,7 +44,7 @@ pub fn main(args: &Args) -> u8 {
     let Some(info) = SCHEMAS.iter().find(|s| s.name == name) else {
         let near = nearest(name, SCHEMAS.iter().map(|s| s.name));
         let hint = near.map_or_else(|| "`gevals schema` lists them all".to_owned(), |n| format!("did you mean `{n}`?"));
-        complain(&format!("no schema is called `{name}`; {hint}"));
+        complain(&format!("no schema named `{name}`; {hint}"));
         return status::USAGE;
     };
     if args.dialect.is_some() && info.dialects.is_empty() {

@@ -6,49 +6,49 @@ use super::Global;
 
 const EXAMPLES: &str = "\
 Examples:
-  temporal server start-dev                                   a Temporal to try it with
-  gevals worker --pack suite.gevals                           on each machine, as often as wanted
-  gevals run suite.gevals --engine temporal -p 20 -o results  starts them, and waits for the results
+  temporal server start-dev                                   start a Temporal server to try this
+  gevals worker --pack suite.gevals                           on each machine, any number of times
+  gevals run suite.gevals --engine temporal -p 20 -o results  start the run and wait for the results
 
-Each worker needs the same pack, and what the pack needs. Units are run by a process for each place,
-which ends with the worker. A signal (INT, TERM) ends the worker: its units clean up, and are run by
-others. The same signal once more, a second later, ends it at once, as if it had been killed.
-Where a worker is killed, another one cleans up after its units, as far as that can be done from
-elsewhere, before they are run again.
+Each worker needs the same pack, and what the pack needs. Each slot runs its units in a separate
+process, which ends with the worker. A signal (INT, TERM) ends the worker: its units clean up, and
+other workers run them. The same signal again, at least a second later, ends it immediately, as if it
+had been killed. If a worker is killed, another worker cleans up after its units, as far as that is
+possible from another machine, before they are run again.
 
-Exit status: 2 the pack cannot be used, 3 no server answers, or it does not any more,
+Exit status: 2 the pack cannot be used, 3 no server responds, or it stops responding,
              129, 130 or 143 ended by a signal (cleanups were run)";
 
-/// Run units of a pack for Temporal, until it is stopped.
+/// Run units of a pack for Temporal, until stopped.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     pub server: Server,
-    /// What `gevals pack` has written.
+    /// A pack, as written by `gevals pack`.
     #[arg(long, value_name = "SUITE")]
     pub pack: PathBuf,
-    /// How many units run side by side in this worker.
+    /// Run up to N units in parallel in this worker.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub parallel: u16,
-    /// Where units run; what did not pass leaves its journal and its recording there.
+    /// The directory in which units run; units that did not pass leave their journals and recordings there.
     #[arg(long, value_name = "DIR", default_value = ".gevals/worker")]
     pub work: PathBuf,
-    /// What models cost: a file.
+    /// A file with the prices of models.
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
 }
 
-/// Where a Temporal server is, and what of it is used.
+/// The Temporal server, and what this uses of it.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Server {
-    /// The Temporal server.
+    /// The address of the Temporal server.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7233")]
     pub address: String,
     /// The name under which clients and workers find each other.
     #[arg(long, value_name = "NAME", default_value = "gevals", value_parser = name)]
     pub queue: String,
-    /// The namespace at the server.
+    /// The namespace on the server.
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub namespace: String,
 }
@@ -73,8 +73,7 @@ pub fn main(_: &Args, _: Global) -> u8 {
 
 /// Of a build without it.
 #[cfg(not(feature = "temporal"))]
-pub const NOT_HERE: &str =
-    "this gevals was built without Temporal: `cargo install gevals -F temporal` builds one with it";
+pub const NOT_HERE: &str = "this gevals was built without Temporal: build one with `cargo install gevals -F temporal`";
 
 #[cfg(feature = "temporal")]
 mod unit;
@@ -147,7 +146,7 @@ mod at_work {
         let mut signals = interrupts().map_err(|error| format!("cannot listen for signals: {error}"))?;
         let identity = format!("{}@{}", std::process::id(), super::super::host_name());
         let address = &args.server.address;
-        let unreachable = |why: String| format!("no Temporal server answers at `{address}`: {why}");
+        let unreachable = |why: String| format!("no Temporal server responds at `{address}`: {why}");
         let service = Service::connect(address, &args.server.namespace, &identity).await.map_err(unreachable)?;
         let queue = queue(&args.server.queue, &manifest.digest);
         let site = Arc::new(Site::new(args, manifest, files, service.clone(), &identity)?);
@@ -186,19 +185,19 @@ mod at_work {
         let ended = tokio::select! {
             signal = signals.recv() => Ok(signal.unwrap_or(Interrupt::Term)),
             Some(place) = places.join_next() => Err(match place {
-                Ok(Err(why)) => format!("the server gives nothing to do: {why}"),
-                Ok(Ok(())) => "a place ended by itself".to_owned(),
-                Err(error) => format!("a place ended by itself: {error}"),
+                Ok(Err(why)) => format!("the server does not provide any work: {why}"),
+                Ok(Ok(())) => "a slot ended unexpectedly".to_owned(),
+                Err(error) => format!("a slot ended unexpectedly: {error}"),
             }),
             ended = &mut workflows => Err(match ended {
-                Ok(()) => "the worker ended by itself".to_owned(),
-                Err(error) => format!("the worker cannot go on: {error}"),
+                Ok(()) => "the worker ended unexpectedly".to_owned(),
+                Err(error) => format!("the worker cannot continue: {error}"),
             }),
         };
         if let Ok(signal) = ended {
             heard.hear(signal, began.elapsed());
         }
-        note("stopping: units under way clean up, and are run by other workers");
+        note("stopping: running units clean up, and other workers run them");
         stop.cancel();
         loop {
             tokio::select! {
@@ -208,7 +207,7 @@ mod at_work {
                 },
                 Some(signal) = signals.recv() => {
                     if heard.hear(signal, began.elapsed()) == stop::Asks::Again {
-                        note(&format!("{} again: other workers clean up after what is under way", signal.name()));
+                        note(&format!("{} again: other workers clean up after running units", signal.name()));
                         return ended;
                     }
                 }
@@ -223,7 +222,7 @@ mod at_work {
     }
 
     fn not_handed_in(error: tokio::task::JoinError) -> String {
-        format!("what came of a batch was not handed in: {error}")
+        format!("the result of a batch could not be reported: {error}")
     }
 
     /// One batch, or one cleanup, after another, in a process that gets ready meanwhile. `is_away`: whether it was said that the server does

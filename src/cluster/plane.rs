@@ -58,7 +58,7 @@ pub fn startable() -> Result<(), String> {
     match missing.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "`{names}` {verb} neither in KUBEBUILDER_ASSETS nor on the PATH: `setup-envtest use -p path` downloads them, and prints the folder"
+            "`{names}` {verb} neither in KUBEBUILDER_ASSETS nor on the PATH: `setup-envtest use -p path` downloads them and prints the directory"
         )),
     }
 }
@@ -76,7 +76,7 @@ pub fn up(folder: &Path) -> Result<PathBuf, String> {
         .map_err(|e| format!("{}: {e}", folder.display()))?;
     let folder = fs::canonicalize(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     if let Some(name) = PROGRAMS.iter().find(|name| running(&folder, name).is_some()) {
-        return Err(format!("`{name}` runs in {} already: `gevals kube down` stops it", folder.display()));
+        return Err(format!("`{name}` is already running in {}: `gevals kube down` stops it", folder.display()));
     }
     let mut left = ATTEMPTS;
     loop {
@@ -205,7 +205,7 @@ pub fn down(folder: &Path) -> Result<Vec<&'static str>, String> {
             match begun.elapsed().as_secs() {
                 0..5 => {}
                 5..10 => drop(rustix::process::kill_process(pid, rustix::process::Signal::KILL)),
-                _ => return Err(format!("`{name}` (process {}) does not end", pid.as_raw_nonzero())),
+                _ => return Err(format!("`{name}` (process {}) does not exit", pid.as_raw_nonzero())),
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -236,7 +236,7 @@ fn running(folder: &Path, name: &str) -> Option<rustix::process::Pid> {
 
 fn spawn(folder: &Path, name: &'static str, words: &[String]) -> Result<(), String> {
     let fault = |e: io::Error| format!("`{name}`: {e}");
-    let path = program(name).ok_or_else(|| format!("`{name}` is not there"))?;
+    let path = program(name).ok_or_else(|| format!("`{name}` is not available"))?;
     let log = private(folder, &format!("{name}.log")).map_err(fault)?;
     // The process writes its id before it executes the program, so that `down` finds it no matter when gevals is
     // killed.
@@ -321,7 +321,7 @@ async fn answers(folder: &Path, config: kube::Config, path: &str, programs: &[&s
         let request = axum::http::Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;
         let is_ready = client.request_text(request).await.is_ok_and(|text| text.starts_with("ok"));
         if let Some(name) = programs.iter().find(|name| running(folder, name).is_none()) {
-            return Err(NotUp::Ended(format!("`{name}` has ended: {}", cause(folder, name))));
+            return Err(NotUp::Ended(format!("`{name}` has exited: {}", cause(folder, name))));
         }
         if is_ready {
             return Ok(());

@@ -7,7 +7,7 @@ use super::{
 
 pub const ENGINE: Engine = Engine {
     name: "argo",
-    summary: "a Workflow of Argo Workflows, with an exit handler that merges",
+    summary: "an Argo Workflow, with an exit handler that merges",
     // The state of all pods is in one object.
     most_jobs: 1000,
     write: Write::Pods(emit),
@@ -26,10 +26,10 @@ fn emit(order: &Order<'_>, pods: &Pods<'_>) -> Result<String, String> {
 #   `executor.securityContext` in the controller's settings: the containers that Argo adds are the controller's
 #
 # With Argo Workflows 3.2 or later: `argo submit --watch FILE`, or `kubectl create -f FILE`. The workflow succeeds if the
-# verdict is good: a verdict fails no pod of the units, and the exit handler merges whatever came of them and asks for it.
+# verdict is good: a verdict does not fail the pods of the units, and the exit handler merges all results and decides.
 # All results are in {MOUNT}/{name}. What was killed or could not run is started once more, with the same
-# folders: its units clean up first what the attempt before has left, and run again. `argo stop` lets units clean up and
-# merges what is there, `argo terminate` merges nothing.
+# directories: its units first clean up what the previous attempt left, and run again. `argo stop` lets units clean up and
+# merges the available results, `argo terminate` merges nothing.
 apiVersion: argoproj.io/v1alpha1
 kind: Workflow
 metadata:
@@ -37,7 +37,7 @@ metadata:
 spec:
   entrypoint: all
   onExit: merge
-  # How many at once: what the nodes bear, and the servers and models behind them.
+  # How many at once: limited by the nodes, and by the servers and models behind them.
   parallelism: {at_once}
 {pod}{volumes}  templates:
     - name: all
@@ -57,11 +57,11 @@ spec:
       retryStrategy:
         limit: "1"
         retryPolicy: Always
-        # 2 would come again: the pack is another one, or another gevals packed it.
+        # 2 would occur again: the pack is another one, or another gevals packed it.
         expression: "asInt(lastRetry.exitCode) != 2"
-      # The units of a job have limits of their own; this one is for what hangs all the same.
+      # The units of a job have their own limits; this one is for anything that still hangs.
       activeDeadlineSeconds: {most}
-      # A unit that is stopped cleans up in this time.
+      # The time for a stopped unit to clean up.
       podSpecPatch: '{{"terminationGracePeriodSeconds": {grace}}}'
       container:
         image: {image}

@@ -5,7 +5,7 @@ use crate::secrets::is_secret_name;
 
 pub const ENGINE: Engine = Engine {
     name: "github-matrix",
-    summary: "a workflow of GitHub Actions, with a matrix of jobs and one that merges",
+    summary: "a GitHub Actions workflow, with a matrix of jobs and a job that merges",
     // The limit of one matrix.
     most_jobs: 256,
     write: Write::Jobs(emit),
@@ -46,7 +46,7 @@ fn emit(order: &Order<'_>) -> Result<String, String> {
         }
     };
     let needs = order.needs();
-    let needs = if needs.is_empty() { String::new() } else { format!("# The runner has to have:\n{needs}") };
+    let needs = if needs.is_empty() { String::new() } else { format!("# The runner needs:\n{needs}") };
     let (title, pack, digest) = (scalar(&format!("gevals: {name}")), scalar(order.pack), scalar(&manifest.digest));
     let install = match order.store {
         None => format!("pip install {}", scalar(&format!("gevals=={}", manifest.gevals))),
@@ -55,7 +55,7 @@ fn emit(order: &Order<'_>) -> Result<String, String> {
     };
     let (jobs, script, shards) = (order.jobs, indented(&order.units(), 10), shards.join(", "));
     Ok(format!(
-        r#"# {units} units in {jobs} jobs, as `gevals emit github-matrix` writes it. A verdict does not fail a job of the matrix; the last job decides.
+        r#"# {units} units in {jobs} jobs, written by `gevals emit github-matrix`. A verdict does not fail a job of the matrix; the last job decides.
 {needs}name: {title}
 on:
   workflow_dispatch:
@@ -83,7 +83,7 @@ jobs:
       - id: units
         shell: bash
         run: |
-{script}      # Journals as well: what is pending is in them.
+{script}      # Including journals: they contain pending cleanups.
       - if: always()
         uses: actions/upload-artifact@330a01c490aca151604b8cf639adc76d48f6c5d4 # v5.0.0
         with:

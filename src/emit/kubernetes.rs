@@ -7,7 +7,7 @@ use super::{
 
 pub const ENGINE: Engine = Engine {
     name: "kubernetes-job",
-    summary: "an indexed Job of Kubernetes, and one that merges",
+    summary: "an indexed Kubernetes Job, and a Job that merges",
     // Each job is a pod that exists as long as the Job.
     most_jobs: 1000,
     write: Write::Pods(emit),
@@ -26,9 +26,9 @@ fn emit(order: &Order<'_>, pods: &Pods<'_>) -> Result<String, String> {
 #   until ended; do sleep 10; done
 #   kubectl patch job {name}-merge --type=merge -p '{{"spec": {{"suspend": false}}}}'
 #
-# The second Job merges then, and is Complete if the verdict is good, else Failed: `kubectl logs job/{name}-merge`.
-# All results are in {MOUNT}/{name}. A verdict fails no pod of the first Job. What was killed or could not run
-# is started once more, with the same folders: its units clean up first what the attempt before has left, and run again.
+# The second Job then merges, and is Complete if the verdict is good, otherwise Failed: `kubectl logs job/{name}-merge`.
+# All results are in {MOUNT}/{name}. A verdict does not fail the pods of the first Job. What was killed or could not run
+# is started once more, with the same directories: its units first clean up what the previous attempt left, and run again.
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -36,26 +36,26 @@ metadata:
 spec:
   completionMode: Indexed
   completions: {jobs}
-  # How many at once: what the nodes bear, and the servers and models behind them.
+  # How many at once: limited by the nodes, and by the servers and models behind them.
   parallelism: {at_once}
   backoffLimitPerIndex: 1
-  # Two attempts in one folder would refuse each other.
+  # Two attempts in one directory would conflict.
   podReplacementPolicy: Failed
   podFailurePolicy:
     rules:
       # It would fail again: the pack is another one, or another gevals packed it.
       - action: FailIndex
         onExitCodes: {{containerName: units, operator: In, values: [2]}}
-      # A drained node, or one that is gone, is no attempt.
+      # A drained or lost node does not count as an attempt.
       - action: Ignore
         onPodConditions:
           - {{type: DisruptionTarget, status: "True"}}
   template:
     spec:
       restartPolicy: Never
-      # The units of a job have limits of their own; this one is for what hangs all the same.
+      # The units of a job have their own limits; this one is for anything that still hangs.
       activeDeadlineSeconds: {most}
-      # A unit that is stopped cleans up in this time.
+      # The time for a stopped unit to clean up.
       terminationGracePeriodSeconds: {grace}
       automountServiceAccountToken: false
 {pod}      containers:
@@ -72,7 +72,7 @@ kind: Job
 metadata:
   name: {name}-merge
 spec:
-  # Until the first Job has ended.
+  # Suspended until the first Job has ended.
   suspend: true
   backoffLimit: 0
   template:

@@ -55,7 +55,10 @@ impl<'m> Parts<'m> {
             None => format!("{MOUNT}/{}", order.pack),
             Some(_) if order.pack.starts_with(&format!("{MOUNT}/")) => order.pack.to_owned(),
             Some(_) => {
-                return Err(format!("the claim is mounted at `{MOUNT}`: `--at` is a path in it, not `{}`", order.pack));
+                return Err(format!(
+                    "the claim is mounted at `{MOUNT}`: `--at` must be a path in it, not `{}`",
+                    order.pack
+                ));
             }
         };
         Ok(Self { order, pods, name: order.name(), values: order.values(), pack })
@@ -144,9 +147,9 @@ impl<'m> Parts<'m> {
         let (units, jobs, values) = (manifest.units().len(), order.jobs, &self.values);
         let (eval, claim, pack) = (line(&manifest.name), self.pods.claim, line(&self.pack));
         let mut text = format!(
-            "# {units} units of `{eval}` in {jobs} jobs, as `gevals emit {engine}` writes it. There have to be, in the namespace:
+            "# {units} units of `{eval}` in {jobs} jobs, written by `gevals emit {engine}`. Required in the namespace:
 #
-# - the claim `{claim}`, for several nodes with the access mode ReadWriteMany, and in it the pack, which a pod sees as
+# - the claim `{claim}` (for several nodes, with the access mode ReadWriteMany); it contains the pack, which a pod sees as
 #   `{pack}`
 "
         );
@@ -163,12 +166,12 @@ impl<'m> Parts<'m> {
             let literals: String = literals.collect();
             let _ = writeln!(
                 text,
-                "# - the store `{store}`, which takes the results of units and is merged from, and a gevals with the feature `store`.
-#   Where the pods have no right to write to it by themselves: kubectl create secret generic {values}-store{literals}"
+                "# - the store `{store}`, for the results of units and the merge, and a gevals with the feature `store`.
+#   If the pods are not allowed to write to it already: kubectl create secret generic {values}-store{literals}"
             );
         }
         let needs = order.needs();
-        let besides = if needs.is_empty() { "" } else { ", and besides:" };
+        let besides = if needs.is_empty() { "" } else { ", and also:" };
         let _ = write!(text, "# - in the image gevals {} and bash{besides}\n{needs}", manifest.gevals);
         text
     }

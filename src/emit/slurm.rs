@@ -5,7 +5,7 @@ use crate::bash::quote;
 
 pub const ENGINE: Engine = Engine {
     name: "slurm",
-    summary: "a script for `sbatch`: an array job, and how to merge behind it",
+    summary: "a script for `sbatch`: an array job, and how to merge its results",
     // The limit with the default `MaxArraySize`.
     most_jobs: 1000,
     write: Write::Jobs(emit),
@@ -19,16 +19,13 @@ fn emit(order: &Order<'_>) -> Result<String, String> {
     let (units, jobs) = (manifest.units().len(), order.jobs);
     let minutes = (order.at_most_seconds() + GRACE).div_ceil(60) + 1;
     let needs = order.needs();
-    let needs = if needs.is_empty() {
-        String::new()
-    } else {
-        format!("# A node has to have, besides gevals and bash:\n{needs}")
-    };
+    let needs =
+        if needs.is_empty() { String::new() } else { format!("# A node needs, besides gevals and bash:\n{needs}") };
     let variables: Vec<&str> = order.variables().collect();
     let variables = if variables.is_empty() {
         String::new()
     } else {
-        format!("# These variables of the environment of `sbatch` are passed on: {}\n", variables.join(", "))
+        format!("# These environment variables of `sbatch` are passed on: {}\n", variables.join(", "))
     };
     let stored = order.stored();
     let variables = match order.of_store() {
@@ -36,18 +33,18 @@ fn emit(order: &Order<'_>) -> Result<String, String> {
         (secret, plain) if secret.is_empty() && plain.is_empty() => variables,
         (secret, plain) => {
             let names: Vec<&str> = secret.into_iter().chain(plain).collect();
-            format!("{variables}# The store is reached with those of these that it needs: {}\n", names.join(", "))
+            format!("{variables}# The store uses those of these that it needs: {}\n", names.join(", "))
         }
     };
     let name: String = manifest.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     Ok(format!(
         r#"#!/bin/bash
-# {units} units of `{eval}` in {jobs} jobs, as `gevals emit slurm` writes it. Start it in a folder that all nodes share:
+# {units} units of `{eval}` in {jobs} jobs, written by `gevals emit slurm`. Start it in a directory that all nodes share:
 #
 #   job=$(sbatch --parsable FILE)
 #   sbatch --dependency="afterany:$job" --wrap {merge}
 #
-# A job that was killed is started anew, in the same folder: its units clean up first what the killed attempt has left.
+# A job that was killed is started again in the same directory: its units first clean up what the killed attempt left.
 {needs}{variables}#SBATCH --job-name=gevals-{name}
 #SBATCH --array=1-{jobs}
 #SBATCH --time={minutes}

@@ -7,7 +7,7 @@ use super::{
 
 pub const ENGINE: Engine = Engine {
     name: "tekton",
-    summary: "a Pipeline of Tekton with a matrix and a last task that merges, its Tasks and a PipelineRun",
+    summary: "a Tekton Pipeline with a matrix and a final task that merges, its Tasks and a PipelineRun",
     // The limit of one matrix, with the default `default-max-matrix-combinations-count`.
     most_jobs: 256,
     write: Write::Pods(emit),
@@ -28,16 +28,16 @@ fn emit(order: &Order<'_>, pods: &Pods<'_>) -> Result<String, String> {
     // For two attempts.
     let all = parts.all_seconds().saturating_mul(2);
     Ok(format!(
-        r#"{head}# - where the namespace enforces the profile `restricted`, the feature flag `set-security-context` of Tekton, and where
-#   pods run on several nodes, `coschedule: disabled`: else a workspace with a claim keeps them on one
+        r#"{head}# - if the namespace enforces the profile `restricted`, the feature flag `set-security-context` of Tekton, and if
+#   pods run on several nodes, `coschedule: disabled`: otherwise a workspace with a claim keeps them on one
 #
 # With Tekton Pipelines 0.53 or later (a matrix needs the feature flag `enable-api-fields: beta`): `kubectl create -f FILE`.
-# The PipelineRun succeeds if the verdict is good: a verdict fails no task run of the units, and the last task merges
-# whatever came of them and asks for it. All results are in {MOUNT}/{name}. What was killed or could not
-# run is started once more, with the same folders: its units clean up first what the attempt before has left, and run
-# again. Tekton does not retry by the exit status: a pack that is refused (2) is refused twice. All task runs of a matrix
+# The PipelineRun succeeds if the verdict is good: a verdict does not fail the task runs of the units, and the last task merges
+# all results and decides. All results are in {MOUNT}/{name}. What was killed or could not
+# run is started once more, with the same directories: its units first clean up what the previous attempt left, and run
+# again. Tekton does not retry by the exit status: a refused pack (2) is refused twice. All task runs of a matrix
 # are started at once; a quota of the namespace limits them. A pod that is stopped has 30 seconds, for which Tekton has no
-# field: a longer cleanup is cut off, and left to the next attempt.
+# field: a longer cleanup is interrupted, and left to the next attempt.
 apiVersion: tekton.dev/v1
 kind: Task
 metadata:
@@ -50,7 +50,7 @@ spec:
   steps:
     - name: units
       image: {image}
-      # The units of a job have limits of their own; this one is for what hangs all the same.
+      # The units of a job have their own limits; this one is for anything that still hangs.
       timeout: {most}s
       workingDir: {MOUNT}
 {env}      # computeResources: {{requests: {{cpu: "1", memory: 1Gi}}, limits: {{memory: 2Gi}}}}
@@ -80,7 +80,7 @@ spec:
     - name: units
       taskRef: {{name: {name}-units}}
       retries: 1
-      # As long as all of them take one after another: it counts while a pod waits for a node, too.
+      # As long as all of them take one after another: it also counts while a pod waits for a node.
       timeout: {each}s
       matrix:
         params:

@@ -73,9 +73,9 @@ impl Service {
     /// Why the connection failed, for people.
     pub async fn connect(address: &str, namespace: &str, identity: &str) -> Result<Self, String> {
         let url = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
-        let url = Url::parse(&url).map_err(|error| format!("`{address}` is no address: {error}"))?;
+        let url = Url::parse(&url).map_err(|error| format!("`{address}` is not an address: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("`{address}` is no address: write HOST:PORT, or a URL with http or https"));
+            return Err(format!("`{address}` is not an address: write HOST:PORT, or a URL with http or https"));
         }
         let tls = (url.scheme() == "https").then(TlsOptions::default);
         let mut options =
@@ -84,7 +84,7 @@ impl Service {
         let connecting = tokio::time::timeout(PATIENCE, Connection::connect(options)).await;
         let connection = match connecting {
             Ok(connection) => connection.map_err(|error| brief(&error))?,
-            Err(_) => return Err(format!("it did not answer within {} s", PATIENCE.as_secs())),
+            Err(_) => return Err(format!("it did not respond within {} s", PATIENCE.as_secs())),
         };
         let client =
             Client::new(connection, ClientOptions::new(namespace).build()).map_err(|error| error.to_string())?;

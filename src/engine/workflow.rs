@@ -186,8 +186,8 @@ impl Pack {
         let took = now(ctx).zip(so_far.began).map(|(now, began)| now - began);
         let late = order.max_seconds.filter(|most| took.is_some_and(|took| took >= *most));
         so_far.stopped = match (spent, late) {
-            (Some(most), _) => Some(format!("the limit of cost of {most} is spent")),
-            (_, Some(most)) => Some(format!("the limit of time of {most} s is over")),
+            (Some(most), _) => Some(format!("the cost limit of {most} is reached")),
+            (_, Some(most)) => Some(format!("the time limit of {most} s is reached")),
             _ => None,
         };
         if so_far.stopped.is_some() {
@@ -327,7 +327,7 @@ impl Pack {
             so_far.took.pop_front();
         }
         if self.order.max_cost.is_some() && end.cost.is_none() && !end.is_broken() && so_far.stopped.is_none() {
-            let why = "there is a limit of cost, and nothing tells what a unit cost: start the workers with `--prices`";
+            let why = "there is a cost limit, but the cost of a unit is unknown: start the workers with `--prices`";
             so_far.stopped = Some(why.to_owned());
         }
         // Repeating a unit that cannot be run does not help.
@@ -364,7 +364,7 @@ impl Pack {
         };
         if let Some(timeout) = why.as_timeout() {
             let Ok(carried) = timeout.last_heartbeat_details::<Option<Carried>>() else {
-                let why = "what a lost attempt left pending cannot be read: its worker is of another version";
+                let why = "the pending cleanups of a lost attempt cannot be read: its worker is another version";
                 return batch.iter().for_each(|attempt| give_up(attempt, why));
             };
             let pending = match carried.flatten() {
@@ -433,7 +433,7 @@ impl Pack {
             .build();
         match ctx.execute_activity(CleanUp, order, options).await {
             Ok(end) => Ok(end.pending),
-            Err(why) => Err(format!("a lost attempt could not be cleaned up after: {why}")),
+            Err(why) => Err(format!("the cleanup after a lost attempt failed: {why}")),
         }
     }
 }

@@ -66,7 +66,7 @@ pub async fn draft(server: &Server, any: bool, private: impl Fn(&str) -> Option<
             (Err(why), _) => left_out.push((name, why)),
             (_, Err(why)) => left_out.push((name, format!("the second time, {why}"))),
             (Ok(first), Ok(second)) if first != second => {
-                left_out.push((name, "it answers something else each time".to_owned()));
+                left_out.push((name, "its answer is different each time".to_owned()));
             }
             (Ok(content), Ok(_)) => match strings(&content).into_iter().find_map(&private) {
                 Some(why) => left_out.push((name, why)),
@@ -84,15 +84,13 @@ pub async fn draft(server: &Server, any: bool, private: impl Fn(&str) -> Option<
 fn question(tool: &Value, any: bool) -> Result<Value, String> {
     let reads = tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
     if !reads && !any {
-        return Err(
-            "it is not declared to read only (`readOnlyHint`); --allow-execution calls it all the same".to_owned()
-        );
+        return Err("it is not declared as read-only (`readOnlyHint`); --allow-execution calls it anyway".to_owned());
     }
     let schema = Schema::new(tool.get("inputSchema").filter(|s| s.is_object()).cloned().unwrap_or(Value::Bool(true)));
     let arguments = Value::Object(arguments(schema.json()));
     match schema.faults(&arguments, &[]).first() {
         None => Ok(arguments),
-        Some(fault) => Err(format!("no arguments were found that fit its schema: {arguments}, but {fault}")),
+        Some(fault) => Err(format!("no arguments were found that match its schema: {arguments}, but {fault}")),
     }
 }
 
@@ -106,7 +104,7 @@ async fn call(server: &Server, name: &str, arguments: &Value) -> Result<Value, S
     let content = match (result.content.is_empty(), result.structured) {
         (false, _) => Value::Array(result.content),
         (true, Some(structured)) => json!({"structuredContent": structured}),
-        (true, None) => return Err("it answers nothing".to_owned()),
+        (true, None) => return Err("its answer is empty".to_owned()),
     };
     match content.to_string().len() {
         size if size > LONGEST => Err(format!("its answer has {size} bytes, too many for an eval")),
@@ -130,8 +128,8 @@ fn eval(name: &str, arguments: Value, content: Value) -> Value {
     let id: String = name.chars().map(|c| if c.is_control() || c.is_whitespace() { '-' } else { c }).collect();
     json!({
         "id": format!("{id}-answers"),
-        "name": format!("{name} answers as it did when this was drafted"),
-        "description": "Drafted: look whether this is the right answer, and say here what it shows.",
+        "name": format!("{name} answers as it did when this eval was drafted"),
+        "description": "Drafted: check that this is the right answer, and describe here what it shows.",
         "gradingType": "exact-match",
         "input": {"type": "execution", "toolName": name, "arguments": arguments},
         "expected": {"type": "exact-match", "content": content},
@@ -152,7 +150,7 @@ fn checked(tools: &Tools, drafts: &mut Vec<Draft>, left_out: &mut Vec<(String, S
         let unfit = |d: &&Diagnostic| d.strength.is_error() || std::ptr::eq(d.rule, &raw const SECRET_IN_CLEAR);
         let error = found.iter().find(unfit).map(|d| d.message.clone());
         if let Some(error) = &error {
-            left_out.push((name.clone(), format!("of its answer, {error}")));
+            left_out.push((name.clone(), format!("in its answer, {error}")));
         }
         error.is_none()
     });

@@ -72,7 +72,7 @@ pub async fn list(server: &Server, level: Option<Level>, sources: &Sources) -> R
         match read {
             Ok(pages) if !changed => break pages,
             Ok(pages) if attempt == ATTEMPTS => {
-                notices.push("the list goes on changing while it is read: it may not be whole".to_owned());
+                notices.push("the list keeps changing while it is read: it may be incomplete".to_owned());
                 break pages;
             }
             // The cursor belongs to a list that no longer exists.
@@ -135,7 +135,7 @@ async fn pages(server: &Server, level: Option<Level>) -> Result<Vec<Value>, Stop
         let next = match page.get("nextCursor") {
             None | Some(Value::Null) => None,
             Some(Value::String(cursor)) => Some(cursor.clone()),
-            Some(_) => return Err(failed("`nextCursor` is no string")),
+            Some(_) => return Err(failed("`nextCursor` is not a string")),
         };
         size += page.to_string().len();
         pages.push(page);
@@ -147,7 +147,7 @@ async fn pages(server: &Server, level: Option<Level>) -> Result<Vec<Value>, Stop
             return Err(Stop::Failed(format!("the list has more than {PAGES} pages")));
         }
         if !cursors.insert(cursor.clone()) {
-            return Err(failed("its pages go round in a circle: a cursor came twice"));
+            return Err(failed("its pages are circular: a cursor was returned twice"));
         }
         params.insert("cursor".to_owned(), cursor.into());
     }

@@ -230,7 +230,7 @@ fn unanswered(fault: &AgentFault) -> Answered {
 fn said(message: &Message) -> Result<(Speaker, String), String> {
     let other = message.content.iter().filter_map(|block| block.get("type")?.as_str()).find(|kind| *kind != "text");
     if let Some(kind) = other {
-        return Err(format!("a message has content of the type `{kind}`, and models are given text only"));
+        return Err(format!("a message has content of the type `{kind}`, but models are only given text"));
     }
     let speaker = match message.role {
         Role::User => Speaker::User,

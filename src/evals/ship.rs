@@ -187,8 +187,8 @@ pub async fn watch(shipped: &Shipped, path: PathBuf, announce: impl Fn(), compla
         match std::fs::read(&path).map(|bytes| shipped.replace(&path, bytes)) {
             Ok(Ok(true)) => announce(),
             Ok(Ok(false)) => {}
-            Ok(Err(fault)) => complain(&format!("the evals stay as they are:\n{fault}")),
-            Err(error) => complain(&format!("the evals stay as they are: cannot read `{}`: {error}", path.display())),
+            Ok(Err(fault)) => complain(&format!("the evals are unchanged:\n{fault}")),
+            Err(error) => complain(&format!("the evals are unchanged: cannot read `{}`: {error}", path.display())),
         }
     }
 }

@@ -19,8 +19,10 @@ impl Cache {
     #[expect(clippy::disallowed_methods, reason = "this is the door to the cache")]
     pub fn new(named: Option<&Path>) -> Result<Self, String> {
         let dir = named.map(Path::to_owned).or_else(cache::folder);
-        let dir = dir.ok_or_else(|| format!("there is no folder for downloads: set {VARIABLE}"))?;
-        std::path::absolute(&dir).map(Self).map_err(|e| format!("`{}` is no folder for downloads: {e}", dir.display()))
+        let dir = dir.ok_or_else(|| format!("no directory for downloads: set {VARIABLE}"))?;
+        std::path::absolute(&dir)
+            .map(Self)
+            .map_err(|e| format!("`{}` is not a directory for downloads: {e}", dir.display()))
     }
 
     /// The directory.

@@ -29,7 +29,7 @@ pub fn repository(host: &dyn Host, repo: &str, dir: &Path) -> Result<String, Str
         return Ok(repo.to_owned());
     }
     if repo.starts_with("./") || repo.starts_with("../") {
-        let path = std::path::absolute(dir.join(repo)).map_err(|e| format!("`{repo}` is no path: {e}"))?;
+        let path = std::path::absolute(dir.join(repo)).map_err(|e| format!("`{repo}` is not a path: {e}"))?;
         return Ok(crate::source::normalize(&path).to_string_lossy().into_owned());
     }
     let bare = repo.strip_prefix("github.com/").unwrap_or(repo).trim_end_matches(".git");
@@ -39,7 +39,7 @@ pub fn repository(host: &dyn Host, repo: &str, dir: &Path) -> Result<String, Str
             let base = host.env(VARIABLE).filter(|url| !url.is_empty()).unwrap_or_else(|| GITHUB.to_owned());
             Ok(format!("{}/{owner}/{name}.git", base.trim_end_matches('/')))
         }
-        _ => Err(format!("`{repo}` is no repository: write a URL, a path, or `github.com/OWNER/REPO`")),
+        _ => Err(format!("`{repo}` is not a repository: write a URL, a path, or `github.com/OWNER/REPO`")),
     }
 }
 
@@ -52,7 +52,7 @@ pub async fn commit(url: &str, reference: &str) -> Result<String, String> {
         return Ok(reference.to_owned());
     }
     if reference.starts_with('-') {
-        return Err(format!("`{reference}` is no ref"));
+        return Err(format!("`{reference}` is not a valid ref"));
     }
     let peeled = format!("{reference}^{{}}");
     let listed = git(None, &["ls-remote", "--", url, reference, &peeled]).await?;
@@ -87,7 +87,7 @@ pub async fn checkout(url: &str, reference: &str, commit: &str, folder: &Path) -
     std::fs::remove_dir_all(work.path().join(".git")).map_err(fault)?;
     if let Some(link) = leaving(work.path(), work.path()) {
         let link = link.strip_prefix(work.path()).unwrap_or(&link).display().to_string();
-        return Err(format!("{url} has a symbolic link that leads out of it: {link}"));
+        return Err(format!("{url} contains a symbolic link that leads outside it: {link}"));
     }
     Cache::fill_with(folder, work.keep()).map_err(fault)
 }
@@ -134,7 +134,7 @@ async fn git(dir: Option<&Path>, args: &[&str]) -> Result<String, String> {
     }
     command.stdin(Stdio::null()).kill_on_drop(true);
     let ran = tokio::time::timeout(PATIENCE, command.output()).await;
-    let ran = ran.map_err(|_| format!("git {} takes too long", args[0]))?;
+    let ran = ran.map_err(|_| format!("git {} timed out", args[0]))?;
     let ran = ran.map_err(|e| format!("cannot run git: {e}"))?;
     if ran.status.success() {
         return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());

@@ -44,8 +44,8 @@ impl Trust {
     /// A description for reports.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Locked => "its files are as locked",
-            Self::Checksums => "its files are as `checksums.sha256` of the same release says: trust on first use",
+            Self::Locked => "its files match the lock",
+            Self::Checksums => "its files match `checksums.sha256` of the same release: trust on first use",
             Self::Nothing => "it has no `checksums.sha256`: its files were not verified",
         }
     }
@@ -105,12 +105,12 @@ pub async fn resolve(host: &dyn Host, owner: &str, repo: &str, version: &str) ->
     // The server redirects to the page of the newest release.
     let answer =
         service_client(&url).map_err(|fault| format!("{url}: {fault}"))?.get(&url).timeout(PATIENCE).send().await;
-    let answer = answer.map_err(|e| format!("cannot ask {url}: {}", e.without_url()))?;
+    let answer = answer.map_err(|e| format!("cannot query {url}: {}", e.without_url()))?;
     let location = answer.headers().get("location").and_then(|url| url.to_str().ok());
     let tag = location.and_then(|url| Some(url.split_once("/releases/tag/")?.1.to_owned()));
     tag.filter(|tag| !tag.is_empty()).ok_or_else(|| match answer.status().as_u16() {
-        404 => format!("`{owner}/{repo}` has no release ({url} answers 404)"),
-        status => format!("{url} answers {status}, and names no release"),
+        404 => format!("`{owner}/{repo}` has no release ({url} returns 404)"),
+        status => format!("{url} returns {status} and names no release"),
     })
 }
 
@@ -148,14 +148,14 @@ pub async fn fetch(
             && *locked != digest
         {
             return Err(format!(
-                "`{file}` of {tag} is not what was locked: its digest is {digest}, and the lock has {locked}"
+                "`{file}` of {tag} differs from the lock: its digest is {digest}, but the lock has {locked}"
             ));
         }
         match &checksums {
             Some(known) => match known.get(file) {
                 Some(listed) if *listed == digest => Ok(digest),
                 Some(listed) => Err(format!(
-                    "`{file}` of {tag} is not what its {CHECKSUMS} says: its digest is {digest}, and {listed} is listed"
+                    "`{file}` of {tag} differs from its {CHECKSUMS}: its digest is {digest}, but {listed} is listed"
                 )),
                 None => Err(format!("`{file}` of {tag} is not listed in its {CHECKSUMS}")),
             },
@@ -210,7 +210,7 @@ pub async fn fetch(
     let locked = LockedRelease { tag: tag.to_owned(), files: digests, previous: None };
     let folder = cache.release(owner, repo, tag);
     let write = |folder: &Path| files.iter().try_for_each(|(file, bytes)| keep(folder, file, bytes));
-    Cache::fill(&folder, write).map_err(|e| format!("cannot keep it in {}: {e}", folder.display()))?;
+    Cache::fill(&folder, write).map_err(|e| format!("cannot store it in {}: {e}", folder.display()))?;
     let path = installed(cache, owner, repo, &locked)?;
     Ok(Fetched { locked, path, trust, signed })
 }
@@ -236,11 +236,11 @@ fn program_file(folder: &Path, file: &str, bytes: &[u8]) -> std::io::Result<()> 
 
 /// The program in an archive.
 fn unpacked(archive: &[u8], program: &str) -> Result<Vec<u8>, String> {
-    let bad = |e: &dyn std::fmt::Display| format!("`{program}.zip` is no archive that could be read: {e}");
+    let bad = |e: &dyn std::fmt::Display| format!("`{program}.zip` is not a readable archive: {e}");
     let mut archive = zip::ZipArchive::new(std::io::Cursor::new(archive)).map_err(|e| bad(&e))?;
     let names = [program.to_owned(), format!("{program}.exe")];
     let name = names.iter().find(|name| archive.index_for_name(name).is_some());
-    let name = name.ok_or_else(|| format!("`{program}.zip` has no `{program}`"))?;
+    let name = name.ok_or_else(|| format!("`{program}.zip` contains no `{program}`"))?;
     let entry = archive.by_name(name).map_err(|e| bad(&e))?;
     let mut bytes = Vec::new();
     entry.take(LARGEST as u64 + 1).read_to_end(&mut bytes).map_err(|e| bad(&e))?;
@@ -277,13 +277,13 @@ pub fn installed(cache: &Cache, owner: &str, repo: &str, pinned: &LockedRelease)
     let files = std::iter::once(asset.as_str()).chain(manifest.then_some(MANIFEST));
     for file in files {
         let path = folder.join(file);
-        let bytes = std::fs::read(&path).map_err(|e| format!("is not whole in the cache: {}: {e}", path.display()))?;
+        let bytes = std::fs::read(&path).map_err(|e| format!("is incomplete in the cache: {}: {e}", path.display()))?;
         let digest = hex::encode(Sha256::digest(&bytes));
         if let Some(locked) = pinned.files.get(file)
             && *locked != digest
         {
             return Err(format!(
-                "was changed in the cache: the digest of {} is {digest}, and the lock has {locked}",
+                "was changed in the cache: the digest of {} is {digest}, but the lock has {locked}",
                 path.display()
             ));
         }
@@ -293,7 +293,7 @@ pub fn installed(cache: &Cache, owner: &str, repo: &str, pinned: &LockedRelease)
             None => true,
         };
         if !intact {
-            return Err(format!("was changed in the cache: {} is not what its archive holds", program.display()));
+            return Err(format!("was changed in the cache: {} differs from its archive", program.display()));
         }
     }
     VERIFIED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(mark);
@@ -317,7 +317,7 @@ fn found(url: &str, answer: HttpResponse) -> Result<Option<Vec<u8>>, String> {
         200 if answer.truncated => Err(format!("{url} is larger than {} MiB", LARGEST >> 20)),
         200 => Ok(Some(answer.body)),
         404 | 410 => Ok(None),
-        status => Err(format!("cannot download {url}: the server answers {status}")),
+        status => Err(format!("cannot download {url}: the server returns {status}")),
     }
 }
 
@@ -332,18 +332,19 @@ fn checksums(text: &str) -> Result<IndexMap<String, String>, String> {
     };
     let lines = text.lines().filter(|l| !l.trim().is_empty());
     lines
-        .map(|l| line(l).ok_or_else(|| format!("its {CHECKSUMS} has a line that is no digest and name: `{l}`")))
+        .map(|l| line(l).ok_or_else(|| format!("its {CHECKSUMS} has a line that is not a digest and a name: `{l}`")))
         .collect()
 }
 
 /// The name that a manifest gives its programs: one word, so that it cannot contain a path.
 fn name_of(manifest: &[u8]) -> Result<String, String> {
-    let manifest: Value = serde_yaml::from_slice(manifest).map_err(|e| format!("its {MANIFEST} is none: {e}"))?;
+    let manifest: Value =
+        serde_yaml::from_slice(manifest).map_err(|e| format!("its {MANIFEST} is not valid YAML: {e}"))?;
     let name = manifest.get("name").and_then(Value::as_str).unwrap_or_default();
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     match !name.is_empty() && !name.starts_with('.') && name.chars().all(word) {
         true => Ok(name.to_owned()),
-        false => Err(format!("its {MANIFEST} has no `name` that could be a file's: `{name}`")),
+        false => Err(format!("the `name` in its {MANIFEST} cannot be a file name: `{name}`")),
     }
 }
 

@@ -210,7 +210,7 @@ impl Follower {
         }
         let packed = packed.finish()?;
         if packed.len() > MOST {
-            let why = format!("what a cleanup needs has more than {} KiB compressed", MOST >> 10);
+            let why = format!("the data for a cleanup exceeds {} KiB compressed", MOST >> 10);
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
         let place = self.entries.iter().rev().find_map(|entry| match entry {
@@ -255,7 +255,7 @@ impl Carried {
             };
             lines.extend(line::seal(&serde_json::to_vec(&entry)?, nth as u64 + 1));
         }
-        let dir = dir.ok_or_else(|| bad("it does not begin as a journal does"))?;
+        let dir = dir.ok_or_else(|| bad("it does not start like a journal"))?;
         fs::create_dir_all(dir.parent().unwrap_or(out))?;
         private(&dir)?;
         super::open(&dir.join(FILE), true)?.write_all(&lines)?;

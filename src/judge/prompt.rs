@@ -45,7 +45,7 @@ impl Question<'_> {
         }
         let size = self.task.len() + self.reference.len() + self.answer.len();
         (size > MOST).then(|| {
-            format!("{size} bytes are more than a judge is given ({MOST}): look at the world instead, or at the calls")
+            format!("{size} bytes are more than the limit for a judge ({MOST}): check the resulting state or the calls instead")
         })
     }
 }

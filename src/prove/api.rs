@@ -160,12 +160,16 @@ impl OnApi {
             return format!("they differ {differs}");
         }
         let lacks = self.lacks();
-        if lacks.is_empty() { "passes and fails alike".to_owned() } else { format!("unproved: {}", lacks.join("; ")) }
+        if lacks.is_empty() {
+            "both pass and fail in the same cases".to_owned()
+        } else {
+            format!("unproved: {}", lacks.join("; "))
+        }
     }
 }
 
 fn first(said: &str) -> &str {
-    said.lines().next().unwrap_or("it does not say why")
+    said.lines().next().unwrap_or("no reason given")
 }
 
 /// The result of the proof of all tasks.
@@ -196,7 +200,7 @@ pub enum Fault {
 pub async fn on_api(place: &Place, pairs: &[Pair], tell: &dyn Fn(&str)) -> Result<Proof, Fault> {
     let broken = Fault::Broken;
     let mut signals = interrupts().map_err(|e| broken(format!("cannot listen for signals: {e}")))?;
-    let folder = tempfile::tempdir().map_err(|e| broken(format!("no temporary folder could be made: {e}")))?;
+    let folder = tempfile::tempdir().map_err(|e| broken(format!("cannot create a temporary directory: {e}")))?;
     let kubeconfig = match place {
         Place::Context(context) => {
             let text = stock::only(context).map_err(Fault::Usage)?;
@@ -261,7 +265,7 @@ pub async fn in_four(
         let restored = tokio::select! {
             left = before.restore() => left.map_err(|why| Fault::Broken(format!("what the {who} have made {world}: {why}"))),
             // A signal that arrived during the runs counts.
-            () = twice(signals, &mut heard) => Err(Fault::Broken("interrupted: what the tasks have made is not deleted".to_owned())),
+            () = twice(signals, &mut heard) => Err(Fault::Broken("interrupted: what the tasks created is not deleted".to_owned())),
         };
         if let Some(signal) = ran.stopped.or(heard).or_else(|| signals.try_recv().ok()) {
             restored?;
@@ -282,7 +286,7 @@ fn of_pair(index: usize, pair: &Pair, ends: &[BTreeMap<usize, End>], faults: &[S
     let (idle, solved) = (both(0, 1), both(2, 3));
     let lacks = if idle.is_none() { faults.to_vec() } else { Vec::new() };
     let unsolved = match &pair.solution {
-        None => Some(format!("no passing world: there is no solution `{}.sh`", pair.old.task.name.value)),
+        None => Some(format!("no passing world: the solution `{}.sh` is missing", pair.old.task.name.value)),
         Some(_) => Some("no passing world: it was not run with the solution".to_owned()),
     };
     OnApi { idle, solved, allow: pair.allow, unsolved, lacks }

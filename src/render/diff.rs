@@ -118,7 +118,7 @@ fn markdown(diff: &Diff) -> String {
             bullets(&step.facts, "  ", &mut out);
         }
         for (sign, words) in flow(task) {
-            let _ = writeln!(out, "- {} value {}", if sign == '+' { "new" } else { "no more" }, code(&words));
+            let _ = writeln!(out, "- {} value {}", if sign == '+' { "new" } else { "removed" }, code(&words));
         }
         for change in &task.reach {
             for (what, items) in [("reaches", &change.added), ("no longer reaches", &change.removed)] {

@@ -23,11 +23,11 @@ pub fn gate(rate: Rate, eval: Option<&EvalPlan>, plans: &[Plan], earlier: Option
     let fewest = rate.fewest().unwrap_or(0);
     writeln!(
         out,
-        "{name}: to show `{rate}` takes at least {}, all of which pass",
+        "{name}: showing `{rate}` takes at least {}, all of which pass",
         count(fewest as usize, "run", "runs")
     )
     .ok();
-    writeln!(out, "\n{:>16}  {:>10}  {:>6}  {:>6}", "truly passes", "meets it", "runs", "passes").ok();
+    writeln!(out, "\n{:>16}  {:>10}  {:>6}  {:>6}", "true pass rate", "meets it", "runs", "passes").ok();
     for better in BETTER {
         let truly = rate.at_least + (1.0 - rate.at_least) * better;
         let mut last = None;
@@ -42,9 +42,9 @@ pub fn gate(rate: Rate, eval: Option<&EvalPlan>, plans: &[Plan], earlier: Option
     }
     match earlier {
         Some(earlier) => {
-            writeln!(out, "\ntime, tokens and cost are of all tasks one after another, by {}", earlier.from).ok()
+            writeln!(out, "\ntime, tokens and cost are for all tasks one after another, as in {}", earlier.from).ok()
         }
-        None => writeln!(out, "\nwhat that takes is known once there are results").ok(),
+        None => writeln!(out, "\ntime, tokens and cost are shown once there are results").ok(),
     };
     out
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 pub const FORMAT: PlanFormat =
-    PlanFormat { name: "html", summary: "a page of its own: zoom, search, sources, data flow", render };
+    PlanFormat { name: "html", summary: "an interactive page: zoom, search, sources, data flow", render };
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
@@ -207,7 +207,7 @@ fn step(view: &View<'_>, plan: &Plan, ix: ActionIx, task: String, node: &Node, h
                 facts.push(("at most", duration::format(limit)));
             }
             if action.continue_on_error {
-                facts.push(("on error", "goes on".to_owned()));
+                facts.push(("on error", "continues".to_owned()));
             }
         }
         ActionKind::Assertion(_) => facts.push(("step", "assertion".to_owned())),

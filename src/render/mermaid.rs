@@ -10,7 +10,7 @@ use super::{
     picture::{Frame, Item, LinkKind, Node, NodeKind, Picture},
 };
 
-pub const FORMAT: PlanFormat = PlanFormat { name: "mermaid", summary: "a graph that GitHub draws", render };
+pub const FORMAT: PlanFormat = PlanFormat { name: "mermaid", summary: "a graph that GitHub renders", render };
 
 fn render(views: &[View<'_>]) -> String {
     drawn(views, write)

@@ -344,7 +344,7 @@ impl Picture {
     }
 
     fn tasks(&mut self, view: &View<'_>) {
-        for (title, parallel) in [("one by one", false), ("side by side", true)] {
+        for (title, parallel) in [("one at a time", false), ("in parallel", true)] {
             let mut items = Vec::new();
             let mut keys = Vec::new();
             for (i, plan) in view.plans.iter().enumerate().filter(|(_, p)| p.task.parallel == parallel) {

@@ -77,9 +77,9 @@ impl Proved {
             some => format!("{title}: {}", some.join("; ")),
         };
         if action.is_empty() {
-            let title = format!("{} of {} noticed", task.noticed, count(task.mutants, "mutant", "mutants"));
+            let title = format!("{} of {} detected", task.noticed, count(task.mutants, "mutant", "mutants"));
             let missed =
-                if task.missed.is_empty() { title } else { listed(format!("{title}; not noticed"), &task.missed) };
+                if task.missed.is_empty() { title } else { listed(format!("{title}; not detected"), &task.missed) };
             return Some(task.faults.iter().fold(missed, |all, fault| format!("{all}; {fault}")));
         }
         if !is_check(action) {
@@ -88,8 +88,8 @@ impl Proved {
         let none = Vec::new();
         let noticed = task.by.get(action).unwrap_or(&none);
         Some(match noticed.len() {
-            0 => "noticed no mutant".to_owned(),
-            some => listed(format!("noticed {}", count(some, "mutant", "mutants")), noticed),
+            0 => "detected no mutant".to_owned(),
+            some => listed(format!("detected {}", count(some, "mutant", "mutants")), noticed),
         })
     }
 

@@ -13,8 +13,7 @@ use super::{
 };
 use crate::page::escaped;
 
-pub const FORMAT: PlanFormat =
-    PlanFormat { name: "svg", summary: "a picture, drawn without any other program", render };
+pub const FORMAT: PlanFormat = PlanFormat { name: "svg", summary: "an image, drawn without other programs", render };
 
 /// The padding inside frames, and the gap between boxes, which leaves room for an arrow.
 const PAD: f64 = 14.0;

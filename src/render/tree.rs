@@ -16,7 +16,7 @@ use crate::{
     ty::duration,
 };
 
-pub const FORMAT: PlanFormat = PlanFormat { name: "tree", summary: "text for people", render };
+pub const FORMAT: PlanFormat = PlanFormat { name: "tree", summary: "human-readable text", render };
 
 /// If there are more tasks than this, each gets one line.
 const WHOLE: usize = 5;
@@ -83,7 +83,7 @@ impl Tree<'_> {
             .iter()
             .map(|used| {
                 let means = used.bundled.as_ref().filter(|means| **means != used.package);
-                let mut means = means.map(|means| format!(", which means `{means}`")).unwrap_or_default();
+                let mut means = means.map(|means| format!(", which stands for `{means}`")).unwrap_or_default();
                 if let Some(release) = used.release.as_ref().filter(|r| !used.package.ends_with(&format!("@{}", r.tag)))
                 {
                     means = format!(" ({})", release.tag);
@@ -98,7 +98,7 @@ impl Tree<'_> {
                 let words = |of: &Option<Permissions>| of.clone().unwrap_or_default().words();
                 if used.asks.is_some() || used.grants.is_some() {
                     let (asks, grants) = (words(&used.asks), words(&used.grants));
-                    self.fact("permits", &format!("{} asks for {asks}; it is granted {grants}", used.name));
+                    self.fact("permits", &format!("{} requests {asks}; it is granted {grants}", used.name));
                 }
             }
             if eval.extensions.sandbox != Sandbox::None {
@@ -115,8 +115,8 @@ impl Tree<'_> {
         if let Some(judge) = &eval.judge {
             let asked: usize = self.view.plans.iter().map(Plan::judgements).sum();
             let asked = match asked {
-                0 => "asked by no step".to_owned(),
-                n => format!("asked by {}", count(n, "step", "steps")),
+                0 => "not used by any step".to_owned(),
+                n => format!("used by {}", count(n, "step", "steps")),
             };
             self.fact("judge", &format!("{}{}{asked}", judge.title(), self.dot()));
         }
@@ -129,9 +129,9 @@ impl Tree<'_> {
         let alone = self.view.plans.len() - beside;
         let order = match (alone, beside) {
             (0, 0 | 1) | (1, 0) => String::new(),
-            (_, 0) => ", one by one".to_owned(),
-            (0, _) => ", side by side".to_owned(),
-            _ => format!(": {alone} one by one, then {beside} side by side"),
+            (_, 0) => ", one at a time".to_owned(),
+            (0, _) => ", in parallel".to_owned(),
+            _ => format!(": {alone} one at a time, then {beside} in parallel"),
         };
         self.fact("tasks", &format!("{}{order}", self.view.plans.len()));
         if let Some(earlier) = self.view.earlier
@@ -146,7 +146,7 @@ impl Tree<'_> {
     fn lines(&mut self) {
         let name = |plan: &Plan| line(&plan.task.name.value, self.view.unicode);
         let width = self.view.plans.iter().map(|p| columns(&name(p))).max().unwrap_or(0).min(2 * WIDEST);
-        for (title, parallel) in [("one by one", false), ("side by side", true)] {
+        for (title, parallel) in [("one at a time", false), ("in parallel", true)] {
             let plans: Vec<_> = self.view.plans.iter().filter(|p| p.task.parallel == parallel).collect();
             if plans.is_empty() {
                 continue;
@@ -215,10 +215,10 @@ impl Tree<'_> {
         }
         let note = match phase {
             PlanPhase::Cleanup if actions.len() > 1 && plan.task.dialect == Dialect::Portable => {
-                "always, last made first undone"
+                "always, in reverse order"
             }
             PlanPhase::Cleanup => "always",
-            PlanPhase::Verify if plan.task.parallel_verify && actions.len() > 1 => "side by side",
+            PlanPhase::Verify if plan.task.parallel_verify && actions.len() > 1 => "in parallel",
             _ => "",
         };
         let note = if note.is_empty() { String::new() } else { format!("  {}", self.dim(note)) };
@@ -310,7 +310,7 @@ impl Tree<'_> {
             let asks = (!asks.is_empty()).then(|| asks.words());
             let asks: Vec<_> = asked.map(str::to_owned).into_iter().chain(asks).collect();
             if !asks.is_empty() {
-                self.fact("", &format!("its file asks for {}", asks.join(", ")));
+                self.fact("", &format!("its file requests {}", asks.join(", ")));
             }
         }
         if let Some(grants) = wire::grants(&isolated.granted) {

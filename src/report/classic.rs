@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "classic",
-    summary: "the text, and the last lines that scripts for mcpchecker look for",
+    summary: "text, and the last lines that scripts for mcpchecker expect",
     make: |input| {
         let (mut text, mut results, input) = (Text::new(input), Results::new(input, Spool::in_memory()), input.clone());
         Box::new(move |event, written| {

@@ -5,7 +5,7 @@ use crate::{ci, diagnostic::annotation, event::EventKind};
 
 pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "github",
-    summary: "the text, and annotations of GitHub Actions",
+    summary: "text, and annotations for GitHub Actions",
     make: |input| {
         let mut text = Text::new(input);
         Box::new(move |event, written| {

@@ -66,7 +66,7 @@ impl Surroundings {
         let parent = given("TRACEPARENT").map(|text| {
             trace_parent(text.trim()).ok_or_else(|| {
                 format!(
-                    "TRACEPARENT is `{text}`, and must be like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+                    "TRACEPARENT is `{text}`, but must have the form 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
                 )
             })
         });
@@ -88,7 +88,11 @@ fn pairs(name: &str, list: &str) -> Result<Vec<(String, String)>, String> {
         (!key.is_empty()).then_some((key, value))
     };
     // The entry itself may be a secret, so the message does not quote it.
-    let fault = || format!("{name} must be like `key=value,other=value`, and what is special in a URL like `%20`");
+    let fault = || {
+        format!(
+            "{name} must have the form `key=value,other=value`, with special characters escaped as in a URL, like `%20`"
+        )
+    };
     entries.map(|entry| pair(entry).ok_or_else(fault)).collect()
 }
 

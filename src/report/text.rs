@@ -27,7 +27,7 @@ use crate::{
 
 pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "text",
-    summary: "a line a task, a summary, and what failed and where",
+    summary: "one line per task, a summary, and what failed and where",
     make: |input| {
         let mut text = Text::new(input);
         Box::new(move |event, written| text.take(event, written))
@@ -191,7 +191,7 @@ impl Text {
                 self.done.retain(|done| done.task != *task);
                 self.remarked.retain(|(remarked, _)| remarked != task);
                 self.retried.push((task.clone(), reason.clone()));
-                let line = format!("  {} is made again ({retry} of at most {of})", task.name);
+                let line = format!("  {} is retried ({retry} of at most {of})", task.name);
                 if self.input.detail == Detail::Quiet { String::new() } else { self.faint(&line) + "\n" }
             }
             (Some(task), EventKind::Remarked { remark }) => {
@@ -204,7 +204,7 @@ impl Text {
             }
             (_, EventKind::Cancelled { reason }) => {
                 self.cancelled.get_or_insert_with(|| reason.clone());
-                format!("{reason}: stopping, and cleaning up\n")
+                format!("{reason}: stopping and cleaning up\n")
             }
             (_, EventKind::RunFinished { duration, limits, .. }) => {
                 self.limits = *limits;
@@ -318,16 +318,16 @@ impl Text {
             let Gate { passes, of } = gate;
             let how = match (self.input.rate, &self.input.until_decided) {
                 (Some(rate), None) => format!("`{rate}`, which is {passes} passes of {of} runs"),
-                (Some(rate), Some(_)) => format!("`{rate}`, looked at after each of at most {of} runs"),
+                (Some(rate), Some(_)) => format!("`{rate}`, checked after each of at most {of} runs"),
                 (None, _) => format!("{passes} passes of {of} runs"),
             };
             writeln!(out, "the gate is {how}: {}", self.gate(gate)).ok();
         }
         if let Some(shard) = self.input.selection.shard {
-            writeln!(out, "this was shard {shard}: `gevals result merge` puts the shards together").ok();
+            writeln!(out, "this was shard {shard}: `gevals result merge` merges the shards").ok();
         }
         if let Some(seed) = self.input.selection.shuffle {
-            writeln!(out, "in random order; the same again with --shuffle --seed {seed}").ok();
+            writeln!(out, "in random order; repeat it with --shuffle --seed {seed}").ok();
         }
         self.used(&mut out);
         self.by_kind(&mut out);
@@ -339,7 +339,7 @@ impl Text {
         let mut retried: IndexMap<&TaskRun, Vec<&str>> = IndexMap::new();
         self.retried.iter().for_each(|(task, why)| retried.entry(task).or_default().push(one_line(why)));
         for (task, whys) in retried {
-            writeln!(out, "note: {} was broken and made again: {}", self.whose(&[task]), cut(&whys.join("; "))).ok();
+            writeln!(out, "note: {} was broken and retried: {}", self.whose(&[task]), cut(&whys.join("; "))).ok();
         }
         for ((kind, message), tasks) in remarked {
             let more = if tasks.len() > LINES { format!(" and {} more", tasks.len() - LINES) } else { String::new() };
@@ -393,7 +393,7 @@ impl Text {
         }
         if let Some(limits) = self.limits {
             let used = limits.words(&self.input.currency);
-            writeln!(out, "of what all tasks together may use: {used}").ok();
+            writeln!(out, "used of the limits for all tasks together: {used}").ok();
         }
     }
 
@@ -614,7 +614,8 @@ impl Text {
     }
 
     fn bad_action(&self, out: &mut String, id: &str, action: &Action, report: &ActionReport, said: [&str; 2]) {
-        let on = if action.phase == PlanPhase::Setup && action.continue_on_error { " (the task went on)" } else { "" };
+        let on =
+            if action.phase == PlanPhase::Setup && action.continue_on_error { " (the task continued)" } else { "" };
         writeln!(out, "  {id} {}{on}", how(report)).ok();
         if !action.meaning.is_empty() {
             writeln!(out, "    {}", self.faint(&cut(one_line(&action.meaning)))).ok();

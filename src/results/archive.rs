@@ -24,7 +24,7 @@ pub struct Limits {
 
 impl Limits {
     fn too_much(self) -> String {
-        format!("it holds more than {} MiB", self.bytes >> 20)
+        format!("it contains more than {} MiB", self.bytes >> 20)
     }
 }
 
@@ -86,7 +86,7 @@ pub fn each(
 }
 
 fn bad(why: &dyn std::fmt::Display) -> String {
-    format!("it is no archive that could be read: {why}")
+    format!("it is not a readable archive: {why}")
 }
 
 /// Checks each entry.
@@ -107,7 +107,7 @@ impl Seen<'_> {
     fn entry(&mut self, name: &str, sort: &Sort, size: u64) -> Result<Option<String>, String> {
         self.entries += 1;
         if self.entries > self.limits.entries {
-            return Err(format!("it holds more than {} files", self.limits.entries));
+            return Err(format!("it contains more than {} files", self.limits.entries));
         }
         let shown = visible(name);
         let plain = name.strip_prefix("./").unwrap_or(name);
@@ -116,7 +116,7 @@ impl Seen<'_> {
             return Ok(None);
         }
         if !is_plain(plain) {
-            return Err(format!("`{shown}` in it leads out of it, or is no path"));
+            return Err(format!("`{shown}` in it leads outside it, or is not a path"));
         }
         if plain.split('/').any(|part| part.starts_with('.')) {
             return Ok(None);
@@ -124,7 +124,7 @@ impl Seen<'_> {
         match sort {
             Sort::Folder => return Ok(None),
             Sort::Other => {
-                return Err(format!("`{shown}` in it is a link or a device: only files and folders are read"));
+                return Err(format!("`{shown}` in it is a link or a device: only files and directories are supported"));
             }
             Sort::File => {}
         }
@@ -184,14 +184,14 @@ fn tarred(from: impl Read, seen: &mut Seen<'_>, take: &mut Take<'_>) -> Result<(
     let mut archive = tar::Archive::new(from);
     let why = |error: io::Error| match over.get() {
         Some(Over::Total) => limits.too_much(),
-        Some(Over::Between) => "there is more than a name between two files of it".to_owned(),
+        Some(Over::Between) => "there is more than a name between two of its files".to_owned(),
         None => bad(&error),
     };
     for entry in archive.entries().map_err(why)? {
         let mut entry = entry.map_err(why)?;
         left.set(entry.size().saturating_add(BETWEEN));
         let name = String::from_utf8(entry.path_bytes().into_owned());
-        let name = name.map_err(|_| "the name of a file in it is no UTF-8".to_owned())?;
+        let name = name.map_err(|_| "the name of a file in it is not valid UTF-8".to_owned())?;
         let sort = match entry.header().entry_type() {
             tar::EntryType::Regular | tar::EntryType::Continuous => Sort::File,
             tar::EntryType::Directory => Sort::Folder,
@@ -204,12 +204,12 @@ fn tarred(from: impl Read, seen: &mut Seen<'_>, take: &mut Take<'_>) -> Result<(
         let mut content = Measured { inner: &mut entry, count: 0 };
         take(&plain, &mut content).map_err(|told| if over.get().is_some() { limits.too_much() } else { told })?;
         if content.count != size {
-            return Err(format!("`{}` in it is cut short", visible(&name)));
+            return Err(format!("`{}` in it is truncated", visible(&name)));
         }
     }
     let mut rest = archive.into_inner();
     if rest.ended {
-        return Err("it is cut short: its end is missing".to_owned());
+        return Err("it is truncated: its end is missing".to_owned());
     }
     // The compressed stream ends with a checksum, so it is read to the end.
     left.set(u64::MAX);
@@ -248,7 +248,7 @@ impl<R: Read> Read for Metered<R> {
             _ => Over::Between,
         };
         self.over.set(Some(over));
-        Err(io::Error::other("more than it may hold"))
+        Err(io::Error::other("more than it may contain"))
     }
 }
 

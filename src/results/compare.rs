@@ -51,7 +51,7 @@ pub fn text(files: &[(String, &ResultsFile)], alpha: f64) -> String {
             }
         }
     }
-    let none = if any { "" } else { "No difference is more than chance. " };
+    let none = if any { "" } else { "No difference is statistically significant. " };
     writeln!(out, "\n{none}* exact McNemar test, alpha {alpha}, Holm over the pairs").ok();
     out
 }

@@ -205,7 +205,7 @@ impl Diff<'_> {
             (false, _) => "this may be chance",
         };
         format!(
-            "Of {all} pairs of runs, {lost} passed before only and {won} now only: {said} (exact McNemar test, {}, alpha {})",
+            "Of {all} pairs of runs, {lost} only passed before and {won} only pass now: {said} (exact McNemar test, {}, alpha {})",
             probability(p),
             self.alpha
         )
@@ -277,15 +277,15 @@ impl Diff<'_> {
             self.gaps.iter().map(|gap| format!("the current results are incomplete: {gap}")).collect();
         if let Some((gap, more)) = self.base_gaps.split_first() {
             let more = if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
-            out.push(format!("the base is incomplete, and what it lacks is compared with nothing: {gap}{more}"));
+            out.push(format!("the base is incomplete, and what it lacks cannot be compared: {gap}{more}"));
         }
         for (side, all, (counted, results)) in
             [("base", &self.base, self.base_coverage), ("current", &self.current, self.current_coverage)]
         {
             if !all.tokens.error.is_empty() {
-                out.push(format!("tokens of {side} were not all counted: {}", harmless(&all.tokens.error)));
+                out.push(format!("not all tokens of {side} were counted: {}", harmless(&all.tokens.error)));
             } else if counted > 0 && counted < results {
-                out.push(format!("tokens of {side} are those of {counted} of {results} results"));
+                out.push(format!("tokens of {side} are for {counted} of {results} results only"));
             }
         }
         out
@@ -303,7 +303,7 @@ impl Diff<'_> {
                     writeln!(out, "      {}", harmless(&why)).ok();
                 }
                 if change.replanned() {
-                    writeln!(out, "      the task is not the same: its plan changed").ok();
+                    writeln!(out, "      the task is different: its plan changed").ok();
                 }
             }
         }

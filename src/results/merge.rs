@@ -113,7 +113,7 @@ impl<'e> Units<'e> {
         match part {
             Some(part) => return part.add(path, nth, file, places),
             None if other => self.foreign.push(format!("`{path}` is foreign: it is a unit of another pack")),
-            None => self.foreign.push(format!("`{path}` is foreign: its plan is none of the pack's")),
+            None => self.foreign.push(format!("`{path}` is foreign: its plan is not in the pack")),
         }
         Ok(())
     }
@@ -162,12 +162,12 @@ impl<'e> Part<'e> {
             match found.as_slice() {
                 [] => faults.push(format!("{which} is missing")),
                 [one] if one.cut_short => {
-                    faults.push(format!("{which} was cut short in {}: run it again", path(one)));
+                    faults.push(format!("{which} was interrupted in {}: run it again", path(one)));
                 }
                 [_] => {}
                 several => {
                     let paths: Vec<_> = several.iter().map(path).collect();
-                    faults.push(format!("{which} is there {} times: {}", several.len(), paths.join(", ")));
+                    faults.push(format!("{which} appears {} times: {}", several.len(), paths.join(", ")));
                 }
             }
         }
@@ -197,7 +197,7 @@ pub fn merge(files: &[(String, ResultsFile)]) -> Result<Merged, String> {
             let key = (result.name(), result.path(), result.run().0);
             match kept.get(&key) {
                 Some((first, _)) => faults.push(match *first == path {
-                    true => format!("`{}` is twice in `{path}`", result.title()),
+                    true => format!("`{}` appears twice in `{path}`", result.title()),
                     false => format!("`{}` is in `{first}` and in `{path}`", result.title()),
                 }),
                 None => {
@@ -250,7 +250,7 @@ impl Alike {
             if value != found {
                 let shown = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
                 return Err(format!(
-                    "`{first}` and `{path}` are not of one run: the {what} is `{}` in one and `{}` in the other",
+                    "`{first}` and `{path}` are from different runs: the {what} is `{}` in one and `{}` in the other",
                     shown(value),
                     shown(found)
                 ));
@@ -280,7 +280,7 @@ fn shards(files: &[(String, ResultsFile)]) -> Vec<String> {
             match paths.len() {
                 0 => faults.push(format!("shard {index}/{of} is missing")),
                 1 => {}
-                _ => faults.push(format!("shard {index}/{of} is there twice: {}", paths.join(", "))),
+                _ => faults.push(format!("shard {index}/{of} appears twice: {}", paths.join(", "))),
             }
         }
     }

@@ -42,9 +42,11 @@ pub fn runs(text: &str) -> Result<Vec<Recorded>, String> {
     match text.lines().next().map(Line::read) {
         Some(Ok(Line::Recording { version, .. })) if version <= VERSION => {}
         Some(Ok(Line::Recording { version, .. })) => {
-            return Err(format!("it has version {version}, and this gevals reads up to {VERSION}: use a newer gevals"));
+            return Err(format!(
+                "it has version {version}, but this gevals supports up to {VERSION}: use a newer gevals"
+            ));
         }
-        _ => return Err("it is no recording".to_owned()),
+        _ => return Err("it is not a recording".to_owned()),
     }
     let mut runs: IndexMap<(String, u32), Recorded> = IndexMap::new();
     let mut open: IndexMap<(String, u64, String), ((String, u32), usize)> = IndexMap::new();

@@ -72,7 +72,7 @@ impl<'de> Visitor<'de> for File<'_> {
                 _ => _ = map.next_value::<IgnoredAny>()?,
             }
         }
-        if any { Ok(()) } else { Err(A::Error::custom("it has no `results`: this is no results file")) }
+        if any { Ok(()) } else { Err(A::Error::custom("it has no `results`: this is not a results file")) }
     }
 }
 

@@ -29,7 +29,7 @@ pub enum Made {
 
 /// The fault of an assertion that depends on masked text.
 const MASKED: &str =
-    "secrets are masked in what is left of the agent's calls: whether one of them is meant is not known";
+    "the recorded calls of the agent contain masked secrets: it is unknown whether one of them matches";
 
 impl Seen {
     fn name(&self) -> &str {
@@ -235,13 +235,13 @@ fn no_duplicates(key: &str, span: Span, calls: &[Seen]) -> Judged {
 /// behaviour).
 fn skills_loaded(key: &str, items: &[SkillMatcher], skills: Option<&[Value]>, wanted: bool) -> Judged {
     let Some(skills) = skills else {
-        return Err("the agent does not tell which skills it loads; agents over ACP and Claude Code do".to_owned());
+        return Err("the agent does not report which skills it loads; agents over ACP and Claude Code do".to_owned());
     };
     let mut report = ActionReport::new(Outcome::Passed, "");
     for item in items {
         let pattern = match &item.pattern {
             Some(pattern) => {
-                Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is no pattern", pattern.value))?)
+                Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is not a valid pattern", pattern.value))?)
             }
             None => None,
         };
@@ -293,7 +293,9 @@ enum Found<'c> {
 
 fn find<'c>(kind: CallKind, item: &CallMatcher, calls: &'c [Seen]) -> Result<Found<'c>, String> {
     let pattern = match &item.pattern {
-        Some(pattern) => Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is no pattern", pattern.value))?),
+        Some(pattern) => {
+            Some(Regex::new(&pattern.value).map_err(|_| format!("`{}` is not a valid pattern", pattern.value))?)
+        }
         None => None,
     };
     // `None`: unknown because of a mask.

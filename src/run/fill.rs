@@ -152,7 +152,7 @@ impl<'a> TaskValues<'a> {
         let missing = self.kept.withheld.iter().filter(|name| counts(name)).find(|name| self.host.env(name).is_none());
         if let Some(name) = missing {
             return Err(format!(
-                "the environment variable `{name}`, which the task reads, was set when it began, and is not set now"
+                "the environment variable `{name}`, which the task reads, was set when it started, but is not set now"
             ));
         }
         let is_given = |name: &String| self.host.given().iter().any(|(given, _)| given == name);

@@ -28,7 +28,7 @@ fn planned(host: &dyn Host, plan: &Plan, path: &PathBuf) -> Result<Vec<u8>, Stri
         Ok(_) => "was changed",
         Err(_) => "was removed or cannot be read",
     };
-    Err(format!("`{}` {fault} since the task was planned: what it decides is not what was asked for", path.display()))
+    Err(format!("`{}` {fault} since the task was planned: what it decides is not what was planned", path.display()))
 }
 
 /// Copies the planned files if a step runs one of them.
@@ -41,11 +41,11 @@ pub(super) fn snapshot(host: &dyn Host, plan: &Plan) -> Result<Option<Snapshot>,
     }
     let original = |path: &PathBuf| {
         let bytes = planned(host, plan, path)?;
-        let mode = host.mode(path).map_err(|e| format!("`{}` cannot be read: {e}", path.display()))?;
+        let mode = host.mode(path).map_err(|e| format!("cannot read `{}`: {e}", path.display()))?;
         Ok(Original { path: path.clone(), bytes, mode })
     };
     let originals = plan.files.keys().map(original).collect::<Result<Vec<_>, String>>()?;
-    host.snapshot(&originals).map_err(|e| format!("its scripts cannot be copied to where they are run: {e}"))
+    host.snapshot(&originals).map_err(|e| format!("cannot copy its scripts to the directory where they run: {e}"))
 }
 
 /// Whether any step runs a script file.
@@ -72,7 +72,7 @@ impl Stamps {
     pub fn changed(&self, host: &dyn Host) -> Option<String> {
         let (path, _) = self.0.iter().find(|(path, stamp)| host.stamp(path) != *stamp)?;
         Some(format!(
-            "`{}` was written, replaced or given other permissions since the agent began: what judged may not be what was planned",
+            "`{}` was written, replaced or given other permissions since the agent started: the checks may differ from the planned ones",
             path.display()
         ))
     }

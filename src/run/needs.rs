@@ -114,7 +114,7 @@ pub(super) type Asked = Result<Judge, String>;
 
 pub(super) fn judge(plan: &EvalPlan, host: &dyn Host) -> Asked {
     let Some(planned) = &plan.judge else {
-        return Err("asks a judge, and the eval configures none".to_owned());
+        return Err("asks a judge, but the eval configures none".to_owned());
     };
     let cannot = |why: String| format!("asks the judge `{}`: {why}", planned.title());
     let judge = planned.resolved(&|name| host.env(name)).map_err(|unset| cannot(unset.join("; ")))?;
@@ -142,8 +142,8 @@ pub fn judges(judge: &Judge, host: &dyn Host) -> Result<String, String> {
 pub fn agent(kind: &AgentKind, host: &dyn Host) -> Result<String, String> {
     match kind {
         AgentKind::Noop => Ok("it does nothing".to_owned()),
-        AgentKind::Script { .. } | AgentKind::Replay { .. } => Ok("it needs nothing but its file".to_owned()),
-        AgentKind::Shell(_) => Ok("a shell runs it".to_owned()),
+        AgentKind::Script { .. } | AgentKind::Replay { .. } => Ok("only its file is needed".to_owned()),
+        AgentKind::Shell(_) => Ok("run by a shell".to_owned()),
         AgentKind::Model(model) => match crate::agent::endpoint(host, model) {
             Ok(url) => Ok(format!("{}:{} at {url}", model.provider.name(), model.model)),
             Err(why) => Err(why),
@@ -153,7 +153,7 @@ pub fn agent(kind: &AgentKind, host: &dyn Host) -> Result<String, String> {
             None => Err(format!("`{}` {}", agent.command.value, absent(&agent.command.value))),
         },
         AgentKind::ClaudeCode { .. } => crate::agent::claude_code(host).map(|path| path.display().to_string()),
-        AgentKind::Unspecified => Err("the eval names none".to_owned()),
+        AgentKind::Unspecified => Err("the eval specifies none".to_owned()),
     }
 }
 

@@ -131,7 +131,7 @@ pub async fn clean_up(
         let work = async {
             for (task, of) in past.tasks.iter().filter(|(task, of)| wanted(task, of)) {
                 let Some(planned) = plan.tasks.get(task.index).filter(|p| p.task.name.value == task.name) else {
-                    let why = "the eval has no such task any more".to_owned();
+                    let why = "the eval no longer contains this task".to_owned();
                     recovered.left.extend(of.pending.keys().map(|id| (task.clone(), id.clone(), why.clone())));
                     continue;
                 };
@@ -224,8 +224,8 @@ fn give_results(past: &Past, emitter: &Emitter<'_>) -> usize {
             continue;
         }
         let reason = match of {
-            Some(of) if of.damaged => "its result is not known: the journal of the run is damaged",
-            None if past.is_damaged() => "its result is not known: the journal of the run is damaged",
+            Some(of) if of.damaged => "its result is unknown: the journal of the run is damaged",
+            None if past.is_damaged() => "its result is unknown: the journal of the run is damaged",
             Some(_) => "the run was interrupted before the task ended",
             None => "the run was interrupted before its turn",
         };
@@ -296,7 +296,7 @@ async fn clean_up_task(
     }
     // Without its random id, a cleanup would remove something else.
     let Some(values) = past.values.clone() else {
-        recovered.left.extend(all_left("the journal is damaged: the values that it needs are not known".to_owned()));
+        recovered.left.extend(all_left("the journal is damaged: the values that it needs are unknown".to_owned()));
         return;
     };
     let events = TaskEvents::new(emitter, task.clone());

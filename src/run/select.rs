@@ -92,7 +92,7 @@ impl Selection {
     pub fn nothing(&self, plan: &EvalPlan) -> String {
         let among = |labels: &Labels| plan.tasks.iter().any(|t| labels.of(&t.task));
         match (&self.name, self.labels.is_empty()) {
-            _ if plan.tasks.is_empty() => "the eval selects no task".to_owned(),
+            _ if plan.tasks.is_empty() => "the eval selects no tasks".to_owned(),
             (Some(name), true) => format!("no task's name matches `{name}`"),
             (None, _) => format!("no task has the labels `{}`", self.labels),
             (Some(_), false) if !among(&self.labels) => format!("no task has the labels `{}`", self.labels),
@@ -182,7 +182,7 @@ impl FromStr for Shard {
         let parts = text.split_once('/').and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
         match parts {
             Some((index, of)) if 1 <= index && index <= of => Ok(Self { index, of }),
-            Some((_, 0)) => Err("there is no division into 0 shards".to_owned()),
+            Some((_, 0)) => Err("the number of shards must not be 0".to_owned()),
             Some((_, of)) => Err(format!("shards are numbered from 1: write `1/{of}` to `{of}/{of}`")),
             None => Err("write `I/N`, such as `1/3` for the first of three".to_owned()),
         }
@@ -209,8 +209,8 @@ impl FromStr for Gate {
         let parts = text.split_once('/').and_then(|(p, n)| Some((p.trim().parse().ok()?, n.trim().parse().ok()?)));
         match parts {
             Some((passes, of)) if 1 <= passes && passes <= of => Ok(Self { passes, of }),
-            Some((0, _)) => Err("a gate that no run must pass decides nothing".to_owned()),
-            Some(_) => Err("more passes than runs".to_owned()),
+            Some((0, _)) => Err("a gate must require at least one passing run".to_owned()),
+            Some(_) => Err("a gate cannot require more passes than runs".to_owned()),
             None => Err("write `P/N`, such as `4/5` for four passes of five runs".to_owned()),
         }
     }
@@ -246,10 +246,9 @@ impl Demand {
     /// That many runs cannot meet the demand, or `runs` contradicts the gate.
     pub fn gate(self, runs: Option<u32>) -> Result<Gate, String> {
         match (self, runs) {
-            (Self::Passes(gate), Some(runs)) if runs != gate.of => Err(format!(
-                "`--gate {}/{}` says how often each task is run, and so does `--runs`",
-                gate.passes, gate.of
-            )),
+            (Self::Passes(gate), Some(runs)) if runs != gate.of => {
+                Err(format!("`--gate {}/{}` and `--runs` both set the number of runs", gate.passes, gate.of))
+            }
             (Self::Passes(gate), _) => Ok(gate),
             (Self::Rate(rate), runs) => {
                 let of = runs.or(rate.fewest()).unwrap_or(1);
@@ -267,7 +266,7 @@ impl Demand {
             Self::Passes(_) => self.gate(most).map(|gate| Sequential::passes(gate.passes, gate.of)),
             Self::Rate(rate) => {
                 let Some(most) = most else {
-                    return Err("`--max-runs` says after how many runs a gate is given up".to_owned());
+                    return Err("set the maximum number of runs with `--max-runs`".to_owned());
                 };
                 Sequential::rate(rate, most).ok_or_else(|| too_few(rate, most))
             }
@@ -277,7 +276,7 @@ impl Demand {
 
 fn too_few(rate: Rate, runs: u32) -> String {
     let fewest = rate.fewest().unwrap_or(statistics::MOST_RUNS);
-    format!("{runs} runs cannot show the gate `{rate}`, even if all of them pass: {fewest} can")
+    format!("{runs} runs cannot show the gate `{rate}`, even if all of them pass: at least {fewest} are needed")
 }
 
 #[cfg(test)]

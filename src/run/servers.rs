@@ -274,7 +274,7 @@ impl<'a> Servers<'a> {
             match running.hub.failure() {
                 None => return Ok(Arc::clone(running)),
                 Some(failure) => {
-                    self.emitter.notice(None, name, &format!("{failure}; it is started anew"));
+                    self.emitter.notice(None, name, &format!("{failure}; it is restarted"));
                 }
             }
         }
@@ -335,7 +335,7 @@ impl<'a> Servers<'a> {
         let Some(slot) = self.running.get(server) else {
             return Err(ToolFault::Lost(format!("the eval has no server `{server}`")));
         };
-        slot.lock().await.clone().ok_or_else(|| ToolFault::Lost(format!("`{server}` does not run")))
+        slot.lock().await.clone().ok_or_else(|| ToolFault::Lost(format!("`{server}` is not running")))
     }
 
     /// Shuts all servers down gracefully and reports their notices.

@@ -208,11 +208,11 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
     let mut remarks = Vec::new();
     let spoilt = facts.checks.iter().any(|check| check.outcome != Outcome::Passed);
     if facts.unused && (verdict == Verdict::Passed || facts.must_use && verdict == Verdict::Failed && !spoilt) {
-        let message = "green that tested nothing: no call to a server under test succeeded".to_owned();
+        let message = "passed without testing anything: no call to a server under test succeeded".to_owned();
         remarks.push(Remark { kind: RemarkKind::ServerUnused, message });
     }
     if let (Verdict::Passed, Some(judge), true) = (verdict, world.judge, plan.rests_on_judge()) {
-        let message = format!("passed by the word of a judge alone, {}", judge.title());
+        let message = format!("passed only on the verdict of a judge, {}", judge.title());
         remarks.push(Remark { kind: RemarkKind::JudgedAlone, message });
     }
     if let Some(why) = &facts.cut {
@@ -234,7 +234,7 @@ fn remarks(world: &World<'_>, plan: &Plan, facts: &Facts, verdict: Verdict) -> V
 /// Describes a divergence from a recording, in one line.
 fn told(difference: &Difference) -> String {
     let Difference { subject, expected, actual, .. } = difference;
-    format!("{subject} is otherwise than recorded: {actual} instead of {expected}")
+    format!("{subject} differs from the recording: {actual} instead of {expected}")
 }
 
 /// The random values that were used when the replayed calls were recorded.
@@ -692,7 +692,7 @@ async fn agent_turn<'a>(
     }
     let mut report = done.report;
     let malformed = (recorder.unreadable() > 0)
-        .then(|| "a call of the agent does not say what it calls: what it did is not known".to_owned())
+        .then(|| "a call of the agent does not name what it calls: its effect is unknown".to_owned())
         .or(done.malformed);
     if let Some(why) = malformed.filter(|_| facts.fault.is_none() && facts.hindered.is_none()) {
         report.outcome = Outcome::Failed;
@@ -865,7 +865,7 @@ fn reported(record: CallRecord) -> CallReport {
             (CallStatus::ProtocolError, Some(format!("{message} ({code})")))
         }
         CallOutcome::Lost => (CallStatus::ProtocolError, Some("the connection broke before an answer came".to_owned())),
-        CallOutcome::Cancelled => (CallStatus::ProtocolError, Some("the agent gave the call up".to_owned())),
+        CallOutcome::Cancelled => (CallStatus::ProtocolError, Some("the agent abandoned the call".to_owned())),
     };
     CallReport {
         server: record.server,

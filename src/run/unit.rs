@@ -141,7 +141,7 @@ impl<'a> Unit<'a> {
         Box::pin(async move {
             let action = self.plan.action(ix);
             let ActionKind::Step(step) = &action.kind else {
-                return Ended::new(Outcome::Broken, "this is no step");
+                return Ended::new(Outcome::Broken, "this is not a step");
             };
             if let Some(report) = self.past.and_then(|past| past.completed(&id)) {
                 match (&step.id, report.outcome) {
@@ -315,7 +315,7 @@ impl<'a> Unit<'a> {
         let mut done = tokio::select! {
             done = run(context) => done,
             () = self.host.sleep(timeout.saturating_add(PATIENCE)) => {
-                Done::new(Outcome::Broken, format!("it ran longer than {} and was given up", duration::format(timeout)))
+                Done::new(Outcome::Broken, format!("it ran longer than {} and was abandoned", duration::format(timeout)))
             }
             () = self.cancelled_long_ago(&limits.cancel) => Done::new(Outcome::Cancelled, "it did not stop when asked to"),
         };
@@ -526,7 +526,7 @@ impl<'a> Unit<'a> {
             Value::Array(values) => values,
             Value::String(text) => match serde_json::from_str(&text) {
                 Ok(Value::Array(values)) => values,
-                _ => return Err(broken(format!("`in` is text that is no JSON list: {}", shortened(&text)))),
+                _ => return Err(broken(format!("`in` is text that is not a JSON list: {}", shortened(&text)))),
             },
             other => return Err(broken(format!("`in` is {}, not a list", crate::ty::Type::of(&other)))),
         };
@@ -541,7 +541,7 @@ impl<'a> Unit<'a> {
             let (var, bad) = (&var, &bad);
             async move {
                 if stops_early && bad.load(Ordering::Relaxed) || limits.cancel.is_cancelled() {
-                    return (Ended::new(Outcome::Skipped, "a round before it did not pass"), Value::Null);
+                    return (Ended::new(Outcome::Skipped, "an earlier round did not pass"), Value::Null);
                 }
                 let mut round = scope.clone();
                 round.set_var(var, value);
@@ -640,7 +640,7 @@ impl<'a> Unit<'a> {
                 break;
             }
         }
-        Ended::new(Outcome::Broken, format!("the time was over before {} were", duration::format(whole)))
+        Ended::new(Outcome::Broken, format!("the time ran out before {} had passed", duration::format(whole)))
     }
 
     async fn attempt(&self, nested: &Nested<'_>, attempt: u32, scope: &mut Scope<'a>, limits: &Limits) -> Ended {
@@ -830,7 +830,7 @@ fn broken(fault: &Fault) -> ActionReport {
 
 fn parsed(args: &Value, key: &str, default: Option<Duration>) -> Result<Duration, String> {
     match (args.get(key).and_then(Value::as_str), default) {
-        (Some(text), _) => duration::parse(text).map_err(|fault| format!("`{key}: {text}` is no duration: {fault}")),
+        (Some(text), _) => duration::parse(text).map_err(|fault| format!("`{key}: {text}` is not a duration: {fault}")),
         (None, Some(default)) => Ok(default),
         (None, None) => Err(format!("`{key}` is missing")),
     }

@@ -95,7 +95,7 @@ impl Ledger {
     }
 
     fn beyond(&self, used: Used) -> Option<String> {
-        over(used, &self.bounds).map(|what| format!("the run went beyond its limit of {what}"))
+        over(used, &self.bounds).map(|what| format!("the run exceeded its limit of {what}"))
     }
 }
 
@@ -239,7 +239,7 @@ impl<'a> Meter<'a> {
         self.budget.settle(std::mem::replace(&mut self.reported, now), now);
         let all = self.budget.total();
         let run = self.budget.beyond(Used { tool_calls: counted(all.tool_calls), ..all });
-        let task = over(now, self.bounds).map(|what| format!("the agent went beyond its limit of {what}"));
+        let task = over(now, self.bounds).map(|what| format!("the agent exceeded its limit of {what}"));
         Over { task, run }
     }
 

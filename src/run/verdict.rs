@@ -89,7 +89,7 @@ fn timeless(facts: &Facts) -> (Verdict, String) {
             (Verdict::Unchecked, "nothing was checked: no step of verify compared anything".to_owned())
         }
         None if facts.unused && facts.must_use => {
-            let why = "no call to a server under test succeeded, and `--require-server-use` demands one";
+            let why = "no call to a server under test succeeded, but `--require-server-use` requires one";
             (Verdict::Failed, why.to_owned())
         }
         None => (Verdict::Passed, String::new()),

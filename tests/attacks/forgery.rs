@@ -267,7 +267,7 @@ fn swapping(task: &str) -> World {
 fn a_script_that_is_swapped_while_it_judges_does_not_judge() {
     for (dialect, task) in DIALECTS {
         let world = swapping(task);
-        start(&world, &["--isolation", "none", "-v"]).end().expect(1, &["lib.sh", "since the agent began"]);
+        start(&world, &["--isolation", "none", "-v"]).end().expect(1, &["lib.sh", "since the agent started"]);
         let results = world.results("e");
         let task = result(&results, "t");
         // The planned script ran, and failed; and the attempt is reported.

@@ -384,9 +384,9 @@ fn a_damaged_journal_stays_open_and_names_what_it_does_not_know() {
             assert!(ran.err.contains("the first line of its journal is damaged"), "{said}");
             assert!(file.exists());
         } else {
-            let place = format!("line {} of it cannot be read", damaged + 1);
+            let place = format!("line {} cannot be read", damaged + 1);
             assert!(ran.out.contains(&place) && ran.out.contains("it stays open"), "{said}");
-            named += usize::from(ran.out.contains("`b` under way"));
+            named += usize::from(ran.out.contains("`b` in progress"));
         }
         let again = world.run(&["recover"]);
         assert_eq!(again.code, Some(4), "line {damaged}: {}{}", again.out, again.err);
@@ -409,10 +409,10 @@ fn lines_that_are_missing_are_noticed() {
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     let without = lines.iter().enumerate().filter(|(nth, _)| !(5..7).contains(nth)).map(|(_, line)| *line);
     fs::write(&path, without.collect::<String>()).unwrap();
-    world.run(&["recover"]).expect(4, &["2 lines are missing of it from line 6 on"]);
+    world.run(&["recover"]).expect(4, &["2 lines are missing from line 6 on"]);
     // A duplicated line is damage as well.
     fs::write(&path, [&lines[..6], &lines[5..]].concat().concat()).unwrap();
-    world.run(&["recover"]).expect(4, &["line 7 of it cannot be read"]);
+    world.run(&["recover"]).expect(4, &["line 7 cannot be read"]);
     // An end without a checksum cannot be added.
     fs::write(&path, whole.clone() + "\"closed\"\n").unwrap();
     world.run(&["recover"]).expect(4, &["its journal is damaged"]);
@@ -589,8 +589,8 @@ fn a_low_limit_of_open_files_breaks_no_task() {
     // With a low hard limit, fewer tasks run in parallel.
     let world = many(count, "test -d /");
     run(&world, "ulimit -n 64")
-        .expect(0, &[&all, "`-p 32` needs more open files than the limit of 64: one task runs at a time"]);
-    run(&world, "ulimit -n 256").expect(0, &[&all, "than the limit of 256: 13 tasks run side by side"]);
+        .expect(0, &[&all, "`-p 32` needs more open files than the limit of 64: tasks run one at a time"]);
+    run(&world, "ulimit -n 256").expect(0, &[&all, "than the limit of 256: 13 tasks run in parallel"]);
     assert_eq!(world.results("e")["summary"]["parallelWorkers"], 13);
 }
 
@@ -641,7 +641,7 @@ fn control_groups_go_with_their_worlds() {
     };
     let world = tasks(&[("b", &slow(CLEAN).replace("touch $F", &format!("touch $F; {DAEMON}")))]);
     world.write("quick", "");
-    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing"]);
+    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["is kept"]);
     let text = fs::read_to_string(journal(&world)).unwrap();
     let process: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
     assert!(lives(&world.read("pid")));
@@ -738,7 +738,7 @@ fn folders_of_runs_are_pruned_but_for_those_with_something_pending() {
     world.write("quick", "");
     world.run(&["run", "eval.yaml"]).expect(4, &[]);
     let pending = runs(&world).pop().unwrap();
-    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["left standing"]);
+    world.run(&["run", "eval.yaml", "--phase", "setup"]).expect(0, &["is kept"]);
     let kept = runs(&world).pop().unwrap();
     let quick = tasks(&[("a", QUICK)]);
     let eval = quick.read("eval.yaml").replace("name: e", "name: other");

@@ -201,7 +201,7 @@ fn what_is_only_left_masked_breaks_what_rests_on_it() {
     let echo = call(1, "echo").replace("{}", &format!(r#"{{"t":"{ONE}"}}"#));
     let world = client(&[("t", &[echo], json!({}), not(OTHER))]);
     world.run(&["run", "eval.yaml", "--keep", "always"]).expect(0, &["1 of 1 task passed"]);
-    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(1, &["BROKEN", "secrets are masked"]);
+    world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(1, &["BROKEN", "contain masked secrets"]);
     let text = world.read("eval.yaml").replace("\"t\":", "\"u\":");
     world.write("eval.yaml", &text);
     world.run(&["run", "eval.yaml", "--phase", "verify"]).expect(0, &["1 of 1 task passed"]);
@@ -313,7 +313,7 @@ fn no_call_beyond_a_limit_reaches_the_server() {
         let result = result(&results, task);
         let made = names(result).len();
         assert!(made > limit, "{result}");
-        let told = format!("the agent went beyond its limit of {limit} tool calls: {made} were made");
+        let told = format!("the agent exceeded its limit of {limit} tool calls: {made} were made");
         assert_eq!(result["reason"], told);
     }
 }

@@ -44,11 +44,11 @@ pub fn chosen(text: &str) -> Result<Chosen, Fault> {
     let kind = AgentKind::of(&reference, file.as_ref()).ok_or_else(|| {
         usage(match reference.kind.value.as_str() {
             kind @ ("builtin.script" | "builtin.replay") => {
-                format!("`--agent {kind}` does tasks by their names, and an eval of a server is none")
+                format!("`--agent {kind}` does tasks by their names, but an eval of a server is not a task")
             }
-            "builtin.llm-agent" => format!("`--agent {text}` names no model: write `builtin.llm-agent:PROVIDER:MODEL`"),
-            "file" => format!("`--agent {text}`: the file names no agent; `gevals check {text}` tells more"),
-            kind => format!("`--agent {kind}`: there is no such agent; `gevals explain agents` lists them"),
+            "builtin.llm-agent" => format!("`--agent {text}` has no model: write `builtin.llm-agent:PROVIDER:MODEL`"),
+            "file" => format!("`--agent {text}`: the file contains no agent; `gevals check {text}` shows more"),
+            kind => format!("`--agent {kind}`: unknown agent; `gevals explain agents` lists them"),
         })
     })?;
     let name = file.as_ref().and_then(|file| file.name.as_ref()).map(|name| name.value.clone());
@@ -70,7 +70,7 @@ fn read(path: &Path, sources: &Sources) -> Result<Agent, Fault> {
     let usage = |why: String| (status::USAGE, why);
     let shown = path.display();
     let bytes = Disk.read(path).map_err(|error| usage(format!("cannot read `{shown}`: {error}")))?;
-    let text = yaml::decode_utf8(bytes).map_err(|_| usage(format!("`{shown}` is no UTF-8")))?;
+    let text = yaml::decode_utf8(bytes).map_err(|_| usage(format!("`{shown}` is not valid UTF-8")))?;
     let file = sources.add(path, text.as_str());
     let mut out = Diagnostics::default();
     let mut agent = None;
@@ -82,7 +82,7 @@ fn read(path: &Path, sources: &Sources) -> Result<Agent, Fault> {
                 let dir = path.parent().unwrap_or(Path::new(""));
                 agent = dialect::agent::decode(tree.root(), file, dir, &mut out).value;
             }
-            _ => return Err(usage(format!("`{shown}` is no agent: its `kind` is not `Agent`"))),
+            _ => return Err(usage(format!("`{shown}` is not an agent: its `kind` is not `Agent`"))),
         }
     }
     let wrong: Vec<_> = out.into_sorted(sources).into_iter().filter(|d| d.strength.is_error()).collect();
@@ -127,7 +127,7 @@ pub fn jail(
             Err((status::BROKEN, format!("the agent cannot be isolated (`{}`): {why}", level.name())))
         }
         Err(why) => {
-            warn(&visible(&format!("the agent is not isolated, and may read what it is judged by: {why}")));
+            warn(&visible(&format!("the agent is not isolated and may read how it is judged: {why}")));
             Ok(None)
         }
     }

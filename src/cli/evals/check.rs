@@ -18,28 +18,28 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals evals check -- my-server                    the evals that a server ships, beside its tools
+  gevals evals check -- my-server                    the evals that a server ships, with its tools
   gevals evals check evals.yaml                      a file, before a server ships it
-  gevals evals check evals.yaml -- my-server         the same, beside the tools of that server
+  gevals evals check evals.yaml -- my-server         the same, with the tools of that server
   gevals evals check --format json https://x.org/mcp
 
-A server is asked twice: ids must be the same both times. Nothing is run: no tool is called, no
-model is asked.
+The evals are listed twice: ids must be the same both times. Nothing is run: no tool is called, no
+model is used.
 
-Exit status: 0 no errors, 1 errors were found, 2 used wrongly, unreadable, or the server ships none,
+Exit status: 0 no errors, 1 errors were found, 2 usage error, unreadable, or the server ships none,
 3 the server does not start or does not list them";
 
 /// Check the evals that a server ships, or a file of evals.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A file of evals; and a server: a URL, or a name in the MCP config.
+    /// A file of evals, and optionally a server: a URL, or a name in the MCP config.
     #[arg(value_name = "FILE|SERVER", num_args = 0..=2)]
     words: Vec<String>,
-    /// How findings are written.
+    /// Output format of findings.
     #[arg(long, default_value = "pretty", value_parser = clap::builder::PossibleValuesParser::new(WRITERS.iter().map(|w| w.name)))]
     format: String,
-    /// How many findings are shown; machine formats show all.
+    /// Maximum number of findings to show; machine-readable formats show all.
     #[arg(long, value_name = "N", default_value_t = 50)]
     max_findings: usize,
     #[command(flatten)]

@@ -16,32 +16,32 @@ Examples:
   gevals evals conformance -- my-server
   gevals evals conformance --format junit https://example.org/mcp > conformance.xml
   gevals evals conformance --expected-failures known.txt -- my-server
-  gevals evals conformance --list                    the requirements, with their numbers
+  gevals evals conformance --list                    list the requirements, with their numbers
 
-The server is connected to twice. Nothing is run: no tool is called, no model is asked.
+gevals connects to the server twice. Nothing is run: no tool is called, no model is used.
 
-A file of expected failures has a number a line; `#` begins a comment. One that is listed and does
-not fail is a failure. A SHOULD that is not followed is a warning, and with --strict a failure.
+A file of expected failures has one number per line; `#` starts a comment. A listed requirement that
+does not fail is a failure. A SHOULD that is not followed is a warning, or a failure with --strict.
 
-Exit status: 0 every MUST that could be tried is kept, 1 one is not, 2 used wrongly, or the server
-ships no evals, 3 the server does not start";
+Exit status: 0 the server meets every MUST that could be tested, 1 it does not, 2 usage error, or the
+server ships no evals, 3 the server does not start";
 
-/// Check whether a server conforms to the evals primitive: numbered requirements.
+/// Test whether a server conforms to the evals primitive, requirement by requirement.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A URL, or a name in the MCP config.
     server: Option<String>,
-    /// How results are written.
+    /// Output format.
     #[arg(long, default_value = FORMATS[0], value_parser = FORMATS)]
     format: String,
-    /// Requirements that the server is known not to keep.
+    /// A file of requirements that the server is known to violate.
     #[arg(long, value_name = "FILE")]
     expected_failures: Option<PathBuf>,
-    /// A SHOULD counts as a MUST.
+    /// Treat SHOULD as MUST.
     #[arg(long)]
     strict: bool,
-    /// Print the requirements, and do nothing.
+    /// Only list the requirements.
     #[arg(long)]
     list: bool,
     #[command(flatten)]
@@ -82,6 +82,6 @@ fn judgement(args: &Args) -> Result<Judgement, Fault> {
     let Some(path) = &args.expected_failures else { return Ok(Judgement::of(args.strict)) };
     let usage = |why: String| (status::USAGE, why);
     let bytes = Disk.read(path).map_err(|error| usage(format!("cannot read `{}`: {error}", path.display())))?;
-    let text = String::from_utf8(bytes).map_err(|_| usage(format!("`{}` is no UTF-8", path.display())))?;
+    let text = String::from_utf8(bytes).map_err(|_| usage(format!("`{}` is not valid UTF-8", path.display())))?;
     Judgement::read(&text, &REQUIREMENTS, args.strict).map_err(|why| usage(format!("`{}`, {why}", path.display())))
 }

@@ -24,25 +24,25 @@ Examples:
   gevals evals diff old.yaml new.yaml      between two files of evals
   gevals evals diff --format json --mcp-config mcp.json notes
 
-Changed evals are told with what of them changed: `input`, `expected`, `gradingType`; `name` stands
-for all that decides nothing. An eval is renamed if it asks and expects what another one did. Tools
-that have lost their last eval are named.
+For changed evals, the changed parts are shown: `input`, `expected`, `gradingType`; `name` stands for
+everything that decides nothing. An eval counts as renamed if it asks and expects the same as another
+one did. Tools that have lost their last eval are listed.
 
-Exit status: 0 the same, 1 different, 2 used wrongly, unreadable, or not locked, 3 the server does
-not start or does not list its evals";
+Exit status: 0 no differences, 1 differences, 2 usage error, unreadable, or not locked, 3 the server
+does not start or does not list its evals";
 
-/// Tell how the evals of a server differ from those that were locked, or from a file.
+/// Show how the evals of a server differ from the locked ones, or from a file.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A file of evals, or what `gevals evals list --format json` printed: the old ones. Then another, the new ones; or a server:
+    /// The old evals: a file of evals, or the output of `gevals evals list --format json`. Then the new ones: another file, or a server:
     /// a URL, or a name in the MCP config.
     #[arg(value_name = "OLD|NEW|SERVER", num_args = 0..=2)]
     words: Vec<String>,
-    /// The lock; by default gevals.lock beside the MCP config, or in the current folder.
+    /// The lock [default: gevals.lock beside the MCP config, or in the current directory].
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
-    /// How differences are written.
+    /// Output format.
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
     format: String,
     #[command(flatten)]
@@ -93,9 +93,9 @@ fn wanted(args: &Args) -> Result<Wanted<'_>, Fault> {
         [server] if is_server(server) => (None, Some(*server)),
         [file, server] if is_server(server) => (Some(*file), Some(*server)),
         [file] => {
-            return Err((status::USAGE, format!("`{file}` is compared with nothing: name another file, or a server")));
+            return Err((status::USAGE, format!("nothing to compare `{file}` with: specify another file or a server")));
         }
-        _ => return Err((status::USAGE, "name two files, or a file and a server".to_owned())),
+        _ => return Err((status::USAGE, "specify two files, or a file and a server".to_owned())),
     };
     Ok(Wanted::Server(Box::new(args.reach.server(server)?), file))
 }
@@ -105,7 +105,7 @@ fn read(path: &Path) -> Result<LockedEvals, Fault> {
     let usage = |why: String| (status::USAGE, why);
     let bytes = Disk.read(path).map_err(|error| usage(format!("cannot read `{}`: {error}", path.display())))?;
     let (sources, mut out) = (Sources::default(), Diagnostics::default());
-    let text = yaml::decode_utf8(bytes).map_err(|_| usage(format!("`{}` is no UTF-8", path.display())))?;
+    let text = yaml::decode_utf8(bytes).map_err(|_| usage(format!("`{}` is not valid UTF-8", path.display())))?;
     let file = sources.add(path, text.as_str());
     let document = yaml::parse(file, text, &mut out).ok().map(|tree| match tree.root().get("kind") {
         Some(_) => primitive::file(tree, &mut out),
@@ -160,7 +160,7 @@ fn text(old: &str, new: &str, changes: &EvalChanges, then: &LockedEvals, now: &L
     }
     let (old, new) = (visible(old), visible(new));
     text + &match changes.is_empty() {
-        true => format!("{} of {new} are as in {old}\n", count(now.evals.len(), "eval", "evals")),
+        true => format!("{} of {new} are the same as in {old}\n", count(now.evals.len(), "eval", "evals")),
         false => format!("{} between {old} and {new}\n", count(changes.len(), "difference", "differences")),
     }
 }

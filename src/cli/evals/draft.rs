@@ -16,14 +16,14 @@ Examples:
   gevals evals draft -- my-server > evals.yaml
   gevals evals draft --output evals.yaml https://example.org/mcp
   gevals evals draft --allow-execution -- my-server
-all tools, not only those that are declared to read
+all tools, not only those declared as read-only
 
-Each tool is called twice, with arguments from its schema: required ones, by `default`, `const`,
-`enum`, `examples`, or the simplest value. One whose answers differ, hold a secret or the
-environment, or that reports an error, is left out; standard error says which, and why.
+Each tool is called twice, with arguments from its schema: only the required ones, by `default`,
+`const`, `enum`, `examples`, or the simplest value. A tool is skipped if its answers differ, contain
+a secret or the environment, or report an error; standard error shows which tools, and why.
 
-Exit status: 0 written, 1 no eval came of it: nothing is written, 2 used wrongly, or the file is
-there already, 3 the server does not start, or does not list its tools";
+Exit status: 0 written, 1 no eval could be drafted: nothing is written, 2 usage error, or the file
+already exists, 3 the server does not start or does not list its tools";
 
 /// Bytes of the value of a variable that is not in a text by chance.
 const SHORTEST: usize = 4;
@@ -34,10 +34,10 @@ const SHORTEST: usize = 4;
 pub struct Args {
     /// A URL, or a name in the MCP config.
     server: Option<String>,
-    /// The file, instead of standard output; none is overwritten.
+    /// Write to this file instead of standard output; an existing file is not overwritten.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Call tools, too, that are not declared to read only: they may change or delete something.
+    /// Also call tools that are not declared as read-only: they may change or delete something.
     #[arg(long)]
     allow_execution: bool,
     #[command(flatten)]
@@ -61,9 +61,9 @@ pub fn main(args: &Args, _: Global) -> u8 {
     let private = |text: &str| {
         let shown = |(name, value): &&(String, String)| text.contains(name.as_str()) && text.contains(value.as_str());
         match variables.iter().filter(shown).count() {
-            _ if secrets.mask(text) != text => Some("its answer holds a secret".to_owned()),
+            _ if secrets.mask(text) != text => Some("its answer contains a secret".to_owned()),
             0 | 1 => None,
-            _ => Some("its answer holds variables of this environment".to_owned()),
+            _ => Some("its answer contains environment variables".to_owned()),
         }
     };
     with_server(reached, async |server| {
@@ -72,7 +72,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
             drafted.map_err(|e| (status::BROKEN, format!("`tools/list` of `{}`: {}", server.name, server.lost(&e))))?;
         let Drafted { text, evals, left_out } = drafted;
         for (tool, why) in &left_out {
-            between::say(&visible_lines(&format!("left out: `{tool}`: {why}")));
+            between::say(&visible_lines(&format!("skipped: `{tool}`: {why}")));
         }
         if evals == 0 {
             return Err((status::NO, format!("no eval can be drafted for `{}`", server.name)));
@@ -92,9 +92,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
 
 fn free(args: &Args) -> Result<(), Fault> {
     match args.output.as_deref().filter(|path| Disk.stat(path).is_some()) {
-        Some(path) => {
-            Err((status::USAGE, format!("`{}` is there already: nothing is written over it", path.display())))
-        }
+        Some(path) => Err((status::USAGE, format!("`{}` already exists and will not be overwritten", path.display()))),
         None => Ok(()),
     }
 }

@@ -33,34 +33,34 @@ Examples:
   gevals evals export eval.yaml -o evals.yaml
       the tasks of an eval file, with its assertions and its agent
   gevals evals export tasks/ > evals.yaml
-      tasks alone: what a judge decides
+      tasks alone: those that a judge decides
   gevals evals export --report json eval.yaml -o evals.yaml
 
-An eval is one call of a tool (a task under `builtin.noop` with one step `SERVER.TOOL`), one call
-that a model must make (no verify steps, `toolsUsed`), or the work of a model for a judge (steps
-`llm`). Whatever else a task says is reported with its place: `left out`, the task is not exported;
+An eval is one tool call (a task with `builtin.noop` and one step `SERVER.TOOL`), one call that a
+model must make (no verify steps, `toolsUsed`), or the work of a model for a judge (steps `llm`).
+Everything else in a task is reported with its place: `left out`, the task is not exported;
 `weaker`, less is checked; `differs`, it is decided in another way; `dropped`, it decides nothing.
 
-Exit status: 0 every task is exported, 1 one could not be, and the others are written, 2 used
-wrongly, unreadable, or tasks of several servers";
+Exit status: 0 every task is exported, 1 some could not be exported, the others are written, 2 usage
+error, unreadable, or tasks of several servers";
 
-/// Write the evals that portable tasks amount to, in a file that `gevals evals serve` takes.
+/// Export portable tasks as a file of evals for `gevals evals serve`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Tasks and eval files, or folders.
+    /// Task and eval files, or directories.
     #[arg(required = true, value_name = "TASKS")]
     paths: Vec<PathBuf>,
-    /// The file, instead of standard output; JSON if its name ends in `.json`.
+    /// Write to this file instead of standard output; as JSON if its name ends with `.json`.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file.
+    /// Overwrite the file.
     #[arg(long, requires = "output")]
     force: bool,
-    /// The server that the evals are for, where the tasks are about several.
+    /// The server of the evals, if the tasks use several.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
-    /// How the losses are reported: on standard error, or on standard output where the evals are in a file.
+    /// How losses are reported: on standard error, or on standard output if the evals are written to a file.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
     report: String,
 }
@@ -90,7 +90,7 @@ impl Written<'_> {
 
 fn work(args: &Args) -> Result<u8, Fault> {
     if let Some(path) = args.output.as_deref().filter(|path| !args.force && Disk.stat(path).is_some()) {
-        let message = format!("`{}` is there already: nothing is written over it without --force", path.display());
+        let message = format!("`{}` already exists: use --force to overwrite it", path.display());
         return Err((status::USAGE, message));
     }
     let sources = Sources::default();
@@ -101,7 +101,7 @@ fn work(args: &Args) -> Result<u8, Fault> {
         return Ok(status::USAGE);
     }
     if compiled.project.tasks.is_empty() {
-        return Err((status::USAGE, "no task was found here".to_owned()));
+        return Err((status::USAGE, "no tasks found".to_owned()));
     }
     let (mut written, mut lost) = (Vec::new(), Vec::new());
     for (index, unit) in compiled.project.tasks.iter().enumerate() {
@@ -142,7 +142,7 @@ fn work(args: &Args) -> Result<u8, Fault> {
         }
         (_, None) => {
             tell(&said);
-            complain("nothing is written: no eval can say what these tasks say");
+            complain("nothing is written: no eval can express these tasks");
         }
     }
     Ok(if lost.iter().any(|lost| lost.effect == Effect::LeftOut) { status::NO } else { status::OK })
@@ -156,7 +156,7 @@ fn exported(unit: &TaskUnit, index: usize, compiled: &Compiled, files: &dyn File
         return Err(left_out(error.span, &error.message));
     }
     let Some(task) = &unit.task else {
-        return Err(left_out(unit.tree.root().span().head(), "the task means nothing"));
+        return Err(left_out(unit.tree.root().span().head(), "the task is invalid"));
     };
     let prompt = match task.prompt.as_ref().and_then(|prompt| prompt.file.as_ref()) {
         None => None,
@@ -210,7 +210,7 @@ fn server(
             _ => {
                 let names: Vec<_> = servers.iter().map(|name| format!("`{name}`")).collect();
                 let message =
-                    format!("the tasks are about {}: `--server` says for which the evals are", names.join(", "));
+                    format!("the tasks use {}: choose the one for the evals with `--server`", names.join(", "));
                 Err((status::USAGE, message))
             }
         };
@@ -218,7 +218,7 @@ fn server(
     let others = written.extract_if(.., |w| w.exported.server.as_ref().is_some_and(|server| server != wanted));
     for other in others {
         let of = other.exported.server.as_deref().unwrap_or_default();
-        let message = format!("it is about the server `{of}`, and not about `{wanted}`");
+        let message = format!("it uses the server `{of}`, not `{wanted}`");
         lost.push(other.left_out(&message, sources));
     }
     Ok(Some(wanted.clone()))
@@ -228,7 +228,7 @@ fn server(
 fn unique(written: &mut Vec<Written<'_>>, lost: &mut Vec<Lost>, sources: &Sources) {
     let mut names: IndexSet<String> = IndexSet::new();
     for other in written.extract_if(.., |w| !names.insert(w.exported.eval["id"].to_string())) {
-        lost.push(other.left_out("another task has this name, and an id is unique", sources));
+        lost.push(other.left_out("another task has this name, but ids must be unique", sources));
     }
 }
 
@@ -248,12 +248,12 @@ fn file(args: &Args, server: Option<&str>, written: &[Written<'_>]) -> Result<St
     }
     for diagnostic in found.iter() {
         if std::ptr::eq(diagnostic.rule, &raw const SECRET_IN_CLEAR) {
-            warn(&format!("{}; every client of the server is sent it", diagnostic.message));
+            warn(&format!("{}; it is sent to every client of the server", diagnostic.message));
         }
     }
     match found.iter().find(|d| d.strength.is_error()) {
         Some(error) => {
-            Err((status::BROKEN, format!("an eval that was made of a task means nothing: {}", error.message)))
+            Err((status::BROKEN, format!("an eval that was made from a task is invalid: {}", error.message)))
         }
         None => Ok(text),
     }

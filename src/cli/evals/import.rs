@@ -40,43 +40,43 @@ Examples:
   gevals evals import -o suite --level execution -- my-server
   gevals evals import -o suite --model openai:gpt-5 --judge openai:gpt-5 https://example.org/mcp
   gevals evals import evals.yaml -o suite --level execution -- my-server
-a file, before a server ships it
+from a file, before a server ships it
 
-The folder has a task for each eval, an eval file for each level that runs them (`execution.yaml`,
-…), the MCP config and gevals.lock; `gevals check` accepts it. What a task says otherwise than the
-eval is reported with its place: `left out`, there is no task for it; `weaker`, less is checked;
-`differs`, it is decided in another way; `dropped`, it decides nothing.
+The directory contains a task for each eval, an eval file for each level that runs them
+(`execution.yaml`, …), the MCP config and gevals.lock; it passes `gevals check`. Differences between
+a task and its eval are reported with their place: `left out`, there is no task for it; `weaker`,
+less is checked; `differs`, it is decided in another way; `dropped`, it decides nothing.
 
-Exit status: 0 every eval is a task, 1 one could not be, and the others are written, 2 used wrongly,
-the folder is there already, or the server ships no evals, 3 the server does not start or does not
-list its evals or tools";
+Exit status: 0 every eval is a task, 1 some could not be imported, the others are written, 2 usage
+error, the directory already exists, or the server ships no evals, 3 the server does not start or
+does not list its evals or tools";
 
-/// Write portable tasks for the evals that a server ships, with the eval files that run them.
+/// Import the evals that a server ships as portable tasks, with eval files that run them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A file of evals; and a server: a URL, or a name in the MCP config.
+    /// A file of evals, and optionally a server: a URL, or a name in the MCP config.
     #[arg(value_name = "FILE|SERVER", num_args = 0..=2)]
     words: Vec<String>,
-    /// The folder, which must not be there, or be empty.
+    /// The directory to write to, which must not exist or must be empty.
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
-    /// Write into a folder that is there, over files of the same names.
+    /// Write to an existing directory, overwriting files with the same names.
     #[arg(long)]
     force: bool,
-    /// Only evals of this level: invocation, execution or scenario.
+    /// Only import evals of this level: invocation, execution or scenario.
     #[arg(long, value_name = "LEVEL", value_parser = super::level)]
     level: Option<Level>,
-    /// The model that works on invocations and scenarios, as `provider:model`.
+    /// The model for invocations and scenarios, as `provider:model`.
     #[arg(long, value_name = "MODEL", value_parser = ready::model)]
     model: Option<ModelAgent>,
     /// The model that judges scenarios, as `provider:model`.
     #[arg(long, value_name = "MODEL", value_parser = ready::model)]
     judge: Option<ModelAgent>,
-    /// What tasks call the server; by default what it calls itself.
+    /// The name of the server in tasks [default: the name it reports].
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
-    /// How the losses are reported.
+    /// How losses are reported.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
     report: String,
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub struct Args {
 fn name(text: &str) -> Result<String, String> {
     match plain(text) == text {
         true => Ok(text.to_owned()),
-        false => Err("it is a letter, then letters, digits, `-` and `_`".to_owned()),
+        false => Err("use a letter, then letters, digits, `-` and `_`".to_owned()),
     }
 }
 
@@ -101,7 +101,7 @@ fn plain(name: &str) -> String {
 pub fn main(args: &Args, _: Global) -> u8 {
     let ready = free(args).and_then(|()| args.reach.wanted(&args.words)).and_then(|Wanted { file, server }| {
         let server = server.ok_or_else(|| {
-            let help = "name its server as well: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`";
+            let help = "also specify its server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`";
             (status::USAGE, format!("`{}` is a file of evals; {help}", file.unwrap_or_default()))
         })?;
         let (entry, notes) = entry(&args.reach, &server);
@@ -125,7 +125,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
                     let why = found.iter().next().map_or("", |error| error.message.as_str());
                     return Err((
                         status::USAGE,
-                        format!("`{path}` means nothing: {why}; `gevals evals check` tells more"),
+                        format!("`{path}` is invalid: {why}; `gevals evals check` shows more"),
                     ));
                 }
             },
@@ -160,11 +160,12 @@ fn free(args: &Args) -> Result<(), Fault> {
     match Disk.stat(&args.output) {
         Some(Stat::Dir) if args.force || Disk.list(&args.output).is_empty() => Ok(()),
         Some(Stat::Dir) => {
-            let message =
-                format!("`{shown}` is there already, and not empty: --force writes over files of the same names");
+            let message = format!(
+                "`{shown}` already exists and is not empty: use --force to overwrite files with the same names"
+            );
             Err((status::USAGE, message))
         }
-        Some(_) => Err((status::USAGE, format!("`{shown}` is no folder"))),
+        Some(_) => Err((status::USAGE, format!("`{shown}` is not a directory"))),
         None => Ok(()),
     }
 }
@@ -184,7 +185,7 @@ fn entry(reach: &Reach, reached: &Reached) -> (Value, Vec<String>) {
                             let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
                             let variable: String = name.chars().map(upper).collect();
                             notes.push(format!(
-                                "the value of the header `{name}` is not written: set `{variable}` to it"
+                                "the value of the header `{name}` is not written: set it in `{variable}`"
                             ));
                             format!("${{{variable}}}")
                         }
@@ -265,7 +266,7 @@ fn from(word: &str, dir: &Path, notes: &mut Vec<String>) -> String {
     match std::path::absolute(&there) {
         Ok(whole) => {
             let whole = whole.display().to_string();
-            notes.push(format!("the server is started in another folder, so `{word}` is written as `{whole}`"));
+            notes.push(format!("the server is started in another directory, so `{word}` is written as `{whole}`"));
             whole
         }
         Err(_) => word.to_owned(),
@@ -313,7 +314,7 @@ impl Suites<'_> {
             .collect();
         let all = evals.len() + lost.len();
         if all == 0 {
-            return Err((status::USAGE, "there is no eval here: nothing is written".to_owned()));
+            return Err((status::USAGE, "no evals found: nothing is written".to_owned()));
         }
         let mut tasks: Vec<(&Eval, Imported)> = Vec::new();
         for eval in evals {
@@ -360,7 +361,8 @@ impl Suites<'_> {
         for (evals, model, what, option) in needs {
             if !evals.is_empty() && model.is_none() {
                 let evals = ready::ids(&evals);
-                let help = format!("`--{option} provider:model` names it, and `--level execution` leaves them out");
+                let help =
+                    format!("specify it with `--{option} provider:model`, or skip them with `--level execution`");
                 return Err((status::USAGE, format!("nothing is written: {evals} need {what}; {help}")));
             }
         }
@@ -412,7 +414,7 @@ impl Suites<'_> {
         }
         print(&loss::text(lost));
         if tasks.is_empty() {
-            complain("nothing is written: no task can say what these evals say");
+            complain("nothing is written: no task can express these evals");
             return;
         }
         let (written, evals) = (count(tasks.len(), "task", "tasks"), count(all, "eval", "evals"));
@@ -421,7 +423,7 @@ impl Suites<'_> {
         let runs: Vec<String> =
             levels.map(|level| format!("`gevals run {}`", quoted(&dir.join(format!("{level}.yaml"))))).collect();
         let check = quoted(dir);
-        said += &format!("\ncheck them with `gevals check {check}`, run them with {}\n", runs.join(", "));
+        said += &format!("\ncheck them with `gevals check {check}` and run them with {}\n", runs.join(", "));
         print(&said);
     }
 }
@@ -464,7 +466,7 @@ fn put(dir: &Path, files: &IndexMap<PathBuf, String>) -> Result<(), (PathBuf, io
     };
     for path in files.keys().map(|path| dir.join(path)) {
         if Disk.stat(&path) == Some(Stat::Dir) {
-            return Err((path, io::Error::other("it is a folder")));
+            return Err((path, io::Error::other("it is a directory")));
         }
     }
     let is_new = Disk.stat(dir).is_none();

@@ -14,12 +14,12 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals evals list -- my-server                     a server that is started
-  gevals evals list https://example.org/mcp          one that is reached over HTTP
-  gevals evals list --mcp-config mcp.json notes      one of a config
-  gevals evals list --format json -- my-server       every eval, as the server sent it
+  gevals evals list -- my-server                     start a server
+  gevals evals list https://example.org/mcp          connect to a server over HTTP
+  gevals evals list --mcp-config mcp.json notes      a server of a config
+  gevals evals list --format json -- my-server       every eval, as sent by the server
 
-Exit status: 0 listed, 2 used wrongly, or the server ships none, 3 the server does not start or does
+Exit status: 0 listed, 2 usage error, or the server ships none, 3 the server does not start or does
 not list them";
 
 /// List the evals that a server ships.
@@ -28,10 +28,10 @@ not list them";
 pub struct Args {
     /// A URL, or a name in the MCP config.
     server: Option<String>,
-    /// Only evals of this level: invocation, execution or scenario.
+    /// Only list evals of this level: invocation, execution or scenario.
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     level: Option<Level>,
-    /// How the list is written.
+    /// Output format.
     #[arg(long, default_value = "table", value_parser = ["table", "json"])]
     format: String,
     #[command(flatten)]
@@ -49,8 +49,8 @@ pub fn main(args: &Args, _: Global) -> u8 {
         notices(&listed.notices);
         let unread = listed.raw.len() - listed.evals().count();
         if unread > 0 {
-            let evals = count(unread, "eval means nothing", "evals mean nothing");
-            warn(&format!("{evals}: `gevals evals check` says why"));
+            let evals = count(unread, "eval is invalid", "evals are invalid");
+            warn(&format!("{evals}: `gevals evals check` shows why"));
         }
         print(&match args.format.as_str() {
             "json" => document(server, &listed),

@@ -13,24 +13,24 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals evals lock -- my-server                     gevals.lock in this folder
+  gevals evals lock -- my-server                     writes gevals.lock in this directory
   gevals evals lock --mcp-config mcp.json notes      beside the config, under the name `notes`
   gevals evals lock --lock ci/gevals.lock https://example.org/mcp
 
-The lock holds digests, and not what the evals say. What else stands in it stays: tools of servers,
-extensions, sources. `gevals evals diff` tells what has changed since; `gevals evals run --locked`
-runs nothing that is not as locked.
+The lock contains digests, not the evals themselves. Its other entries are kept: tools of servers,
+extensions, sources. `gevals evals diff` shows what has changed since; `gevals evals run --locked`
+runs nothing that differs from the lock.
 
-Exit status: 0 written, 2 used wrongly, the server ships no evals, or evals that mean nothing, 3 the
-server does not start or does not list them, or the lock cannot be written";
+Exit status: 0 written, 2 usage error, or the server ships no evals or invalid ones, 3 the server
+does not start or does not list them, or the lock cannot be written";
 
-/// Lock the evals that a server ships: their digests, in gevals.lock.
+/// Lock the evals that a server ships: record their digests in gevals.lock.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A URL, or a name in the MCP config.
     server: Option<String>,
-    /// The lock; by default gevals.lock beside the MCP config, or in the current folder.
+    /// The lock [default: gevals.lock beside the MCP config, or in the current directory].
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
     #[command(flatten)]

@@ -84,7 +84,7 @@ pub fn text(lost: &[Lost]) -> String {
             let and = if more > 0 { format!(", and {more} more") } else { String::new() };
             let alike = match others.is_empty() {
                 true => String::new(),
-                false => format!("; so are {}{and}", others[..others.len().min(NAMED)].join(", ")),
+                false => format!("; the same for {}{and}", others[..others.len().min(NAMED)].join(", ")),
             };
             let line = format!("{path}:{line}:{column}: {effect}: `{of}`: {message}{alike}");
             text += &format!("{}\n", visible(&line.replace('\n', " ")));

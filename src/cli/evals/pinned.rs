@@ -40,14 +40,14 @@ impl Pinned {
     /// It cannot be read: what it holds must not be lost.
     pub fn read(&self) -> Result<Option<Lock>, Fault> {
         let fault = |why: String| {
-            let help = "bring it back as it was, or delete it and make it anew: `gevals evals lock` and `gevals lock`";
+            let help = "restore it, or delete it and recreate it with `gevals evals lock` and `gevals lock`";
             (status::USAGE, format!("cannot read `{}`: {why}; {help}", self.path.display()))
         };
         match Disk.stat(&self.path) {
             None => Ok(None),
             Some(_) => {
                 let bytes = Disk.read(&self.path).map_err(|error| fault(error.to_string()))?;
-                let text = String::from_utf8(bytes).map_err(|_| fault("it is no UTF-8".to_owned()))?;
+                let text = String::from_utf8(bytes).map_err(|_| fault("it is not valid UTF-8".to_owned()))?;
                 Lock::parse(&text).map(Some).map_err(fault)
             }
         }
@@ -58,10 +58,10 @@ impl Pinned {
     /// # Errors
     /// They are not.
     pub fn evals(&self, server: &Server) -> Result<LockedEvals, Fault> {
-        let help = "`gevals evals lock` writes it";
+        let help = "`gevals evals lock` creates it";
         let usage = |why: String| Err((status::USAGE, format!("{why}; {help}")));
         let path = self.path.display();
-        let Some(lock) = self.read()? else { return usage(format!("there is no `{path}`")) };
+        let Some(lock) = self.read()? else { return usage(format!("`{path}` does not exist")) };
         let name = self.name(server);
         match lock.evals.get(name) {
             Some(evals) => Ok(evals.clone()),

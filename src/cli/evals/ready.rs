@@ -28,31 +28,31 @@ use crate::{
 /// The options of running evals.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// Only evals of this level: invocation, execution or scenario.
+    /// Only run evals of this level: invocation, execution or scenario.
     #[arg(long, value_name = "LEVEL", value_parser = super::level)]
     pub level: Option<Level>,
-    /// Only the eval with this id; repeat it for several.
+    /// Only run the eval with this id; repeat it for several.
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// The model of invocations, and of scenarios without an agent, as `provider:model`.
+    /// The model for invocations, and for scenarios without an agent, as `provider:model`.
     #[arg(long, value_name = "MODEL", value_parser = model)]
     pub model: Option<ModelAgent>,
-    /// The model that judges what an LLM grades, as `provider:model`.
+    /// The model that judges evals graded by an LLM, as `provider:model`.
     #[arg(long, value_name = "MODEL", value_parser = model)]
     pub judge: Option<ModelAgent>,
-    /// How long a conversation with a model may take.
+    /// Timeout of a conversation with a model.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = limit)]
     pub model_timeout: Duration,
-    /// Evals at the same time.
+    /// Run up to N evals in parallel.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub parallel: u16,
     /// Allow evals to call tools of the server.
     #[arg(long)]
     pub allow_execution: bool,
-    /// Run nothing unless the evals are as they were locked.
+    /// Run nothing unless the evals match the lock.
     #[arg(long)]
     pub locked: bool,
-    /// The lock; by default gevals.lock beside the MCP config, or in the current folder.
+    /// The lock [default: gevals.lock beside the MCP config, or in the current directory].
     #[arg(long, value_name = "FILE")]
     pub lock: Option<PathBuf>,
 }
@@ -106,7 +106,7 @@ pub async fn sound(server: &Server, level: Option<Level>) -> Result<Sound, Fault
         let hard = out.into_sorted(&sources).into_iter().filter(|d| d.strength == Strength::Hard).collect::<Vec<_>>();
         let mut text = String::new();
         let _ = concise(&hard, &sources, &Pretty::default(), &mut text);
-        let why = "evals of the server mean nothing; `gevals evals check` tells more";
+        let why = "some evals of the server are invalid; `gevals evals check` shows which";
         return Err((status::USAGE, format!("{why}:\n{}", text.trim_end())));
     }
     Ok(Sound { evals: listed.evals().cloned().collect(), tools })
@@ -126,7 +126,7 @@ pub async fn ready(args: &Options, server: &Server, pinned: &Pinned) -> Result<R
     let evals: Vec<Eval> =
         all.iter().filter(|eval| args.id.is_empty() || args.id.contains(&eval.id.value)).cloned().collect();
     if evals.is_empty() {
-        return Err((status::USAGE, "no eval is selected: there is nothing to run".to_owned()));
+        return Err((status::USAGE, "no evals selected: there is nothing to run".to_owned()));
     }
     Ok(Ready { evals, tools, digest })
 }
@@ -145,8 +145,8 @@ pub fn models(args: &Options, agent: Option<&Chosen>, host: &RealHost, evals: &[
     let asked: Vec<&Eval> = evals.iter().filter(|eval| eval.level() != Level::Execution && !is_done(eval)).collect();
     let judged: Vec<&Eval> = evals.iter().filter(|eval| eval.grading.value == Grading::LlmAsJudge).collect();
     let needs = [
-        (asked, &args.model, "need a model", "`--model provider:model` names it"),
-        (judged, &args.judge, "need a judge", "`--judge provider:model` names it"),
+        (asked, &args.model, "need a model", "specify it with `--model provider:model`"),
+        (judged, &args.judge, "need a judge", "specify it with `--judge provider:model`"),
     ];
     for (evals, model, what, help) in needs {
         if !evals.is_empty() && model.is_none() {
@@ -199,7 +199,7 @@ fn as_locked(args: &Options, server: &Server, pinned: &Pinned, evals: &[Eval]) -
     }
     let path = pinned.path.display();
     let what = format!(
-        "the evals of `{}` are not as `{path}` has them ({}); `gevals evals diff` tells more",
+        "the evals of `{}` differ from `{path}` ({}); `gevals evals diff` shows more",
         pinned.name(server),
         lines.join("; ")
     );
@@ -231,7 +231,7 @@ pub fn consent(args: &Options, ready: &Ready) -> Result<(), Fault> {
     }
     let refused = || {
         let evals = ids(&calling);
-        let help = "`--allow-execution` allows it, and `--level invocation` leaves them out";
+        let help = "allow it with `--allow-execution`, or skip them with `--level invocation`";
         (status::USAGE, format!("nothing is run: {evals} call tools of the server; {help}"))
     };
     if in_ci() || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
@@ -267,7 +267,7 @@ fn question(calling: &[&Eval], tools: &[Value]) -> String {
         let what = ["may destroy", "changes", "reads"][usize::try_from(rank).unwrap_or_default()];
         text += &format!("  {what:11}  {}\n", visible(&name.replace('\n', " ")));
     }
-    text + "(what they do is what the server says of them)\n"
+    text + "(as declared by the server)\n"
 }
 
 /// What evals are run with.

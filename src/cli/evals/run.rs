@@ -38,15 +38,15 @@ Examples:
   gevals evals run --model openai:gpt-5 --judge openai:gpt-5 --allow-execution -- my-server
   gevals evals run --level scenario --agent builtin.claude-code --judge openai:gpt-5 -- my-server
   gevals evals run --locked --allow-execution -- my-server
-      only what `gevals evals lock` has written down
+      only evals that match the lock of `gevals evals lock`
 
---agent does the scenarios and reaches the server through a recording proxy: what it called is known
-from there, and not from what it says. Executions and scenarios call tools of the server:
---allow-execution allows that, or you are asked on a terminal. The results are written to
+--agent works on the scenarios and reaches the server through a recording proxy, so its calls are
+known from there and not from its own answer. Executions and scenarios call tools of the server:
+allow that with --allow-execution, or confirm it on a terminal. The results are written to
 gevals-evals-SERVER-out.json, for `gevals result`; nothing is sent to the server.
 
-Exit status: 0 all passed, 1 an eval did not pass, 2 used wrongly, no consent, or evals that mean
-nothing, 3 no server, model or judge";
+Exit status: 0 all passed, 1 an eval did not pass, 2 usage error, no consent, or invalid evals, 3 no
+server, model or judge";
 
 /// Run the evals that a server ships.
 #[derive(clap::Args, Debug)]
@@ -56,23 +56,23 @@ pub struct Args {
     server: Option<String>,
     #[command(flatten)]
     ready: ready::Options,
-    /// The agent of scenarios: a file of kind Agent, builtin.NAME or builtin.NAME:MODEL. It reaches the server through a recording
+    /// The agent for scenarios: a file of kind Agent, builtin.NAME or builtin.NAME:MODEL. It reaches the server through a recording
     /// proxy.
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
-    /// What keeps the agent apart from the machine; `none` lets it see what it is judged by.
+    /// How the agent is isolated from the machine; with `none` it can see how it is judged.
     #[arg(long, value_name = "LEVEL", value_parser = isolation, requires = "agent")]
     isolation: Option<Isolation>,
-    /// How often each eval is run; every run must pass.
+    /// Run each eval N times; every run must pass.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// Run them again whenever the server says that its evals have changed.
+    /// Run the evals again whenever the server reports that they have changed.
     #[arg(long)]
     watch: bool,
-    /// How results are written.
+    /// Output format.
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
     format: String,
-    /// The folder of the results file.
+    /// Directory for the results file.
     #[arg(long, value_name = "DIR", default_value = ".")]
     output_dir: PathBuf,
     #[command(flatten)]
@@ -81,7 +81,7 @@ pub struct Args {
 
 fn isolation(text: &str) -> Result<Isolation, String> {
     let known = || Isolation::ALL.map(Isolation::name).join(", ");
-    Isolation::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| format!("it is one of {}", known()))
+    Isolation::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| format!("expected one of {}", known()))
 }
 
 /// The agent, and what keeps it apart from the machine.
@@ -131,9 +131,9 @@ pub fn main(args: &Args, _: Global) -> u8 {
                     notification = changes.recv() => match notification {
                         Ok(notification) if notification.method == LIST_CHANGED => break,
                         Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
-                        Err(_) => return Err((status::BROKEN, "the server has ended".to_owned())),
+                        Err(_) => return Err((status::BROKEN, "the server has exited".to_owned())),
                     },
-                    () = server.hub.ended() => return Err((status::BROKEN, "the server has ended".to_owned())),
+                    () = server.hub.ended() => return Err((status::BROKEN, "the server has exited".to_owned())),
                 }
             }
             warn("the evals of the server have changed");

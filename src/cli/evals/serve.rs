@@ -20,20 +20,20 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   gevals evals serve evals.yaml -- npx -y @modelcontextprotocol/server-everything
-      as the command of a client's config
+      as a server command in a client's config
   gevals evals serve evals.yaml --http 127.0.0.1:8080 -- my-server
       over HTTP
   gevals evals serve evals.yaml --url https://example.org/mcp
-      beside an HTTP server
+      for an HTTP server
 
-The server declares `evals`, answers `evals/list`, and tells clients when the file has changed. A
-file that is broken meanwhile is reported on standard error, and the evals before it stay. All other
-messages pass as they are.
+The server declares `evals`, answers `evals/list`, and notifies clients when the file changes. If a
+changed file has errors, they are reported on standard error, and the previous evals stay in use. All
+other messages are passed on unchanged.
 
-Exit status: 0 the client has left, 2 used wrongly, or the file has errors, 3 the server does not
-start or has ended";
+Exit status: 0 the client has disconnected, 2 usage error, or the file has errors, 3 the server does
+not start or has ended";
 
-/// Add evals to a server: between a client and any server, unmodified.
+/// Add evals to any server, unmodified, through a proxy between it and the client.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -41,10 +41,10 @@ pub struct Args {
     file: PathBuf,
     /// A URL, or a name in the MCP config.
     server: Option<String>,
-    /// Serve streamable HTTP here, at /mcp, instead of standard input and output; local clients only.
+    /// Serve streamable HTTP at this address, at /mcp, instead of using standard input and output; local clients only.
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
-    /// Evals on a page of the list.
+    /// Number of evals per page of the list.
     #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = page_size)]
     page_size: usize,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub struct Args {
 }
 
 fn page_size(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|size| *size > 0).ok_or_else(|| "it is a number above 0".to_owned())
+    text.parse().ok().filter(|size| *size > 0).ok_or_else(|| "write a number above 0".to_owned())
 }
 
 pub fn main(args: &Args, global: Global) -> u8 {
@@ -71,7 +71,7 @@ async fn serve(args: &Args, global: Global) -> Result<(), Fault> {
         }
         Err(wrong) => {
             print(&wrong, global);
-            return Err((status::USAGE, format!("`{}` has errors: nothing is served", path.display())));
+            return Err((status::USAGE, format!("`{}` has errors and is not served", path.display())));
         }
     };
     let secrets = options.secrets.clone();

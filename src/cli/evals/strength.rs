@@ -18,14 +18,14 @@ Examples:
   gevals evals strength --allow-execution --min-score 0.8 --format json https://example.org/mcp
       for CI
 
-Every tool is broken in turn: its answer becomes an error, empty, another tool's answer; and each
-value in it, alone, another one (16 a tool at most). Some eval must fail. With --model, invocations
-are measured too: the tool is not listed, or has no description.
+Every tool is broken in turn: its answer becomes an error, empty, or another tool's answer; and each
+value in it (16 per tool at most) is changed on its own. Some eval must then fail. With --model,
+invocations are measured as well: the tool is not listed, or has no description.
 
 Exit status: 0 measured, 1 an eval fails while no tool is broken, or the score is below --min-score,
-2 used wrongly, no consent, or evals that mean nothing, 3 no server, model or judge";
+2 usage error, no consent, or invalid evals, 3 no server, model or judge";
 
-/// Break each tool of a server, and report which breakages its evals detect.
+/// Break each tool of a server, and report which faults its evals detect.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -33,10 +33,10 @@ pub struct Args {
     server: Option<String>,
     #[command(flatten)]
     ready: ready::Options,
-    /// The least share of broken tools that evals must notice, from 0 to 1.
+    /// The minimum share of broken tools that the evals must detect, from 0 to 1.
     #[arg(long, value_name = "SCORE", value_parser = score)]
     min_score: Option<f64>,
-    /// How the report is written.
+    /// Output format.
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
     format: String,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub struct Args {
 }
 
 fn score(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|score| (0.0..=1.0).contains(score)).ok_or_else(|| "it is from 0 to 1".to_owned())
+    text.parse().ok().filter(|score| (0.0..=1.0).contains(score)).ok_or_else(|| "write a number from 0 to 1".to_owned())
 }
 
 pub fn main(args: &Args, _: Global) -> u8 {
@@ -128,9 +128,9 @@ fn table(server: &Server, report: &Strength) -> String {
         let survivors: Vec<String> =
             tool.mutants.iter().filter(|tried| tried.by.is_none()).map(|tried| line(&tried.title())).collect();
         let what = match (tool.evals.is_empty(), survivors.is_empty()) {
-            (true, _) => "no eval looks at it".to_owned(),
+            (true, _) => "no eval covers it".to_owned(),
             (_, true) => String::new(),
-            _ => format!("nobody notices: {}", survivors.join(", ")),
+            _ => format!("not detected: {}", survivors.join(", ")),
         };
         let row = format!("{:width$}  {}/{}  {what}", line(&tool.tool), tool.killed(), tool.mutants.len());
         text += &format!("{}\n", row.trim_end());
@@ -141,9 +141,12 @@ fn table(server: &Server, report: &Strength) -> String {
     if !report.unused.is_empty() {
         let evals: Vec<String> = report.unused.iter().map(|id| line(id)).collect();
         let many = count(evals.len(), "eval", "evals");
-        text += &format!("not measured: {many} (scenarios, and what needs --model or --judge): {}\n", evals.join(", "));
+        text += &format!(
+            "not measured: {many} (scenarios, and evals that need --model or --judge): {}\n",
+            evals.join(", ")
+        );
     }
     let (killed, all) = report.counts();
     let score = share((killed, all)).map_or_else(|| "none".to_owned(), |score| format!("{score:.2}"));
-    text + &format!("{}: score {score}, {killed} of {} noticed\n", line(&server.name), count(all, "mutant", "mutants"))
+    text + &format!("{}: score {score}, {killed} of {} detected\n", line(&server.name), count(all, "mutant", "mutants"))
 }

@@ -10,12 +10,12 @@ use crate::{
     source::Files,
 };
 
-/// Write an extension that works and passes its own tests, to be changed into what is meant. Nothing is overwritten.
+/// Create a working extension with passing tests, as a starting point. Existing files are never overwritten.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Its folder; it is named after it.
+    /// The directory of the extension, which also gives it its name.
     folder: PathBuf,
-    /// What it is written in.
+    /// The programming language.
     #[arg(long, value_enum, default_value_t = Language::Python)]
     language: Language,
 }
@@ -55,7 +55,7 @@ pub fn main(args: &Args) -> u8 {
     let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(good) || name.ends_with('-') {
-        complain(&format!("`{name}` cannot be the name of an extension: small letters, digits and `-`"));
+        complain(&format!("`{name}` is not a valid name of an extension: use lowercase letters, digits and `-`"));
         return status::USAGE;
     }
     let (own, release, next): (&[Template], _, _) = match args.language {
@@ -73,7 +73,7 @@ pub fn main(args: &Args) -> u8 {
         })
         .collect();
     if let Some((taken, ..)) = files.iter().find(|(path, ..)| Disk.stat(path).is_some()) {
-        complain(&format!("`{}` is there already: nothing was written", shown(taken)));
+        complain(&format!("`{}` already exists: nothing was written", shown(taken)));
         return status::USAGE;
     }
     for (path, text, executable) in &files {

@@ -24,9 +24,9 @@ use crate::{
 pub struct Add {
     /// The eval that will use it.
     eval: PathBuf,
-    /// A package: `github.com/OWNER/REPO@VERSION`, a path from the eval's folder, or `builtin:NAME`.
+    /// A package: `github.com/OWNER/REPO@VERSION`, a path relative to the eval's directory, or `builtin:NAME`.
     package: String,
-    /// What tasks call it; the last word of the package by default.
+    /// The alias that tasks use [default: the last word of the package].
     #[arg(long = "as", value_name = "ALIAS")]
     alias: Option<String>,
 }
@@ -35,9 +35,9 @@ pub struct Add {
 pub struct Update {
     /// An eval.
     eval: PathBuf,
-    /// Which extensions, by alias or package; all by default.
+    /// Extensions to update, by alias or package [default: all].
     names: Vec<String>,
-    /// The version of the one extension that is named; its package in the eval is changed to it.
+    /// The version to pin, for a single extension; the package in the eval is changed accordingly.
     #[arg(long, value_name = "VERSION")]
     to: Option<String>,
 }
@@ -46,7 +46,7 @@ pub struct Update {
 pub struct Rollback {
     /// An eval.
     eval: PathBuf,
-    /// Which extensions, by alias or package; all by default.
+    /// Extensions to restore, by alias or package [default: all].
     names: Vec<String>,
 }
 
@@ -119,24 +119,24 @@ fn added(args: &Add, global: Global) -> Result<(), u8> {
     let last = args.package.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
     let alias = args.alias.as_deref().unwrap_or_else(|| last.split('@').next().unwrap_or_default());
     if alias.is_empty() || !alias.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
-        return Err(usage(format!("`{alias}` cannot be what tasks call it: name it with `--as`")));
+        return Err(usage(format!("`{alias}` cannot be used as an alias: choose one with `--as`")));
     }
     if EXTENSION_OPTIONS.contains(&alias) {
         return Err(usage(format!(
-            "`{alias}` is an option of `extensions:` and names no extension: choose a name with `--as`"
+            "`{alias}` is an option of `extensions:` and cannot be an alias: choose one with `--as`"
         )));
     }
     if let Some(taken) = eval.extensions.iter().find(|e| e.alias.value == alias) {
         let package = taken.package.as_ref().map_or("nothing", |p| p.value.as_str());
-        let help = "another name: `--as ALIAS`; another version: `gevals ext update EVAL ALIAS --to VERSION`";
-        return Err(usage(format!("the eval has an extension `{alias}` already: `{package}` ({help})")));
+        let help = "for another alias: `--as ALIAS`; for another version: `gevals ext update EVAL ALIAS --to VERSION`";
+        return Err(usage(format!("the eval already has an extension `{alias}`: `{package}` ({help})")));
     }
     let bytes = Disk.read(&args.eval).map_err(|e| usage(format!("cannot read `{}`: {e}", shown(&args.eval))))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let entry = format!("{alias}: {{package: {}}}", word(&args.package));
     let changed = with_extension(&text, &entry).ok_or_else(|| {
         usage(format!(
-            "`{}` is written so that nothing can be added to it: write `{entry}` under `config.extensions`",
+            "`{}` is written in a form that cannot be edited automatically: add `{entry}` under `config.extensions`",
             shown(&args.eval)
         ))
     })?;
@@ -220,7 +220,7 @@ fn chosen(one: &One, names: &[String]) -> Result<IndexSet<String>, u8> {
         match all.iter().find(|r| r.alias == Some(name) || r.package == name) {
             Some(reference) if is_release(reference.package) => drop(found.insert(reference.package.to_owned())),
             Some(reference) => {
-                complain(&format!("`{}` is no release: nothing pins it but its manifest", reference.package));
+                complain(&format!("`{}` is not a release: only its manifest pins it", reference.package));
                 return Err(status::USAGE);
             }
             None => {
@@ -241,7 +241,7 @@ fn updated(args: &Update, global: Global) -> Result<(), u8> {
     let chosen = chosen(&one, &args.names)?;
     if let Some(version) = &args.to {
         let ([_], Some(old)) = (args.names.as_slice(), chosen.first()) else {
-            complain("`--to` needs the name of one extension");
+            complain("`--to` requires the name of a single extension");
             return Err(status::USAGE);
         };
         let moves = IndexMap::from([(old.clone(), at(old, version))]);
@@ -255,7 +255,7 @@ fn updated(args: &Update, global: Global) -> Result<(), u8> {
         report(name, &old, &new, name);
     }
     if chosen.is_empty() {
-        print("no extension of the eval is a release\n");
+        print("none of the eval's extensions is a release\n");
     }
     Ok(())
 }
@@ -320,7 +320,7 @@ fn report(name: &str, old: &Lock, new: &Lock, now: &str) {
     let (Some(is), was) = (new.releases.get(now), old.releases.get(name)) else { return };
     print(&match was {
         Some(was) if was.tag == is.tag && was.files == is.files => format!("{now} is {} as before\n", is.tag),
-        Some(was) if was.tag == is.tag => format!("{now} is {}: its files are not those of before\n", is.tag),
+        Some(was) if was.tag == is.tag => format!("{now} is {}: its files have changed\n", is.tag),
         Some(was) => format!("{now} is {}; it was {}\n", is.tag, was.tag),
         None => format!("{now} is {}\n", is.tag),
     });
@@ -346,7 +346,7 @@ fn rolled_back(args: &Rollback, global: Global) -> Result<(), u8> {
         moves.insert(name.clone(), to);
     }
     if moves.is_empty() {
-        complain("there is nothing to go back to: no pin of the eval was updated");
+        complain("there is nothing to restore: no pin of the eval was updated");
         return Err(status::NO);
     }
     // The manifests are those of the versions that are pinned now.

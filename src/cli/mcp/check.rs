@@ -18,8 +18,8 @@ use crate::{
 pub const TOOL: Tool = Tool {
     name: "check",
     title: "Check tasks and evals",
-    about: "Checks tasks, evals and what they refer to, as a compiler does, and runs nothing: every mistake with its place, what to \
-            do about it, and edits that mend it. Give `paths` below the root, or `files` that are not written yet.",
+    about: "Checks tasks, evals and what they refer to, like a compiler, without running anything: reports every mistake with its place, \
+            how to fix it, and edits that do. Pass `paths` below the root, or `files` that are not written yet.",
     effect: Effect::Reads,
     input: schema::<Input>,
     output: schema::<Output>,
@@ -62,14 +62,14 @@ struct Output {
 
 fn check(input: Input) -> Answer {
     if !(1..=200).contains(&input.max_findings) {
-        return Err("the arguments do not fit: `max_findings` is from 1 to 200".to_owned());
+        return Err("invalid arguments: `max_findings` must be from 1 to 200".to_owned());
     }
     let looked = project::named(&input.paths, input.files)?.compiled(Plans::None, true);
     let files = looked.compiled.project.files();
     let found = diagnostic::gather(looked.compiled.diagnostics.clone());
     if files == 0 && found.is_empty() {
         return Err(
-            "no task and no eval was found here: name a file or a folder that has some, or give `files`".to_owned()
+            "no tasks or evals found: specify a file or directory that contains some, or pass `files`".to_owned()
         );
     }
     let mut diagnostics = diagnostic::report(&found, &looked.sources, files).diagnostics;

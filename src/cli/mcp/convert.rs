@@ -15,9 +15,9 @@ use crate::{Plans, cli::convert::unproved_texts, convert::Target, hir::Dialect};
 pub const TOOL: Tool = Tool {
     name: "convert",
     title: "Convert tasks",
-    about: "Gives tasks in another dialect: bash tasks of mcpchecker become portable ones, statement by statement. What is not \
-            understood stays a script. Nothing is written and nothing is run, so nothing is proved: the command `gevals convert` \
-            proves that both do the same.",
+    about: "Converts tasks to another dialect: bash tasks of mcpchecker become portable ones, statement by statement. What cannot be \
+            converted stays a script. Nothing is written or run, so nothing is proved: the command `gevals convert` proves that both \
+            versions behave the same.",
     effect: Effect::Reads,
     input: schema::<Input>,
     output: schema::<Output>,
@@ -68,13 +68,13 @@ struct Output {
 
 fn convert(input: Input) -> Answer {
     if input.to == To::Steps && input.target.is_some() {
-        return Err("`target` takes scripts apart for `portable`; `steps` only wraps them".to_owned());
+        return Err("`target` converts scripts for `portable`; `steps` only wraps them".to_owned());
     }
     let named = project::named(&input.paths, input.files)?;
     let looked = named.compiled(Plans::All, true);
     if looked.compiled.project.tasks.is_empty() {
         looked.meant()?;
-        return Err("no task was found here".to_owned());
+        return Err("no tasks found".to_owned());
     }
     let to = if input.to == To::Steps { Dialect::Steps } else { Dialect::Portable };
     let target = match input.target {
@@ -86,7 +86,7 @@ fn convert(input: Input) -> Answer {
     let tasks: Vec<_> = tasks.into_iter().filter_map(|task| task.as_object().cloned()).collect();
     let answer = given(&Output { ok: tasks.iter().all(|task| task["converted"] == true), tasks })?;
     match answer.to_string().len() {
-        size if size > LONGEST * 4 => Err(format!("the answer has {size} bytes: name fewer tasks")),
+        size if size > LONGEST * 4 => Err(format!("the answer would have {size} bytes: select fewer tasks")),
         _ => Ok(answer),
     }
 }

@@ -9,7 +9,7 @@ use crate::cli::explain::{explained, overview, unknown};
 pub const TOOL: Tool = Tool {
     name: "explain",
     title: "Explain a word",
-    about: "Explains a rule that `check` names, a step, a matcher, a filter, an assertion, a key of a file, a variable, a command, or a \
+    about: "Explains a rule that `check` names, a step, a matcher, a filter, an assertion, a key of a file, an environment variable, a command, or a \
             topic such as `task`, `eval`, `steps`, `holes`, `agents`. Without a word it lists the rules and topics.",
     effect: Effect::Reads,
     input: schema::<Input>,

@@ -16,9 +16,9 @@ use crate::cli::{
 
 pub const TOOL: Tool = Tool {
     name: "new",
-    title: "Begin a task or an eval",
-    about: "Gives the text of a first task, or of an eval with all it needs: servers, a scripted agent, a task, the lock. They check and \
-            run as they are, to be changed into what is meant. Nothing is written.",
+    title: "Create a task or an eval",
+    about: "Returns the text of a first task, or of an eval with everything it needs: servers, a scripted agent, a task, the lock. They pass \
+            `check` and run unchanged, as a starting point. Nothing is written.",
     effect: Effect::Reads,
     input: schema::<Input>,
     output: schema::<Output>,
@@ -29,8 +29,8 @@ pub const TOOL: Tool = Tool {
 };
 
 pub const WRITER: Tool = Tool {
-    about: "Gives the text of a first task, or of an eval with all it needs: servers, a scripted agent, a task, the lock. They check and \
-            run as they are, to be changed into what is meant. With `write` they are written below the root; no file is overwritten.",
+    about: "Returns the text of a first task, or of an eval with everything it needs: servers, a scripted agent, a task, the lock. They pass \
+            `check` and run unchanged, as a starting point. With `write` they are written below the root; no file is overwritten.",
     effect: Effect::Adds,
     input: schema::<Writing>,
     call: |arguments, _| new(taken(arguments)?),

@@ -15,8 +15,8 @@ use crate::{Plans, cli::plan::drawn};
 pub const TOOL: Tool = Tool {
     name: "plan",
     title: "Show what would happen",
-    about: "Shows what a task or an eval would do, without doing it: every step in its phase, what it waits for and what cleans it up. \
-            Fails where `check` finds an error that leaves no meaning.",
+    about: "Shows what a task or an eval would do, without running it: every step in its phase, what it waits for and what cleans it up. \
+            Fails if `check` finds a hard error, because then there is no plan.",
     effect: Effect::Reads,
     input: schema::<Input>,
     output: schema::<Output>,
@@ -64,7 +64,7 @@ struct Output {
 
 fn plan(input: Input) -> Answer {
     let task = input.task.as_deref().map(|task| RegexBuilder::new(task).size_limit(1 << 20).build());
-    let task = task.transpose().map_err(|error| format!("the arguments do not fit: `task`: {error}"))?;
+    let task = task.transpose().map_err(|error| format!("invalid arguments: `task`: {error}"))?;
     let named = project::named(&input.paths, input.files)?;
     let looked = named.compiled(Plans::All, false).meant()?;
     let format = match input.format {
@@ -80,7 +80,7 @@ fn plan(input: Input) -> Answer {
     }
     if text.len() > LONGEST {
         return Err(format!(
-            "the plan has {} bytes, and an answer at most {LONGEST}: name fewer tasks, with `task`",
+            "the plan has {} bytes, but an answer has at most {LONGEST}: select fewer tasks with `task`",
             text.len()
         ));
     }

@@ -31,7 +31,7 @@ pub struct Looked {
 /// The paths of a call, and its texts by their paths. Without paths its texts are meant; without either, all below the root.
 pub fn named(paths: &[String], texts: BTreeMap<String, String>) -> Result<Named, String> {
     if texts.values().map(String::len).sum::<usize>() > MOST {
-        return Err(format!("`files` hold more than {MOST} bytes: write them, and name their paths"));
+        return Err(format!("`files` contain more than {MOST} bytes: write them to disk and pass their paths"));
     }
     let texts: Vec<(PathBuf, Vec<u8>)> =
         texts.into_iter().map(|(path, text)| (super::path(&path), text.into_bytes())).collect();
@@ -43,7 +43,7 @@ pub fn named(paths: &[String], texts: BTreeMap<String, String>) -> Result<Named,
         (paths, _) => paths.iter().map(|path| super::path(path)).collect(),
     };
     if named.is_empty() {
-        return Err("no file of `files` is YAML or JSON: name in `paths` what is meant".to_owned());
+        return Err("none of `files` is YAML or JSON: specify in `paths` what to check".to_owned());
     }
     let files = Overlay::of(&named, texts.iter().map(|(path, text)| (path.as_path(), text.clone())));
     named.iter().try_for_each(|path| there(path, &files))?;
@@ -57,9 +57,7 @@ fn may_be_ours(path: &Path) -> bool {
 /// Refuses a path that leads out of the root, whatever is there.
 pub fn inside(path: &Path) -> Result<(), String> {
     match project_files(&[]).refusal(path) {
-        Some(why) if why.is_outside() => {
-            Err(format!("`{}` lies outside of the root: name what is below it", path.display()))
-        }
+        Some(why) if why.is_outside() => Err(format!("`{}` is outside the root: use a path below it", path.display())),
         _ => Ok(()),
     }
 }
@@ -77,8 +75,9 @@ pub fn there(path: &Path, files: &dyn Files) -> Result<(), String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = files.list(path.parent().unwrap_or(Path::new("")));
     let near = nearest(&name, beside.iter().map(String::as_str));
-    let hint = near.map(|near| format!("; there is `{}`", path.with_file_name(near).display())).unwrap_or_default();
-    Err(format!("there is no `{shown}`{hint}"))
+    let hint =
+        near.map(|near| format!("; did you mean `{}`?", path.with_file_name(near).display())).unwrap_or_default();
+    Err(format!("`{shown}` does not exist{hint}"))
 }
 
 impl Named {
@@ -98,7 +97,7 @@ impl Looked {
         if hard.is_empty() {
             return Ok(self);
         }
-        Err(format!("there are errors, which `check` tells more of:\n{}", concise(&hard, &self.sources)))
+        Err(format!("there are errors; `check` shows the details:\n{}", concise(&hard, &self.sources)))
     }
 }
 

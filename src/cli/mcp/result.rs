@@ -18,8 +18,8 @@ const MOST: usize = 200;
 
 pub const TOOL: Tool = Tool {
     name: "result",
-    title: "Look at results",
-    about: "Says of a results file of `gevals run` or of mcpchecker which tasks passed, and why the others did not. With `details` also \
+    title: "View results",
+    about: "Reports which tasks passed in a results file of `gevals run` or of mcpchecker, and why the others did not. With `details`, also \
             what was called and what the agent said.",
     effect: Effect::Reads,
     input: schema::<Input>,
@@ -81,7 +81,7 @@ fn result(input: &Input) -> Answer {
     let file = results::read(&text).map_err(|why| format!("cannot read the results in `{}`: {why}", input.file))?;
     let chosen = file.only(input.task.as_deref());
     if chosen.is_empty() {
-        return Err(format!("there are no such results in `{}`", input.file));
+        return Err(format!("no matching results in `{}`", input.file));
     }
     given(&summary(&file, &chosen, input.task.is_some(), input.details))
 }

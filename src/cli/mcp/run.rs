@@ -30,8 +30,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub const TOOL: Tool = Tool {
     name: "run",
     title: "Run an eval",
-    about: "Runs an eval: starts its servers and its agent, and the scripts of its tasks. It may take minutes. Gives which tasks passed, \
-            and why the others did not; `result` with `details` tells more. To cancel the call ends the run, and its cleanups are done.",
+    about: "Runs an eval: starts its servers, its agent, and the scripts of its tasks. This may take minutes. Reports which tasks passed, \
+            and why the others did not; `result` with `details` shows more. Cancelling the call ends the run; its cleanups still run.",
     effect: Effect::Runs,
     input: schema::<Input>,
     output: schema::<Output>,
@@ -78,10 +78,12 @@ fn run(input: &Input, stop: &Stop) -> Answer {
     }
     let mut plans = looked.compiled.evals.iter().flatten();
     let (Some(plan), None) = (plans.next(), plans.next()) else {
-        return Err(format!("`{}` is not one eval: name its file", input.eval));
+        return Err(format!("`{}` is not a single eval: specify its file", input.eval));
     };
     let results = results_path(Path::new(""), &plan.name);
-    let Ok(_one) = UNDER_WAY.try_lock() else { return Err("another run is under way: wait for it".to_owned()) };
+    let Ok(_one) = UNDER_WAY.try_lock() else {
+        return Err("another run is in progress: wait for it to end".to_owned());
+    };
     let fault = |error: std::io::Error| format!("the run could not be started: {error}");
     let said = tempfile::tempfile().map_err(fault)?;
     let mut command = Command::new(std::env::current_exe().map_err(fault)?);
@@ -93,7 +95,7 @@ fn run(input: &Input, stop: &Stop) -> Answer {
     command.arg("--").arg(&input.eval);
     command.stdout(said.try_clone().map_err(fault)?).stderr(said.try_clone().map_err(fault)?);
     let status = ended(command.spawn().map_err(fault)?, stop).map_err(fault)?;
-    let report = end_of(said).map_err(|error| format!("what the run has said cannot be read: {error}"))?;
+    let report = end_of(said).map_err(|error| format!("cannot read the output of the run: {error}"))?;
     // Where it refuses to run, or ended before there were results, those of an earlier run lie there.
     let (file, status) = match status.code() {
         Some(status @ (0 | 1 | 4)) => {

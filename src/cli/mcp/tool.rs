@@ -119,7 +119,7 @@ pub fn taken<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
         let which = which.map(|key| format!("`{key}`: ")).unwrap_or_default();
         let words = [("expected usize", "expected a whole number"), ("sequence", "list"), ("a map", "an object")];
         let why = words.iter().fold(why, |why, (of_rust, of_json)| why.replace(of_rust, of_json));
-        format!("the arguments do not fit: {which}{why}")
+        format!("invalid arguments: {which}{why}")
     })
 }
 

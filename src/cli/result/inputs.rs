@@ -209,7 +209,7 @@ fn unpacked(_: &Path, _: &str, _: &mut Vec<Input>, _: &mut Inputs) -> Result<boo
 
 #[cfg(feature = "run")]
 fn temporary() -> Result<tempfile::TempDir, Fault> {
-    tempfile::tempdir().map_err(|error| (status::BROKEN, format!("no temporary folder could be made: {error}")))
+    tempfile::tempdir().map_err(|error| (status::BROKEN, format!("cannot create a temporary directory: {error}")))
 }
 
 /// What is at a URL: of this machine, or in a store.
@@ -224,12 +224,17 @@ fn at_url(url: &str, all: &mut Inputs) -> Result<(), Fault> {
 #[cfg(feature = "run")]
 fn file_path(url: &str) -> Result<PathBuf, Fault> {
     let path = reqwest::Url::parse(url).ok().and_then(|url| url.to_file_path().ok());
-    path.ok_or_else(|| (status::USAGE, format!("`{url}` is no file of this machine: write file:///folder/file")))
+    path.ok_or_else(|| {
+        (status::USAGE, format!("`{url}` is not a file on this machine: write it as file:///directory/file"))
+    })
 }
 
 #[cfg(not(feature = "run"))]
 fn file_path(url: &str) -> Result<PathBuf, Fault> {
-    Err((status::USAGE, format!("this gevals is the compiler alone, and reads no URLs: write the path of `{url}`")))
+    Err((
+        status::USAGE,
+        format!("this build of gevals contains only the compiler and cannot read URLs: use the path of `{url}`"),
+    ))
 }
 
 #[cfg(feature = "store")]
@@ -267,6 +272,6 @@ fn in_store(url: &str, _: &mut Inputs) -> Result<(), Fault> {
 #[cfg(not(feature = "store"))]
 pub fn without_store(url: &str) -> String {
     format!(
-        "`{url}` is in an object store, and this gevals was built without the feature `store`: `cargo install --locked gevals -F store` makes one that has it"
+        "`{url}` is in an object store, and this gevals was built without the feature `store`: `cargo install --locked gevals -F store` builds one with it"
     )
 }

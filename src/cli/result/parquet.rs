@@ -12,18 +12,18 @@ Examples:
   python3 -c 'import pandas; print(pandas.read_parquet(\"runs.parquet\").describe())'
   duckdb -c \"select task, avg(seconds) from 'runs.parquet' group by task\"
 
-A row is a run of a task, as the results files have it: nothing is put together, and what is in
-two files is there twice. The columns are in docs/scale.md. One group of rows is in memory at a
-time. This needs a build with the feature `parquet`.";
+Each row is one run of a task as in the results files: nothing is merged, and a run that is in two
+files appears twice. The columns are described in docs/scale.md. Only one row group is in memory at
+a time. This needs a build with the feature `parquet`.";
 
-/// A table in Parquet, a row a run of a task, for pandas, Polars, DuckDB and their like.
+/// A Parquet table, one row per run of a task, for pandas, Polars, DuckDB and similar tools.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Results files; a folder, an archive or a URL stands for all results files in it.
+    /// Results files; a directory, an archive or a URL stands for all results files in it.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Where the table is written.
+    /// Write the table to this file.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -32,7 +32,7 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<u8, Fault> {
     let Args { files: _, output } = args;
     let why = format!(
-        "cannot write `{}`: this gevals was built without the feature `parquet`; `cargo install --locked gevals -F parquet` makes one that has it",
+        "cannot write `{}`: this gevals was built without the feature `parquet`; `cargo install --locked gevals -F parquet` builds one with it",
         output.display()
     );
     Err((status::USAGE, why))
@@ -51,7 +51,7 @@ pub fn main(args: &Args) -> Result<u8, Fault> {
     let inputs = inputs::of(&args.files)?;
     let unwritten = |why: String| (status::BROKEN, format!("cannot write `{}`: {why}", args.output.display()));
     if args.output.metadata().is_ok_and(|there| !there.is_file()) {
-        return Err(unwritten("it is no file".to_owned()));
+        return Err(unwritten("it is not a file".to_owned()));
     }
     // Nothing is at its place before it is whole.
     let folder = args.output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -17,24 +17,24 @@ Examples:
   gevals result push gevals-e-out.json gs://evals/nightly
   gevals result push out az://evals/nightly --recordings --replace
 
-Each file is put to its path from the folder, below the URL. What is there already with the same
-bytes is left as it is, so that a push may be made again. What is there with other bytes is left as
-well, and the exit status is 1, unless --replace is given. Where the store knows how, no file is
-replaced that somebody else has written in the meantime. This needs a build with the feature
-`store`; credentials are taken from the environment: docs/reference/config.md.";
+Each file is uploaded to its path relative to the directory, below the URL. A file that already exists
+with the same content is skipped, so you can repeat a push. A file that exists with other content is
+kept, and the exit status is 1, unless --replace is given. If the store supports it, a file that
+somebody else has written in the meantime is never replaced. This needs a build with the feature
+`store`; credentials are read from the environment: see docs/reference/config.md.";
 
 /// Upload results to an object store: S3, Google Cloud Storage, Azure.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A results file, or a folder with results files.
+    /// A results file, or a directory with results files.
     from: PathBuf,
-    /// Where they are put: s3://BUCKET/PATH, gs://, az://CONTAINER/PATH or file:///PATH
+    /// The destination: s3://BUCKET/PATH, gs://, az://CONTAINER/PATH or file:///PATH
     url: String,
-    /// Upload the recordings of the runs, too.
+    /// Also upload the recordings of the runs.
     #[arg(long)]
     recordings: bool,
-    /// Replace what is there with other bytes.
+    /// Replace existing files that have other content.
     #[arg(long)]
     replace: bool,
 }
@@ -54,10 +54,10 @@ pub fn main(args: &Args) -> Result<u8, Fault> {
     let count = |of: Pushed| pushed.iter().filter(|pushed| **pushed == of).count();
     let (new, replaced, same) = (count(Pushed::New), count(Pushed::Replaced), count(Pushed::Same));
     let url = args.url.trim_end_matches('/');
-    print(&format!("{new} uploaded, {replaced} replaced, {same} there already: {url}\n"));
+    print(&format!("{new} uploaded, {replaced} replaced, {same} unchanged: {url}\n"));
     let others: Vec<_> = files.iter().zip(&pushed).filter(|(_, pushed)| **pushed == Pushed::Other).collect();
     for ((name, _), _) in &others {
-        complain(&format!("`{url}/{name}` is there with other bytes: `--replace` replaces it"));
+        complain(&format!("`{url}/{name}` already exists with other content: `--replace` replaces it"));
     }
     Ok(if others.is_empty() { status::OK } else { status::NO })
 }
@@ -67,7 +67,7 @@ pub fn main(args: &Args) -> Result<u8, Fault> {
 fn files(args: &Args) -> Result<Vec<(String, PathBuf)>, Fault> {
     let usage = |why: String| (status::USAGE, why);
     if inputs::url(&args.from).is_some() {
-        return Err(usage(format!("`{}` is a URL: name a file or a folder of this machine", shown(&args.from))));
+        return Err(usage(format!("`{}` is a URL: specify a file or a directory on this machine", shown(&args.from))));
     }
     match Disk.stat(&args.from) {
         None => Err(usage(format!("cannot read `{}`: no such file or folder", shown(&args.from)))),

@@ -27,195 +27,194 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals run eval.yaml                      run all tasks, one by one
-  gevals run eval.yaml --run '^create'      only tasks whose name matches
-  gevals run eval.yaml -l suite=core        only tasks that have this label
-  gevals run eval.yaml -n 5 -p 4            five runs a task, four parallel tasks at a time
-  gevals run eval.yaml --gate 4/5           five runs a task, of which four must pass
-  gevals run eval.yaml --gate 0.9@95%       as many runs as show, with 95 % confidence, that each
-                                            task passes 9 times of 10
-  gevals run eval.yaml --gate 0.8@95% --until-decided --max-runs 60   no more than it takes to know
-  gevals run eval.yaml --agent builtin.noop  a task that passes now checks nothing
-  gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   both, compared
-  gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` joins results
-  gevals run suite.gevals                   all of a pack, as `gevals pack` wrote it
-  gevals run suite.gevals --engine temporal -p 20     by each `gevals worker` on any machine
-  gevals run eval.yaml --max-cost 5 --prices prices.yaml   stop when that much is spent
-  gevals run eval.yaml --format json        events as JSON lines, for other programs
-  gevals run eval.yaml --otlp http://localhost:4318   traces for a collector of OpenTelemetry
+  gevals run eval.yaml                      run all tasks, one at a time
+  gevals run eval.yaml --run '^create'      only tasks whose names match
+  gevals run eval.yaml -l suite=core        only tasks with this label
+  gevals run eval.yaml -n 5 -p 4            run each task five times, four tasks in parallel
+  gevals run eval.yaml --gate 4/5           run each task five times; four runs must pass
+  gevals run eval.yaml --gate 0.9@95%       run each task as often as needed to show, with 95 %
+                                            confidence, that it passes 9 times out of 10
+  gevals run eval.yaml --gate 0.8@95% --until-decided --max-runs 60   stop as soon as it is decided
+  gevals run eval.yaml --agent builtin.noop  find tasks that check nothing: those that pass
+  gevals run eval.yaml --model openai:gpt-5 --model anthropic:claude-sonnet-4-5   compare models
+  gevals run eval.yaml --shard 1/3 -o one   the first third; `gevals result merge` merges results
+  gevals run suite.gevals                   run all of a pack written by `gevals pack`
+  gevals run suite.gevals --engine temporal -p 20     use the `gevals worker`s on any machine
+  gevals run eval.yaml --max-cost 5 --prices prices.yaml   stop when this much is spent
+  gevals run eval.yaml --format json        write events as JSON lines, for other programs
+  gevals run eval.yaml --otlp http://localhost:4318   send traces to an OpenTelemetry collector
   gevals run eval.yaml --resume             finish a run that was interrupted
-  gevals run eval.yaml --preflight          look whether everything is there, and run no task
-  gevals run eval.yaml --run '^web$' --phase setup     set up, and leave the world standing
-  gevals run eval.yaml --run '^web$' --phase verify    judge that world, without an agent
-  gevals run eval.yaml --run '^web$' --phase cleanup   and clean it up
+  gevals run eval.yaml --preflight          check that everything is available, without running tasks
+  gevals run eval.yaml --run '^web$' --phase setup     set up the environment, and keep it
+  gevals run eval.yaml --run '^web$' --phase verify    verify it, without an agent
+  gevals run eval.yaml --run '^web$' --phase cleanup   clean it up
 
-The results are written to gevals-NAME-out.json at the end; `gevals result` looks at them.
-In GitHub Actions failures are annotated, and the page of the job gets a summary.
+The results are written to gevals-NAME-out.json at the end; use `gevals result` to view them. In
+GitHub Actions, failures are annotated, and the job summary page gets a summary.
 
-Where the eval names no MCP config, variables describe the server: MCP_COMMAND, with MCP_ARGS and
-MCP_ENV, or MCP_URL (or MCP_HOST, MCP_PORT and MCP_PATH), with MCP_HEADERS; MCP_SERVER_NAME is its
-name, MCP_ENABLE_ALL_TOOLS=false permits no tools.
+If the eval has no MCP config, environment variables describe the server: MCP_COMMAND, with MCP_ARGS
+and MCP_ENV, or MCP_URL (or MCP_HOST, MCP_PORT and MCP_PATH), with MCP_HEADERS; MCP_SERVER_NAME is
+its name, and MCP_ENABLE_ALL_TOOLS=false allows no tools.
 
-Pending cleanups are written to a journal, .gevals/runs/RUN/journal.jsonl, and beside it a recording
-of all messages of agents and servers.
+Pending cleanups are recorded in a journal, .gevals/runs/RUN/journal.jsonl. A recording of all
+messages of agents and servers is written beside it.
 
-Exit status: 0 all passed, 1 a task did not, 2 the eval cannot be run, 3 nothing could run,
-             4 tasks passed but a cleanup did not, 129, 130 or 143 interrupted (cleanups were run)";
+Exit status: 0 all tasks passed, 1 a task did not pass, 2 the eval cannot be run, 3 nothing could run,
+             4 tasks passed, but a cleanup did not, 129, 130 or 143 interrupted (cleanups were run)";
 
-/// Run an eval: start its servers, let the agent do the tasks, verify, clean up.
+/// Run an eval: start its servers, let the agent do the tasks, verify the results, clean up.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// An eval file, a folder that holds one, or a pack.
+    /// An eval file, a directory that contains one, or a pack.
     pub eval: PathBuf,
-    /// Only tasks whose name matches this pattern.
-    #[arg(short, long, visible_alias = "task", value_name = "REGEX", value_parser = pattern, help_heading = "Which tasks")]
+    /// Only run tasks whose names match REGEX.
+    #[arg(short, long, visible_alias = "task", value_name = "REGEX", value_parser = pattern, help_heading = "Task selection")]
     pub run: Option<Regex>,
-    /// Only tasks with these labels: KEY=VALUE, by commas; several values of a key are alternatives.
-    #[arg(short, long, value_name = "LABELS", help_heading = "Which tasks")]
+    /// Only run tasks with these labels: KEY=VALUE, separated by commas; several values of a key are alternatives.
+    #[arg(short, long, value_name = "LABELS", help_heading = "Task selection")]
     pub label_selector: Vec<Labels>,
-    /// Only tasks with this tag in their metadata; several, by commas or repeated, are alternatives.
-    #[arg(long, value_name = "TAG", value_delimiter = ',', help_heading = "Which tasks")]
+    /// Only run tasks with this tag in their metadata; several tags, repeated or separated by commas, are alternatives.
+    #[arg(long, value_name = "TAG", value_delimiter = ',', help_heading = "Task selection")]
     pub tag: Vec<String>,
-    /// Only the I-th of N parts of the tasks, from 1.
-    #[arg(long, value_name = "I/N", help_heading = "Which tasks")]
+    /// Only run the I-th of N parts of the tasks, counted from 1.
+    #[arg(long, value_name = "I/N", help_heading = "Task selection")]
     pub shard: Option<Shard>,
     /// Run the tasks in random order.
-    #[arg(long, help_heading = "Which tasks")]
+    #[arg(long, help_heading = "Task selection")]
     pub shuffle: bool,
-    /// The random order of an earlier run.
-    #[arg(long, value_name = "N", requires = "shuffle", help_heading = "Which tasks")]
+    /// Repeat the random order of an earlier run.
+    #[arg(long, value_name = "N", requires = "shuffle", help_heading = "Task selection")]
     pub seed: Option<u64>,
-    /// How often each task is run, instead of what it says itself.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "How")]
+    /// Run each task N times, overriding the task's own setting.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Execution")]
     pub runs: Option<u32>,
-    /// How many tasks run side by side, among those that allow it; one by default.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512), help_heading = "How")]
+    /// Run up to N tasks in parallel, if they allow it [default: 1].
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512), help_heading = "Execution")]
     pub parallel: Option<u16>,
-    /// Start nothing more once a task has not passed, or can no longer meet its gate.
-    #[arg(long, help_heading = "How")]
+    /// Start no more tasks once a task has not passed, or can no longer meet its gate.
+    #[arg(long, help_heading = "Execution")]
     pub fail_fast: bool,
-    /// Another agent: a file of kind Agent or Oracle, or builtin.NAME, builtin.NAME:MODEL or builtin.replay:RECORDING. Several are
-    /// run one after another.
-    #[arg(long, value_name = "AGENT", help_heading = "How")]
+    /// Use this agent instead of the eval's: a file of kind Agent or Oracle, builtin.NAME, builtin.NAME:MODEL or
+    /// builtin.replay:RECORDING. Repeat to run several agents one after another.
+    #[arg(long, value_name = "AGENT", help_heading = "Execution")]
     pub agent: Vec<String>,
-    /// Another model for the agent: PROVIDER:MODEL. Several are run one after another, with each agent.
-    #[arg(long, value_name = "MODEL", help_heading = "How")]
+    /// Use this model for the agent: PROVIDER:MODEL. Repeat to run several models one after another, with each agent.
+    #[arg(long, value_name = "MODEL", help_heading = "Execution")]
     pub model: Vec<String>,
-    /// Other servers: an MCP config, instead of the one that the eval names.
-    #[arg(long, value_name = "FILE", help_heading = "How")]
+    /// Use this MCP config instead of the eval's.
+    #[arg(long, value_name = "FILE", help_heading = "Execution")]
     pub mcp_config_file: Option<PathBuf>,
-    /// How long a run of a task may take, whatever it says itself.
+    /// Timeout of each run of a task, overriding the task's own.
     #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
     pub task_timeout: Option<Duration>,
-    /// The same, for tasks that say nothing.
+    /// Timeout of each run of a task that sets none.
     #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
     pub default_task_timeout: Option<Duration>,
-    /// How long the cleanup of a run may take, whatever the task says.
+    /// Timeout of the cleanup of each run, overriding the task's own.
     #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
     pub cleanup_timeout: Option<Duration>,
-    /// The same, for tasks that say nothing.
+    /// Timeout of the cleanup of each run of a task that sets none.
     #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
     pub default_cleanup_timeout: Option<Duration>,
-    /// How long the whole run may take; what is left undone then is cancelled.
+    /// Timeout of the whole run; remaining work is cancelled.
     #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
     pub max_time: Option<Duration>,
-    /// How many tokens all agents and judges together may read and write.
+    /// Maximum number of tokens that all agents and judges together may read and write.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
     pub max_tokens: Option<u64>,
-    /// What all agents and judges together may cost, by the prices.
+    /// Maximum cost of all agents and judges together, according to --prices.
     #[arg(long, value_name = "AMOUNT", value_parser = amount, help_heading = "Limits")]
     pub max_cost: Option<f64>,
-    /// What models cost: a file that `gevals schema prices` describes.
+    /// A file with the prices of models, as described by `gevals schema prices`.
     #[arg(long, value_name = "FILE", help_heading = "Limits")]
     pub prices: Option<PathBuf>,
-    /// How long a server may take to start.
+    /// Timeout for the start of a server.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = limit, help_heading = "Limits")]
     pub server_timeout: Duration,
-    /// The longest message of MCP, either way, in MiB: the call of a longer one fails, the connection stays.
+    /// Maximum size of an MCP message, in either direction, in MiB; the call of a larger one fails, the connection stays open.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096), help_heading = "Limits")]
     pub max_message: u16,
-    /// The longest message that is recorded, in MiB; of a longer one the length is.
+    /// Maximum size of a recorded message, in MiB; of a larger message, only the size is recorded.
     #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096), help_heading = "Limits")]
     pub max_recorded: u16,
-    /// How large the recording may become, in MiB; what follows is not recorded.
+    /// Maximum size of the recording, in MiB; what follows is not recorded.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub max_recording: u32,
-    /// How large the results file may become, in MiB; of results beyond that only what decides is kept.
+    /// Maximum size of the results file, in MiB; beyond it, only the parts of results that decide verdicts are kept.
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
     pub max_results: u32,
-    /// How many runs keep their folder in .gevals/runs, this one included; one with a pending cleanup always does.
+    /// Number of runs whose directories are kept in .gevals/runs, including this one; runs with pending cleanups are always kept.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
     pub keep_runs: u32,
-    /// Where results are written.
+    /// Directory for the results.
     #[arg(short, long, value_name = "DIR", default_value = ".", help_heading = "Output")]
     pub output_dir: PathBuf,
-    /// What is printed; `text` by default, and `github` in GitHub Actions.
+    /// Output format [default: text; github in GitHub Actions].
     #[arg(long, value_parser = PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)), help_heading = "Output")]
     pub format: Option<String>,
-    /// Write a page of the results beside them, to look around in; of several agents or models also one of all together.
+    /// Also write the results as an interactive page; with several agents or models, also one that compares them all.
     #[arg(long, value_name = "KIND", value_enum, help_heading = "Output")]
     pub report: Option<ReportArg>,
-    /// Add the run to a file, or send it to a collector, as OpenTelemetry traces: `http://localhost:4318`.
+    /// Write the run to a file, or send it to a collector, as OpenTelemetry traces: `http://localhost:4318`.
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "FILE|URL", value_parser = Destination::parse, help_heading = "Output")]
     pub otlp: Option<Destination>,
-    /// Print the summary only, and what did not pass.
+    /// Only print the summary and what did not pass.
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
     pub quiet: bool,
     /// Print a line for every step and every call.
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
-    /// Refuse findings that may fool the author in every dialect, not only the portable one.
+    /// Refuse findings that may mislead the author in every dialect, not only in the portable one.
     #[arg(long, help_heading = "Verdicts")]
     pub strict: bool,
-    /// Let tasks pass that nothing decides.
+    /// Allow tasks to pass that have nothing to decide their verdict.
     #[arg(long, help_heading = "Verdicts")]
     pub allow_unchecked: bool,
-    /// Let no task pass whose agent made no successful call to a server.
+    /// Fail tasks whose agent made no successful call to a server.
     #[arg(long, help_heading = "Verdicts")]
     pub require_server_use: bool,
-    /// Run each task N times, of which P must pass; or as often as shows a pass rate with a confidence (`0.9@95%`), or `--runs` says.
+    /// Run each task N times, of which P must pass; or as often as needed to show a pass rate with a confidence (`0.9@95%`), or `--runs` times.
     #[arg(long, value_name = "P/N|RATE@CONFIDENCE", conflicts_with = "fail_fast", help_heading = "Verdicts")]
     pub gate: Option<Demand>,
-    /// Run a task no more once its gate is met, or cannot be met any more; to look often makes no gate easier.
+    /// Stop running a task once its gate is decided either way; checking early does not make the gate easier to meet.
     #[arg(long, requires = "gate", conflicts_with = "runs", help_heading = "Verdicts")]
     pub until_decided: bool,
-    /// How often a task is run at most until its gate is decided.
+    /// Maximum number of runs of a task until its gate is decided.
     #[arg(long, value_name = "N", requires = "until_decided", value_parser = clap::value_parser!(u32).range(1..=i64::from(crate::statistics::MOST_RUNS)), help_heading = "Verdicts")]
     pub max_runs: Option<u32>,
-    /// Make a run again that is broken, at most N times; each is reported. One whose cleanup failed, or whose world is kept, is not.
+    /// Retry a broken run up to N times; each retry is reported. Not retried if its cleanup failed or its environment is kept.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10), help_heading = "Verdicts")]
     pub retry_broken: u32,
-    /// Run the tasks that lack nothing where another one does: a command, a variable, a tool, a judge, an extension.
+    /// Run the tasks that have all they need even if another task lacks a command, a variable, a tool, a judge or an extension.
     #[arg(long, help_heading = "Verdicts")]
     pub keep_going: bool,
-    /// Whether a replay (`builtin.replay`) that finds something otherwise than recorded is broken: `strict` where `CI` is set, else
-    /// `tolerant`.
+    /// How `builtin.replay` treats differences from the recording [default: strict if `CI` is set, otherwise tolerant].
     #[arg(long, value_name = "HOW", help_heading = "Verdicts")]
     pub replay: Option<ReplayArg>,
-    /// Exit with 0 where it would be 1 or 4.
+    /// Exit with 0 instead of 1 or 4.
     #[arg(long, help_heading = "Verdicts")]
     pub exit_zero: bool,
-    /// Start servers for each task alone, instead of sharing them.
-    #[arg(long, help_heading = "How")]
+    /// Start separate servers for each task instead of sharing them.
+    #[arg(long, help_heading = "Execution")]
     pub isolate: bool,
-    /// What keeps the agent apart from the machine, whatever the eval says; `none` lets it see how it is judged.
-    #[arg(long, value_name = "LEVEL", value_enum, help_heading = "How")]
+    /// How the agent is isolated from the machine, overriding the eval's setting; with `none` it can see how it is judged.
+    #[arg(long, value_name = "LEVEL", value_enum, help_heading = "Execution")]
     pub isolation: Option<IsolationArg>,
-    /// Leave the world of tasks standing instead of cleaning up; `gevals recover` does that later.
-    #[arg(long, value_name = "WHEN", value_enum, help_heading = "How")]
+    /// Keep the environment of tasks instead of cleaning up; `gevals recover` cleans it up later.
+    #[arg(long, value_name = "WHEN", value_enum, help_heading = "Execution")]
     pub keep: Option<KeepArg>,
-    /// Run one phase alone: set up a world and keep it, judge it without an agent, or clean it up.
-    #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"], help_heading = "How")]
+    /// Run one phase only: set up an environment and keep it, verify it without an agent, or clean it up.
+    #[arg(long, value_enum, conflicts_with_all = ["keep", "resume"], help_heading = "Execution")]
     pub phase: Option<Phase>,
-    /// Finish a run that was interrupted – the latest of this eval, or the one with this id: tasks with results are kept.
-    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "How", conflicts_with_all = ["run", "runs", "gate", "until_decided", "label_selector", "tag", "shard", "shuffle"])]
+    /// Finish an interrupted run, the latest of this eval or the one with this id; tasks that have results are not run again.
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", help_heading = "Execution", conflicts_with_all = ["run", "runs", "gate", "until_decided", "label_selector", "tag", "shard", "shuffle"])]
     pub resume: Option<String>,
     #[command(flatten)]
     pub engine: super::engine::options::Options,
-    /// Look whether commands, servers, agents and extensions are there, without running a task.
-    #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "How")]
+    /// Check that commands, servers, agents and extensions are available, without running any task.
+    #[arg(long, conflicts_with_all = ["phase", "resume", "keep"], help_heading = "Execution")]
     pub preflight: bool,
     /// Stop as on SIGTERM, with all cleanups, when standard input ends: so a run does not outlive the program that started it, even one
     /// that was killed.
@@ -250,7 +249,7 @@ pub enum KeepArg {
 pub enum ReplayArg {
     /// The task is broken.
     Strict,
-    /// It is reported, and the task goes on.
+    /// The difference is reported, and the task continues.
     Tolerant,
 }
 
@@ -495,7 +494,7 @@ fn repeated(args: &Args) -> Vec<String> {
 }
 
 fn pattern(text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|e| format!("it is no pattern\n{e}"))
+    Regex::new(text).map_err(|e| format!("not a valid regular expression\n{e}"))
 }
 
 /// What something may cost.
@@ -509,7 +508,7 @@ fn amount(text: &str) -> Result<f64, String> {
 /// A time that something may take.
 fn limit(text: &str) -> Result<Duration, String> {
     match duration::parse(text) {
-        Ok(Duration::ZERO) => Err("it must be longer than that".to_owned()),
+        Ok(Duration::ZERO) => Err("it must be longer than zero".to_owned()),
         Ok(limit) => Ok(limit),
         Err(fault) => Err(format!("{fault}; write a duration such as `30s` or `1m30s`")),
     }

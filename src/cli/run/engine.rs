@@ -21,7 +21,7 @@ pub fn main(_: &RunArgs, _: Global) -> u8 {
 pub fn main(args: &RunArgs, global: Global) -> u8 {
     if let Some(option) = foreign(args) {
         complain(&format!(
-            "`{option}` is not for an engine: what is run, and how, stands in the pack; `gevals pack` takes it where it can be chosen"
+            "`{option}` cannot be used with an engine, because the pack determines what is run and how; pass it to `gevals pack` if supported there"
         ));
         return status::USAGE;
     }

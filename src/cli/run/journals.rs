@@ -138,14 +138,14 @@ pub fn resume(args: &Args, plan: &EvalPlan, run: &str, host: &dyn Host) -> Resul
     let exit = absolutely(&dir, &What { kept: true, only: None }).map_err(refused)?;
     if let Some(exit) = exit.filter(|exit| *exit != status::OK) {
         let why = format!(
-            "run `{id}` cannot be resumed: its pending cleanups did not pass; when nothing is left to clean up: `{}`",
+            "run `{id}` cannot be resumed: its pending cleanups did not pass; if nothing is left to clean up, run `{}`",
             forgets(&dir)
         );
         return Err((if exit >= 128 { exit } else { status::BROKEN }, why));
     }
     let (journal, past) = Journal::reopen(&dir).map_err(refused)?;
     if past.header.settings.trials {
-        return Err((status::USAGE, format!("run `{id}` is of `gevals prove`: there is nothing to resume")));
+        return Err((status::USAGE, format!("run `{id}` belongs to `gevals prove`: there is nothing to resume")));
     }
     if past.header.plan_digest != wire::eval_digest(plan) {
         let changed = past.selected.iter().find(|s| {
@@ -154,18 +154,18 @@ pub fn resume(args: &Args, plan: &EvalPlan, run: &str, host: &dyn Host) -> Resul
         let what = changed.map_or_else(|| "the eval".to_owned(), |s| format!("the task `{}`", s.name));
         return Err((
             status::USAGE,
-            format!("run `{id}` cannot be resumed: {what} has changed since; run it anew, without `--resume`"),
+            format!("run `{id}` cannot be resumed: {what} has changed since; start a new run, without `--resume`"),
         ));
     }
     let done: HashSet<_> = past.wanted().map(|(_, task)| task).filter(|task| past.result(task).is_some()).collect();
     let wanted = past.wanted().count();
     if done.len() == wanted && wanted > 0 {
-        return Err((status::USAGE, format!("run `{id}` came to its end: there is nothing to resume")));
+        return Err((status::USAGE, format!("run `{id}` was completed: there is nothing to resume")));
     }
     journal
         .enter(Writer::own(host, &format!("a run of `{}`", plan.name)))
         .map_err(|error| (status::BROKEN, error.to_string()))?;
-    note(&format!("resuming run `{id}`: {} of {wanted} results are there", done.len()));
+    note(&format!("resuming run `{id}`: {} of {wanted} results are available", done.len()));
     Ok(Resumed { journal, past, done })
 }
 

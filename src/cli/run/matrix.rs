@@ -25,9 +25,7 @@ use crate::{
 /// Runs them all, unless it is stopped, and puts them side by side. The exit status is the worst one's.
 pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     if args.resume.is_some() || args.phase.is_some() {
-        complain(
-            "several agents or models are several runs: resume, set up, verify and clean up one of them at a time",
-        );
+        complain("several agents or models are several runs: resume, set up, verify or clean up one at a time");
         return status::USAGE;
     }
     // None is started before it is known that all of them have a plan, and what they cost where that is limited.
@@ -47,7 +45,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         match prepared {
             Ok(prepared) => ready.push((combination, one_of_them, prepared)),
             Err(exit) => {
-                complain(&format!("{} cannot be run, so nothing is", combination.name()));
+                complain(&format!("{} cannot be run, so nothing is run", combination.name()));
                 return exit;
             }
         }

@@ -29,50 +29,50 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals pack eval.yaml -o suite.gevals                  the eval, its tasks and all their files
+  gevals pack eval.yaml -o suite.gevals                  pack the eval, its tasks and all their files
   gevals pack eval.yaml -o suite.gevals -n 5 --model openai:gpt-5 --model anthropic:claude-opus-4-5
-                                                         five runs a task, with two models
-  gevals pack eval.yaml -o suite.gevals --include data   with a folder that nothing names
-  gevals units suite.gevals                              what there is to run
-  gevals exec-unit suite.gevals --unit ID --out out/ID   one run of one task
-  gevals run suite.gevals                                all of it, on this machine
+                                                         five runs per task, with two models
+  gevals pack eval.yaml -o suite.gevals --include data   also a directory that no file refers to
+  gevals units suite.gevals                              list what there is to run
+  gevals exec-unit suite.gevals --unit ID --out out/ID   run one task once
+  gevals run suite.gevals                                run all of it, on this machine
 
-The eval is checked first, as `gevals run` does. In the pack are the files that the compiler read,
-the folders of skills, and what scripts, configs and agents name by a path in the project; hidden
-files only where the compiler read them, else they are listed. Variables of the environment are in
-it by name only: a file that holds the value of a secret one is refused. What the pack needs besides
-is listed. Of the same input come the same bytes.
+The eval is checked first, as by `gevals run`. The pack contains the files that the compiler read,
+the directories of skills, and what scripts, configs and agents refer to by a path in the project.
+Hidden files are only packed if the compiler read them; otherwise they are listed. Environment
+variables are included by name only: a file that contains the value of a secret one is refused. What
+else the pack needs is listed. The same input always results in the same bytes.
 
-Exit status: 0 it is written, 2 the eval cannot be packed, 3 it could not be written";
+Exit status: 0 written, 2 the eval cannot be packed, 3 the pack could not be written";
 
-/// Write an eval and all its files into one archive, to be run elsewhere, whole or unit by unit.
+/// Pack an eval and all its files into one archive, to run elsewhere, as a whole or unit by unit.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// An eval file, or a folder that holds one.
+    /// An eval file, or a directory that contains one.
     eval: PathBuf,
-    /// Where the pack is written.
+    /// Write the pack to this file.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// How often each task is run, instead of what it says itself.
+    /// Run each task N times, overriding the task's own setting.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Another agent, as for `gevals run`; several are packed side by side.
+    /// Use this agent instead of the eval's, as for `gevals run`; repeat to pack several.
     #[arg(long, value_name = "AGENT")]
     agent: Vec<String>,
-    /// Another model for the agent; several are packed with each agent.
+    /// Use this model for the agent; repeat to pack several, with each agent.
     #[arg(long, value_name = "MODEL")]
     model: Vec<String>,
-    /// Other servers: an MCP config of this project, instead of the one that the eval names.
+    /// Use this MCP config of the project instead of the eval's.
     #[arg(long, value_name = "FILE")]
     mcp_config_file: Option<PathBuf>,
-    /// A file or folder of the project that is packed as well; a named one also where its name tells a secret.
+    /// Also pack this file or directory of the project; a file given here is packed even if its name suggests a secret.
     #[arg(long, value_name = "PATH")]
     include: Vec<PathBuf>,
-    /// Refuse findings that may fool the author in every dialect, not only the portable one.
+    /// Refuse findings that may mislead the author in every dialect, not only in the portable one.
     #[arg(long)]
     strict: bool,
-    /// Let tasks pass that nothing decides.
+    /// Allow tasks to pass that have nothing to decide their verdict.
     #[arg(long)]
     allow_unchecked: bool,
 }
@@ -96,11 +96,14 @@ fn make(args: &Args, global: Global) -> Result<u8, Fault> {
     let broken = |why: std::io::Error| (status::BROKEN, format!("`{}`: {why}", shown(&args.output)));
     let output = std::path::absolute(&args.output).map_err(broken)?;
     if output.is_dir() {
-        return Err(usage(format!("`{}` is a folder: name a file, such as `-o suite.gevals`", shown(&args.output))));
+        return Err(usage(format!(
+            "`{}` is a directory: specify a file, such as `-o suite.gevals`",
+            shown(&args.output)
+        )));
     }
     let there = Disk.read(&output).unwrap_or_default();
     if !there.is_empty() && !pack::looks_like(&there) {
-        let why = "is there already and is no pack: name another file, or delete it";
+        let why = "already exists and is not a pack: choose another file, or delete it";
         return Err(usage(format!("`{}` {why}", shown(&args.output))));
     }
     // What is packed must not depend on where it is packed from: all paths are the project's own.
@@ -148,14 +151,14 @@ fn make(args: &Args, global: Global) -> Result<u8, Fault> {
         };
         if let Some((same, _)) = ready.iter().find(|(other, _)| other.plan_digest == combination.plan_digest) {
             return Err(usage(format!(
-                "{} and {} are the same: their results could not be told apart",
+                "{} and {} are the same: their results would be indistinguishable",
                 named(same),
                 named(&combination)
             )));
         }
         ready.push((combination, prepared));
     }
-    let Some((_, first)) = ready.first() else { return Err(usage("nothing is to be packed".to_owned())) };
+    let Some((_, first)) = ready.first() else { return Err(usage("there is nothing to pack".to_owned())) };
     let project = Within::of(&[], Some(&root)).map_err(usage)?;
     let mut closure = Closure::new(&project, &root);
     closure.add_file(Path::new(policy::FILE_NAME));
@@ -164,7 +167,7 @@ fn make(args: &Args, global: Global) -> Result<u8, Fault> {
     }
     for path in &include {
         if !closure.add(path) {
-            return Err(usage(format!("there is no `{}` to include", shown(path))));
+            return Err(usage(format!("`{}` does not exist and cannot be included", shown(path))));
         }
     }
     let (files, left_out) = closure.read(&include).map_err(usage)?;
@@ -209,13 +212,11 @@ fn told(manifest: &Manifest, output: &Path, bytes: usize) -> String {
         manifest.digest
     );
     if !manifest.needs.is_empty() {
-        text.push_str("needs, where it is run:\n");
+        text.push_str("needed where it is run:\n");
         manifest.needs.iter().for_each(|need| text.push_str(&format!("  {:10} {}\n", need.kind, need.name)));
     }
     if manifest.needs.iter().any(|need| need.kind == FILE) {
-        text.push_str(
-            "a file that it needs is packed where `--include` names it; a secret comes from the environment\n",
-        );
+        text.push_str("use `--include` to pack a file that it needs; take secrets from the environment\n");
     }
     text
 }
@@ -238,7 +239,7 @@ fn own_path(root: &Path, path: &Path) -> Result<PathBuf, Fault> {
     let inside = whole.strip_prefix(normalize(root)).map(Path::to_owned).ok().or_else(real);
     inside.map(|path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path }).ok_or_else(|| {
         usage(format!(
-            "`{}` lies outside of the project `{}`, and a pack holds a project: move it there, or name a wider one with `--root`",
+            "`{}` is outside the project `{}`, and a pack contains one project: move it there, or specify a larger one with `--root`",
             shown(path),
             shown(root)
         ))
@@ -248,7 +249,7 @@ fn own_path(root: &Path, path: &Path) -> Result<PathBuf, Fault> {
 fn plain(path: &Path) -> Result<String, Fault> {
     let path = normalize(path);
     path.to_str().filter(|path| pack::is_plain(path)).map(str::to_owned).ok_or_else(|| {
-        usage(format!("`{}` cannot be packed: its name does not stay what it is on every machine", path.display()))
+        usage(format!("`{}` cannot be packed: its name is not portable between machines", path.display()))
     })
 }
 
@@ -368,7 +369,7 @@ fn secrets(ready: &[(Combination, Ready)], files: &Contents) -> Result<(), Strin
         for (nth, line) in text.lines().enumerate() {
             if matches!(secrets.mask(line), std::borrow::Cow::Owned(_)) {
                 return Err(format!(
-                    "`{path}`, line {}, holds a secret in clear, and packs are handed on: take it from the environment, \
+                    "`{path}`, line {}, contains a plain-text secret, but packs are shared: read it from the environment, \
                      `${{NAME}}` or `{{env.NAME}}`",
                     nth + 1
                 ));
@@ -376,7 +377,7 @@ fn secrets(ready: &[(Combination, Ready)], files: &Contents) -> Result<(), Strin
         }
         if matches!(secrets.mask(&text), std::borrow::Cow::Owned(_)) {
             return Err(format!(
-                "`{path}` holds a secret in clear, and packs are handed on: take it from the environment"
+                "`{path}` contains a plain-text secret, but packs are shared: read it from the environment"
             ));
         }
     }
@@ -532,8 +533,8 @@ impl<'a> Closure<'a> {
             let shown = plain(path).map_err(|(_, why)| why)?;
             if tells_a_secret(&shown) && !meant.contains(path) {
                 return Err(format!(
-                    "`{shown}` would be packed, and its name tells a secret: if it holds none, name it with `--include {shown}`; \
-                     else take the secret from the environment"
+                    "`{shown}` would be packed, but its name suggests a secret: if it contains none, add `--include {shown}`; \
+                     otherwise, read the secret from the environment"
                 ));
             }
             let executable = self.project.stat(path) == Some(Stat::File { executable: true });

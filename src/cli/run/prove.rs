@@ -26,52 +26,52 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals prove eval.yaml                          can each task fail?
-  gevals prove eval.yaml --agent oracle.yaml      where the eval's own agent follows no script
+  gevals prove eval.yaml                          test whether each task can fail
+  gevals prove eval.yaml --agent oracle.yaml      if the eval's own agent follows no script
   gevals prove eval.yaml --agent builtin.replay:.gevals/runs/RUN/recording.jsonl
-                                                  the script is what an agent did when it passed
-  gevals prove eval.yaml --min-score 0.9          exit 1 where fewer mutants are noticed
-  gevals prove eval.yaml --min-task-score 0.5     the same for each task by itself
+                                                  take the script from a run of an agent that passed
+  gevals prove eval.yaml --min-score 0.9          exit with 1 if fewer mutants are detected
+  gevals prove eval.yaml --min-task-score 0.5     the same for each task on its own
   gevals prove eval.yaml --format json > proof.json
-                                                  which check noticed which mutant, for
+                                                  record which check detected which mutant, for
                                                   `gevals plan eval.yaml --proof proof.json --open`
   gevals prove eval.yaml --badge proved.json      for https://shields.io/badges/endpoint-badge
 
-Each task is run with an agent that does nothing, with its script, with its script again – the
-control –, with every mutant of the script – a call less, two calls exchanged, an argument with
-another value, a call that fails or has a wrong answer, no answer at the end – and with its script
-once more. Mutants count only where the control passes: else a task that leaves things behind would
-seem to notice them. Before and after each trial the world is looked at: what servers list, files,
-Kubernetes. What is left behind is named.
+Each task is run with an agent that does nothing, with its script, with its script again (the
+control), with every mutant of the script (a call omitted, two calls swapped, an argument with
+another value, a call that fails or returns a wrong answer, no final answer), and with its script
+once more. Mutants only count if the control passes: otherwise a task that leaves things behind would
+seem to detect them. The environment is inspected before and after each trial: what servers list,
+files, Kubernetes. What is left behind is reported.
 
-Exit status: 0 all is well, 1 a task passes although nothing is done, does not pass as it should or
-leaves things behind, its cleanup fails, or a score is too low, 2 used wrongly, 3 nothing could run";
+Exit status: 0 success, 1 a task passes although nothing was done, does not pass as it should or
+leaves things behind, its cleanup fails, or a score is too low, 2 usage error, 3 nothing could run";
 
-/// Try whether the tasks of an eval can fail: do nothing, do each thing wrong, and see what is noticed.
+/// Test whether the tasks of an eval can fail: with an agent that does nothing, and with mutated scripts.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// An eval file, or a folder that holds one.
+    /// An eval file, or a directory that contains one.
     eval: PathBuf,
-    /// Only tasks whose name matches this pattern.
+    /// Only run tasks whose names match REGEX.
     #[arg(short, long, visible_alias = "task", value_name = "REGEX")]
     run: Option<String>,
-    /// A script to follow, instead of the eval's agent: a file of kind Oracle, or a recording, as builtin.replay:RECORDING.
+    /// Follow this script instead of the eval's agent: a file of kind Oracle, or a recording, as builtin.replay:RECORDING.
     #[arg(long, value_name = "FILE")]
     agent: Option<String>,
-    /// Other servers: an MCP config, instead of the one that the eval names.
+    /// Use this MCP config instead of the eval's.
     #[arg(long, value_name = "FILE")]
     mcp_config_file: Option<String>,
-    /// The share of mutants that must be noticed, from 0 to 1.
+    /// The minimum share of mutants that must be detected, from 0 to 1.
     #[arg(long, value_name = "SHARE", value_parser = crate::cli::result::share)]
     min_score: Option<f64>,
-    /// The share of the mutants of each task that must be noticed, from 0 to 1.
+    /// The minimum share of the mutants of each task that must be detected, from 0 to 1.
     #[arg(long, value_name = "SHARE", value_parser = crate::cli::result::share)]
     min_task_score: Option<f64>,
-    /// Where a badge is written, as JSON.
+    /// Write a badge to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     badge: Option<PathBuf>,
-    /// What is printed.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -176,22 +176,22 @@ impl Proof {
         let mut out = Vec::new();
         let (left, litter) = (self.left(), self.litter());
         if self.of(&Trial::Nothing).is_some_and(|ended| ended.verdict == Verdict::Passed) {
-            out.push("it passes although nothing is done".to_owned());
+            out.push("it passes although nothing was done".to_owned());
         }
         let passed = |ended: &Ended| ended.verdict == Verdict::Passed;
         match (self.of(&Trial::Script), self.of(&Trial::Control), self.of(&Trial::Again)) {
             (Some(first), ..) if !passed(first) => {
                 let after = self.of(&Trial::Nothing).is_some_and(|nothing| !nothing.left.is_empty());
-                let why = if after { "; what is left may be why" } else { "" };
+                let why = if after { "; what was left behind may be the reason" } else { "" };
                 out.push(format!("with its script it is {}: {}{why}", first.verdict.name(), first.reason));
             }
             (_, Some(control), _) if !passed(control) => out.push(format!(
-                "it passed, and the second time it is {}: {}; its cleanup leaves something behind",
+                "it passed, but the second time it is {}: {}; its cleanup leaves something behind",
                 control.verdict.name(),
                 control.reason
             )),
             (.., Some(again)) if !passed(again) => out.push(format!(
-                "it passed, and after its mutants it is {}: {}; its cleanup does not take away what they leave{}",
+                "it passed, but after its mutants it is {}: {}; its cleanup does not remove what they leave behind{}",
                 again.verdict.name(),
                 again.reason,
                 if litter.is_empty() { String::new() } else { format!(": {}", named(&litter)) }
@@ -204,7 +204,7 @@ impl Proof {
             out.push(format!("its cleanup fails: {why}"));
         }
         if !left.is_empty() {
-            out.push(format!("its cleanup does not leave the world as it was; left behind: {}", named(&left)));
+            out.push(format!("its cleanup does not restore the initial state; left behind: {}", named(&left)));
         }
         out
     }
@@ -255,8 +255,8 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     if plans.iter().all(|plan| mutant::mutants(plan).is_empty()) {
         complain(
-            "no task has a script to follow: `--agent FILE` names one, a file of kind Oracle, and \
-             `--agent builtin.replay:RECORDING` what an agent did (`gevals explain agents`)",
+            "no task has a script to follow: specify one with `--agent FILE`, a file of kind Oracle, or use what an \
+             agent did with `--agent builtin.replay:RECORDING` (`gevals explain agents`)",
         );
         return status::USAGE;
     }
@@ -279,7 +279,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     let journal = match begin(&line, &ready.plan, ready.files, &journal, host.as_ref()) {
         Ok(journal) => Arc::new(journal),
         Err(error) => {
-            complain(&format!("no journal can be written: {error}"));
+            complain(&format!("cannot write a journal: {error}"));
             return status::BROKEN;
         }
     };
@@ -331,7 +331,7 @@ fn forget(journal: &Journal) {
     }
     journal.forget();
     if let Err(error) = std::fs::remove_dir_all(journal.dir()) {
-        note(&format!("`{}` cannot be removed: {error}", journal.dir().display()));
+        note(&format!("cannot remove `{}`: {error}", journal.dir().display()));
     }
 }
 
@@ -420,7 +420,7 @@ fn score(noticed: usize, all: usize) -> f64 {
 
 fn share(noticed: usize, all: usize) -> String {
     match all {
-        0 => "nothing to notice".to_owned(),
+        0 => "nothing to detect".to_owned(),
         _ => format!("{} %", (noticed * 100) / all),
     }
 }
@@ -430,12 +430,12 @@ fn text(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize, unseen: &[
     let line = |text: &str| visible(text.lines().next().unwrap_or_default()).into_owned();
     for (name, proof) in proofs {
         let (noticed, all) = proof.counts();
-        writeln!(out, "{}  {noticed} of {all} mutants noticed ({})", line(name), share(noticed, all)).ok();
+        writeln!(out, "{}  {noticed} of {all} mutants detected ({})", line(name), share(noticed, all)).ok();
         for fault in proof.faults() {
             writeln!(out, "  ✗ {}", line(&fault)).ok();
         }
         if !proof.in_control() && all > 0 {
-            writeln!(out, "  ✗ its {all} mutants were not tried, and count as not noticed").ok();
+            writeln!(out, "  ✗ its {all} mutants were not tried, and count as not detected").ok();
             continue;
         }
         for (title, cure, ended) in proof.mutants() {
@@ -444,10 +444,10 @@ fn text(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize, unseen: &[
                 continue;
             };
             match (is_noticed(ended), ended.verdict, &ended.by) {
-                (true, _, Some(by)) => writeln!(out, "  ✓ {}: noticed by {}", line(title), line(by)),
-                (true, ..) => writeln!(out, "  ✓ {}: noticed: {}", line(title), line(&ended.reason)),
+                (true, _, Some(by)) => writeln!(out, "  ✓ {}: detected by {}", line(title), line(by)),
+                (true, ..) => writeln!(out, "  ✓ {}: detected: {}", line(title), line(&ended.reason)),
                 (false, Verdict::Passed, _) => {
-                    writeln!(out, "  ✗ {}: not noticed; it takes {}", line(title), line(cure))
+                    writeln!(out, "  ✗ {}: not detected; add {}", line(title), line(cure))
                 }
                 (false, verdict, _) => {
                     writeln!(
@@ -463,17 +463,17 @@ fn text(proofs: &IndexMap<String, Proof>, noticed: usize, all: usize, unseen: &[
         }
         let litter = proof.litter();
         if !litter.is_empty() {
-            writeln!(out, "  ! its mutants left behind, for you to remove: {}", line(&named(&litter))).ok();
+            writeln!(out, "  ! left behind by its mutants, for you to remove: {}", line(&named(&litter))).ok();
         }
     }
     if !unseen.is_empty() {
-        writeln!(out, "\nnot looked at for what is left behind:").ok();
+        writeln!(out, "\nnot checked for what is left behind:").ok();
         unseen.iter().for_each(|what| _ = writeln!(out, "  {}", line(what)));
     }
     let unproved = proofs.values().filter(|proof| !proof.is_proved()).count();
     let tasks =
         if unproved == 0 { String::new() } else { format!("; {unproved} of {} tasks not proved", proofs.len()) };
-    writeln!(out, "\n{noticed} of {all} mutants noticed ({}){tasks}", share(noticed, all)).ok();
+    writeln!(out, "\n{noticed} of {all} mutants detected ({}){tasks}", share(noticed, all)).ok();
     out
 }
 

@@ -105,14 +105,14 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     let refused = refused(args, &compiled);
     if !refused.is_empty() {
         print_findings(&refused, &sources, compiled.project.files(), global);
-        complain("the eval is not run: green would mean nothing");
+        complain("the eval was not run because of these findings");
         return Err(status::USAGE);
     }
     let tolerated: Vec<Diagnostic> =
         compiled.diagnostics.iter().filter(|d| d.strength <= Strength::Warning).cloned().collect();
     let tolerated = diagnostic::gather(tolerated);
     let Some(plan) = plan else {
-        complain("no task is selected");
+        complain("no tasks selected");
         return Err(status::USAGE);
     };
     if selection.all(&plan).is_empty() {
@@ -120,20 +120,20 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
         if plan.tasks.is_empty() && !tolerated.is_empty() {
             print_findings(&tolerated, &sources, compiled.project.files(), global);
         }
-        complain(&format!("no task is selected: {}", selection.nothing(&plan)));
+        complain(&format!("no tasks selected: {}", selection.nothing(&plan)));
         return Err(status::USAGE);
     }
     if let Some(name) = unpinned(&compiled).filter(|_| in_ci()) {
         complain(&format!(
-            "no lock pins the extension `{name}`, and in CI a run starts no others: commit what `gevals lock {}` writes, or name it under `extensions.allowedSources`",
+            "no lock pins the extension `{name}`, and in CI a run only starts pinned ones: commit what `gevals lock {}` writes, or add it to `extensions.allowedSources`",
             shown(&args.eval)
         ));
         return Err(status::USAGE);
     }
     if server && compiled.project.evals.iter().any(|unit| unit.eval.as_ref().is_some_and(|e| e.mcp_config.is_some())) {
         warn(
-            "the server that `MCP_*` variables describe is not used: the eval names an MCP config; `--mcp-config-file` \
-             puts another in its place",
+            "the server that the `MCP_*` variables describe is ignored: the eval has an MCP config; use `--mcp-config-file` \
+             to replace it",
         );
     }
     let findings = tolerated_findings(&compiled, &sources);
@@ -166,7 +166,7 @@ fn the_eval(args: &Args, compiled: &mut Compiled) -> Result<Option<EvalPlan>, St
             Err(format!("`{path}` cannot be run"))
         }
         ([], _) if compiled.project.tasks.is_empty() => Err(format!("there is no eval in `{path}`")),
-        ([], _) => Err(format!("`{path}` is a task: a run needs an eval, which says with which agent and servers")),
+        ([], _) => Err(format!("`{path}` is a task: a run needs an eval, which specifies the agent and the servers")),
         (evals, _) => Err(several_evals(&path, evals.iter().map(|eval| eval.path.as_path()))),
     }
 }
@@ -215,7 +215,7 @@ fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
 /// The file of prices. What is wrong with it is printed.
 pub fn prices(path: &Path, files: &dyn Files, global: Global) -> Result<Arc<Prices>, ()> {
     let bytes = files.read(path).map_err(|e| e.to_string());
-    let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8".to_owned()));
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not valid UTF-8".to_owned()));
     let text = text.map_err(|why| complain(&format!("cannot read `{}`: {why}", shown(path))))?;
     let (sources, mut found) = (Sources::default(), Diagnostics::default());
     let prices = Prices::decode(sources.add(path, text.as_str()), &text, &mut found);
@@ -245,7 +245,7 @@ pub fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, fil
     if printed.len() < found.len() && !args.quiet {
         let eval = bash::quote(&shown(&args.eval));
         tell(&format!(
-            "{} warnings and notes are not shown: `gevals check {eval}` shows them\n\n",
+            "{} warnings and notes are not shown: use `gevals check {eval}` to show them\n\n",
             found.len() - printed.len()
         ));
     }

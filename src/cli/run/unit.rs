@@ -59,78 +59,78 @@ type Fault = (u8, String);
 
 const EXEC: &str = "\
 Examples:
-  gevals units suite.gevals                                   which units there are
+  gevals units suite.gevals                                   list the units
   gevals exec-unit suite.gevals --unit make-pod-1-3f9a2c1b07 --out out/make-pod-1-3f9a2c1b07
   gevals exec-unit suite.gevals --unit a-1-3f9a2c1b07 --unit a-2-77c01d9e45 --out out/a     two
-  gevals result merge --pack suite.gevals out -o all.json     their results, as of one run
+  gevals result merge --pack suite.gevals out -o all.json     merge their results into one run
 
-A unit is one run of one task with one agent and one model. Its folder gets the results, and below
-.gevals/runs the journal and the recording. Give each unit a folder of its own. Where an earlier
-attempt was killed, the same command with the same folder cleans up after it first, and then runs
-the unit anew; where that cleanup fails, the unit is not run. A signal (TERM, INT) stops the agent
-and runs the cleanup.
+A unit is one run of one task with one agent and one model. The results are written to its directory,
+and the journal and the recording below .gevals/runs there. Give each unit its own directory. If an
+earlier attempt was killed, the same command with the same directory first cleans up after it and
+then runs the unit again; if that cleanup fails, the unit is not run. A signal (TERM, INT) stops the
+agent and runs the cleanup.
 
-Several units share the folder that the pack is unpacked to, as the tasks of an eval do; each has
-servers of its own. They are of one agent and one model.
+Several units share the directory to which the pack is unpacked, like the tasks of an eval; each has
+its own servers. They must have the same agent and model.
 
 Exit status: 0 it passed, 1 it did not, 2 there is no such unit, or the pack cannot be run,
-             3 nothing could run, or an earlier attempt cannot be cleaned up after,
-             4 it passed but a cleanup did not, 129, 130 or 143 interrupted (cleanups were run)";
+             3 nothing could run, or the cleanup after an earlier attempt failed,
+             4 it passed, but a cleanup did not, 129, 130 or 143 interrupted (cleanups were run)";
 
-/// Run one unit of a pack: one run of one task; or several, one after another.
+/// Run one or several units of a pack. A unit is one run of one task.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXEC)]
 pub struct Args {
-    /// What `gevals pack` has written.
+    /// A pack, as written by `gevals pack`.
     pack: PathBuf,
-    /// Its id, as `gevals units` lists it. Several are run one after another, in one folder, with one journal and one results file.
+    /// The id of the unit, as listed by `gevals units`. Several run one after another, with one directory, journal and results file.
     #[arg(long, value_name = "ID", required = true)]
     unit: Vec<String>,
-    /// Of several, none is begun after this time; those that were not are missing in the results, and the exit status is not 0.
+    /// With several units, start none after this time; missing ones are not in the results, and the exit status is not 0.
     #[arg(long, value_name = "DURATION", value_parser = within)]
     begin_within: Option<Duration>,
-    /// The folder of its results and its journal; made if it is missing.
+    /// The directory for the results and the journal; created if it does not exist.
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
-    /// Exit with 0 where it would be 1 or 4: a verdict is no failure of the job.
+    /// Exit with 0 instead of 1 or 4, so that a verdict does not make the job fail.
     #[arg(long)]
     exit_zero: bool,
-    /// What models cost: a file.
+    /// A file with the prices of models.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// What is printed; `text` by default, and `github` in GitHub Actions.
+    /// Output format [default: text; github in GitHub Actions].
     #[arg(long, value_parser = PossibleValuesParser::new(REPORTS.iter().map(|r| r.name)))]
     format: Option<String>,
 }
 
 const LIST: &str = "\
 Examples:
-  gevals units suite.gevals                    a line a unit
-  gevals units suite.gevals --json             all that is known of them
-  gevals units suite.gevals --json --history old.json      with the time and cost to expect
-  gevals units suite.gevals --ids --shard 1/4  the ids of a quarter of them
+  gevals units suite.gevals                    one line per unit
+  gevals units suite.gevals --json             everything known about them
+  gevals units suite.gevals --json --history old.json      with the expected time and cost
+  gevals units suite.gevals --ids --shard 1/4  the ids of the first quarter
 
-The time and the cost to expect of a unit are the mean of the results of its task in the files of
---history: of those with the same plan, where there are any. Without results they are not known.
+The expected time and cost of a unit are the mean of the results of its task in the files given by
+--history; results with the same plan are preferred. Without results they are unknown.
 
-Exit status: 0 all is well, 2 it is no pack, or a results file cannot be read";
+Exit status: 0 success, 2 not a pack, or a results file cannot be read";
 
 /// List the units of a pack.
 #[derive(clap::Args, Debug)]
 #[command(after_help = LIST)]
 pub struct ListArgs {
-    /// What `gevals pack` has written.
+    /// A pack, as written by `gevals pack`.
     pack: PathBuf,
-    /// As JSON, with labels, limits and needs.
+    /// Print JSON, with labels, limits and needs.
     #[arg(long)]
     json: bool,
-    /// Only the ids, a line each.
+    /// Only print the ids, one per line.
     #[arg(long, conflicts_with_all = ["json", "history"])]
     ids: bool,
-    /// Only a part of them: `1/4` is the first of four, of nearly one size.
+    /// Only list one part: `1/4` is the first of four parts of nearly equal size.
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Results of earlier runs, which tell how long tasks take and what they cost.
+    /// Results of earlier runs, to estimate the time and cost of tasks.
     #[arg(long, value_name = "FILE")]
     history: Vec<PathBuf>,
 }
@@ -225,7 +225,7 @@ impl Known {
         }
         let is_twice = |(nth, id): &(usize, &String)| args.unit[..*nth].contains(id);
         if let Some((_, twice)) = args.unit.iter().enumerate().find(is_twice) {
-            return Err((status::USAGE, format!("unit `{twice}` is named twice")));
+            return Err((status::USAGE, format!("unit `{twice}` is specified twice")));
         }
         Ok(chosen)
     }
@@ -265,8 +265,8 @@ impl Known {
         if let Some((exit, run)) = place.recover()? {
             let exit = if exit >= 128 { exit } else { status::BROKEN };
             let why = format!(
-                "an earlier attempt left cleanups pending that did not pass now, and the unit is not run; when nothing is left to \
-                 clean up: `{}`",
+                "an earlier attempt left pending cleanups that did not pass now, so the unit is not run; if nothing is left to \
+                 clean up, run `{}`",
                 forgets(&run)
             );
             return Err((exit, why));
@@ -297,9 +297,7 @@ impl Known {
 /// What is in a pack lies below a root of its own.
 fn no_root() -> Result<(), Fault> {
     match ROOT.get() {
-        Some(_) => {
-            Err((status::USAGE, "`--root` is for projects: what is in a pack lies below a root of its own".to_owned()))
-        }
+        Some(_) => Err((status::USAGE, "`--root` cannot be used with a pack, which has its own root".to_owned())),
         None => Ok(()),
     }
 }
@@ -311,10 +309,10 @@ fn same_plan(manifest: &Manifest, packed: &str, here: &str) -> Result<(), Fault>
     }
     let own = env!("CARGO_PKG_VERSION");
     let why = match manifest.gevals == own {
-        true => "a variable of this environment changes it: `MCP_*` describes servers".to_owned(),
-        false => format!("gevals {} packed it, and this is gevals {own}", visible(&manifest.gevals)),
+        true => "an `MCP_*` environment variable changes it".to_owned(),
+        false => format!("it was packed by gevals {}, and this is gevals {own}", visible(&manifest.gevals)),
     };
-    Err((status::USAGE, format!("the plan that is made here is not the one that was packed: {why}")))
+    Err((status::USAGE, format!("the plan differs from the one that was packed: {why}")))
 }
 
 /// Runs a whole pack with `run`, as the command line says where it says anything.
@@ -458,13 +456,16 @@ struct Place {
 
 impl Place {
     fn new(out: &Path) -> Result<Self, Fault> {
-        let fault = |error: io::Error| (status::BROKEN, format!("`{}` cannot be written: {error}", shown(out)));
+        let fault = |error: io::Error| (status::BROKEN, format!("cannot write `{}`: {error}", shown(out)));
         let whole = std::path::absolute(out).map_err(fault)?;
         fs::create_dir_all(&whole).map_err(fault)?;
         let claim = journal::claim(&whole, Path::new("pack")).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => (
                 status::BROKEN,
-                format!("a pack is being run in `{}`: give each run and each unit a folder of its own", shown(out)),
+                format!(
+                    "a pack is already being run in `{}`: give each run and each unit its own directory",
+                    shown(out)
+                ),
             ),
             _ => fault(error),
         })?;

@@ -51,7 +51,7 @@ pub fn clean_up(args: &Args, plan: &EvalPlan, selection: &Selection) -> u8 {
         }
     }
     worst.unwrap_or_else(|| {
-        complain("no world of these tasks is kept");
+        complain("no environment of these tasks is kept");
         status::USAGE
     })
 }
@@ -70,16 +70,16 @@ pub fn tell_kept(args: &Args, plan: &EvalPlan, kept: &[KeptWorld], run: &str) {
         let name = &world.task.name;
         let task = bash::quote(&format!("^{}$", regex::escape(name)));
         let again = format!("gevals run {eval} --run {task}{flags}");
-        note(&format!("the world of `{name}` is left standing:"));
+        note(&format!("the environment of `{name}` is kept:"));
         note(&format!("  enter    cd {}", bash::quote(&shown(&world.dir))));
         for (variable, value) in &world.env {
             note(&format!("           export {variable}={}", bash::quote(value)));
         }
-        note(&format!("  judge    {again} --phase verify"));
+        note(&format!("  verify   {again} --phase verify"));
         note(&format!("  clean up {again} --phase cleanup"));
     }
     if !kept.is_empty() {
         let dir = if args.output_dir == Path::new(".") { run.to_owned() } else { shown(&args.output_dir) };
-        note(&format!("everything of this run is cleaned up by `gevals recover {}`", bash::quote(&dir)));
+        note(&format!("`gevals recover {}` cleans up everything of this run", bash::quote(&dir)));
     }
 }

@@ -49,7 +49,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// How many bytes of results travel, in base64: less than the 2 MiB that a server takes.
 const MOST_RESULTS: usize = 2_000_000;
 /// Of a unit whose cleanups need more than that.
-const TOO_LARGE: &str = "what its cleanup needs has more than 1 MiB compressed, and cannot be kept for other workers: it was ended and cleaned up";
+const TOO_LARGE: &str = "the data for its cleanup exceeds 1 MiB compressed and cannot be stored for other workers: it was ended and cleaned up";
 /// How often a cleanup that failed is tried again.
 const TRIES: u32 = 3;
 
@@ -189,7 +189,7 @@ impl Site {
     ) -> Result<Self, String> {
         let whole = |path: &Path| std::path::absolute(path).map_err(|error| format!("`{}`: {error}", shown(path)));
         let work = whole(&args.work)?;
-        std::fs::create_dir_all(&work).map_err(|error| format!("`{}` cannot be made: {error}", shown(&work)))?;
+        std::fs::create_dir_all(&work).map_err(|error| format!("cannot create `{}`: {error}", shown(&work)))?;
         // It is nobody's to commit.
         std::fs::write(work.join(".gitignore"), "*\n").map_err(|error| format!("`{}`: {error}", shown(&work)))?;
         Ok(Self {
@@ -205,7 +205,8 @@ impl Site {
             pack: whole(&args.pack)?,
             work,
             prices: args.prices.as_deref().map(whole).transpose()?,
-            program: std::env::current_exe().map_err(|error| format!("this program does not find itself: {error}"))?,
+            program: std::env::current_exe()
+                .map_err(|error| format!("gevals cannot find its own executable: {error}"))?,
             service,
             identity: identity.to_owned(),
         })
@@ -249,7 +250,7 @@ impl Site {
                 order => self.refuse(&token, order.map(|order| order.pack)).await,
             },
             other => {
-                let why = format!("worker {} does not know what `{other}` is: it is of another version", self.identity);
+                let why = format!("worker {} does not know `{other}`: it is another version", self.identity);
                 self.hand_in(|| self.service.failed(&token, REFUSED, &why)).await
             }
         };
@@ -262,7 +263,7 @@ impl Site {
                 format!("worker {} has the pack {}, and was asked for {asked}", self.identity, self.manifest.digest)
             }
             None => {
-                format!("worker {} does not understand what it was asked for: it is of another version", self.identity)
+                format!("worker {} does not understand its order: it is another version", self.identity)
             }
         };
         self.hand_in(|| self.service.failed(token, REFUSED, &why)).await
@@ -477,7 +478,7 @@ impl Site {
                 unfit => {
                     let why = unfit.map_or_else(
                         |error| format!("cannot be packed ({error})"),
-                        |_| "are too large to travel".to_owned(),
+                        |_| "are too large to send".to_owned(),
                     );
                     let note = format!("its results {why}: they are in {} of worker {}", shown(out), self.identity);
                     for end in end.ends.iter_mut().filter(|end| end.came_back) {
@@ -659,7 +660,7 @@ struct Recovery {
 
 fn say_if_lost(handed_in: Result<(), tonic::Status>) {
     if let Err(status) = handed_in {
-        note(&format!("what came of a unit could not be handed in: {}", status.message()));
+        note(&format!("the result of a unit could not be reported: {}", status.message()));
     }
 }
 

@@ -33,7 +33,7 @@ const fresh = Object.fromEntries(files.map((file) => [file.path, file.text]));
 assert.equal((await call("check", { files: fresh })).found, 0);
 
 const refused = await client.callTool({ name: "check", arguments: { paths: ["/etc/hostname"] } });
-assert.ok(refused.isError && refused.content[0].text.includes("outside of the root"));
+assert.ok(refused.isError && refused.content[0].text.includes("outside the root"));
 await assert.rejects(client.callTool({ name: "run", arguments: {} }), /there is no tool `run`/);
 await client.close();
 console.log(`${tools.length} tools, listed and called`);

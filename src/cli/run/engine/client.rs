@@ -45,7 +45,7 @@ const BETWEEN: Duration = Duration::from_millis(200);
 pub fn run(args: &RunArgs, global: Global) -> Result<u8, Fault> {
     if !packed::is_pack(&args.eval) {
         let eval = crate::bash::quote(&shown(&args.eval));
-        let why = format!("an engine runs packs: `gevals pack {eval} -o suite.gevals` makes one");
+        let why = format!("an engine runs packs: create one with `gevals pack {eval} -o suite.gevals`");
         return Err((status::USAGE, why));
     }
     let (manifest, _) = packed::read(&args.eval)?;
@@ -73,7 +73,7 @@ fn order(args: &RunArgs, manifest: &Manifest) -> Result<Order, String> {
         match places.is_empty() {
             false => Ok(Rate { units: places, every: 60.0 / per_minute }),
             true => Err(format!(
-                "no unit of the pack has a model of `{}`: `gevals pack --model {0}:MODEL` names them",
+                "no unit of the pack has a model of `{}`: select one with `gevals pack --model {0}:MODEL`",
                 visible(provider)
             )),
         }
@@ -104,18 +104,21 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
     let identity = format!("{}@{}", std::process::id(), host_name());
     let service = Service::connect(&server.address, &server.namespace, &identity)
         .await
-        .map_err(|why| broken(format!("no Temporal server answers at `{}`: {why}", server.address)))?;
+        .map_err(|why| broken(format!("no Temporal server responds at `{}`: {why}", server.address)))?;
     let queue = queue(&server.queue, &manifest.digest);
     let id = workflow_id(&manifest.name, &manifest.digest, args.engine.name.as_deref());
     let found = service.find(&id, "").await.map_err(broken)?;
     let first = match found.filter(|found| found.runs || args.engine.name.is_some()) {
         Some(found) => {
-            note(&format!("run `{id}`: it was begun before, and is followed from its beginning"));
+            note(&format!("run `{id}` was started before, and is followed from its start"));
             found.first
         }
         None => {
             let run = service.start(&id, &queue, order).await.map_err(broken)?;
-            note(&format!("run `{id}` at {}: should this end, the same command goes on", server.address));
+            note(&format!(
+                "run `{id}` at {}: if this command is interrupted, run it again to continue",
+                server.address
+            ));
             run
         }
     };
@@ -145,19 +148,19 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
                 match heard.hear(signal, started.elapsed()) {
                     // No worker has seen it, and none is there to hear of the end.
                     stop::Asks::Stop if screen.attempts == 0 && service.workers(&queue).await == Ok(0) => {
-                        let why = format!("{} before anything was begun", signal.name());
+                        let why = format!("{} before anything was started", signal.name());
                         service.terminate(&id, &why).await.map_err(broken)?;
                         screen.clear();
-                        note(&format!("{}: nothing was begun", signal.name()));
+                        note(&format!("{}: nothing was started", signal.name()));
                         return Ok(signal.exit());
                     }
                     stop::Asks::Stop => {
-                        screen.say(&format!("{}: units under way are stopped, and clean up; once more leaves them alone", signal.name()));
+                        screen.say(&format!("{}: stopping and cleaning up running units; signal again to exit without waiting", signal.name()));
                         service.cancel(&id).await.map_err(broken)?;
                     }
                     stop::Asks::Again => {
                         screen.clear();
-                        note(&format!("run `{id}` goes on stopping without this; the same command with `--name` waits for it"));
+                        note(&format!("run `{id}` continues to stop in the background; the same command with `--name` waits for it"));
                         return Ok(signal.exit());
                     }
                     stop::Asks::Nothing => {}
@@ -172,7 +175,7 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
                     if service.workers(&queue).await == Ok(0) {
                         told_of_workers = true;
                         screen.say(&format!(
-                            "no worker with this pack is there: `gevals worker --address {} --queue {} --pack {}` starts one",
+                            "no worker with this pack is running: start one with `gevals worker --address {} --queue {} --pack {}`",
                             server.address,
                             server.queue,
                             crate::cli::quoted(&args.eval)
@@ -185,7 +188,7 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
         let Page { events, next } = match paged {
             Ok(page) => page,
             Err(status) if status.code() == tonic::Code::NotFound => {
-                return Err(broken(format!("the server knows the run `{id}` no more: {}", status.message())));
+                return Err(broken(format!("the server no longer knows the run `{id}`: {}", status.message())));
             }
             // It comes back.
             Err(_) => {
@@ -205,7 +208,7 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
             }
             Some(End::Over(ended)) => break ended,
             None if next.is_empty() => {
-                return Err(broken(format!("the server tells no more of the run `{id}`, and not how it ended")));
+                return Err(broken(format!("the history of the run `{id}` ends without a result")));
             }
             None => from = next,
         }
@@ -385,7 +388,7 @@ impl<'m> Screen<'m> {
         if let Some(live) = &self.live {
             let bad = if self.bad.is_empty() { String::new() } else { format!(", {} did not pass", self.bad.len()) };
             live.set_message(format!(
-                "{}/{}{bad}, {} under way",
+                "{}/{}{bad}, {} in progress",
                 self.ends.len(),
                 self.units.len(),
                 self.running.len()
@@ -458,7 +461,7 @@ impl<'m> Screen<'m> {
             Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) => {
                 let order = value::<Order>(started.input.as_ref());
                 if order.is_none_or(|order| order.version != VERSION) {
-                    let why = "another version of gevals began this run, and this one does not understand it: follow it with that one, or give this run a `--name` of its own";
+                    let why = "another version of gevals started this run, and this version does not understand it: follow it with that version, or give this run its own `--name`";
                     return Err((status::BROKEN, why.to_owned()));
                 }
             }
@@ -497,7 +500,7 @@ impl<'m> Screen<'m> {
                         if let Some(end) = value::<CleanupEnd>(done.result.as_ref()) {
                             let of = self.names(&order.units);
                             let of = of.trim_end();
-                            self.left.extend(end.left.iter().map(|line| format!("a lost attempt at {of}: {line}")));
+                            self.left.extend(end.left.iter().map(|line| format!("a lost attempt of {of}: {line}")));
                         }
                     }
                     None => {}
@@ -508,7 +511,7 @@ impl<'m> Screen<'m> {
                 self.over(failed.scheduled_event_id, &why);
             }
             Some(Attributes::ActivityTaskTimedOutEventAttributes(timed_out)) => {
-                self.over(timed_out.scheduled_event_id, "its worker is silent");
+                self.over(timed_out.scheduled_event_id, "its worker does not respond");
             }
             Some(Attributes::ActivityTaskCanceledEventAttributes(cancelled)) => {
                 self.asked.remove(&cancelled.scheduled_event_id);
@@ -520,7 +523,7 @@ impl<'m> Screen<'m> {
             Some(Attributes::WorkflowExecutionCompletedEventAttributes(done)) => {
                 let done = value::<Done>(done.result.as_ref());
                 let unknown =
-                    || Ended::Otherwise("it ended, and does not say how: it is of another version".to_owned());
+                    || Ended::Otherwise("it ended in a way that this version of gevals does not understand".to_owned());
                 return Ok(Some(End::Over(done.map_or_else(unknown, |done| Ended::Done(Box::new(done))))));
             }
             Some(Attributes::WorkflowExecutionFailedEventAttributes(failed)) => {
@@ -536,7 +539,7 @@ impl<'m> Screen<'m> {
                 return Ok(Some(End::Over(done.map_or_else(unknown, |done| Ended::Done(Box::new(done))))));
             }
             Some(Attributes::WorkflowExecutionTimedOutEventAttributes(_)) => {
-                return Ok(Some(End::Over(Ended::Otherwise("the time of the workflow is over".to_owned()))));
+                return Ok(Some(End::Over(Ended::Otherwise("the workflow timed out".to_owned()))));
             }
             _ => {}
         }
@@ -555,7 +558,7 @@ impl<'m> Screen<'m> {
 
     fn batch_ended(&mut self, end: &BatchEnd) -> Result<(), Fault> {
         let put = self.parts.put(end, &self.units);
-        put.map_err(|error| (status::BROKEN, format!("`{}` cannot be written: {error}", shown(&self.parts.folder))))?;
+        put.map_err(|error| (status::BROKEN, format!("cannot write `{}`: {error}", shown(&self.parts.folder))))?;
         self.attempts = self.attempts.saturating_sub(end.left.len());
         if !end.lost.is_empty() {
             let line = format!("{}  {}  their process ended too soon\n", self.word("lost"), self.names(&end.lost));

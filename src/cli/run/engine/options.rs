@@ -4,29 +4,29 @@ use std::time::Duration;
 
 use crate::{cli::worker, ty::duration};
 
-/// Who starts the units of a pack, and how.
+/// Which engine starts the units of a pack, and how.
 #[derive(clap::Args, Clone, Debug)]
 #[group(skip)]
-#[command(next_help_heading = "With an engine")]
+#[command(next_help_heading = "Engine")]
 pub struct Options {
-    /// Who starts the units of a pack on other machines; `--parallel` says how many at a time, on all of them together.
+    /// The engine that starts the units of a pack on other machines; `--parallel` is the number in parallel on all of them together.
     #[arg(long, value_enum, value_name = "ENGINE")]
     pub engine: Option<Engine>,
     #[command(flatten)]
     pub server: worker::Server,
-    /// A name of this run: with the same name and pack no other one is ever made, and the results of an ended one are written again.
+    /// The name of this run: a name is used only once per pack, and repeating an ended run writes its results again.
     #[arg(long, value_name = "NAME", requires = "engine", value_parser = worker::name)]
     pub name: Option<String>,
-    /// How often a unit is run again that is broken. What is lost with a worker is run again anyhow, and a verdict never.
+    /// Number of times to retry a broken unit. A unit that is lost with its worker is always run again, and a verdict never is.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "engine", value_parser = clap::value_parser!(u32).range(..=10))]
     pub retries: u32,
-    /// How many units with models of a provider may begin in a minute: `openai=30`.
+    /// Maximum number of units with models of a provider to start per minute: `openai=30`.
     #[arg(long, value_name = "PROVIDER=N", requires = "engine", value_parser = rate)]
     pub rate: Vec<(String, f64)>,
-    /// How long units that are short may take together that go to a worker as one; `0s`: each goes by itself.
+    /// Maximum total duration of short units that are sent to a worker as one batch; `0s` sends each unit separately.
     #[arg(long, value_name = "DURATION", default_value = "2s", requires = "engine", value_parser = batch)]
     pub batch: Duration,
-    /// How long a worker may be silent before its units are cleaned up after by others, and run again.
+    /// Time without a response from a worker after which others clean up after its units and run them again.
     #[arg(long, value_name = "DURATION", default_value = "30s", requires = "engine", value_parser = silence)]
     pub silence: Duration,
 }
