@@ -31,7 +31,7 @@ const SUBSTITUTES: &[(&str, &str)] =
 pub fn package(text: &str, substitute: Substitute) -> Result<Package, String> {
     if let Some(name) = text.strip_prefix("builtin:") {
         let known = (name == kubernetes::NAME).then_some(Package::Bundled(kubernetes::NAME));
-        return known.ok_or_else(|| format!("names no bundled extension: there is `builtin:{}`", kubernetes::NAME));
+        return known.ok_or_else(|| format!("is not a bundled extension: available is `builtin:{}`", kubernetes::NAME));
     }
     if let Some(path) = text.strip_prefix("file://") {
         return Ok(Package::Local(path.to_owned()));
@@ -40,7 +40,7 @@ pub fn package(text: &str, substitute: Substitute) -> Result<Package, String> {
         return Ok(Package::Local(text.to_owned()));
     }
     let Some((_, rest)) = text.split_once("github.com/") else {
-        return Err("is neither a path, `builtin:NAME`, nor `github.com/OWNER/REPO@VERSION`".to_owned());
+        return Err("is not a path, `builtin:NAME` or `github.com/OWNER/REPO@VERSION`".to_owned());
     };
     let (name, version) = rest.split_once('@').unwrap_or((rest, "latest"));
     match name.split_once('/') {
@@ -53,7 +53,7 @@ pub fn package(text: &str, substitute: Substitute) -> Result<Package, String> {
                 }
             })
         }
-        _ => Err("is no release: write `github.com/OWNER/REPO@VERSION`".to_owned()),
+        _ => Err("is not a release: write `github.com/OWNER/REPO@VERSION`".to_owned()),
     }
 }
 

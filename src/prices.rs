@@ -100,9 +100,9 @@ fn amount(reader: &mut Reader<'_>, node: Node<'_>) -> Option<f64> {
             Diagnostic::new(
                 &WRONG_TYPE,
                 crate::decode::place(node),
-                format!("a price is a number from 0, not {found}"),
+                format!("a price must be a number and not negative, not {found}"),
             )
-            .help("write what a million tokens cost, such as `2.5`; `currency` says in what"),
+            .help("write the price per million tokens, such as `2.5`; `currency` sets the currency"),
         );
     }
     amount

@@ -249,16 +249,16 @@ pub enum Stat {
 pub enum ReadError {
     #[error("no such file")]
     Missing,
-    #[error("it is a folder, not a file")]
+    #[error("it is a directory, not a file")]
     IsDir,
     /// Beyond the root of the project, which is named.
-    #[error("it lies outside of the project `{0}`")]
+    #[error("it is outside the project `{0}`")]
     Outside(String),
     /// Inside by its name, and outside by what it links to.
-    #[error("it is a link that leads out of the project `{0}`")]
+    #[error("it is a link to a path outside the project `{0}`")]
     LeadsOut(String),
     /// A folder that is reached by a link inside of it, or by too many links.
-    #[error("its links lead in circles")]
+    #[error("it is a circular link")]
     Circular,
     /// A pipe, a socket, a device: reading one may never end.
     #[error("it is {0}, not a file")]

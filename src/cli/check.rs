@@ -202,7 +202,7 @@ const ANNOTATIONS: &str = "github";
 fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> Result<u8, Fault> {
     let options = options(args)?;
     if args.dry_run && !args.mends() {
-        return Err((status::USAGE, "--dry-run needs --fix or --unsafe-fixes".to_owned()));
+        return Err((status::USAGE, "--dry-run requires --fix or --unsafe-fixes".to_owned()));
     }
     let mut mended = Mended::default();
     if args.mends() {
@@ -252,7 +252,7 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     unrelated.iter().for_each(|why| complain(why));
     // A deleted file concerns whatever referred to it; a mistyped name concerns nothing.
     for path in args.paths.iter().filter(|path| args.affected && files == 0 && Disk.stat(path).is_none()) {
-        warn(&format!("`{}` is not there, and nothing refers to it", path.display()));
+        warn(&format!("`{}` does not exist, and nothing refers to it", path.display()));
     }
     let unreadable = unreadable(&compiled) || !unrelated.is_empty();
     if let Some(path) = &args.write_baseline {
@@ -275,14 +275,14 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
             true => Ok(status::USAGE),
             false => Err((
                 status::USAGE,
-                "no task and no eval was found here; name a file or a folder that has some".to_owned(),
+                "no tasks or evals were found; specify a file or directory that contains some".to_owned(),
             )),
         };
     }
     let (found, known) = (diagnostic::gather(found), (diagnostic::gather(known.0), known.1));
     let Some(writer) = WRITERS.iter().find(|w| w.name == args.format) else { return Ok(status::USAGE) };
     if args.statistics && writer.machine {
-        return Err((status::USAGE, format!("--statistics counts for people, not as `{}`", args.format)));
+        return Err((status::USAGE, format!("--statistics does not support the format `{}`", args.format)));
     }
     let mut style = global.pretty(&std::io::stdout());
     style.limit = (!writer.machine).then_some(args.max_findings);
@@ -292,16 +292,16 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     };
     if !writer.machine {
         for path in compiled.project.foreign.iter().filter(|_| args.verbose) {
-            text += &format!("left alone: {}\n", path.display());
+            text += &format!("skipped: {}\n", path.display());
         }
         if fixed > 0 {
             text += &format!("fixed {}\n", count(fixed, "file", "files"));
         }
         if !known.0.is_empty() {
-            text += &format!("known, and not shown: {}\n", counted(&known.0));
+            text += &format!("suppressed by the baseline: {}\n", counted(&known.0));
         }
         for entry in &known.1 {
-            text += &format!("the baseline knows a finding that is gone: {entry}\n");
+            text += &format!("no longer found, but still in the baseline: {entry}\n");
         }
         text += &diagnostic::summary(&found, files);
         text.push('\n');
@@ -362,7 +362,7 @@ fn options(args: &Args) -> Result<Options, Fault> {
             if rule.strength == diagnostic::Strength::Hard && level != Level::Error {
                 return Err((
                     status::USAGE,
-                    format!("`{name}` is a hard error: without meaning there is no plan, so it cannot be silenced"),
+                    format!("`{name}` is a hard error and cannot be silenced: no plan exists without fixing it"),
                 ));
             }
             options.levels.push((name.clone(), level));
@@ -391,7 +391,7 @@ fn mend(args: &Args, options: &Options, files: &Overlay) -> Result<Mended, Fault
         Some(link) => {
             let link = link.display();
             refused.insert(format!(
-                "`{}` is not written: `{link}` is a symbolic link; mend what it leads to",
+                "`{}` was not written: `{link}` is a symbolic link; fix its target",
                 path.display()
             ));
             false
@@ -478,7 +478,7 @@ impl Baseline {
         if there.is_empty() || serde_json::from_slice::<Vec<Known>>(&there).is_ok() {
             return Ok(());
         }
-        let why = format!("`{}` is there already and is no baseline: name another file, or delete it", path.display());
+        let why = format!("`{}` exists and is not a baseline: use another file, or delete it", path.display());
         Err((status::USAGE, why))
     }
 

@@ -226,11 +226,11 @@ fn run(args: &Args) -> Result<u8, Fault> {
     if args.to == To::Steps && args.target.is_some() {
         return Err((
             status::USAGE,
-            "`--target` takes scripts apart for the portable dialect; `--to steps` only wraps them".to_owned(),
+            "`--target` converts the statements of scripts to the portable dialect; `--to steps` does not support it".to_owned(),
         ));
     }
     if args.force && !args.write && args.out.is_none() {
-        return Err((status::USAGE, "`--force` needs `--write` or `--out`: nothing is written otherwise".to_owned()));
+        return Err((status::USAGE, "`--force` requires `--write` or `--out`: nothing is written otherwise".to_owned()));
     }
     let sources = Sources::default();
     let files = project_files(&args.paths);
@@ -241,7 +241,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
     if compiled.project.tasks.is_empty() {
         let hard = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard);
         let why = hard.map(|d| format!(": {}", d.message)).unwrap_or_default();
-        return Err((status::USAGE, format!("no task was found here{why}")));
+        return Err((status::USAGE, format!("no task was found{why}")));
     }
     let mut outcomes: Vec<Outcome> = {
         use rayon::prelude::*;
@@ -270,7 +270,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         let found = tries.filter_map(|kept| again(&outcome.path, None, kept)).find(|other| other.result.is_ok());
         let Some(mut other) = found else { continue };
         if let Ok(new) = &mut other.result {
-            new.notes.push(format!("lifted as well as can be, it was refused: {why}"));
+            new.notes.push(format!("the full conversion has an error: {why}"));
         }
         *outcome = other;
     }
@@ -293,18 +293,18 @@ fn run(args: &Args) -> Result<u8, Fault> {
         if let Proof::Certificate(certificate) = &outcome.proof
             && let Some(example) = &certificate.counter_example
         {
-            complain(&format!("{}: original and conversion do not do the same: {example}", outcome.path.display()));
+            complain(&format!("{}: original and conversion are not equivalent: {example}", outcome.path.display()));
         }
         if let Some(differs) = outcome.on_api.as_ref().and_then(OnApi::differs) {
             let path = outcome.path.display();
-            complain(&format!("{path}: on the real API original and conversion do not do the same: {differs}"));
+            complain(&format!("{path}: original and conversion are not equivalent on the real API: {differs}"));
         }
         if let Some(lacks) = unproved(outcome) {
             let path = outcome.path.display();
             let what = lacks.iter().map(|lack| format!("\n  {lack}")).collect::<String>();
             warn(&format!(
                 "`{path}` is unproved{}{what}",
-                if writes && !args.allow_unproved { ": it is not written" } else { "" }
+                if writes && !args.allow_unproved { ", so it is not written" } else { "" }
             ));
         }
     }
@@ -413,7 +413,7 @@ fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) 
         let _ = put_source(Stream::Out, &new.text);
         if matches!(guarded(Stream::Out, &new.text), std::borrow::Cow::Owned(_)) {
             warn(&format!(
-                "the log of CI would take a line of `{}` for a command, so it is printed otherwise: write it to a file",
+                "a CI log would interpret a line of `{}` as a command, so the line is escaped: write the result to a file",
                 outcome.path.display()
             ));
         }
@@ -452,10 +452,10 @@ type Again<'a> = dyn Fn(&Path, Option<Target>, &[Kept]) -> Option<Outcome> + Syn
 fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(), Fault> {
     use rayon::prelude::*;
     let unproved =
-        |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or do without a proof: `--no-verify`"));
+        |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or skip the proof with `--no-verify`"));
     let bwrap = crate::sandbox::find().map_err(unproved)?;
     let exe =
-        std::env::current_exe().map_err(|e| (status::BROKEN, format!("this program does not find itself: {e}")))?;
+        std::env::current_exe().map_err(|e| (status::BROKEN, format!("cannot determine the path of this program: {e}")))?;
     let settle = |outcome: &mut Outcome| -> Result<(), String> {
         let path = outcome.path.clone();
         let mut prover = crate::prove::Prover::new((&bwrap, &exe), &path, args.seeds);
@@ -474,7 +474,7 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
         };
         let Some(first) = prove(outcome, args.target.is_none(), None)? else { return Ok(()) };
         let shown = first.counter_example.as_ref().and_then(|example| example.lines().next());
-        let why = shown.map(|example| format!("lifted as well as can be, it was refuted: {example}"));
+        let why = shown.map(|example| format!("the full conversion was refuted: {example}"));
         let mut refuted = first.counter_example.is_some();
         let mut tries = less(outcome, &first).into_iter();
         let mut worlds = first.seeds;
@@ -574,7 +574,7 @@ fn less(outcome: &Outcome, certificate: &Certificate) -> Vec<Vec<Kept>> {
 fn prove(_: &mut [Outcome], _: &Args, _: &Again<'_>) -> Result<(), Fault> {
     Err((
         status::BROKEN,
-        "the proof rests on bubblewrap, which only Linux has; do without it: `--no-verify`".to_owned(),
+        "the proof requires bubblewrap, which is only available on Linux; skip the proof with `--no-verify`".to_owned(),
     ))
 }
 
@@ -635,7 +635,7 @@ fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files
         if let Some(d) = hard.or(added) {
             let at = sources.get(d.span.file).position(d.span.start);
             outcome.result = Err(format!(
-                "{}: its conversion would have an error that it does not have: {} (line {} of the result: {})",
+                "{}: its conversion would introduce an error: {} (line {} of the result: {})",
                 outcome.path.display(),
                 d.rule.name,
                 at.line,

@@ -104,7 +104,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return reasons(&planned, step, &args.format);
     }
     if args.deny_growth {
-        complain("--deny-growth needs --diff or --diff-rev");
+        complain("--deny-growth requires --diff or --diff-rev");
         return status::USAGE;
     }
     if let Some(rate) = args.gate {
@@ -188,11 +188,11 @@ pub(super) fn drawn(
 ) -> Result<String, String> {
     let planned = select(compiled, task);
     if planned.evals.is_empty() && planned.loose.is_empty() {
-        let why = task.map(|name| format!(": no task's name matches `{name}`")).unwrap_or_default();
+        let why = task.map(|name| format!(": no task name matches `{name}`")).unwrap_or_default();
         return Err(format!("no task is selected{why}"));
     }
     let format =
-        FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("plans are not drawn as `{format}`"))?;
+        FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("plans do not support the format `{format}`"))?;
     let view = View { expand: task.is_some(), sources: Some(sources), files: Some(files), ..View::new(&[]) };
     let evals = planned.evals.iter().map(|eval| View { eval: Some(eval), plans: &eval.tasks, ..view });
     let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });
@@ -203,7 +203,7 @@ pub(super) fn drawn(
 fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
     let Some(format) = WHY_FORMATS.iter().find(|f| f.name == format) else {
         let names: Vec<_> = WHY_FORMATS.iter().map(|f| f.name).collect();
-        complain(&format!("what a step waits for is shown as {}, not as `{format}`", names.join(" or ")));
+        complain(&format!("`--why` supports {}, not `{format}`", names.join(" or ")));
         return status::USAGE;
     };
     let plans = || planned.evals.iter().flat_map(|eval| &eval.tasks).chain(&planned.loose);
@@ -214,7 +214,7 @@ fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
             [one] => steps.push(why::why(plan, one)),
             ref several => {
                 let ids: Vec<_> = several.iter().map(|&ix| format!("`{}`", plan.action(ix).id)).collect();
-                complain(&format!("`{step}` is several steps of `{}`: {}", plan.task.name.value, ids.join(", ")));
+                complain(&format!("`{step}` matches several steps of `{}`: {}", plan.task.name.value, ids.join(", ")));
                 return status::USAGE;
             }
         }
@@ -224,10 +224,10 @@ fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
         let names: Vec<_> = actions.flat_map(|a| [Some(a.id.as_str()), why::step_id(&a.kind)]).flatten().collect();
         let near = why::near(step, &names);
         let hint = match near.is_empty() {
-            true => String::from("; `gevals plan --format json` shows all ids"),
+            true => String::from("; for all ids, see `gevals plan --format json`"),
             false => format!("; did you mean {}?", near.join(", ")),
         };
-        complain(&format!("no step is called `{step}`{hint}"));
+        complain(&format!("the step `{step}` does not exist{hint}"));
         return status::USAGE;
     }
     print(&planned.secrets().mask(&(format.render)(&why::Answer { version: why::VERSION, steps })));
@@ -256,12 +256,12 @@ fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -
     if compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard) {
         let hard: Vec<_> = compiled.diagnostics.iter().filter(|d| d.strength == Strength::Hard).cloned().collect();
         print_findings(&hard, sources, compiled.project.files(), global);
-        complain("there is no plan while something has no meaning");
+        complain("there is no plan because of errors");
         return None;
     }
     let planned = select(compiled, args.task.as_ref());
     if planned.evals.is_empty() && planned.loose.is_empty() {
-        let why = args.task.as_ref().map(|name| format!(": no task's name matches `{name}`")).unwrap_or_default();
+        let why = args.task.as_ref().map(|name| format!(": no task name matches `{name}`")).unwrap_or_default();
         complain(&format!("no task is selected{why}"));
         return None;
     }
@@ -286,33 +286,33 @@ fn select(compiled: Compiled, task: Option<&Regex>) -> Planned {
 fn proved(path: &Path, planned: &Planned) -> Result<Proved, String> {
     let shown = path.display();
     let proved = proof::read(&json(path)?)
-        .ok_or_else(|| format!("`{shown}` is no proof: `gevals prove EVAL --format json` prints one"))?;
+        .ok_or_else(|| format!("`{shown}` is not a proof: create one with `gevals prove EVAL --format json`"))?;
     let plans = || planned.evals.iter().flat_map(|eval| &eval.tasks).chain(&planned.loose);
     if !proved.is_of(plans()) {
-        return Err(format!("`{shown}` proves other tasks"));
+        return Err(format!("`{shown}` is a proof of other tasks"));
     }
     match proved.unknown(plans()).first() {
         Some(check) => {
-            Err(format!("`{shown}` is of an older state of a task: it has no check `{check}`; prove it anew"))
+            Err(format!("`{shown}` belongs to an older version of a task: the check `{check}` is missing; run `gevals prove` again"))
         }
         None => Ok(proved),
     }
 }
 
 fn painted(path: &Path) -> Result<Painted, String> {
-    results::read(&json(path)?).ok_or_else(|| format!("`{}` is no results file", path.display()))
+    results::read(&json(path)?).ok_or_else(|| format!("`{}` is not a results file", path.display()))
 }
 
 /// What runs took, by a results file that was named.
 fn taken(path: &Path) -> Result<Earlier, String> {
     let shown = path.display();
-    Earlier::read(&json(path)?, shown.to_string()).ok_or_else(|| format!("`{shown}` is no results file"))
+    Earlier::read(&json(path)?, shown.to_string()).ok_or_else(|| format!("`{shown}` is not a results file"))
 }
 
 fn json(path: &Path) -> Result<serde_json::Value, String> {
     let shown = path.display();
     let bytes = Disk.read(path).map_err(|e| format!("cannot read `{shown}`: {e}"))?;
-    serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is no JSON: {e}"))
+    serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is not valid JSON: {e}"))
 }
 
 /// What the eval took the last time, if it left its results here.
@@ -325,7 +325,7 @@ fn earlier(eval: &str) -> Option<Earlier> {
 /// Writes the picture where the system's viewer finds it.
 fn open(name: &str, text: &str) -> u8 {
     if !matches!(name, "html" | "svg") {
-        complain("--open opens html and svg");
+        complain("--open requires the format html or svg");
         return status::USAGE;
     }
     let folder = std::env::temp_dir().join(format!("gevals-{:016x}", crate::random::number()));
@@ -357,7 +357,7 @@ fn open(name: &str, text: &str) -> u8 {
 fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     let Some(format) = DIFF_FORMATS.iter().find(|f| f.name == args.format) else {
         let names: Vec<_> = DIFF_FORMATS.iter().map(|f| f.name).collect();
-        complain(&format!("what changed is shown as {}, not as `{}`", names.join(", "), args.format));
+        complain(&format!("`--diff` supports {}, not `{}`", names.join(", "), args.format));
         return status::USAGE;
     };
     let sources = Sources::default();

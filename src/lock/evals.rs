@@ -172,14 +172,14 @@ impl EvalChanges {
     pub fn lines(&self) -> Vec<String> {
         let changed = self.changed.iter().map(|changed| {
             let level =
-                changed.level.as_ref().map(|level| format!("; its level is {}, it was {}", level.to, level.from));
+                changed.level.as_ref().map(|level| format!("; level {} (was {})", level.to, level.from));
             let parts = changed.parts.iter().map(|part| format!("`{part}`")).collect::<Vec<_>>().join(" and ");
             format!("changed: `{}`: {parts}{}", changed.id, level.unwrap_or_default())
         });
-        let renamed = self.renamed.iter().map(|renamed| format!("renamed: `{}` is `{}` now", renamed.from, renamed.to));
+        let renamed = self.renamed.iter().map(|renamed| format!("renamed: `{}` to `{}`", renamed.from, renamed.to));
         let added = self.added.iter().map(|id| format!("added: `{id}`"));
         let removed = self.removed.iter().map(|id| format!("removed: `{id}`"));
-        let tools = self.tools_without_evals.iter().map(|tool| format!("the tool `{tool}` has lost its last eval"));
+        let tools = self.tools_without_evals.iter().map(|tool| format!("the tool `{tool}` no longer has any evals"));
         changed.chain(renamed).chain(added).chain(removed).chain(tools).collect()
     }
 }

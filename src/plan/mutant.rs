@@ -43,15 +43,15 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
     for (nth, call) in calls.iter().enumerate() {
         let name = name(nth, call);
         let cure = format!(
-            "a verify step that looks at what it does, or the assertion `toolsUsed` with `{}`",
+            "a verify step that checks the effect of the call, or the assertion `toolsUsed` with `{}`",
             call.name.display()
         );
         let (fewer, gone, said) = without(calls, output.as_ref(), nth);
         let others: Vec<String> = gone.iter().filter(|&&at| at != nth).map(|at| (at + 1).to_string()).collect();
         let title = match others.as_slice() {
             [] => format!("{name} is not made"),
-            [one] => format!("{name} is not made, nor call {one}, which needs its answer"),
-            several => format!("{name} is not made, nor the calls {}, which need its answer", several.join(", ")),
+            [one] => format!("{name} is not made, nor is call {one}, which needs its answer"),
+            several => format!("{name} is not made, nor are calls {}, which need its answer", several.join(", ")),
         };
         out.push(Mutant { title, cure, plan: scripted(fewer, said) });
         // What needs the answer of the call before it cannot be made before it.
@@ -80,8 +80,8 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
             if let Some(old) = old {
                 undo(&mut plan, &old);
             }
-            let cure = format!("a verify step that looks at what `{key}` leads to");
-            out.push(Mutant { title: format!("{name} has another `{path}`"), cure, plan });
+            let cure = format!("a verify step that checks the effect of `{key}`");
+            out.push(Mutant { title: format!("{name} has a different `{path}`"), cure, plan });
         }
     }
     let answered = |nth: usize, kind, title: &str, cure: &str| {
@@ -93,7 +93,7 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
         Mutant { title: format!("{} {title}", name(nth, &calls[nth])), cure: cure.to_owned(), plan }
     };
     if output.as_ref().is_some_and(|output| !output.parts.is_empty()) {
-        let cure = "a verify step that looks at `{agent.output}`, if the answer matters".to_owned();
+        let cure = "a verify step that checks `{agent.output}`, if the answer matters".to_owned();
         out.push(Mutant { title: "the answer is empty".to_owned(), cure, plan: scripted(calls.clone(), None) });
     }
     for nth in 0..calls.len() {
@@ -102,21 +102,21 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
             CallKind::Resource => "resourcesRead",
             CallKind::Prompt => "promptsUsed",
         };
-        let cure = format!("a verify step that looks at what it does, or `status: ok` in the assertion `{used}`");
+        let cure = format!("a verify step that checks the effect of the call, or `status: ok` in the assertion `{used}`");
         out.push(answered(nth, WrongKind::Error, "fails", &cure));
         // To a script that does not read an answer all answers are one.
         if !reads(calls, output.as_ref(), nth) {
             continue;
         }
-        let cure = "a verify step that looks at what the answer is used for";
-        out.push(answered(nth, WrongKind::Empty, "is answered with nothing", cure));
+        let cure = "a verify step that checks how the answer is used";
+        out.push(answered(nth, WrongKind::Empty, "returns an empty answer", cure));
         // Of calls that are alike the answers may be so, too, and later ones have none yet.
         let others =
             (0..nth).rev().filter(|&other| calls[other].kind == calls[nth].kind && !alike(&calls[other], &calls[nth]));
         for other in others.take(MOST_ANSWERS) {
             let title = match nth - other {
-                1 => "has the answer of the call before it".to_owned(),
-                _ => format!("has the answer of {}", name(other, &calls[other])),
+                1 => "returns the answer of the previous call".to_owned(),
+                _ => format!("returns the answer of {}", name(other, &calls[other])),
             };
             out.push(answered(nth, WrongKind::Of(other), &title, cure));
         }

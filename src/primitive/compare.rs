@@ -44,8 +44,8 @@ impl fmt::Display for Mismatch {
             (Some(expected), Some(found)) => {
                 write!(f, "`{}` is {}, not {}", self.at, shown(found), shown(expected))
             }
-            (Some(expected), None) => write!(f, "`{}` is not there; expected {}", self.at, shown(expected)),
-            (None, Some(found)) => write!(f, "`{}` should not be there; it is {}", self.at, shown(found)),
+            (Some(expected), None) => write!(f, "`{}` is missing; expected {}", self.at, shown(expected)),
+            (None, Some(found)) => write!(f, "`{}` must not exist; it is {}", self.at, shown(found)),
             (None, None) => write!(f, "`{}` compares nothing", self.at),
         }
     }

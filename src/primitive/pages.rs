@@ -95,19 +95,19 @@ impl Pages {
             None => None,
             Some(level) => Some(level.as_str().and_then(Level::named).ok_or_else(|| {
                 let known = Level::ALL.map(|level| format!("`{level}`")).join(", ");
-                format!("unknown level {}; known are {known}", shortened(level))
+                format!("unknown level {}; valid levels are {known}", shortened(level))
             })?),
         };
         let (list, begin) = match of("cursor") {
             None => (self.lists.front(), 0),
             Some(cursor) => {
-                let malformed = || format!("{} is no cursor of `{METHOD}`", shortened(cursor));
+                let malformed = || format!("{} is not a cursor of `{METHOD}`", shortened(cursor));
                 let Cursor { list, level: of, at } = cursor.as_str().and_then(Cursor::parse).ok_or_else(malformed)?;
                 if of != level {
-                    return Err("the cursor is of a list of another `level`: begin without a cursor".to_owned());
+                    return Err("the cursor belongs to a list with another `level`: start without a cursor".to_owned());
                 }
                 let found = self.lists.iter().find(|known| known.name == list);
-                let gone = "the list has changed since the cursor was made: begin without a cursor";
+                let gone = "the list has changed since the cursor was created: start without a cursor";
                 (Some(found.ok_or(gone)?), at)
             }
         };

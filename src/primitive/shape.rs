@@ -9,7 +9,7 @@ use super::{Grading, Level};
 pub fn faults(eval: &Value) -> Vec<(&'static str, String)> {
     let mut out = Vec::new();
     let Some(eval) = eval.as_object() else {
-        return vec![("E14", format!("an eval is {}, and no object", kind(Some(eval))))];
+        return vec![("E14", format!("an eval is {}, not an object", kind(Some(eval))))];
     };
     let name = match eval.get("id") {
         Some(Value::String(id)) if !id.trim().is_empty() => format!("`{id}`"),

@@ -120,7 +120,7 @@ impl OnApi {
                     lacks.push("no failing world: both pass without an agent".to_owned());
                 }
                 _ if !old.agent && !new.agent => {
-                    lacks.push(format!("no failing world: the setup fails: {}", first(&old.said)));
+                    lacks.push(format!("no failing world: setup fails: {}", first(&old.said)));
                 }
                 _ => {}
             },
@@ -160,12 +160,12 @@ impl OnApi {
             return format!("they differ {differs}");
         }
         let lacks = self.lacks();
-        if lacks.is_empty() { "passes and fails alike".to_owned() } else { format!("unproved: {}", lacks.join("; ")) }
+        if lacks.is_empty() { "pass and fail in the same cases".to_owned() } else { format!("unproved: {}", lacks.join("; ")) }
     }
 }
 
 fn first(said: &str) -> &str {
-    said.lines().next().unwrap_or("it does not say why")
+    said.lines().next().unwrap_or("no reason given")
 }
 
 /// What the proof of all tasks came to.
@@ -282,7 +282,7 @@ fn of_pair(index: usize, pair: &Pair, ends: &[BTreeMap<usize, End>], faults: &[S
     let (idle, solved) = (both(0, 1), both(2, 3));
     let lacks = if idle.is_none() { faults.to_vec() } else { Vec::new() };
     let unsolved = match &pair.solution {
-        None => Some(format!("no passing world: there is no solution `{}.sh`", pair.old.task.name.value)),
+        None => Some(format!("no passing world: the solution `{}.sh` does not exist", pair.old.task.name.value)),
         Some(_) => Some("no passing world: it was not run with the solution".to_owned()),
     };
     OnApi { idle, solved, allow: pair.allow, unsolved, lacks }

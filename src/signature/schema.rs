@@ -59,7 +59,7 @@ impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(key) => write!(f, "has no `{key}`"),
-            Self::Unknown(key) => write!(f, "has a key `{key}`, which is not known there"),
+            Self::Unknown(key) => write!(f, "has an unknown key `{key}`"),
             Self::Type(demand) | Self::Value(demand) => f.write_str(demand),
         }
     }
@@ -137,7 +137,7 @@ impl Schema {
             }
             let gap = foreign.then(|| "it refers to another document, which is not read".to_owned());
             if weight(&known, &known, 0).is_none() {
-                return Compiled { validator: None, gap: Some("it refers to itself without end".to_owned()) };
+                return Compiled { validator: None, gap: Some("it refers to itself recursively".to_owned()) };
             }
             let patterns = PatternOptions::fancy_regex()
                 .backtrack_limit(BACKTRACKS)
@@ -230,12 +230,12 @@ fn demand(error: &ValidationError<'_>) -> String {
         K::MaxItems { limit } => format!("must have at most {}", counted(*limit, "value")),
         K::MinProperties { limit } => format!("must have at least {}", counted(*limit, "key")),
         K::MaxProperties { limit } => format!("must have at most {}", counted(*limit, "key")),
-        K::UniqueItems => "must not hold a value twice".to_owned(),
-        K::PropertyNames { error } => format!("has a key that is not allowed: it {}", demand(error)),
-        K::FalseSchema => "may not be there".to_owned(),
-        K::Not { .. } => "is what the schema rules out (`not`)".to_owned(),
+        K::UniqueItems => "must not contain duplicate values".to_owned(),
+        K::PropertyNames { error } => format!("has an invalid key: it {}", demand(error)),
+        K::FalseSchema => "must not be present".to_owned(),
+        K::Not { .. } => "must not match the schema in `not`".to_owned(),
         K::OneOfMultipleValid { .. } => {
-            "fits several alternatives of the schema, and only one may fit (`oneOf`)".to_owned()
+            "matches several alternatives of the schema, but only one may match (`oneOf`)".to_owned()
         }
         K::AnyOf { context } | K::OneOfNotValid { context } => {
             let mut demands: Vec<String> = Vec::new();
@@ -251,7 +251,7 @@ fn demand(error: &ValidationError<'_>) -> String {
                 demands.extend(demand.filter(|demand| !demands.contains(demand)));
             }
             match demands.as_slice() {
-                [] => "fits no alternative of the schema".to_owned(),
+                [] => "does not match any alternative of the schema".to_owned(),
                 [one] => one.clone(),
                 [first, rest @ ..] => {
                     let rest: Vec<_> = rest.iter().take(3).map(String::as_str).collect();
@@ -259,7 +259,7 @@ fn demand(error: &ValidationError<'_>) -> String {
                 }
             }
         }
-        _ => format!("does not hold to `{}` of the schema", error.kind().keyword()),
+        _ => format!("does not satisfy `{}` of the schema", error.kind().keyword()),
     }
 }
 

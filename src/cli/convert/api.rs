@@ -61,7 +61,7 @@ pub fn prove(
         let (what, more) = (count(others.len(), "script is", "scripts are"), others.len().saturating_sub(SHOWN));
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let shown = others.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-        warn(&format!("in `{}` {what} called as no task here: {shown}{more}", dir.display()));
+        warn(&format!("in `{}` {what} not the name of any task: {shown}{more}", dir.display()));
     }
     if pairs.is_empty() {
         return Ok(());
@@ -74,7 +74,7 @@ pub fn prove(
         api::Fault::Broken(why) => broken(why),
         api::Fault::Interrupted(signal) => (
             signal.exit(),
-            format!("{}: what the tasks have made on the API is deleted; nothing is written", signal.name()),
+            format!("{}: resources of the tasks on the API have been deleted; nothing is written", signal.name()),
         ),
     })?;
     for (index, on_api) in of.into_iter().zip(proof.tasks) {
@@ -89,11 +89,11 @@ pub fn prove(
 /// The scripts of a folder, by what they are called without `.sh`.
 fn scripts(dir: &Path, files: &dyn Files) -> Result<BTreeMap<String, PathBuf>, Fault> {
     if files.stat(dir) != Some(Stat::Dir) {
-        return Err((status::USAGE, format!("`{}` is no folder of solutions", dir.display())));
+        return Err((status::USAGE, format!("`{}` is not a directory of solutions", dir.display())));
     }
     let dir = std::path::absolute(dir).map_or_else(|_| dir.to_owned(), |dir| normalize(&dir));
     if dir.display().to_string().contains("{{") {
-        return Err((status::USAGE, format!("`{}` holds `{{{{`, which the command of an agent cannot", dir.display())));
+        return Err((status::USAGE, format!("`{}` contains `{{{{`, which is not allowed in the command of an agent", dir.display())));
     }
     let names = files.entries(&dir);
     let scripts = names.iter().filter(|(_, is_dir)| !is_dir);

@@ -19,7 +19,7 @@ use crate::{
 /// Replaces a file; the old one is kept beside it.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_symlink() {
-        return Err(io::Error::other("it is a symbolic link; convert what it leads to"));
+        return Err(io::Error::other("it is a symbolic link; convert its target"));
     }
     if Disk.read(path).map_err(|e| io::Error::other(e.to_string()))? == text.as_bytes() {
         return Ok(());
@@ -56,7 +56,7 @@ pub fn refuse_others<'a>(others: impl Iterator<Item = &'a Path>) -> Result<(), F
     let more = others.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let names = others[..others.len().min(SHOWN)].join(", ");
-    Err((status::USAGE, format!("{names}{more} would be overwritten; nothing was written: `--force` writes over them")))
+    Err((status::USAGE, format!("{names}{more} would be overwritten; nothing was written: use `--force` to overwrite")))
 }
 
 /// Writes tasks, the evals that select them, and every file they name, below a folder: each once, with its mode. What lies
@@ -75,7 +75,7 @@ pub fn write(
     for task in &compiled.project.tasks {
         let path = absolute(&task.path);
         if !written.contains(&path) {
-            notes.push(format!("`{}` was copied as it is", task.path.display()));
+            notes.push(format!("`{}` was copied unchanged", task.path.display()));
             copies.insert(path);
         }
     }
@@ -98,7 +98,7 @@ pub fn write(
         match from.strip_prefix(&root) {
             Ok(inside) => copies_of(from, &out.join(inside), files, &mut notes, &mut made),
             Err(_) => {
-                notes.push(format!("`{}` lies outside of the tree and was not copied", from.display()));
+                notes.push(format!("`{}` is outside the tree and was not copied", from.display()));
                 outside.insert(from.clone());
             }
         }
@@ -113,7 +113,7 @@ pub fn write(
         fs::canonicalize(to).is_ok_and(|to| fs::canonicalize(from).is_ok_and(|from| from == to))
     }) {
         let why = format!(
-            "`--out {}` is where the originals are; nothing was written: `--in-place` replaces them",
+            "`--out {}` contains the originals; nothing was written: use `--in-place` to replace them",
             out.display()
         );
         return Err((status::USAGE, why));

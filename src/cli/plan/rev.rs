@@ -26,7 +26,7 @@ impl Revision {
     /// Reads the tree of a revision of the repository around the current folder.
     pub fn open(rev: &str) -> Result<Self, String> {
         if rev.starts_with('-') {
-            return Err(format!("`{rev}` is no revision"));
+            return Err(format!("`{rev}` is not a revision"));
         }
         let text = |args: &[&str]| git(args).map(|out| String::from_utf8_lossy(&out).trim_end().to_owned());
         let root = PathBuf::from(text(&["rev-parse", "--show-toplevel"])?);

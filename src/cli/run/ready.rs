@@ -105,7 +105,7 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     let refused = refused(args, &compiled);
     if !refused.is_empty() {
         print_findings(&refused, &sources, compiled.project.files(), global);
-        complain("the eval is not run: green would mean nothing");
+        complain("the eval is not run: a pass would be meaningless");
         return Err(status::USAGE);
     }
     let tolerated: Vec<Diagnostic> =
@@ -125,7 +125,7 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     }
     if let Some(name) = unpinned(&compiled).filter(|_| in_ci()) {
         complain(&format!(
-            "no lock pins the extension `{name}`, and in CI a run starts no others: commit what `gevals lock {}` writes, or name it under `extensions.allowedSources`",
+            "the extension `{name}` is not pinned by a lock file, so it is not started in CI: commit the lock file that `gevals lock {}` creates, or add the extension to `extensions.allowedSources`",
             shown(&args.eval)
         ));
         return Err(status::USAGE);
@@ -165,8 +165,8 @@ fn the_eval(args: &Args, compiled: &mut Compiled) -> Result<Option<EvalPlan>, St
         ([], _) if compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard) => {
             Err(format!("`{path}` cannot be run"))
         }
-        ([], _) if compiled.project.tasks.is_empty() => Err(format!("there is no eval in `{path}`")),
-        ([], _) => Err(format!("`{path}` is a task: a run needs an eval, which says with which agent and servers")),
+        ([], _) if compiled.project.tasks.is_empty() => Err(format!("`{path}` contains no eval")),
+        ([], _) => Err(format!("`{path}` is a task: to run it, use an eval, which specifies the agent and the servers")),
         (evals, _) => Err(several_evals(&path, evals.iter().map(|eval| eval.path.as_path()))),
     }
 }
