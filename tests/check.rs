@@ -105,18 +105,18 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     assert_eq!(found(&["--affected", "evals/tasks/b/task.yaml", "deploy/tekton.yaml"]), (false, true));
     assert_eq!(found(&["--affected", "deploy/tekton.yaml", "deploy/build.sh"]), (false, false));
     let slip = world.run(&["check", "--affected", "nowhere.yaml"]).expect(0, &[]);
-    assert!(slip.err.contains("`nowhere.yaml` is not there, and nothing refers to it"), "{}", slip.err);
-    world.run(&["check", "deploy/build.sh"]).expect(2, &["no task and no eval refers to `deploy/build.sh`"]);
+    assert!(slip.err.contains("`nowhere.yaml` does not exist, and nothing refers to it"), "{}", slip.err);
+    world.run(&["check", "deploy/build.sh"]).expect(2, &["no task or eval refers to `deploy/build.sh`"]);
     world.run(&["check", "deploy/tekton.yaml"]).expect(1, &["unknown-kind"]);
     // What belongs to nothing hides nothing of the others.
     let both = world.run(&["check", "--format", "concise", "deploy/build.sh", "evals/tasks/b/task.yaml"]);
-    assert!(both.err.contains("no task and no eval refers to `deploy/build.sh`"), "{}", both.err);
+    assert!(both.err.contains("no task or eval refers to `deploy/build.sh`"), "{}", both.err);
     assert!(both.code == Some(2) && both.out.contains("tasks/b/task.yaml:"), "{}{}", both.out, both.err);
     // A page shows tasks and is none; beside a config that belongs to nothing all that is named is looked at.
     world.write("README.md", "# How to\n\nWrite this: it is short.\n\n```yaml\nkind: Task\n```\n");
     for others in [["evals/tasks/b/task.yaml"].as_slice(), &["evals/tasks/b/task.yaml", "deploy/tekton.yaml"]] {
         let ran = world.run(&[["check", "--format", "concise", "README.md"].as_slice(), others].concat());
-        assert!(ran.err.contains("no task and no eval refers to `README.md`"), "{}", ran.err);
+        assert!(ran.err.contains("no task or eval refers to `README.md`"), "{}", ran.err);
         assert!(ran.out.contains("tasks/b/task.yaml:") && !ran.out.contains("README.md"), "{}", ran.out);
         assert_eq!(ran.code, Some(2));
     }
@@ -146,14 +146,14 @@ fn a_misspelt_key_beside_the_right_one_has_no_fix() {
     let both = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nspec:\n  prompt: Go.\n  verify:\n    - command: {run: test -d /, expect: {exitCode: 0}, exepct: {exitCode: 1}}\n";
     world.write("evals/tasks/a/task.yaml", both);
     let ran = world.run(&["check", "evals/tasks/a/task.yaml"]);
-    let ran = ran.expect(1, &["unknown key `exepct`", "known here: `run`"]);
+    let ran = ran.expect(1, &["unknown key `exepct`", "valid keys: `run`"]);
     assert!(!ran.out.contains("fixable"), "{}", ran.out);
     // In other mappings the two are named.
     world.write(
         "twice.yaml",
         &EVAL.replace("mcpConfigFile: mcp.yaml", "mcpConfigFile: evals/mcp.yaml\n  mcpConfgFile: mcp.yaml"),
     );
-    world.run(&["check", "twice.yaml"]).expect(1, &["did you mean `mcpConfigFile`, which is there as well?"]);
+    world.run(&["check", "twice.yaml"]).expect(1, &["did you mean `mcpConfigFile`, which is also present?"]);
     world.write("evals/tasks/a/task.yaml", &both.replace("expect: {exitCode: 0}, ", ""));
     world.run(&["check", "evals/tasks/a/task.yaml"]).expect(1, &["did you mean `expect`?", "fix: write `expect`"]);
 }
@@ -170,7 +170,7 @@ fn what_differs_from_a_revision_is_checked() {
     git(&world, &["checkout", "-q", "."]);
     fs::remove_file(world.path("evals/tasks/b/verify.sh")).unwrap();
     world.run(&check).expect(1, &["evals/tasks/b/task.yaml:4:"]);
-    world.run(&["check", "--changed-since", "nowhere"]).expect(2, &["`nowhere` is no revision"]);
+    world.run(&["check", "--changed-since", "nowhere"]).expect(2, &["`nowhere` is not a revision"]);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
     // One that is damaged has a name, a reason and a cure; nothing is as it says.
     world.write("evals/gevals.lock", "version: 1\nservers: {notes: 5}\n");
     let told =
-        ["the lock `evals/gevals.lock` cannot be read: servers.notes: ", "expected a mapping", "`gevals lock EVAL`"];
+        ["the lock file `evals/gevals.lock` cannot be read: servers.notes: ", "expected a mapping", "`gevals lock EVAL`"];
     world.run(&["check", "evals/eval.yaml"]).expect(1, &told);
     let cure = ["cannot read `evals/gevals.lock`: servers.notes", "anew with `gevals lock evals/eval.yaml`"];
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(1, &cure);
@@ -301,7 +301,7 @@ fn a_folder_has_each_fault_once() {
             let ran = world.run(&[&["check", "--format", format], paths].concat());
             // SARIF quotes the rules' pages before the results.
             let shown = ran.out.rsplit("\"results\":").next().unwrap();
-            for fault in ["unknown key `nmae`", "there is no field `Promt`", "unknown key `outptu`", "hold `: `"] {
+            for fault in ["unknown key `nmae`", "unknown field `Promt`", "unknown key `outptu`", "contain `: `"] {
                 // Where all is one line, a text is there once; elsewhere a line may have it twice.
                 let count = match format {
                     "json" => shown.matches(fault).count(),
@@ -409,7 +409,7 @@ fn a_fix_that_brings_an_error_is_rolled_back_and_says_so() {
         let ran = world.run(&[&["check", "evals/other.yaml"][..], fix].concat());
         assert!(
             ran.err.contains(
-                "a fix was rolled back: evals/other.yaml:1: unknown-kind: it would add the error `unknown-field`"
+                "a fix was rolled back: evals/other.yaml:1: unknown-kind: it would introduce the error `unknown-field`"
             ),
             "{fix:?}: {}{}",
             ran.out,
@@ -515,7 +515,7 @@ fn a_message_says_what_to_write_instead() {
         ),
         (
             format!("{head}  verify:\n    - command: {{run: ls, env: [A=b]}}\n"),
-            "write `KEY: VALUE`, a line each, without `- `",
+            "write `KEY: VALUE` on each line, without `- `",
         ),
         (format!("{head}  verify:\n    - file: {{path: a, exists: true}}\n"), "`expect: {exists: true}`"),
         (format!("{steps}  verify:\n    - test -d /\n"), "write `script: {inline: \"test -d /\"}`"),
@@ -574,7 +574,7 @@ fn a_baseline_of_three_evals_shows_the_fourth() {
     }
     world.run(&["check", "q", "--format", "concise"]).expect(1, &["q/one.yaml:3:1", "found 3 errors in 4 files"]);
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
-    world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["known, and not shown: 3 findings"]);
+    world.run(&["check", "q", "--baseline", "known.json"]).expect(0, &["suppressed by the baseline: 3 findings"]);
     world.run(&["check", "q", "--write-baseline", "known.json"]).expect(0, &["3 findings"]);
     world.run(&["check", "q", "--write-baseline", "q/one.yaml"]).expect(2, &["`q/one.yaml` is there already"]);
     assert_eq!(world.read("q/one.yaml"), eval("one"));
@@ -624,7 +624,7 @@ fn what_is_found_in_every_eval_is_one_finding_with_its_places() {
     world.write("e8.yaml", &eval("e8").replace("    ref:", "    # gevals: allow(judge-is-agent)\n    ref:"));
     assert!(checked(&["--write-baseline", "known.json"]).starts_with("1 finding (at 7 places) written"));
     assert!(
-        checked(&["--baseline", "known.json"]).contains("known, and not shown: 1 finding (at 7 places)\nno findings")
+        checked(&["--baseline", "known.json"]).contains("suppressed by the baseline: 1 finding (at 7 places)\nno findings")
     );
     world.write("e9.yaml", &eval("e9"));
     let new = checked(&["--baseline", "known.json", "--format", "concise"]);
@@ -702,7 +702,7 @@ fn what_the_long_form_names_is_locked() {
             "name: files\nversion: 1.0.0\nchecks:\n- {name: read, args: {name: {type: string, required: true}}, outputs: {stdout: {type: string}}}\n",
         ),
     ]);
-    world.run(&["check", "eval.yaml"]).expect(0, &["no lock says what the extension `./ext` has"]);
+    world.run(&["check", "eval.yaml"]).expect(0, &["no lock file describes the extension `./ext`"]);
     world.run(&["lock", "eval.yaml"]).expect(0, &["locked 1 operation of 1 extension in gevals.lock"]);
     world.run(&["check", "eval.yaml"]).expect(0, &["no findings"]);
     world.write("t.yaml", &task.replace("{name: a.txt}", "{nmae: a.txt}"));

@@ -373,7 +373,7 @@ fn bad_files_are_refused_with_their_place() {
     }
     let ran = world.run(&["check", "folder"]).expect(2, &["no task and no eval was found"]);
     assert!(ran.out.is_empty(), "{}", ran.out);
-    world.run(&["run", "folder"]).expect(2, &["there is no eval in `folder`"]);
+    world.run(&["run", "folder"]).expect(2, &["`folder` contains no eval"]);
     world.run(&["run", "other"]).expect(2, &["there is no eval"]);
     for command in ["check", "run", "plan"] {
         let ran = world.run(&[command, "missing.yaml"]).expect(2, &["cannot read `missing.yaml`: no such file"]);
@@ -407,7 +407,7 @@ fn wrong_usage_is_said_before_anything_runs() {
     world
         .run(&["plan", "eval.yaml", "--why", "agent", "--format", "json"])
         .expect(0, &["\"waitsFor\"", "\"kind\": \"order\""]);
-    world.run(&["plan", "eval.yaml", "--why", "verfy/0"]).expect(2, &["no step is called `verfy/0`", "`verify/0`"]);
+    world.run(&["plan", "eval.yaml", "--why", "verfy/0"]).expect(2, &["the step `verfy/0` does not exist", "`verify/0`"]);
     world.run(&["plan", "eval.yaml", "--why", "agent", "--format", "svg"]).expect(2, &["tree or json, not as `svg`"]);
     world.run(&["plan", "eval.yaml", "--why", "agent", "--open"]).expect(2, &["cannot be used with"]);
     world

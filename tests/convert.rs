@@ -590,7 +590,7 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
     let mut command =
         world.command(&["convert", "t.yaml", "--out", world.path("out").to_str().unwrap(), "--no-verify"]);
     command.current_dir(world.path("near/deep"));
-    world.start(command).end().expect(0, &["lies outside of the tree"]);
+    world.start(command).end().expect(0, &["is outside the tree"]);
     assert!(world.read("out/t.yaml").contains("file: ../far/x.sh"));
     world.run(&["check", "out/t.yaml"]).expect(0, &[]);
 }
@@ -626,7 +626,7 @@ fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
     world
         .run(&["convert", "a", "--no-verify", "--target", "builtin", "--report"])
         .expect(0, &["no script", "0 of 5 statements"]);
-    world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: there is no file `nosuch.sh`"]);
+    world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: the file `nosuch.sh` does not exist"]);
     world.run(&["convert", "b/judge.yaml", "--to", "steps"]).expect(1, &["b/judge.yaml:7:15: braces"]);
     // Braces that the steps dialect leaves alone are carried, and no rule stumbles over them.
     world.run(&["convert", "a/python.yaml", "--to", "steps", "--out", "s", "--no-verify"]).expect(0, &[]);
@@ -903,7 +903,7 @@ fn what_is_not_proved_is_not_written() {
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["tasks"][0]["proof"]["proved"], false);
     assert!(
-        report["tasks"][0]["proof"]["lacks"][0].as_str().unwrap().contains("both pass in none of the worlds"),
+        report["tasks"][0]["proof"]["lacks"][0].as_str().unwrap().contains("both never pass"),
         "{report}"
     );
     assert!(!world.path("open.portable.yaml").exists());
@@ -1233,7 +1233,7 @@ fn worlds_are_found_in_which_scripts_pass() {
     }
     // What differs from run to run is no fault of the conversion.
     let proof = proof_of("set -e\nkubectl label pod a run=$RANDOM", &[]);
-    assert_eq!(proof.lacks()[0], "both pass in none of the worlds: the original does not do the same twice");
+    assert_eq!(proof.lacks()[0], "both never pass: the original does not behave the same way twice");
     assert_eq!(proof.counter_example, None);
 }
 

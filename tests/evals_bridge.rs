@@ -522,7 +522,7 @@ fn what_a_task_cannot_say_is_left_out_with_its_place() {
         "evals.yaml:8 two dropped: of a text, a prompt has nothing but the text",
         "evals.yaml:9 unknown-tool left out: the server `gevals-notes` has no tool `notes_rea`",
         "evals.yaml:10 broken left out: unknown key `toolNam` in the input of an execution",
-        "evals.yaml:11 good left out: the id `good` stands twice in the list",
+        "evals.yaml:11 good left out: duplicate id `good`",
         "evals.yaml:12 odd-error left out: as a task, it has an error: `isError` must be a boolean, not a string",
     ] {
         assert!(losses.contains(&loss.to_owned()), "{loss}\n{losses:#?}");

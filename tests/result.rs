@@ -781,15 +781,15 @@ fn a_suite_proves_that_it_can_fail() {
     };
     let create = "call 1 (notes.notes_create)";
     assert_eq!(of(&format!("{create} is not made")), Some((true, "verify/read".to_owned())), "{told:#}");
-    assert_eq!(of(&format!("{create} has another `body`")), Some((true, "verify/read".to_owned())), "{told:#}");
-    assert_eq!(of(&format!("{create} has another `tags[0]`")), Some((false, String::new())), "{told:#}");
+    assert_eq!(of(&format!("{create} has a different `body`")), Some((true, "verify/read".to_owned())), "{told:#}");
+    assert_eq!(of(&format!("{create} has a different `tags[0]`")), Some((false, String::new())), "{told:#}");
     assert_eq!(of(&format!("{create} fails")), Some((true, "verify/read".to_owned())), "{told:#}");
     assert_eq!(of("the answer is empty"), Some((false, String::new())), "{told:#}");
     assert_eq!((&told["noticed"], &told["mutants"]), (&json!(4), &json!(6)), "{told:#}");
     assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "66 %");
     let said = [
         "4 of 6 mutants noticed (66 %)",
-        "✗ call 1 (notes.notes_create) has another `tags[0]`: not noticed; it takes a verify step",
+        "✗ call 1 (notes.notes_create) has a different `tags[0]`: not noticed; it takes a verify step",
     ];
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);
@@ -864,7 +864,7 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     task("hello", cleanup);
     let ran = world
         .run(&["prove", "l"])
-        .expect(0, &["4 of 5 mutants noticed (80 %)", "✓ call 1 (notes.notes_create) has another `title`"]);
+        .expect(0, &["4 of 5 mutants noticed (80 %)", "✓ call 1 (notes.notes_create) has a different `title`"]);
     assert!(!ran.out.contains("left behind"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     world.run(&["prove", "l", "--min-task-score", "0.9"]).expect(1, &["4 of 5"]);
@@ -934,7 +934,7 @@ fn references_of_mutants_lead_where_they_did() {
     let by = tried.iter().find(|t| t["mutant"] == "call 1 (notes.notes_list) is not made").unwrap();
     assert_eq!(by["by"], "assert/callOrder", "{by:#}");
     // What needs the answer of a call that is not made is not made either.
-    assert_eq!(of("call 2 (notes.notes_read) is not made, nor call 3, which needs its answer"), "failed");
+    assert_eq!(of("call 2 (notes.notes_read) is not made, nor is call 3, which needs its answer"), "failed");
     assert_eq!(of("call 1 (notes.notes_list) is made after call 2 (notes.notes_read)"), "passed");
     let swapped = |t: &Value| t["mutant"].as_str().unwrap().contains("(notes.notes_read) is made after");
     assert!(!tried.iter().any(swapped), "it cannot be made after the call that needs it");
@@ -955,7 +955,7 @@ fn a_plan_shows_what_its_checks_noticed() {
     let proof = world.run(&["prove", "q", "--format", "json"]).expect(0, &[]);
     world.write("proof.json", &proof.out);
     let shown = [
-        "proof    4 of 6 mutants noticed; not noticed: call 1 (notes.notes_create) has another `tags[0]`; the answer is empty",
+        "proof    4 of 6 mutants noticed; not noticed: call 1 (notes.notes_create) has a different `tags[0]`; the answer is empty",
         "noticed 4 mutants",
         "noticed no mutant",
     ];
@@ -1017,7 +1017,7 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     let (list, read) = ("call 1 (notes.notes_list)", "call 3 (notes.notes_read)");
     let (noticed, _, cure) = tried(&ran.out, &format!("{list} fails"));
     assert!(!noticed && cure.contains("`status: ok` in the assertion `toolsUsed`"), "{cure}");
-    for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
+    for wrong in ["fails", "returns an empty answer", "returns the answer of the previous call"] {
         assert!(!tried(&ran.out, &format!("{read} {wrong}")).0, "{wrong}");
     }
     assert!(!ran.out.contains(&format!("{list} is answered")), "nobody reads that answer");
@@ -1026,7 +1026,7 @@ fn a_wrong_answer_of_a_tool_is_a_mutant() {
     let look = "  verify:\n    - command:\n        run: printf '%s' \"$ANSWER\" | grep -q 'Nothing yet'\n        env: {ANSWER: '{agent.output}'}\n";
     world.write("q/tasks/tidy-up.yaml", &task.replacen("  verify:\n", look, 1));
     let ran = world.run(&["prove", "q", "--run", "tidy-up", "--format", "json"]).expect(0, &[]);
-    for wrong in ["fails", "is answered with nothing", "has the answer of the call before it"] {
+    for wrong in ["fails", "returns an empty answer", "returns the answer of the previous call"] {
         assert_eq!(tried(&ran.out, &format!("{read} {wrong}")).1, "verify/0", "{wrong}");
     }
     // The cure that was named for the list: an assertion that asks for the status.
@@ -1138,7 +1138,7 @@ fn variables_stand_for_a_server() {
     run(&[server[0], server[1], ("MCP_ARGS", &args)]).expect(0, &["1 of 1 task passed"]);
     assert_eq!(world.results("quickstart")["summary"]["mcpServers"][0]["name"], "notes");
     run(&[server[0], server[1], ("MCP_ARGS", "[5]")]).expect(2, &["`MCP_ARGS`"]);
-    run(&[server[0]]).expect(2, &["no server is called `notes`"]);
+    run(&[server[0]]).expect(2, &["the server `notes` does not exist"]);
 }
 
 /// §1.8 of the upstream behaviour: command line, task, command line's default, eval's default.

@@ -241,12 +241,12 @@ mod tests {
                 "changed: `expected`: `expected`",
                 "changed: `input`: `input`",
                 "changed: `name`: `name`",
-                "changed: `level`: `input` and `expected`; its level is invocation, it was execution",
-                "renamed: `old` is `new` now",
+                "changed: `level`: `input` and `expected`; level invocation (was execution)",
+                "renamed: `old` to `new`",
                 "added: `added`",
                 "removed: `removed`",
-                "the tool `b` has lost its last eval",
-                "the tool `d` has lost its last eval",
+                "the tool `b` no longer has any evals",
+                "the tool `d` no longer has any evals",
             ]
         );
         // Nothing but digests is kept, and they are read back.
@@ -261,6 +261,6 @@ mod tests {
     fn evals_that_are_alike_are_renamed_one_for_one() {
         let then = locked(json!([eval("a", "t", "x"), eval("b", "t", "x")]));
         let now = locked(json!([eval("c", "t", "x")]));
-        assert_eq!(then.changes(&now).lines(), ["renamed: `a` is `c` now", "removed: `b`"]);
+        assert_eq!(then.changes(&now).lines(), ["renamed: `a` to `c`", "removed: `b`"]);
     }
 }

@@ -268,12 +268,12 @@ mod tests {
         assert!(of(Some("read"), wanted.clone(), vec![("list", json!({})), ("read", right)]).is_empty());
         assert!(of(Some("read"), json!(null), vec![("read", json!(null))]).is_empty());
         assert!(of(None, json!({"a": 1}), vec![("any", json!({"a": 1}))]).is_empty());
-        assert_eq!(of(Some("read"), json!({}), vec![]), ["`toolName` is not there; expected \"read\""]);
+        assert_eq!(of(Some("read"), json!({}), vec![]), ["`toolName` is missing; expected \"read\""]);
         assert_eq!(of(Some("read"), json!({}), vec![("list", json!({}))]), ["`toolName` is \"list\", not \"read\""]);
         // Values of named arguments are compared whole, and the nearest call is the one that is reported.
         let near = json!({"path": "/a", "n": [1, {"x": 2, "y": 3}]});
         let calls = vec![("list", json!({"path": "/a", "n": [1, {"x": 2}]})), ("read", near), ("read", json!({}))];
-        assert_eq!(of(Some("read"), wanted, calls), ["`arguments.n[1].y` should not be there; it is 3"]);
+        assert_eq!(of(Some("read"), wanted, calls), ["`arguments.n[1].y` must not exist; it is 3"]);
         // A number is no text.
         assert_eq!(of(None, json!({"a": 1}), vec![("t", json!({"a": "1"}))]), ["`arguments.a` is \"1\", not 1"]);
     }

@@ -230,7 +230,7 @@ mod tests {
             pages.replace(&evals(0..n));
         }
         let gone = pages.list(Some(&json!({"cursor": cursor})), false).unwrap_err();
-        assert_eq!(gone, "the list has changed since the cursor was made: begin without a cursor");
+        assert_eq!(gone, "the list has changed since the cursor was created: start without a cursor");
         // A list that comes back is known again, to a process that was started anew, too.
         assert_eq!(ids(&Pages::new(&evals(0..7), 2).list(Some(&json!({"cursor": cursor})), false).unwrap()).0, ["e6"]);
     }
@@ -273,9 +273,9 @@ mod tests {
         let wrong = |params: Value| pages.list(Some(&params), false).unwrap_err();
         assert_eq!(
             wrong(json!({"level": "unit"})),
-            "unknown level `\"unit\"`; known are `invocation`, `execution`, `scenario`"
+            "unknown level `\"unit\"`; valid levels are `invocation`, `execution`, `scenario`"
         );
-        assert_eq!(wrong(json!({"cursor": 3})), "`3` is no cursor of `evals/list`");
+        assert_eq!(wrong(json!({"cursor": 3})), "`3` is not a cursor of `evals/list`");
         assert_eq!(wrong(json!([1])), "`params` of `evals/list` must be an object, not [1]");
         let (_, next) = ids(&pages.list(None, false).unwrap());
         let Cursor { list, .. } = Cursor::parse(&next.unwrap()).unwrap();

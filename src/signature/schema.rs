@@ -438,11 +438,11 @@ mod tests {
         });
         let of = |value| faults(schema.clone(), value, &[]);
         assert!(of(json!({ "name": "web", "ports": [1, 2.0], "kind": 1, "one": null })).is_empty());
-        assert_eq!(of(json!({ "nmae": "a" })), ["it has a key `nmae`, which is not known there", "it has no `name`"]);
+        assert_eq!(of(json!({ "nmae": "a" })), ["it has an unknown key `nmae`", "it has no `name`"]);
         assert_eq!(of(json!({ "name": "Web" })), ["`name` must match `^[a-z]+$`"]);
         assert_eq!(of(json!({ "name": "website" })), ["`name` must have at most 5 characters"]);
-        assert_eq!(of(json!({ "name": "a", "ports": [0] })), ["`ports[0]` must be more than 0"]);
-        assert_eq!(of(json!({ "name": "a", "ports": [1, 1] })), ["`ports` must not hold a value twice"]);
+        assert_eq!(of(json!({ "name": "a", "ports": [0] })), ["`ports[0]` must be greater than 0"]);
+        assert_eq!(of(json!({ "name": "a", "ports": [1, 1] })), ["`ports` must not contain duplicate values"]);
         assert_eq!(of(json!({ "name": "a", "kind": "b" })), ["`kind` must be one of `\"a\"`, `1`"]);
         assert_eq!(of(json!({ "name": 1 })), ["`name` must be a string, not a number"]);
         let one = "`one` must be null, not a string, or must have at least 2 characters";

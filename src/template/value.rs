@@ -64,7 +64,7 @@ fn step_type(ty: Type, segment: &Segment) -> Result<Type, String> {
             }),
         },
         (Type::Record { .. }, SegmentKind::Index(index)) => {
-            Err(format!("a mapping has names, not indexes: `[{index}]`"))
+            Err(format!("a mapping is read by name, not by index `[{index}]`"))
         }
         (ty, SegmentKind::Name(name)) => Err(format!("{ty} has no field `{name}`")),
         (ty, SegmentKind::Index(index)) => Err(format!("{ty} has no item `[{index}]`")),

@@ -460,7 +460,7 @@ mod tests {
         let utf16 = "a: é".encode_utf16().flat_map(u16::to_le_bytes);
         let bytes: Vec<u8> = [0xff, 0xfe].into_iter().chain(utf16).collect();
         assert_eq!(fault(&bytes), Err((0..0, "this file is UTF-16, not UTF-8", "a: é".to_owned())));
-        assert_eq!(fault(b"a: \xff\n"), Err((3..6, "this byte is not UTF-8", "a: \u{fffd}\n".to_owned())));
+        assert_eq!(fault(b"a: \xff\n"), Err((3..6, "this byte is not valid UTF-8", "a: \u{fffd}\n".to_owned())));
         assert!(matches!(fault(b"a\0"), Err((Range { start: 1, end: 2 }, _, _))));
     }
 

@@ -217,7 +217,7 @@ fn mistakes_are_caught(plane: &Plane) {
     }
     let right = [pair("create-namespace", None)];
     let shown: Vec<_> = on_api(plane, &right).tasks.iter().map(OnApi::shown).collect();
-    assert_eq!(shown, ["passes and fails alike"]);
+    assert_eq!(shown, ["pass and fail in the same cases"]);
     plane.nothing_is_left();
 }
 
@@ -227,7 +227,7 @@ const LEAVES: &str = "kind: Task\nmetadata: {name: leaves, difficulty: easy}\nst
 fn what_is_left_is_told_and_deleted(plane: &Plane) {
     let world = World::new(&[("leaves.yaml", LEAVES)]);
     let ran = plane.convert(&world, &["leaves.yaml", "--target", "builtin", "--prove-on", "gevals", "--report"]);
-    let ran = ran.expect(1, &["on the real API: unproved: no passing world: there is no solution `leaves.sh`"]);
+    let ran = ran.expect(1, &["on the real API: unproved: no passing world: the solution `leaves.sh` does not exist"]);
     for side in ["originals", "conversions"] {
         let left = format!("left on the real API: namespace `left-by-setup` (the {side}, without an agent)");
         assert!(ran.err.contains(&left), "{left}: {}", ran.err);
@@ -267,7 +267,7 @@ fn a_disposable_one_is_started() {
     let args = ["--prove-on", "disposable", "--solutions", &solutions, "--report"];
     let mut command = world.command(&[&["convert", "--no-verify", &path][..], &args].concat());
     command.envs(std::env::var_os("KUBEBUILDER_ASSETS").map(|assets| ("KUBEBUILDER_ASSETS", assets)));
-    world.start(command).end_within(PATIENCE).expect(0, &["on the real API: passes and fails alike"]);
+    world.start(command).end_within(PATIENCE).expect(0, &["on the real API: pass and fail in the same cases"]);
     assert_eq!(world.survivors(), [""; 0]);
     assert_eq!(fs::read_dir(world.path("tmp")).unwrap().count(), 0);
 }
@@ -285,7 +285,7 @@ fn what_is_not_there_is_said_before_anything_runs() {
         world.start(command).end()
     };
     run(&["--prove-on", "other"]).expect(2, &["no context `other`: it has `mine`"]);
-    run(&["--prove-on", "mine", "--solutions", "none"]).expect(2, &["`none` is no folder of solutions"]);
+    run(&["--prove-on", "mine", "--solutions", "none"]).expect(2, &["`none` is not a directory of solutions"]);
     run(&["--solutions", "."]).expect(2, &["--prove-on"]);
     // It does not answer; no script has run.
     run(&["--prove-on", "mine"]).expect(3, &["does not answer"]);

@@ -209,7 +209,7 @@ fn links_in_a_searched_folder_lead_nowhere() {
     // A linked folder is left alone, and told of.
     let world = repository();
     symlink(world.path("beyond"), world.path("repo/beyond")).unwrap();
-    let ran = at(&world, "repo", &["check", "--verbose"]).expect(0, &["left alone: beyond\n"]);
+    let ran = at(&world, "repo", &["check", "--verbose"]).expect(0, &["skipped: beyond\n"]);
     keeps_quiet(&ran, "check");
     world.write("repo/eval.yaml", &eval("agent: {type: builtin.noop}\ntaskSets: [{glob: '**/*.yaml'}]\n"));
     let ran = at(&world, "repo", &["check", "eval.yaml"]).expect(1, &["outside-project", "the folder `beyond`"]);
@@ -432,7 +432,7 @@ fn links_in_circles_end() {
     let ran = at(&world, "repo", &["check", "--format", "json"]);
     assert!(matches!(ran.code, Some(0 | 1)), "{}{}", ran.out, ran.err);
     let ran = at(&world, "repo", &["check", "--verbose"]);
-    assert!(ran.out.contains("left alone: self\n") && ran.out.contains("left alone: disk\n"), "{}", ran.out);
+    assert!(ran.out.contains("skipped: self\n") && ran.out.contains("skipped: disk\n"), "{}", ran.out);
     // Circles hold nothing new; of ways that are too long something is said.
     world.write("repo/eval.yaml", &eval("agent: {type: builtin.noop}\ntaskSets: [{glob: 'tasks/**/*.yaml'}]\n"));
     at(&world, "repo", &["plan", "eval.yaml"]).expect(0, &["web"]);
