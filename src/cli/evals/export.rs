@@ -90,7 +90,7 @@ impl Written<'_> {
 
 fn work(args: &Args) -> Result<u8, Fault> {
     if let Some(path) = args.output.as_deref().filter(|path| !args.force && Disk.stat(path).is_some()) {
-        let message = format!("`{}` is there already: nothing is written over it without --force", path.display());
+        let message = format!("`{}` already exists: use --force to overwrite it", path.display());
         return Err((status::USAGE, message));
     }
     let sources = Sources::default();
@@ -101,7 +101,7 @@ fn work(args: &Args) -> Result<u8, Fault> {
         return Ok(status::USAGE);
     }
     if compiled.project.tasks.is_empty() {
-        return Err((status::USAGE, "no task was found here".to_owned()));
+        return Err((status::USAGE, "no tasks were found".to_owned()));
     }
     let (mut written, mut lost) = (Vec::new(), Vec::new());
     for (index, unit) in compiled.project.tasks.iter().enumerate() {
@@ -142,7 +142,7 @@ fn work(args: &Args) -> Result<u8, Fault> {
         }
         (_, None) => {
             tell(&said);
-            complain("nothing is written: no eval can say what these tasks say");
+            complain("nothing is written: none of these tasks can be expressed as an eval");
         }
     }
     Ok(if lost.iter().any(|lost| lost.effect == Effect::LeftOut) { status::NO } else { status::OK })
@@ -156,13 +156,13 @@ fn exported(unit: &TaskUnit, index: usize, compiled: &Compiled, files: &dyn File
         return Err(left_out(error.span, &error.message));
     }
     let Some(task) = &unit.task else {
-        return Err(left_out(unit.tree.root().span().head(), "the task means nothing"));
+        return Err(left_out(unit.tree.root().span().head(), "the task has errors"));
     };
     let prompt = match task.prompt.as_ref().and_then(|prompt| prompt.file.as_ref()) {
         None => None,
         Some(file) => {
             let text = files.read(&file.value).ok().and_then(|bytes| yaml::decode_utf8(bytes).ok());
-            Some(text.ok_or_else(|| left_out(file.span, "the file of the prompt cannot be read"))?)
+            Some(text.ok_or_else(|| left_out(file.span, "the prompt file cannot be read"))?)
         }
     };
     let portable =
@@ -210,7 +210,7 @@ fn server(
             _ => {
                 let names: Vec<_> = servers.iter().map(|name| format!("`{name}`")).collect();
                 let message =
-                    format!("the tasks are about {}: `--server` says for which the evals are", names.join(", "));
+                    format!("the tasks use {}: select the server of the evals with `--server`", names.join(", "));
                 Err((status::USAGE, message))
             }
         };
@@ -218,7 +218,7 @@ fn server(
     let others = written.extract_if(.., |w| w.exported.server.as_ref().is_some_and(|server| server != wanted));
     for other in others {
         let of = other.exported.server.as_deref().unwrap_or_default();
-        let message = format!("it is about the server `{of}`, and not about `{wanted}`");
+        let message = format!("it uses the server `{of}`, not `{wanted}`");
         lost.push(other.left_out(&message, sources));
     }
     Ok(Some(wanted.clone()))
@@ -228,7 +228,7 @@ fn server(
 fn unique(written: &mut Vec<Written<'_>>, lost: &mut Vec<Lost>, sources: &Sources) {
     let mut names: IndexSet<String> = IndexSet::new();
     for other in written.extract_if(.., |w| !names.insert(w.exported.eval["id"].to_string())) {
-        lost.push(other.left_out("another task has this name, and an id is unique", sources));
+        lost.push(other.left_out("another task has the same name, but ids must be unique", sources));
     }
 }
 
@@ -248,12 +248,12 @@ fn file(args: &Args, server: Option<&str>, written: &[Written<'_>]) -> Result<St
     }
     for diagnostic in found.iter() {
         if std::ptr::eq(diagnostic.rule, &raw const SECRET_IN_CLEAR) {
-            warn(&format!("{}; every client of the server is sent it", diagnostic.message));
+            warn(&format!("{}; every client of the server receives this value", diagnostic.message));
         }
     }
     match found.iter().find(|d| d.strength.is_error()) {
         Some(error) => {
-            Err((status::BROKEN, format!("an eval that was made of a task means nothing: {}", error.message)))
+            Err((status::BROKEN, format!("the eval created from a task has an error: {}", error.message)))
         }
         None => Ok(text),
     }

@@ -86,7 +86,7 @@ pub struct Args {
 fn name(text: &str) -> Result<String, String> {
     match plain(text) == text {
         true => Ok(text.to_owned()),
-        false => Err("it is a letter, then letters, digits, `-` and `_`".to_owned()),
+        false => Err("it starts with a letter, followed by letters, digits, `-` and `_`".to_owned()),
     }
 }
 
@@ -101,7 +101,7 @@ fn plain(name: &str) -> String {
 pub fn main(args: &Args, _: Global) -> u8 {
     let ready = free(args).and_then(|()| args.reach.wanted(&args.words)).and_then(|Wanted { file, server }| {
         let server = server.ok_or_else(|| {
-            let help = "name its server as well: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`";
+            let help = "specify its server as well: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`";
             (status::USAGE, format!("`{}` is a file of evals; {help}", file.unwrap_or_default()))
         })?;
         let (entry, notes) = entry(&args.reach, &server);
@@ -125,7 +125,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
                     let why = found.iter().next().map_or("", |error| error.message.as_str());
                     return Err((
                         status::USAGE,
-                        format!("`{path}` means nothing: {why}; `gevals evals check` tells more"),
+                        format!("`{path}` has errors: {why}; for details, run `gevals evals check`"),
                     ));
                 }
             },
@@ -161,10 +161,10 @@ fn free(args: &Args) -> Result<(), Fault> {
         Some(Stat::Dir) if args.force || Disk.list(&args.output).is_empty() => Ok(()),
         Some(Stat::Dir) => {
             let message =
-                format!("`{shown}` is there already, and not empty: --force writes over files of the same names");
+                format!("`{shown}` exists and is not empty: use --force to overwrite files with the same names");
             Err((status::USAGE, message))
         }
-        Some(_) => Err((status::USAGE, format!("`{shown}` is no folder"))),
+        Some(_) => Err((status::USAGE, format!("`{shown}` is not a directory"))),
         None => Ok(()),
     }
 }
@@ -184,7 +184,7 @@ fn entry(reach: &Reach, reached: &Reached) -> (Value, Vec<String>) {
                             let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
                             let variable: String = name.chars().map(upper).collect();
                             notes.push(format!(
-                                "the value of the header `{name}` is not written: set `{variable}` to it"
+                                "the value of the header `{name}` is not written: set `{variable}` to this value"
                             ));
                             format!("${{{variable}}}")
                         }
@@ -265,7 +265,7 @@ fn from(word: &str, dir: &Path, notes: &mut Vec<String>) -> String {
     match std::path::absolute(&there) {
         Ok(whole) => {
             let whole = whole.display().to_string();
-            notes.push(format!("the server is started in another folder, so `{word}` is written as `{whole}`"));
+            notes.push(format!("the server is started in another directory, so `{word}` is written as `{whole}`"));
             whole
         }
         Err(_) => word.to_owned(),
@@ -313,7 +313,7 @@ impl Suites<'_> {
             .collect();
         let all = evals.len() + lost.len();
         if all == 0 {
-            return Err((status::USAGE, "there is no eval here: nothing is written".to_owned()));
+            return Err((status::USAGE, "there are no evals: nothing is written".to_owned()));
         }
         let mut tasks: Vec<(&Eval, Imported)> = Vec::new();
         for eval in evals {
@@ -360,8 +360,8 @@ impl Suites<'_> {
         for (evals, model, what, option) in needs {
             if !evals.is_empty() && model.is_none() {
                 let evals = ready::ids(&evals);
-                let help = format!("`--{option} provider:model` names it, and `--level execution` leaves them out");
-                return Err((status::USAGE, format!("nothing is written: {evals} need {what}; {help}")));
+                let help = format!("specify it with `--{option} provider:model`, or use `--level execution` to skip these evals");
+                return Err((status::USAGE, format!("nothing is written: {evals} require {what}; {help}")));
             }
         }
         Ok(())
@@ -412,7 +412,7 @@ impl Suites<'_> {
         }
         print(&loss::text(lost));
         if tasks.is_empty() {
-            complain("nothing is written: no task can say what these evals say");
+            complain("nothing is written: none of these evals can be expressed as a task");
             return;
         }
         let (written, evals) = (count(tasks.len(), "task", "tasks"), count(all, "eval", "evals"));
@@ -464,7 +464,7 @@ fn put(dir: &Path, files: &IndexMap<PathBuf, String>) -> Result<(), (PathBuf, io
     };
     for path in files.keys().map(|path| dir.join(path)) {
         if Disk.stat(&path) == Some(Stat::Dir) {
-            return Err((path, io::Error::other("it is a folder")));
+            return Err((path, io::Error::other("it is a directory")));
         }
     }
     let is_new = Disk.stat(dir).is_none();

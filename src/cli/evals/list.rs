@@ -49,8 +49,8 @@ pub fn main(args: &Args, _: Global) -> u8 {
         notices(&listed.notices);
         let unread = listed.raw.len() - listed.evals().count();
         if unread > 0 {
-            let evals = count(unread, "eval means nothing", "evals mean nothing");
-            warn(&format!("{evals}: `gevals evals check` says why"));
+            let evals = count(unread, "eval has errors", "evals have errors");
+            warn(&format!("{evals}: for details, run `gevals evals check`"));
         }
         print(&match args.format.as_str() {
             "json" => document(server, &listed),

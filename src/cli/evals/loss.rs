@@ -84,7 +84,7 @@ pub fn text(lost: &[Lost]) -> String {
             let and = if more > 0 { format!(", and {more} more") } else { String::new() };
             let alike = match others.is_empty() {
                 true => String::new(),
-                false => format!("; so are {}{and}", others[..others.len().min(NAMED)].join(", ")),
+                false => format!("; the same applies to {}{and}", others[..others.len().min(NAMED)].join(", ")),
             };
             let line = format!("{path}:{line}:{column}: {effect}: `{of}`: {message}{alike}");
             text += &format!("{}\n", visible(&line.replace('\n', " ")));
@@ -98,6 +98,6 @@ pub fn summary(lost: &[Lost]) -> String {
     let decide = lost.iter().filter(|lost| matches!(lost.effect, Effect::Weaker | Effect::Differs)).count();
     match decide {
         0 => String::new(),
-        n => format!("; {} what is decided", count(n, "loss changes", "losses change")),
+        n => format!("; {} the result", count(n, "loss changes", "losses change")),
     }
 }
