@@ -360,7 +360,7 @@ impl<'a> Export<'a> {
         ];
         let there: Vec<_> = parts.iter().filter(|(_, there)| *there).map(|(key, _)| format!("`{key}`")).collect();
         if !there.is_empty() {
-            let message = format!("an eval does not support {} of a step", there.join(", "));
+            let message = format!("an eval does not support these keys of a step: {}", there.join(", "));
             self.lose(Effect::Dropped, step.key, message);
         }
     }

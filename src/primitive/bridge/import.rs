@@ -78,7 +78,7 @@ pub fn import(eval: &Eval, server: &str) -> Result<Imported, Loss> {
         (_, Expected::LlmAsJudge { rubric }) => {
             let what = match eval.level() {
                 Level::Execution => "the result of a tool",
-                _ => "only the first answer of a model",
+                _ => "a single answer of a model",
             };
             return Err(Loss::left_out(
                 rubric.span,
