@@ -219,10 +219,10 @@ fn facts(plan: &Plan, view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
     needs.extend(plan.step_servers.iter().map(|s| format!("the server {s}")));
     let judge = match reach.judged {
         0 => Vec::new(),
-        n => vec![format!("asked by {}", count(n, "step", "steps"))],
+        n => vec![format!("requested by {}", count(n, "step", "steps"))],
     };
     let unset = match plan.task.dialect != Dialect::Portable && plan.timeout == UNSET_TIMEOUT {
-        true => " (a bound of gevals' own where a task has none)",
+        true => " (a default of gevals for tasks without a limit)",
         false => "",
     };
     let cleanup = match plan.members(PlanPhase::Cleanup).next().is_none() {

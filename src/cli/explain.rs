@@ -250,7 +250,7 @@ fn acts(path: &Path) -> u8 {
     let paths = [path.to_owned()];
     let tasks = compile::effects(&paths, &sources, &project_files(&paths));
     if tasks.is_empty() {
-        complain(&format!("no task in `{}`", path.display()));
+        complain(&format!("no tasks in `{}`", path.display()));
         return status::USAGE;
     }
     let mut worst = status::OK;
@@ -258,7 +258,7 @@ fn acts(path: &Path) -> u8 {
         match acts {
             Some(acts) => print(&format!("{name}  {}\n{acts}", path.display())),
             None => {
-                complain(&format!("`{}` has errors: `gevals check` shows them", path.display()));
+                complain(&format!("`{}` has errors: see `gevals check`", path.display()));
                 worst = status::NO;
             }
         }
@@ -277,8 +277,8 @@ pub(super) fn words() -> Vec<&'static str> {
 pub fn unknown(name: &str) -> String {
     let commands = super::commands();
     let near = nearest(name, words().into_iter().chain(commands.get_subcommands().map(clap::Command::get_name)));
-    let hint = near.map_or_else(|| "`gevals explain` lists them all".to_owned(), |n| format!("did you mean `{n}`?"));
-    format!("no rule, topic or word is called `{name}`; {hint}")
+    let hint = near.map_or_else(|| "for a list, run `gevals explain`".to_owned(), |n| format!("did you mean `{n}`?"));
+    format!("no rule, topic or word `{name}`; {hint}")
 }
 
 /// All rules, a line each.

@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub const FORMAT: PlanFormat =
-    PlanFormat { name: "html", summary: "a page of its own: zoom, search, sources, data flow", render };
+    PlanFormat { name: "html", summary: "a self-contained page: zoom, search, sources, data flow", render };
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");

@@ -9,7 +9,7 @@ use crate::{
     ty::duration,
 };
 
-pub const FORMAT: PlanFormat = PlanFormat { name: "markdown", summary: "a table, a row a task", render };
+pub const FORMAT: PlanFormat = PlanFormat { name: "markdown", summary: "a table with one row per task", render };
 
 fn render(views: &[View<'_>]) -> String {
     let mut out = String::from("| task | dialect | difficulty | decided by | at most |\n|---|---|---|---|---|\n");

@@ -13,7 +13,7 @@ use super::{
 use crate::page::escaped;
 
 pub const FORMAT: PlanFormat =
-    PlanFormat { name: "svg", summary: "a picture, drawn without any other program", render };
+    PlanFormat { name: "svg", summary: "a picture, rendered without external programs", render };
 
 /// Inside of frames, and between boxes (where an arrow has room).
 const PAD: f64 = 14.0;

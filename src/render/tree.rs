@@ -15,7 +15,7 @@ use crate::{
     ty::duration,
 };
 
-pub const FORMAT: PlanFormat = PlanFormat { name: "tree", summary: "text for people", render };
+pub const FORMAT: PlanFormat = PlanFormat { name: "tree", summary: "human-readable text", render };
 
 /// More tasks than this get one line each.
 const WHOLE: usize = 5;
@@ -114,8 +114,8 @@ impl Tree<'_> {
         if let Some(judge) = &eval.judge {
             let asked: usize = self.view.plans.iter().map(Plan::judgements).sum();
             let asked = match asked {
-                0 => "asked by no step".to_owned(),
-                n => format!("asked by {}", count(n, "step", "steps")),
+                0 => "requested by no step".to_owned(),
+                n => format!("requested by {}", count(n, "step", "steps")),
             };
             self.fact("judge", &format!("{}{}{asked}", judge.title(), self.dot()));
         }
