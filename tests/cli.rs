@@ -379,8 +379,8 @@ fn bad_files_are_refused_with_their_place() {
         let ran = world.run(&[command, "missing.yaml"]).expect(2, &["cannot read `missing.yaml`: no such file"]);
         assert!(ran.out.is_empty(), "{}", ran.out);
     }
-    world.run(&["explain", "no-such-rule"]).expect(2, &["no rule, topic or word is called `no-such-rule`"]);
-    world.run(&["explain", ""]).expect(2, &["no rule, topic or word is called ``"]);
+    world.run(&["explain", "no-such-rule"]).expect(2, &["no rule, topic or word `no-such-rule`"]);
+    world.run(&["explain", ""]).expect(2, &["no rule, topic or word ``"]);
     world.run(&["explain", "unknown-field"]).expect(0, &["unknown-field"]);
     world.run(&["explain"]).expect(0, &["unknown-field", "Topics: agents, running, ci, convert"]);
     world.run(&["explain", "agents"]).expect(0, &["builtin.llm-agent", "skills"]);
