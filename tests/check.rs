@@ -611,7 +611,7 @@ fn what_is_found_in_every_eval_is_one_finding_with_its_places() {
     assert_eq!(found[0]["places"][6]["path"], "e8.yaml");
     let sarif: serde_json::Value = serde_json::from_str(&checked(&["--format", "sarif"])).unwrap();
     let results = &sarif["runs"][0]["results"];
-    let again = |l: &&serde_json::Value| l["message"]["text"] == "here, too";
+    let again = |l: &&serde_json::Value| l["message"]["text"] == "also here";
     assert_eq!(results.as_array().unwrap().len(), 1);
     assert_eq!(results[0]["relatedLocations"].as_array().unwrap().iter().filter(again).count(), 7);
     for format in ["github", "junit"] {
