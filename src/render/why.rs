@@ -34,7 +34,7 @@ fn one(step: &Why) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}  in {}", line(&step.id, true), line(&step.task, true));
     let _ = writeln!(out, "  {}", cut(&step.meaning, MEANING));
-    links(&mut out, "nothing: the task starts with it", "nothing: the task begins with it", &step.waits_for);
+    links(&mut out, "waits for", "nothing: the task starts with it", &step.waits_for);
     links(&mut out, "waited for by", "nothing", &step.waited_for_by);
     let hops = step.path.iter().map(|hop| match reasons(hop) {
         by if by.is_empty() => line(&hop.id, true),
