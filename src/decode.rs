@@ -302,8 +302,12 @@ pub fn mistyped(node: Node<'_>, wanted: &str, what: &str) -> Diagnostic {
         Data::Seq if wanted.starts_with("a mapping") => {
             ("write `KEY: VALUE` on each line, without `- `".to_owned(), None)
         }
-        _ if wanted.starts_with("write `KEY: VALUE` on each line, below the key") => ("write `KEY: VALUE`, a line each, below the key".to_owned(), None),
-        Data::Seq if wanted.starts_with("write a single string, without brackets and `- `") => ("write one text, without brackets and `- `".to_owned(), None),
+        _ if wanted.starts_with("write `KEY: VALUE` on each line, below the key") => {
+            ("write `KEY: VALUE`, a line each, below the key".to_owned(), None)
+        }
+        Data::Seq if wanted.starts_with("write a single string, without brackets and `- `") => {
+            ("write one text, without brackets and `- `".to_owned(), None)
+        }
         Data::Float(_) if wanted == "an integer" => ("write a whole number".to_owned(), None),
         Data::Str(_) | Data::Bool(_) | Data::Int(_) if wanted == "a list" => {
             ("start each item with `- `, or write `[…, …]`".to_owned(), None)
@@ -556,8 +560,7 @@ pub fn is_blank(value: Node<'_>) -> bool {
 /// A key of `mapping` with nothing behind it: it is read as if it were not there (`decisions.md` §13).
 pub fn empty_value(mapping: Node<'_>, entry: Entry<'_>) -> Diagnostic {
     let message = format!("`{}` has no value and is treated as missing", entry.name);
-    let diagnostic =
-        Diagnostic::new(&EMPTY_VALUE, entry.key.span(), message).help("add a value, or remove the key");
+    let diagnostic = Diagnostic::new(&EMPTY_VALUE, entry.key.span(), message).help("add a value, or remove the key");
     match mapping.without(entry) {
         Some(place) => diagnostic.fix(format!("remove `{}`", entry.name), place, ""),
         None => diagnostic,
@@ -579,10 +582,11 @@ pub fn unknown_field<'a, 'b>(
                 .here(format!("did you mean `{near}`, which is also present?"))
                 .help(format!("unknown keys have no effect: move the value to `{near}`, or remove the key"));
         }
-        return diagnostic
-            .here(format!("did you mean `{near}`?"))
-            .help("unknown keys have no effect")
-            .fix(format!("write `{near}`"), span, near);
+        return diagnostic.here(format!("did you mean `{near}`?")).help("unknown keys have no effect").fix(
+            format!("write `{near}`"),
+            span,
+            near,
+        );
     }
     if let Some((_, _, hint)) = HARMLESS.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
         return diagnostic.strength(Strength::Warning).here("this key has no effect").help(*hint);
@@ -793,7 +797,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "write `contains: …` with what the answer must say; the judge compares the meaning, not the words",
     ),
     ("llmJudge", "a script of a legacy task", "use `contains` or `exact` instead"),
-    ("env", "a script of a legacy task", "set the variables in the script; in the steps dialect, a step can have an `env`"),
+    (
+        "env",
+        "a script of a legacy task",
+        "set the variables in the script; in the steps dialect, a step can have an `env`",
+    ),
     (
         "timeout",
         "a script of a legacy task",
@@ -811,7 +819,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("timeout", "the limits of a task", "in the portable dialect, it belongs under `metadata`"),
     ("cleanupTimeout", "the limits of a task", "in the portable dialect, it belongs under `metadata`"),
     ("timeout", "a task", "in the portable dialect, it belongs under `metadata`"),
-    ("steps", "a task", "`steps` belongs to the legacy dialect, which has no `apiVersion`; with this `apiVersion`, the phases belong under `spec`"),
+    (
+        "steps",
+        "a task",
+        "`steps` belongs to the legacy dialect, which has no `apiVersion`; with this `apiVersion`, the phases belong under `spec`",
+    ),
     ("spec", "a legacy task", "`spec` requires `apiVersion: mcpchecker/v1alpha2` or `mcp-eval/v1`"),
     ("prompt", "a legacy task", "`prompt` belongs under `steps`"),
     ("setup", "a legacy task", "`setup` belongs under `steps`"),

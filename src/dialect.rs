@@ -213,9 +213,13 @@ fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, 
     }
     let place = root.entries().next().map_or(root.span().head(), |e| e.key.span());
     Err(out.error(
-        Diagnostic::new(&UNKNOWN_KIND, place, format!("this looks like a file of kind `{kind}`, but `kind` is missing"))
-            .help(format!("start the file with `kind: {kind}`; other tools silently skip the file without it"))
-            .fix(format!("add `kind: {kind}`"), place.head(), format!("kind: {kind}\n")),
+        Diagnostic::new(
+            &UNKNOWN_KIND,
+            place,
+            format!("this looks like a file of kind `{kind}`, but `kind` is missing"),
+        )
+        .help(format!("start the file with `kind: {kind}`; other tools silently skip the file without it"))
+        .fix(format!("add `kind: {kind}`"), place.head(), format!("kind: {kind}\n")),
     ))
 }
 
@@ -570,7 +574,9 @@ fn gate(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Spanned<(u32, u32)>> 
     let (passes, of) = (passes?, of?);
     if passes.value > of.value {
         let message = format!("a task cannot pass {} of {} runs", passes.value, of.value);
-        reader.error(Diagnostic::new(&decode::WRONG_TYPE, passes.span, message).help("`passes` must not be greater than `of`"));
+        reader.error(
+            Diagnostic::new(&decode::WRONG_TYPE, passes.span, message).help("`passes` must not be greater than `of`"),
+        );
         return None;
     }
     Some(Spanned::new((passes.value, of.value), node.span()))

@@ -205,8 +205,12 @@ impl Policy {
         }
         for allow in allows.iter().filter(|a| !a.used) {
             kept.push(unknown(&allow.rule, allow.span, known).unwrap_or_else(|| {
-                Diagnostic::new(&UNUSED_ALLOW, allow.span, format!("unused comment: nothing here violates the rule `{}`", allow.rule))
-                    .help("remove the comment; hard errors cannot be allowed")
+                Diagnostic::new(
+                    &UNUSED_ALLOW,
+                    allow.span,
+                    format!("unused comment: nothing here violates the rule `{}`", allow.rule),
+                )
+                .help("remove the comment; hard errors cannot be allowed")
             }));
         }
         kept

@@ -158,7 +158,8 @@ impl Checker<'_> {
         }
         // The proposal of the format verifies with an operation that its manifest lists among the actions alone.
         if matches!(kind, OperationKind::Extension { .. }) && phase == PhaseKind::Verify {
-            let message = format!("`{}` is an action: in verify it only checks that the action succeeds", step.op.value);
+            let message =
+                format!("`{}` is an action: in verify it only checks that the action succeeds", step.op.value);
             self.out.push(
                 Diagnostic::new(&WRONG_PHASE, step.key, message)
                     .strength(Strength::Warning)
@@ -301,8 +302,7 @@ impl Checker<'_> {
             } else {
                 let operation = &step.op.value[prefix.len()..];
                 let sure = self.is_locked(&format!("{near}{operation}"));
-                let diagnostic =
-                    diagnostic.here(format!("did you mean `{near}`?")).label(alias.span, "declared here");
+                let diagnostic = diagnostic.here(format!("did you mean `{near}`?")).label(alias.span, "declared here");
                 match sure {
                     true => diagnostic.fix(format!("write `{near}`"), span, near),
                     // Nobody knows whether that has such an operation.
@@ -330,11 +330,8 @@ impl Checker<'_> {
             .iter()
             .find(|(wrong, right)| wrong == name && self.cx.vocabularies.of(self.task.dialect).get(right).is_some())
         {
-            diagnostic = diagnostic.here(format!("use `{right}` instead")).fix(
-                format!("write `{right}`"),
-                step.key,
-                *right,
-            );
+            diagnostic =
+                diagnostic.here(format!("use `{right}` instead")).fix(format!("write `{right}`"), step.key, *right);
         } else if let Some(near) = near {
             diagnostic =
                 diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), step.key, near);

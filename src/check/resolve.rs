@@ -29,8 +29,7 @@ rule! {
 }
 
 /// What to do about a hole in a legacy task.
-pub const UNFILLED_LEGACY: &str =
-    "legacy tasks do not support holes: write the value itself; in the portable dialect, holes are filled everywhere (`gevals convert`)";
+pub const UNFILLED_LEGACY: &str = "legacy tasks do not support holes: write the value itself; in the portable dialect, holes are filled everywhere (`gevals convert`)";
 
 /// What a path means: the thing, how many of its segments named it, and the type of the value found there.
 struct Found {
@@ -293,8 +292,8 @@ impl Checker<'_> {
                 } else if binding.outputs.is_empty() {
                     diagnostic = diagnostic.help("this step has no outputs");
                 } else {
-                    diagnostic =
-                        diagnostic.help(format!("its outputs are {}", list(binding.outputs.keys().map(String::as_str))));
+                    diagnostic = diagnostic
+                        .help(format!("its outputs are {}", list(binding.outputs.keys().map(String::as_str))));
                 }
                 self.error(diagnostic);
                 return None;
@@ -358,7 +357,8 @@ impl Checker<'_> {
 
     fn incomplete(&mut self, hole: &Hole<Path>, help: &str) {
         self.error(
-            Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("`{}` is not a value by itself", hole.reference)).help(help),
+            Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("`{}` is not a value by itself", hole.reference))
+                .help(help),
         );
     }
 
@@ -464,8 +464,12 @@ impl Checker<'_> {
     fn suspect_steps(&mut self, suspect: &Suspect, dialect: Dialect) {
         if suspect.root.is_empty() {
             self.error(
-                Diagnostic::new(&MALFORMED_HOLE, suspect.span, format!("this text cannot be parsed: {}", suspect.detail))
-                    .help("in the steps dialect, every brace here starts or ends a hole: `${NAME}` or `{source.field}`"),
+                Diagnostic::new(
+                    &MALFORMED_HOLE,
+                    suspect.span,
+                    format!("this text cannot be parsed: {}", suspect.detail),
+                )
+                .help("in the steps dialect, every brace here starts or ends a hole: `${NAME}` or `{source.field}`"),
             );
             return;
         }
@@ -498,21 +502,23 @@ impl Checker<'_> {
                 self.no_field(hole, "random", other, &["id", "port"]);
                 None
             }
-            ("agent", Some(field @ ("output" | "prompt"))) => match scope.place {
-                Place::Phase(PhaseKind::Verify) if field == "output" => {
-                    found(Target::AgentOutput, 1, Type::String, Missing::No)
-                }
-                Place::Phase(PhaseKind::Verify) => found(Target::AgentPrompt, 1, Type::String, Missing::No),
-                place => {
-                    self.error(
+            ("agent", Some(field @ ("output" | "prompt"))) => {
+                match scope.place {
+                    Place::Phase(PhaseKind::Verify) if field == "output" => {
+                        found(Target::AgentOutput, 1, Type::String, Missing::No)
+                    }
+                    Place::Phase(PhaseKind::Verify) => found(Target::AgentPrompt, 1, Type::String, Missing::No),
+                    place => {
+                        self.error(
                         Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("`agent` is not available {}", place.describe()))
                             .help(
                                 "in the steps dialect, `{agent.output}` and `{agent.prompt}` are only available in verify",
                             ),
                     );
-                    None
+                        None
+                    }
                 }
-            },
+            }
             ("agent", other) => {
                 self.no_field(hole, "agent", other, &["output", "prompt"]);
                 None
@@ -534,10 +540,7 @@ impl Checker<'_> {
 
     fn output_by_type(&mut self, hole: &Hole<Path>, ty: &str, key: Option<&str>, scope: &Scope) -> Option<Found> {
         let Some(key) = key else {
-            self.incomplete(
-                hole,
-                "use the type of an earlier step and the name of an output: `{steps.TYPE.KEY}`",
-            );
+            self.incomplete(hole, "use the type of an earlier step and the name of an output: `{steps.TYPE.KEY}`");
             return None;
         };
         let span = hole.spans.get(1).copied().unwrap_or(hole.span);
@@ -567,8 +570,8 @@ impl Checker<'_> {
         );
         let known: Vec<_> = scope.ids().collect();
         if ["script", "http", "llmJudge"].contains(&ty) {
-            diagnostic = diagnostic
-                .help(format!("a step `{ty}` has no outputs in this dialect, only in the portable dialect"));
+            diagnostic =
+                diagnostic.help(format!("a step `{ty}` has no outputs in this dialect, only in the portable dialect"));
         } else if self.ids.contains_key(ty) {
             diagnostic = diagnostic.help("in this dialect, refer to outputs by the type of their step, not by its id");
         } else if let Some(near) = nearest(ty, known.iter().copied()) {
@@ -579,13 +582,12 @@ impl Checker<'_> {
                 false => diagnostic.unsafe_fix(format!("write `{near}`"), span, near),
             };
         } else if scope.place == Place::Phase(PhaseKind::Verify) {
-            diagnostic = diagnostic
-                .help("in this dialect, outputs of setup are not available in verify; the portable dialect supports this");
+            diagnostic = diagnostic.help(
+                "in this dialect, outputs of setup are not available in verify; the portable dialect supports this",
+            );
         } else if !known.is_empty() {
-            diagnostic = diagnostic.help(format!(
-                "refer to outputs by the name of the server or extension: {}",
-                list(known.into_iter())
-            ));
+            diagnostic = diagnostic
+                .help(format!("refer to outputs by the name of the server or extension: {}", list(known.into_iter())));
         }
         self.error(diagnostic);
         None

@@ -87,7 +87,8 @@ impl Checker<'_> {
                         What::Step(name, _)
                             if unknown.fix.is_none() && name.contains('.') && known.contains(&"args") =>
                         {
-                            let help = format!("put the arguments of the tool under `args`: `args: {{{}: …}}`", key.value);
+                            let help =
+                                format!("put the arguments of the tool under `args`: `args: {{{}: …}}`", key.value);
                             unknown.here("this key has no effect here").help(help)
                         }
                         _ => unknown,
@@ -232,7 +233,8 @@ impl Checker<'_> {
                 format!("{what} must be {}, but this is {ty}", shape.describe()),
             );
             if admits_text(shape) && matches!(ty, Type::List(_) | Type::Record { .. }) {
-                diagnostic = diagnostic.help("add `| tojson` to convert the value to JSON, or `| join(', ')` for a list");
+                diagnostic =
+                    diagnostic.help("add `| tojson` to convert the value to JSON, or `| join(', ')` for a list");
             } else if numeric(shape).is_some() && ty == Type::String {
                 diagnostic = diagnostic.help("add `| int` to convert the string to a number");
                 if let Some(hole) = template.single_hole() {
@@ -256,8 +258,16 @@ impl Checker<'_> {
                 let empty = filter.args.first().is_some_and(|a| a.value.as_str().is_some_and(str::is_empty));
                 if filter.name.text == "default" && empty {
                     self.error(
-                        Diagnostic::new(&EMPTY_DEFAULT, *span, format!("empty default in {what}: without the value, the rest may have a different meaning"))
-                            .help("use a safe default, or none: without one, the step does not run if the value is missing"),
+                        Diagnostic::new(
+                            &EMPTY_DEFAULT,
+                            *span,
+                            format!(
+                                "empty default in {what}: without the value, the rest may have a different meaning"
+                            ),
+                        )
+                        .help(
+                            "use a safe default, or none: without one, the step does not run if the value is missing",
+                        ),
                     );
                 }
             }
@@ -365,7 +375,9 @@ impl Checker<'_> {
                 let diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a valid status"));
                 Box::new(match text.parse::<u16>() {
                     Ok(code) => diagnostic.help("remove the quotes").fix("remove the quotes", span, code.to_string()),
-                    Err(_) => diagnostic.help("write a code such as `200`, a list of codes, a class such as `2xx`, or `any`"),
+                    Err(_) => {
+                        diagnostic.help("write a code such as `200`, a list of codes, a class such as `2xx`, or `any`")
+                    }
                 })
             }),
             Format::Url => {

@@ -390,10 +390,8 @@ fn mend(args: &Args, options: &Options, files: &Overlay) -> Result<Mended, Fault
         None => true,
         Some(link) => {
             let link = link.display();
-            refused.insert(format!(
-                "`{}` was not written: `{link}` is a symbolic link; fix its target",
-                path.display()
-            ));
+            refused
+                .insert(format!("`{}` was not written: `{link}` is a symbolic link; fix its target", path.display()));
             false
         }
     });

@@ -226,11 +226,15 @@ fn run(args: &Args) -> Result<u8, Fault> {
     if args.to == To::Steps && args.target.is_some() {
         return Err((
             status::USAGE,
-            "`--target` converts the statements of scripts to the portable dialect; `--to steps` does not support it".to_owned(),
+            "`--target` converts the statements of scripts to the portable dialect; `--to steps` does not support it"
+                .to_owned(),
         ));
     }
     if args.force && !args.write && args.out.is_none() {
-        return Err((status::USAGE, "`--force` requires `--write` or `--out`: nothing is written otherwise".to_owned()));
+        return Err((
+            status::USAGE,
+            "`--force` requires `--write` or `--out`: nothing is written otherwise".to_owned(),
+        ));
     }
     let sources = Sources::default();
     let files = project_files(&args.paths);
@@ -454,8 +458,8 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
     let unproved =
         |why: String| (status::BROKEN, format!("{why}; install bubblewrap, or skip the proof with `--no-verify`"));
     let bwrap = crate::sandbox::find().map_err(unproved)?;
-    let exe =
-        std::env::current_exe().map_err(|e| (status::BROKEN, format!("cannot determine the path of this program: {e}")))?;
+    let exe = std::env::current_exe()
+        .map_err(|e| (status::BROKEN, format!("cannot determine the path of this program: {e}")))?;
     let settle = |outcome: &mut Outcome| -> Result<(), String> {
         let path = outcome.path.clone();
         let mut prover = crate::prove::Prover::new((&bwrap, &exe), &path, args.seeds);

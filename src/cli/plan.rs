@@ -191,8 +191,10 @@ pub(super) fn drawn(
         let why = task.map(|name| format!(": no task name matches `{name}`")).unwrap_or_default();
         return Err(format!("no task is selected{why}"));
     }
-    let format =
-        FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("plans do not support the format `{format}`"))?;
+    let format = FORMATS
+        .iter()
+        .find(|f| f.name == format)
+        .ok_or_else(|| format!("plans do not support the format `{format}`"))?;
     let view = View { expand: task.is_some(), sources: Some(sources), files: Some(files), ..View::new(&[]) };
     let evals = planned.evals.iter().map(|eval| View { eval: Some(eval), plans: &eval.tasks, ..view });
     let loose = (!planned.loose.is_empty()).then_some(View { plans: &planned.loose, ..view });
@@ -292,9 +294,9 @@ fn proved(path: &Path, planned: &Planned) -> Result<Proved, String> {
         return Err(format!("`{shown}` is a proof of other tasks"));
     }
     match proved.unknown(plans()).first() {
-        Some(check) => {
-            Err(format!("`{shown}` belongs to an older version of a task: the check `{check}` is missing; run `gevals prove` again"))
-        }
+        Some(check) => Err(format!(
+            "`{shown}` belongs to an older version of a task: the check `{check}` is missing; run `gevals prove` again"
+        )),
         None => Ok(proved),
     }
 }

@@ -271,9 +271,10 @@ impl Converter<'_> {
                         ("env" | "random", [name]) => out += &format!("{{{}.{name}}}", path.root.text),
                         ("agent", ["output"]) => out += "{agent.output}",
                         ("steps", [ty, key]) => {
-                            let id = self.ids.get(*ty).ok_or_else(|| {
-                                refusal(hole.span, format!("no earlier step has the type `{ty}`"))
-                            })?;
+                            let id = self
+                                .ids
+                                .get(*ty)
+                                .ok_or_else(|| refusal(hole.span, format!("no earlier step has the type `{ty}`")))?;
                             out += &format!("{{steps.{id}.outputs.{key}}}");
                         }
                         _ => {

@@ -38,9 +38,8 @@ pub fn one_word(reader: &mut Reader<'_>, command: Entry<'_>, mapping: Node<'_>, 
     let diagnostic = Diagnostic::new(&UNSPLIT_COMMAND, command.value.span(), message);
     let diagnostic = match plain_words(text) {
         Some(words) => split(diagnostic, command, &words, mapping, args),
-        None => {
-            diagnostic.help(format!("write `{}: sh` and `args: [\"-c\", …]`, or only the name of the program", command.name))
-        }
+        None => diagnostic
+            .help(format!("write `{}: sh` and `args: [\"-c\", …]`, or only the name of the program", command.name)),
     };
     match sure {
         true => reader.error(diagnostic),
@@ -75,7 +74,8 @@ fn split(
             )
         }
         Some(args) => {
-            let diagnostic = diagnostic.help(format!("write `{key}: {program}`, and put `{bare}` at the start of `args`"));
+            let diagnostic =
+                diagnostic.help(format!("write `{key}: {program}`, and put `{bare}` at the start of `args`"));
             match args.style() {
                 Style::Flow if !args.is_empty() && !args.is_alias() => {
                     let head = Span { start: args.span().start + 1, end: args.span().start + 1, ..args.span() };
@@ -166,13 +166,15 @@ pub fn container(reader: &mut Reader<'_>, program: Entry<'_>, args: &[Node<'_>],
         reader.out.push(Diagnostic::new(&DEAF_CONTAINER, span, message).help(help));
     };
     if !given.iter().any(attached) {
-        let message = format!("`{name} run` without `-i` closes the server's standard input, so the server receives nothing");
+        let message =
+            format!("`{name} run` without `-i` closes the server's standard input, so the server receives nothing");
         warn(args[at].span(), message, "write `run`, `-i`".to_owned());
     }
     if let Some(nth) = given.iter().position(|text| cluster(text, 't') && cluster(text, 'i'))
         && name == "docker"
     {
-        let message = format!("`{}` requests a terminal, but a server does not have one: docker refuses to run", given[nth]);
+        let message =
+            format!("`{}` requests a terminal, but a server does not have one: docker refuses to run", given[nth]);
         warn(args[at + 1 + nth].span(), message, "write `-i`".to_owned());
     }
     if given.iter().any(|text| text.starts_with("--env-file") || text.starts_with("--env-host")) {

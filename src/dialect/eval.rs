@@ -86,9 +86,8 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
             let none = match old {
                 Some(old) => {
                     let key = old.key.span();
-                    let diagnostic =
-                        Diagnostic::new(&NO_AGENT, key, "the eval has no agent: `agentFile` was removed")
-                            .help("write `agent: {type: file, path: FILE}`");
+                    let diagnostic = Diagnostic::new(&NO_AGENT, key, "the eval has no agent: `agentFile` was removed")
+                        .help("write `agent: {type: file, path: FILE}`");
                     match old.value.as_str() {
                         Some(path) if old.value.style() != Style::Block => {
                             let path = if old.value.is_plain() { path.to_owned() } else { decode::quote(path) };
@@ -187,7 +186,8 @@ fn eval_name(reader: &mut Reader<'_>, name: Name) -> Name {
     }
     // With what is put before and behind it, it has to fit into the 255 bytes that file systems give a name.
     if name.value.len() > LONGEST_NAME {
-        let message = format!("the name of an eval has {} bytes, but at most {LONGEST_NAME} are allowed", name.value.len());
+        let message =
+            format!("the name of an eval has {} bytes, but at most {LONGEST_NAME} are allowed", name.value.len());
         reader.error(
             Diagnostic::new(&INVALID_EVAL_NAME, name.span, message).help("the results file is named after the eval"),
         );
@@ -543,9 +543,13 @@ fn task_set(reader: &mut Reader<'_>, node: Node<'_>) -> Option<TaskSet> {
     match (path, glob) {
         (None, None) if misspelt => {}
         (Some(path), Some(glob)) => reader.error(
-            Diagnostic::new(&TASK_SET_SHAPE, glob.key.span(), "a task set must have either a `path` or a `glob`, not both")
-                .label(path.key.span(), "also specified here")
-                .help("write two task sets"),
+            Diagnostic::new(
+                &TASK_SET_SHAPE,
+                glob.key.span(),
+                "a task set must have either a `path` or a `glob`, not both",
+            )
+            .label(path.key.span(), "also specified here")
+            .help("write two task sets"),
         ),
         (None, None) => reader.error(
             Diagnostic::new(
@@ -665,12 +669,8 @@ fn server(reader: &mut Reader<'_>, fields: &mut Fields<'_>, node: Node<'_>) -> O
         None if fields.misspells(["server"]) => None,
         None => {
             reader.error(
-                Diagnostic::new(
-                    &INVALID_ASSERTION,
-                    node.span(),
-                    "`server` is missing, so this can never match a call",
-                )
-                .help("add `server:` with a name from the MCP config"),
+                Diagnostic::new(&INVALID_ASSERTION, node.span(), "`server` is missing, so this can never match a call")
+                    .help("add `server:` with a name from the MCP config"),
             );
             None
         }

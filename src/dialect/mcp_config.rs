@@ -175,7 +175,8 @@ fn address(reader: &mut Reader<'_>, node: Node<'_>, url: &Expand) {
         return;
     }
     let whole = url.display();
-    let diagnostic = Diagnostic::new(&INVALID_SERVER, node.span(), format!("`{whole}` is not the URL of an HTTP server"));
+    let diagnostic =
+        Diagnostic::new(&INVALID_SERVER, node.span(), format!("`{whole}` is not the URL of an HTTP server"));
     let local = ["localhost", "127.", "[::1]", "0.0.0.0"].iter().any(|host| text.starts_with(host));
     reader.error(match text.contains("://") {
         true => diagnostic.help("it must start with `http://` or `https://`"),

@@ -153,8 +153,7 @@ fn parse(text: &str, place: &dyn Fn(Range<usize>) -> Span) -> Result<Vec<Part<Pa
         let dollar = bytes[at] == b'$' && bytes.get(at + 1) == Some(&b'{');
         if dollar || bytes[at] == b'{' {
             let open = at + usize::from(dollar);
-            let close =
-                text[open..].find('}').map(|i| open + i).ok_or((at..text.len(), "the brace is not closed"))?;
+            let close = text[open..].find('}').map(|i| open + i).ok_or((at..text.len(), "the brace is not closed"))?;
             let inner = &text[open + 1..close];
             let path = match dollar {
                 true => env_path(inner, open + 1).ok_or((at..close + 1, "this is not a variable name"))?,

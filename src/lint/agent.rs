@@ -45,8 +45,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
             }
             continue;
         }
-        let mut diagnostic =
-            Diagnostic::new(&UNKNOWN_AGENT, kind.span, format!("unknown agent type `{}`", kind.value));
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_AGENT, kind.span, format!("unknown agent type `{}`", kind.value));
         let in_full = || {
             let own =
                 if matches!(kind.value.as_str(), "claude" | "builtin.claude") { "claude-code" } else { &kind.value };

@@ -115,7 +115,8 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
     match template {
         // What a template stands for is the same in every run, and their addresses are not.
         Some(template) if text.contains(".McpServerFileArgs") && !names(&template.value, &[".File", ".URL"]) => {
-            let message = "`argTemplateMcpServer` does not refer to a server: it contains neither `{{ .File }}` nor `{{ .URL }}`";
+            let message =
+                "`argTemplateMcpServer` does not refer to a server: it contains neither `{{ .File }}` nor `{{ .URL }}`";
             out.push(
                 Diagnostic::new(&SERVERS_NOT_PASSED, template.span, message)
                     .label(server.name.span, "the agent does not receive this server")

@@ -49,8 +49,11 @@ pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     let packages = packages.iter().filter(|reference| !is_bundled(reference.package));
     let named = packages.map(|reference| (reference.package, reference.span, reference.dir)).chain(repositories(view));
     for (name, span, _) in named.filter(|(name, _, base)| !allowed(name, base)) {
-        let mut diagnostic =
-            Diagnostic::new(&SOURCE_NOT_ALLOWED, span, format!("`{name}` does not match any pattern in `allowedSources`"));
+        let mut diagnostic = Diagnostic::new(
+            &SOURCE_NOT_ALLOWED,
+            span,
+            format!("`{name}` does not match any pattern in `allowedSources`"),
+        );
         if let Some(first) = patterns.first() {
             diagnostic = diagnostic.label(first.span, "allowed sources");
         }
@@ -174,9 +177,13 @@ pub fn locked(view: &EvalView<'_>, out: &mut Diagnostics) {
         let release = matches!(package(name, lock.substitute), Ok(Package::Release { .. }));
         if release && !lock.releases.contains_key(name) && seen.insert(name) {
             out.push(
-                Diagnostic::new(&RELEASE_NOT_LOCKED, span, format!("the release `{name}` is not pinned by a lock file"))
-                    .here("its version and digest are unknown")
-                    .help(format!("to download and pin it, run `gevals lock {}`", view.unit.path.display())),
+                Diagnostic::new(
+                    &RELEASE_NOT_LOCKED,
+                    span,
+                    format!("the release `{name}` is not pinned by a lock file"),
+                )
+                .here("its version and digest are unknown")
+                .help(format!("to download and pin it, run `gevals lock {}`", view.unit.path.display())),
             );
         }
     }

@@ -253,7 +253,8 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     && facts::given(view).iter().any(|fact| fact.key == path)
                     && is_changed(said, path)
                 {
-                    let message = format!("setup already gives the {} a `{path}`, and its value is not checked", act.thing.kind);
+                    let message =
+                        format!("setup already gives the {} a `{path}`, and its value is not checked", act.thing.kind);
                     tell(question.span, made.span, message);
                 }
             }

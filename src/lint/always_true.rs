@@ -105,7 +105,10 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
             [word] if is_glued(word) => {
                 return Some((
                     span(),
-                    format!("`{}` is a single word, and a non-empty word is always true", word.source.replace(HOLE, "…")),
+                    format!(
+                        "`{}` is a single word, and a non-empty word is always true",
+                        word.source.replace(HOLE, "…")
+                    ),
                     "put spaces around the operator: `[ \"$n\" = 3 ]`",
                 ));
             }
@@ -171,15 +174,13 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
             told.push(s.range.clone());
             let message =
                 if signs.0 { "every number satisfies one of these bounds" } else { "no number satisfies both bounds" };
-            let help = if signs.0 { "write `&&` between the two conditions" } else { "write `||` between the two conditions" };
+            let help =
+                if signs.0 { "write `&&` between the two conditions" } else { "write `||` between the two conditions" };
             found.push((content.span(s.range.clone()), format!("`{}`: {message}", left.trim_matches('"')), help));
             return;
         }
-        let (operators, message) = if signs.0 {
-            (["!=", "!="], "this is always true")
-        } else {
-            (["=", "=="], "this is always false")
-        };
+        let (operators, message) =
+            if signs.0 { (["!=", "!="], "this is always true") } else { (["=", "=="], "this is always false") };
         let compared: Vec<(&str, String)> = words
             .windows(3)
             .filter(|triple| operators.contains(&triple[1].source.as_str()))

@@ -53,9 +53,7 @@ fn arguments(view: &EvalView<'_>, kind: CallKind, matcher: &CallMatcher, out: &m
                 Diagnostic::new(&UNEXPANDED_HOLE, *place, format!("`{hole}` is not filled in an assertion"))
                     .strength(Strength::Warning)
                     .here("no call has this argument value")
-                    .help(format!(
-                        "{LITERAL}: write the value, or check the effect of the call in `verify`"
-                    )),
+                    .help(format!("{LITERAL}: write the value, or check the effect of the call in `verify`")),
             );
             continue;
         }
@@ -113,7 +111,9 @@ fn unlike(
                 Some(near) => {
                     finding.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near)
                 }
-                None if known.is_empty() => finding.help("it has no arguments, according to its schema in `gevals.lock`"),
+                None if known.is_empty() => {
+                    finding.help("it has no arguments, according to its schema in `gevals.lock`")
+                }
                 None => finding.help(format!(
                     "its arguments are {}, according to its schema in `gevals.lock`",
                     known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ")
@@ -121,7 +121,8 @@ fn unlike(
             }
         }
         FaultKind::Type(demand) => {
-            let finding = Diagnostic::new(&WRONG_TYPE, place, format!("`{key}` {demand}: no call matches")).help(LOCKED);
+            let finding =
+                Diagnostic::new(&WRONG_TYPE, place, format!("`{key}` {demand}: no call matches")).help(LOCKED);
             let source = view.sources.get(place.file);
             let written = source.slice(place);
             let mended = match value {

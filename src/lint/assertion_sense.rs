@@ -61,10 +61,14 @@ pub fn contradictory(view: &EvalView<'_>, out: &mut Diagnostics) {
             let Some(forbidden) = forbidden.collect::<Option<Vec<Span>>>() else { continue };
             let (Some(demand), Some(place)) = (demanded.first(), forbidden.first()) else { continue };
             out.push(
-                Diagnostic::new(&CONTRADICTORY_ASSERTIONS, demand.span, "this assertion can never pass, because another one forbids the call")
-                    .here("required here")
-                    .label(*place, "forbidden here")
-                    .help("remove one of the two, or narrow the forbidden calls"),
+                Diagnostic::new(
+                    &CONTRADICTORY_ASSERTIONS,
+                    demand.span,
+                    "this assertion can never pass, because another one forbids the call",
+                )
+                .here("required here")
+                .label(*place, "forbidden here")
+                .help("remove one of the two, or narrow the forbidden calls"),
             );
         }
         too_many(&items, out);
@@ -128,10 +132,14 @@ fn none_left(view: &EvalView<'_>, items: &[&Assertion], out: &mut Diagnostics) {
     let Some(forbidden) = forbidden.collect::<Option<Vec<Span>>>() else { return };
     let Some(first) = forbidden.first() else { return };
     out.push(
-        Diagnostic::new(&CONTRADICTORY_ASSERTIONS, least.span, "every call that could satisfy this assertion is forbidden")
-            .here("required here")
-            .label(*first, "forbidden here")
-            .help("remove one of the two, or narrow the forbidden calls"),
+        Diagnostic::new(
+            &CONTRADICTORY_ASSERTIONS,
+            least.span,
+            "every call that could satisfy this assertion is forbidden",
+        )
+        .here("required here")
+        .label(*first, "forbidden here")
+        .help("remove one of the two, or narrow the forbidden calls"),
     );
 }
 
@@ -196,8 +204,14 @@ pub fn unanchored(view: &EvalView<'_>, out: &mut Diagnostics) {
             }
             let words: Vec<_> = extra.iter().take(6).map(|t| format!("`{t}`")).collect();
             out.push(
-                Diagnostic::new(&UNANCHORED_TOOL_PATTERN, pattern.span, format!("this pattern also matches {}", words.join(", ")))
-                    .help("a pattern matches anywhere in a name: anchor it with `^` and `$`, or use `tool` for a single name"),
+                Diagnostic::new(
+                    &UNANCHORED_TOOL_PATTERN,
+                    pattern.span,
+                    format!("this pattern also matches {}", words.join(", ")),
+                )
+                .help(
+                    "a pattern matches anywhere in a name: anchor it with `^` and `$`, or use `tool` for a single name",
+                ),
             );
         }
     }

@@ -100,7 +100,10 @@ fn hurried(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &NOT_AWAITED,
                         run.content.span(run.statement.range.clone()),
-                        format!("a timeout of {} s expires before anything can have started", limit.trim_end_matches('s')),
+                        format!(
+                            "a timeout of {} s expires before anything can have started",
+                            limit.trim_end_matches('s')
+                        ),
                     )
                     .help("allow enough time: `--timeout=60s`"),
                 );

@@ -24,7 +24,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let found = find(content);
         let [(first, what), others @ ..] = found.as_slice() else { continue };
         let reader = match text.form {
-            Form::Line | Form::Inline if !content.text.trim_start().starts_with("#!") => "`/bin/sh`, which runs this script,",
+            Form::Line | Form::Inline if !content.text.trim_start().starts_with("#!") => {
+                "`/bin/sh`, which runs this script,"
+            }
             _ => "`sh`, which the first line requests,",
         };
         let mut diagnostic =

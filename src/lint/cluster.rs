@@ -340,7 +340,9 @@ fn next_run(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &DELETE_THEN_CREATE,
                         made.content.span(made.statement.range.clone()),
-                        format!("`{name}` may still exist when the task runs again: cleanup does not wait for its deletion"),
+                        format!(
+                            "`{name}` may still exist when the task runs again: cleanup does not wait for its deletion"
+                        ),
                     )
                     .label(gone.content.span(gone.statement.range.clone()), "deleted here, without waiting")
                     .help("wait in cleanup, or start setup with `kubectl delete namespace NAME --ignore-not-found`"),

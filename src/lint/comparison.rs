@@ -317,12 +317,8 @@ fn headers(view: &TaskView<'_>, out: &mut Diagnostics) {
         let named = super::texts::has_word(&said, with) || word.is_some_and(|word| super::texts::has_word(&said, word));
         if equal && named && last.statement.name() == "wc" && asked::is_headed(first) {
             out.push(
-                Diagnostic::new(
-                    &COMPARES_OTHERWISE,
-                    question.span,
-                    "the header line is counted as well",
-                )
-                .help("omit the header: `--no-headers`, `-o name`"),
+                Diagnostic::new(&COMPARES_OTHERWISE, question.span, "the header line is counted as well")
+                    .help("omit the header: `--no-headers`, `-o name`"),
             );
         }
     }
@@ -773,14 +769,13 @@ fn of_table(command: &Statement, expected: &str, padded: bool) -> Option<(String
     match (bare, aligned) {
         _ if !asks || shaped => None,
         (false, _) => Some((
-            format!(
-                "`psql` prints a header line and a row count: its output is never equal to `{expected}`"
-            ),
+            format!("`psql` prints a header line and a row count: its output is never equal to `{expected}`"),
             "omit them: `psql -tA`",
         )),
-        (true, true) if padded => {
-            Some((format!("`psql -t` prints a leading space: its output is never equal to `{expected}`"), "omit the space: `psql -tA`"))
-        }
+        (true, true) if padded => Some((
+            format!("`psql -t` prints a leading space: its output is never equal to `{expected}`"),
+            "omit the space: `psql -tA`",
+        )),
         _ => None,
     }
 }
@@ -802,8 +797,9 @@ fn form(command: &Statement, expected: &str) -> Option<(String, &'static str)> {
             let plain = expected.parse::<f64>().is_err()
                 && !matches!(expected, "true" | "false" | "null")
                 && !expected.starts_with(['"', '{', '[']);
-            (is_path && !raw && plain)
-                .then(|| (format!("`jq` prints strings in quotes: its output is never equal to `{expected}`"), "write `jq -r`"))
+            (is_path && !raw && plain).then(|| {
+                (format!("`jq` prints strings in quotes: its output is never equal to `{expected}`"), "write `jq -r`")
+            })
         }
         "kubectl" => {
             let named = has(&["-oname", "-o=name", "--output=name"])

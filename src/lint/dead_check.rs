@@ -114,10 +114,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             let same = succeeded == failed;
             let (message, help) = match fault {
-                Fault::Always if matches!(statement.name(), "jq" | "yq") => {
-                    ("this command succeeds regardless of what it finds", "use `jq -e`, which fails if the result is false or null")
+                Fault::Always if matches!(statement.name(), "jq" | "yq") => (
+                    "this command succeeds regardless of what it finds",
+                    "use `jq -e`, which fails if the result is false or null",
+                ),
+                Fault::Always => {
+                    ("this command succeeds regardless of what it finds", "check its output: `| grep -q …`")
                 }
-                Fault::Always => ("this command succeeds regardless of what it finds", "check its output: `| grep -q …`"),
                 Fault::Masked => (
                     "this hides the exit status of the command inside it",
                     "declare the variable first, then assign it: `local x; x=$(command) || return 1`",

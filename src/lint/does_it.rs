@@ -55,9 +55,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 format!("verify itself creates the {} `{name}`, which the agent is asked to create", thing.kind),
             )
             .label(prompt.text.span, "the prompt asks for it here")
-            .help(
-                "only check what the agent has created: what verify creates exists even if the agent does nothing",
-            ),
+            .help("only check what the agent has created: what verify creates exists even if the agent does nothing"),
         );
         told.push(name);
     }

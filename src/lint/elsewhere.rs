@@ -302,7 +302,9 @@ fn filled(view: &TaskView<'_>, out: &mut Diagnostics) {
                     format!("the prompt uses `{bare}`, but setup creates the {} `{}`", made.thing.kind, name.shown()),
                 )
                 .label(made.span, "created here")
-                .help("give the agent the full name: `{env.NAME}` in the prompt is replaced by the value of the variable"),
+                .help(
+                    "give the agent the full name: `{env.NAME}` in the prompt is replaced by the value of the variable",
+                ),
             );
             told.push(name.shown());
         }
@@ -342,7 +344,10 @@ fn called_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     prompt.text.span,
-                    format!("the prompt uses `{word}`, but the {} that setup creates is named `{name}`", made.thing.kind),
+                    format!(
+                        "the prompt uses `{word}`, but the {} that setup creates is named `{name}`",
+                        made.thing.kind
+                    ),
                 )
                 .label(made.span, "created here")
                 .help("use the actual name in the prompt"),
@@ -777,8 +782,12 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
         });
         if let Some(part) = drawn {
             out.push(
-                Diagnostic::new(&UNKNOWN_RESOURCE, act.span, format!("neither the prompt nor the task mentions `{part}`"))
-                    .help(format!("the agent cannot guess a random value: put `{part}` in the prompt")),
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    act.span,
+                    format!("neither the prompt nor the task mentions `{part}`"),
+                )
+                .help(format!("the agent cannot guess a random value: put `{part}` in the prompt")),
             );
             continue;
         }

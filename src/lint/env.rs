@@ -228,9 +228,7 @@ fn not_declared<H>(name: &str, env: &[(Name, Template<H>)], hole: Span) -> Diagn
     if let Some(near) = crate::diagnostic::nearest(name, env.iter().map(|(known, _)| known.value.as_str())) {
         diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
     }
-    diagnostic.help(format!(
-        "declare it under `spec.env`, or add a default: `{{env.{name} | default('…')}}`"
-    ))
+    diagnostic.help(format!("declare it under `spec.env`, or add a default: `{{env.{name} | default('…')}}`"))
 }
 
 /// `spec.env` is in the environment of every command.

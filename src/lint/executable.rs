@@ -25,13 +25,15 @@ pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
         let name = script.value.as_literal().unwrap_or_default();
         let first = script.content.text.split('\n').next().unwrap_or_default();
         if let Some(program) = first.strip_prefix("#!").and_then(|line| line.strip_suffix('\r')) {
-            let message = format!("`{name}` cannot be run: its lines end with a carriage return (Windows line endings)");
+            let message =
+                format!("`{name}` cannot be run: its lines end with a carriage return (Windows line endings)");
             out.push(
                 Diagnostic::new(&SCRIPT_WITHOUT_SHEBANG, script.value.span, message)
-                    .label(script.content.span(0..first.len()), format!("the interpreter is read as `{}\\r`", program.trim()))
-                    .help(format!(
-                        "run `sed -i 's/\\r$//' {name}`, and add `{name} text eol=lf` to `.gitattributes`"
-                    )),
+                    .label(
+                        script.content.span(0..first.len()),
+                        format!("the interpreter is read as `{}\\r`", program.trim()),
+                    )
+                    .help(format!("run `sed -i 's/\\r$//' {name}`, and add `{name} text eol=lf` to `.gitattributes`")),
             );
             continue;
         }
@@ -83,10 +85,14 @@ pub fn blank_lines(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let line = at..at + text.find('\n').unwrap_or(text.len());
         out.push(
-            Diagnostic::new(&SHEBANG_NOT_FIRST, content.span(line), "the `#!` line is not the first line of the script")
-                .here("other tools execute the text unchanged, and the system only recognizes `#!` in the first two bytes")
-                .help("remove what precedes it")
-                .fix("remove what precedes it", content.span(0..at), ""),
+            Diagnostic::new(
+                &SHEBANG_NOT_FIRST,
+                content.span(line),
+                "the `#!` line is not the first line of the script",
+            )
+            .here("other tools execute the text unchanged, and the system only recognizes `#!` in the first two bytes")
+            .help("remove what precedes it")
+            .fix("remove what precedes it", content.span(0..at), ""),
         );
     }
 }

@@ -545,9 +545,8 @@ pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Some(limit) => diagnostic
                     .label(content.span(line(content, limit)), "the timeout is reached here")
                     .help("replace this `break` with `exit 1`"),
-                None => {
-                    diagnostic.help("add `exit 1` after the loop, and leave the loop with `exit 0` when the condition is met")
-                }
+                None => diagnostic
+                    .help("add `exit 1` after the loop, and leave the loop with `exit 0` when the condition is met"),
             };
             if script.phase != PhaseKind::Verify {
                 diagnostic = diagnostic.strength(Strength::Warning);

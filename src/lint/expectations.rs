@@ -70,7 +70,8 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
                         if dialect == Dialect::Portable => {}
                     ("status", _, ArgKind::Int(0)) => {
                         out.push(
-                            nothing(name, "0 is not a status: any response is accepted").help("write the expected status, such as 200"),
+                            nothing(name, "0 is not a status: any response is accepted")
+                                .help("write the expected status, such as 200"),
                         );
                     }
                     // What must not hold is looked at as a whole.

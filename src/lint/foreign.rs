@@ -84,9 +84,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             Target::Everything(_) => {
                 "delete by name what the task created, or use a label that only its own resources have"
             }
-            Target::Named { .. } => {
-                "delete only what setup creates or the prompt asks for"
-            }
+            Target::Named { .. } => "delete only what setup creates or the prompt asks for",
         };
         let mut diagnostic = Diagnostic::new(&DELETES_FOREIGN_RESOURCE, span, message).help(help);
         if let Some(near) = near {

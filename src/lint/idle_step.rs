@@ -166,12 +166,8 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
         && texts_alone(&run)
     {
         out.push(
-            Diagnostic::new(
-                &STEP_DECIDES_NOTHING,
-                arg.span,
-                "this accepts any exit code, and nothing else is checked",
-            )
-            .help("specify the expected exit code or output"),
+            Diagnostic::new(&STEP_DECIDES_NOTHING, arg.span, "this accepts any exit code, and nothing else is checked")
+                .help("specify the expected exit code or output"),
         );
         return;
     }

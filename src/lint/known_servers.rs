@@ -147,11 +147,8 @@ fn unknown(known: &Known, name: &Name, out: &mut Diagnostics) {
     let near = begins
         .or_else(|| nearest(text, related.iter().copied()))
         .or(related.first().copied().filter(|_| related.len() == 1));
-    let mut finding = Diagnostic::new(
-        &UNLISTED_TOOL,
-        name.span,
-        format!("`{}` has no known tool `{text}`", known.packages[0]),
-    );
+    let mut finding =
+        Diagnostic::new(&UNLISTED_TOOL, name.span, format!("`{}` has no known tool `{text}`", known.packages[0]));
     if let Some(near) = near {
         finding = finding.here(format!("did you mean `{near}`?"));
     }
@@ -280,7 +277,9 @@ pub fn forbidden(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
                         Diagnostic::new(
                             &NEEDED_TOOL_FORBIDDEN,
                             name.span,
-                            format!("the prompt asks to {verb}, but using the server's tool for it violates this assertion"),
+                            format!(
+                                "the prompt asks to {verb}, but using the server's tool for it violates this assertion"
+                            ),
                         )
                         .label(prompt.text.span, "the prompt asks for it here")
                         .help("forbid only what the agent must not do, and allow the tool that it needs"),

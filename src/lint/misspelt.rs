@@ -416,8 +416,7 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         if let Some(near) = tool.states.iter().find(|state| state.len() > 4 && (is_slip(word, state) || longer(state)))
         {
-            let finding =
-                Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is not a known state"));
+            let finding = Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is not a known state"));
             out.push(
                 finding
                     .here(format!("did you mean `{near}`?"))
@@ -583,11 +582,17 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
     });
     for (span, condition, kind) in foreign {
         out.push(
-            Diagnostic::new(&MISSPELT_VALUE, span, format!("a {kind} has no condition `{condition}`: it is never true"))
-                .help(match tool.conditions.get(&kind).map(|all| all.join(", ")).filter(|all| !all.is_empty()) {
+            Diagnostic::new(
+                &MISSPELT_VALUE,
+                span,
+                format!("a {kind} has no condition `{condition}`: it is never true"),
+            )
+            .help(
+                match tool.conditions.get(&kind).map(|all| all.join(", ")).filter(|all| !all.is_empty()) {
                     Some(all) => format!("the conditions of a {kind} are {all}"),
                     None => format!("a {kind} has no conditions: check its fields"),
-                }),
+                },
+            ),
         );
     }
     let finding = |(span, word, near): (Span, String, String), what: &str| {

@@ -40,8 +40,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 fn finding(span: Span, message: String) -> Diagnostic {
-    Diagnostic::new(&UNKNOWN_RESOURCE, span, message)
-        .help("check what setup creates, or what the prompt asks for")
+    Diagnostic::new(&UNKNOWN_RESOURCE, span, message).help("check what setup creates, or what the prompt asks for")
 }
 
 /// Whether a word stands in the prompt, or in the task outside of verify.
@@ -115,8 +114,7 @@ fn never_there(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let known = is_known(view, said, folder) || files.iter().any(|made| made.starts_with(&format!("{folder}/")));
         if names.contains(&file) && !known && !path.contains(['$', '…', '{']) && told.insert(span.start) {
             let made = files.iter().find(|made| made.rsplit('/').next() == Some(file));
-            let finding =
-                finding(span, format!("`{path}` never exists: nothing creates the directory `{folder}`"));
+            let finding = finding(span, format!("`{path}` never exists: nothing creates the directory `{folder}`"));
             out.push(match made {
                 Some(made) => finding.here(format!("did you mean `{made}`?")),
                 None => finding,
@@ -136,8 +134,11 @@ fn databases(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let file = path.rsplit('/').next().unwrap_or(&path);
         if own.is_known() && path != own.shown() && !is_known(view, said, file) && told.insert(path.clone()) {
             out.push(
-                finding(act.span, format!("setup creates its tables in `{}`, but verify queries `{path}`", own.shown()))
-                    .label(made.span, "created here"),
+                finding(
+                    act.span,
+                    format!("setup creates its tables in `{}`, but verify queries `{path}`", own.shown()),
+                )
+                .label(made.span, "created here"),
             );
         }
     }
@@ -214,10 +215,7 @@ fn columns(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let lower = name.to_lowercase();
             if !known.contains(&lower) && !is_told(&lower) && told.insert(lower.clone()) {
                 let near = nearest(&lower, known.iter().map(String::as_str).filter(|word| rest.contains(word)));
-                let finding = finding(
-                    sql.span,
-                    format!("neither setup nor the prompt mentions a column `{name}`"),
-                );
+                let finding = finding(sql.span, format!("neither setup nor the prompt mentions a column `{name}`"));
                 out.push(match near {
                     Some(near) => finding.here(format!("did you mean `{near}`?")),
                     None => finding,

@@ -32,9 +32,12 @@ pub fn missing(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     if oracle.tasks.iter().any(|t| t.task.value == name.value) {
         return;
     }
-    let mut diagnostic =
-        Diagnostic::new(&NO_ORACLE_ENTRY, agent, format!("the scripted agent has no entry for the task `{}`", name.value))
-            .label(name.span, "the task");
+    let mut diagnostic = Diagnostic::new(
+        &NO_ORACLE_ENTRY,
+        agent,
+        format!("the scripted agent has no entry for the task `{}`", name.value),
+    )
+    .label(name.span, "the task");
     if let Some(near) = nearest(&name.value, oracle.tasks.iter().map(|t| t.task.value.as_str()))
         && let Some(entry) = oracle.tasks.iter().find(|t| t.task.value == near)
     {
@@ -73,8 +76,11 @@ pub fn unused(view: &ProjectView<'_>, out: &mut Diagnostics) {
         if names.contains(&name.value.as_str()) {
             continue;
         }
-        let mut diagnostic =
-            Diagnostic::new(&UNUSED_ORACLE_ENTRY, name.span, format!("the task `{}` is not selected by any eval", name.value));
+        let mut diagnostic = Diagnostic::new(
+            &UNUSED_ORACLE_ENTRY,
+            name.span,
+            format!("the task `{}` is not selected by any eval", name.value),
+        );
         if let Some(near) = nearest(&name.value, names.iter().copied()) {
             diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
         }

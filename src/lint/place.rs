@@ -16,8 +16,12 @@ rule! {
 }
 
 fn absolute(path: &str, span: Span) -> Diagnostic {
-    Diagnostic::new(&ABSOLUTE_PATH, span, format!("`{path}` is an absolute path, which does not exist on other machines"))
-        .help("put the file beside the one that refers to it, and use a relative path")
+    Diagnostic::new(
+        &ABSOLUTE_PATH,
+        span,
+        format!("`{path}` is an absolute path, which does not exist on other machines"),
+    )
+    .help("put the file beside the one that refers to it, and use a relative path")
 }
 
 /// Files that an eval names.

@@ -56,9 +56,8 @@ fn as_one(words: &[ast::Word]) -> Option<(String, String)> {
             // Braces are expanded before variables are, and only around two dots.
             let filled = inner.is_some() && to.starts_with('$');
             let (numbers, bare) = (is_number(from) && is_number(to), inner.is_none() || !one.contains(".."));
-            (is_number(from) && filled || numbers && bare).then(|| {
-                (format!("this loop runs once: `{one}` is not a list"), format!("write `$(seq {from} {to})`"))
-            })
+            (is_number(from) && filled || numbers && bare)
+                .then(|| (format!("this loop runs once: `{one}` is not a list"), format!("write `$(seq {from} {to})`")))
         }
         _ => None,
     }

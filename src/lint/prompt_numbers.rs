@@ -108,7 +108,9 @@ fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
         let message = format!("the task contains `{number}` here, but the prompt says `{other}`");
         let finding = Diagnostic::new(&prompt_disagrees::PROMPT_DISAGREES, span, message);
         out.push(
-            finding.label(prompt, "in this prompt").help("the digits are in a different order: use the same number in both"),
+            finding
+                .label(prompt, "in this prompt")
+                .help("the digits are in a different order: use the same number in both"),
         );
     }
 }

@@ -163,7 +163,9 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
         Asked::Is(value) => {
             let lower = value.to_lowercase();
             if truth && is_behind(said, &lower, &WANTED) && !is_behind(said, &lower, &UNWANTED) {
-                return Some(format!("this fails if the value is `{value}`, but its message says that `{value}` is expected"));
+                return Some(format!(
+                    "this fails if the value is `{value}`, but its message says that `{value}` is expected"
+                ));
             }
             (!truth && is_behind(said, &lower, &UNWANTED))
                 .then(|| format!("this fails unless the value is `{value}`, but its message rejects `{value}`"))

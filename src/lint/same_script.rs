@@ -22,7 +22,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             PhaseKind::Verify,
             "a check that succeeds before the agent runs proves nothing about the agent",
         ),
-        (PhaseKind::Verify, PhaseKind::Cleanup, "a script that checks deletes nothing, and a script that deletes checks nothing"),
+        (
+            PhaseKind::Verify,
+            PhaseKind::Cleanup,
+            "a script that checks deletes nothing, and a script that deletes checks nothing",
+        ),
     ];
     for (first, second, why) in pairs {
         let mut known: FxHashMap<Vec<&str>, Vec<&ScriptView<'_>>> = FxHashMap::default();

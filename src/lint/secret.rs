@@ -87,8 +87,7 @@ fn named(span: Span, name: &str) -> Diagnostic {
 }
 
 fn token(span: Span) -> Diagnostic {
-    Diagnostic::new(&SECRET_IN_CLEAR, span, "this looks like a hardcoded secret")
-        .help(FROM_ENVIRONMENT)
+    Diagnostic::new(&SECRET_IN_CLEAR, span, "this looks like a hardcoded secret").help(FROM_ENVIRONMENT)
 }
 
 fn variable(name: &str) -> String {

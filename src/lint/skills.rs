@@ -48,7 +48,10 @@ pub fn without(view: &EvalView<'_>, out: &mut Diagnostics) {
                 item.key.span,
                 format!("`{}` has no effect: no skills are configured", item.key.value),
             )
-            .label(view.eval.skills.as_ref().map_or(view.eval.config, |s| s.span), "no skill sources are configured here")
+            .label(
+                view.eval.skills.as_ref().map_or(view.eval.config, |s| s.span),
+                "no skill sources are configured here",
+            )
             .help("add `skills: {sources: [{type: path, path: FOLDER}]}` to the eval's config"),
         );
     }
@@ -124,7 +127,10 @@ fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option
     let listed = match names.len() {
         0 => "the eval's sources contain no skill: a skill is a directory with a `SKILL.md`".to_owned(),
         _ => {
-            format!("skills in the eval's sources: {}", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "))
+            format!(
+                "skills in the eval's sources: {}",
+                names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+            )
         }
     };
     if let Some(skill) = &item.skill {

@@ -25,10 +25,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = &script.content;
         if !content.is_plain && content.script().is_none() {
             let message = format!("this {} is nested too deeply: no other rule checks it", script.what());
-            let help = format!(
-                "at most {DEPTH} levels of nesting are allowed, and {} commands in a chain of `&&`",
-                DEPTH / 2
-            );
+            let help =
+                format!("at most {DEPTH} levels of nesting are allowed, and {} commands in a chain of `&&`", DEPTH / 2);
             out.push(
                 Diagnostic::new(&SCRIPT_SYNTAX, content.span(0..0), message).strength(Strength::Warning).help(help),
             );

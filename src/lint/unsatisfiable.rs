@@ -31,13 +31,19 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             && let ArgKind::Int(n) = code.kind
             && !(0..=255).contains(&n)
         {
-            out.push(never(code.span, format!("a process cannot exit with status {n}")).help("an exit status is between 0 and 255"));
+            out.push(
+                never(code.span, format!("a process cannot exit with status {n}"))
+                    .help("an exit status is between 0 and 255"),
+            );
         }
         if let (Some(status), OperationKind::Builtin("http"), Dialect::Steps) =
             (expect.get("status"), &step.op.kind, dialect)
             && let ArgKind::Int(n @ 1..=99) = status.kind
         {
-            out.push(never(status.span, format!("a response cannot have status {n}")).help("a status is between 100 and 599"));
+            out.push(
+                never(status.span, format!("a response cannot have status {n}"))
+                    .help("a status is between 100 and 599"),
+            );
         }
         record(expect, "", dialect, out);
     });
@@ -224,7 +230,8 @@ fn refused(arg: &Arg<Def>, not: &Arg<Def>, out: &mut Diagnostics) {
         && pattern.as_literal().is_some_and(|text| matches_all(text, Texts::Lines))
     {
         out.push(
-            never(pattern.span, "this pattern matches every text".to_owned()).help("write a pattern for what must not be present"),
+            never(pattern.span, "this pattern matches every text".to_owned())
+                .help("write a pattern for what must not be present"),
         );
     }
 }

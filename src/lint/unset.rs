@@ -256,13 +256,9 @@ fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &UNDECLARED_PROCESS_VARIABLE,
                         read.content.span(read.range.clone()),
-                        format!(
-                            "`${name}` is not set in the task: its value comes from the environment of gevals"
-                        ),
+                        format!("`${name}` is not set in the task: its value comes from the environment of gevals"),
                     )
-                    .help(format!(
-                        "declare it under `spec.env`, or add a default: `${{{name}:-…}}`"
-                    )),
+                    .help(format!("declare it under `spec.env`, or add a default: `${{{name}:-…}}`")),
                 );
             }
         }

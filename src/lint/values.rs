@@ -393,12 +393,8 @@ pub fn keys(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let escaped = key.replace('.', "\\.");
         out.push(
-            Diagnostic::new(
-                &DOTTED_KEY,
-                span,
-                format!("`{key}` is a single key, but this path splits it into fields"),
-            )
-            .help(format!("escape a dot in a key with a backslash: `{escaped}`")),
+            Diagnostic::new(&DOTTED_KEY, span, format!("`{key}` is a single key, but this path splits it into fields"))
+                .help(format!("escape a dot in a key with a backslash: `{escaped}`")),
         );
         told.push((span, key));
     }

@@ -122,7 +122,8 @@ pub fn absence_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
         });
     });
     if let (Some(first), true, false) = (first, alone, made) {
-        let message = "verify only checks that a file is absent, and setup creates none: a run in which nothing happens passes";
+        let message =
+            "verify only checks that a file is absent, and setup creates none: a run in which nothing happens passes";
         let finding = Diagnostic::new(&ABSENCE_ALONE, first.key, message)
             .help("create the file in `setup`, or check for something that the agent must do");
         out.push(if view.selected { finding } else { finding.strength(Strength::Warning) });

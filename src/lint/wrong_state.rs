@@ -81,7 +81,10 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             match asked.split('=').collect::<Vec<_>>().as_slice() {
                 // Who scales down ends pods.
                 ["delete"] if !*deletes && !*stops && !SCALES.is_match(said) && !is_going(view, &words) => {
-                    found.push((span, "this waits for a deletion, but the prompt does not ask to delete anything".to_owned()));
+                    found.push((
+                        span,
+                        "this waits for a deletion, but the prompt does not ask to delete anything".to_owned(),
+                    ));
                 }
                 ["condition", name, value]
                     if value.eq_ignore_ascii_case("false") && is_good(name) && !*stops && !*deletes =>
@@ -360,9 +363,13 @@ fn kept(view: &TaskView<'_>, out: &mut Diagnostics) {
         if let Some((field, value, _)) = KEPT.iter().find(keeps) {
             let made = given.iter().find(|fact| fact.key == *field).map_or(span, |fact| fact.span);
             out.push(
-                Diagnostic::new(&WRONG_STATE, span, format!("because of `{field}: {value}`, this can never be `{wanted}`"))
-                    .label(made, "setup sets it here")
-                    .help("wait for the state that the manifest results in"),
+                Diagnostic::new(
+                    &WRONG_STATE,
+                    span,
+                    format!("because of `{field}: {value}`, this can never be `{wanted}`"),
+                )
+                .label(made, "setup sets it here")
+                .help("wait for the state that the manifest results in"),
             );
         }
     }

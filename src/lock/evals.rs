@@ -171,8 +171,7 @@ impl EvalChanges {
     /// One a line.
     pub fn lines(&self) -> Vec<String> {
         let changed = self.changed.iter().map(|changed| {
-            let level =
-                changed.level.as_ref().map(|level| format!("; level {} (was {})", level.to, level.from));
+            let level = changed.level.as_ref().map(|level| format!("; level {} (was {})", level.to, level.from));
             let parts = changed.parts.iter().map(|part| format!("`{part}`")).collect::<Vec<_>>().join(" and ");
             format!("changed: `{}`: {parts}{}", changed.id, level.unwrap_or_default())
         });

@@ -102,7 +102,8 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
             CallKind::Resource => "resourcesRead",
             CallKind::Prompt => "promptsUsed",
         };
-        let cure = format!("a verify step that checks the effect of the call, or `status: ok` in the assertion `{used}`");
+        let cure =
+            format!("a verify step that checks the effect of the call, or `status: ok` in the assertion `{used}`");
         out.push(answered(nth, WrongKind::Error, "fails", &cure));
         // To a script that does not read an answer all answers are one.
         if !reads(calls, output.as_ref(), nth) {

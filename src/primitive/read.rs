@@ -117,8 +117,11 @@ fn written(node: Node<'_>) -> Value {
 fn identifier(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
     let id = reader.name(node, "the id of an eval")?;
     if id.value.trim() != id.value || id.value.contains(char::is_control) {
-        let diagnostic =
-            Diagnostic::new(&INVALID_VALUE, node.span(), "an id must not start or end with spaces, or contain control characters");
+        let diagnostic = Diagnostic::new(
+            &INVALID_VALUE,
+            node.span(),
+            "an id must not start or end with spaces, or contain control characters",
+        );
         reader.error(diagnostic.help("ids are used on command lines and in lists"));
         return None;
     }
@@ -241,9 +244,13 @@ fn messages(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Vec<Message>> {
     let messages: Vec<_> = node.items().filter_map(|item| message(reader, item)).collect();
     if let Some(last) = messages.last().filter(|last| last.role == Role::Assistant) {
         reader.out.push(
-            Diagnostic::new(&SAMPLING_MESSAGE, last.span, "the last message is from the model itself, so there is nothing to answer")
-                .strength(Strength::Warning)
-                .help("add a message with `role: user` at the end"),
+            Diagnostic::new(
+                &SAMPLING_MESSAGE,
+                last.span,
+                "the last message is from the model itself, so there is nothing to answer",
+            )
+            .strength(Strength::Warning)
+            .help("add a message with `role: user` at the end"),
         );
     }
     (messages.len() == listed).then_some(messages)
@@ -395,7 +402,9 @@ fn misplaced(reader: &mut Reader<'_>, fields: &mut Fields<'_>, key: &'static str
 /// A key of another level.
 fn unused(reader: &mut Reader<'_>, entry: Entry<'_>, level: Option<Level>) {
     let (level, help) = match level {
-        Some(Level::Invocation) => ("invocation", "an invocation compares `toolName` and `arguments`: the tool is not called"),
+        Some(Level::Invocation) => {
+            ("invocation", "an invocation compares `toolName` and `arguments`: the tool is not called")
+        }
         _ => ("execution", "an execution compares `content`: the call is specified in `input`"),
     };
     let message = format!("`{}` has no effect in an {level}: it is not compared", entry.name);

@@ -160,7 +160,11 @@ impl OnApi {
             return format!("they differ {differs}");
         }
         let lacks = self.lacks();
-        if lacks.is_empty() { "pass and fail in the same cases".to_owned() } else { format!("unproved: {}", lacks.join("; ")) }
+        if lacks.is_empty() {
+            "pass and fail in the same cases".to_owned()
+        } else {
+            format!("unproved: {}", lacks.join("; "))
+        }
     }
 }
 

@@ -541,7 +541,9 @@ impl Proof<'_> {
             self.lost += 1;
             for id in b.cramped {
                 if !certificate.stronger.iter().any(|(known, _)| *known == id) {
-                    certificate.stronger.push((id, format!("{}, and the value is too large for a variable", world.shown())));
+                    certificate
+                        .stronger
+                        .push((id, format!("{}, and the value is too large for a variable", world.shown())));
                 }
             }
             return Ok(());

@@ -275,8 +275,7 @@ impl World {
         let once = self.once.as_ref().map_or_else(String::new, |(key, nth, given)| {
             format!(", {}`{}` {} in call {}", when(key), words(&Call::of_key(key).key()), given.shown(), nth + 1)
         });
-        let judge =
-            self.refuses.map(|n| format!(", the judge rejects question {}", n + 1)).unwrap_or_default();
+        let judge = self.refuses.map(|n| format!(", the judge rejects question {}", n + 1)).unwrap_or_default();
         let given = given.collect::<String>();
         format!("world {}: {}{given}{once}{gone}{env}{agent}{judge}", self.seed, self.mood.shown())
     }

@@ -410,12 +410,16 @@ fn conversion(info: &FilterInfo, ty: &Type) -> Option<String> {
     let texts = (info.accepts)(&Type::String);
     match ty {
         Type::Number if texts => Some("`| string` converts a number to a string".to_owned()),
-        Type::String if (info.accepts)(&Type::Number) => Some("`| int` and `| float` convert a string to a number".to_owned()),
+        Type::String if (info.accepts)(&Type::Number) => {
+            Some("`| int` and `| float` convert a string to a number".to_owned())
+        }
         Type::String if (info.accepts)(&Type::list(Type::String)) => {
             Some("`| lines` and `| split(',')` convert a string to a list".to_owned())
         }
         Type::List(_) if texts => Some("`| join(',')` converts a list to a string, `| tojson` to JSON".to_owned()),
-        Type::Bool | Type::Null | Type::Record { .. } if texts => Some("`| tojson` converts it to JSON text".to_owned()),
+        Type::Bool | Type::Null | Type::Record { .. } if texts => {
+            Some("`| tojson` converts it to JSON text".to_owned())
+        }
         _ => None,
     }
 }

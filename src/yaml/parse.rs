@@ -548,8 +548,7 @@ impl<'a> Builder<'a> {
                 self.check_budget(span, out);
                 let depth = self.open.len() as u32 + size.depth;
                 if depth > DEPTH_LIMIT && self.fatal.is_none() {
-                    let d =
-                        Diagnostic::new(&NESTING, span, format!("including `{name}`, this is nested too deeply"));
+                    let d = Diagnostic::new(&NESTING, span, format!("including `{name}`, this is nested too deeply"));
                     self.fatal =
                         Some(out.error(d.help(format!("at most {DEPTH_LIMIT} levels of nesting are allowed"))));
                 }
@@ -557,8 +556,12 @@ impl<'a> Builder<'a> {
                 self.child(id, size);
             }
             _ => {
-                let d = Diagnostic::new(&ALIAS_EXPANSION, span, format!("the alias `{name}` is inside the value it refers to"))
-                    .help("an alias can only refer to a value that is complete before it");
+                let d = Diagnostic::new(
+                    &ALIAS_EXPANSION,
+                    span,
+                    format!("the alias `{name}` is inside the value it refers to"),
+                )
+                .help("an alias can only refer to a value that is complete before it");
                 self.fatal = Some(out.error(d));
                 self.bad(range.start, range.end);
             }
@@ -567,8 +570,9 @@ impl<'a> Builder<'a> {
 
     fn check_budget(&mut self, span: Span, out: &mut Diagnostics) {
         if self.expanded > EXPANSION_BUDGET && self.fatal.is_none() {
-            let d = Diagnostic::new(&ALIAS_EXPANSION, span, "the aliases up to here expand to more than a million nodes")
-                .help("write the document with fewer nested aliases");
+            let d =
+                Diagnostic::new(&ALIAS_EXPANSION, span, "the aliases up to here expand to more than a million nodes")
+                    .help("write the document with fewer nested aliases");
             self.fatal = Some(out.error(d));
         }
     }
@@ -599,7 +603,8 @@ impl<'a> Builder<'a> {
             } else {
                 nearest(&name, known).map(|near| format!("did you mean `*{near}`?"))
             };
-            let help = help.unwrap_or_else(|| format!("define the anchor with `&{name}`, or quote `*{name}` if it is text"));
+            let help =
+                help.unwrap_or_else(|| format!("define the anchor with `&{name}`, or quote `*{name}` if it is text"));
             let d = Diagnostic::new(&UNKNOWN_ANCHOR, span, format!("the anchor `&{name}` is not defined"));
             self.fatal = Some(out.error(d.help(help)));
         }

@@ -200,7 +200,8 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
         | ErrorKind::TabAtBlockScalarStart
         | ErrorKind::TabInPlainScalar => {
             let tab = indenting_tab(text, at).map_or(span, |tab| Span::new(file, tab..tab + 1));
-            Diagnostic::new(&SYNTAX, tab, "this line is indented with a tab").help("YAML allows only spaces for indentation")
+            Diagnostic::new(&SYNTAX, tab, "this line is indented with a tab")
+                .help("YAML allows only spaces for indentation")
         }
         ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
             error("this quote is not closed", "close it, or quote the whole text if the quote is part of it")
@@ -243,22 +244,23 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
             error(&format!("this `{open}` is not closed"), "close it, or quote the text if the bracket is part of it")
         }
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
-            let d = error(&format!("`{close}` does not match `{open}`"), "close brackets in the order in which they were opened");
+            let d = error(
+                &format!("`{close}` does not match `{open}`"),
+                "close brackets in the order in which they were opened",
+            );
             match place.bracket {
                 Some(b) => d.label(Span::new(file, b..b + 1), "opened here"),
                 None => d,
             }
         }
-        ErrorKind::MisplacedFlowCollectionEnd => {
-            error("this closing bracket has no opening one", "remove it, or quote the text if the bracket is part of it")
-        }
+        ErrorKind::MisplacedFlowCollectionEnd => error(
+            "this closing bracket has no opening one",
+            "remove it, or quote the text if the bracket is part of it",
+        ),
         ErrorKind::InvalidIndentation | ErrorKind::InvalidFlowScalarIndent if place.bracket.is_some() => {
             let bracket = place.bracket.unwrap_or(at);
-            error(
-                "this line is inside brackets, but is not indented",
-                "close the bracket above, or indent the line",
-            )
-            .label(Span::new(file, bracket..bracket + 1), "the bracket is opened here")
+            error("this line is inside brackets, but is not indented", "close the bracket above, or indent the line")
+                .label(Span::new(file, bracket..bracket + 1), "the bracket is opened here")
         }
         ErrorKind::UnexpectedEofFlowSequence
         | ErrorKind::UnexpectedEofFlowMapping
@@ -300,7 +302,9 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
         | ErrorKind::InvalidBlockEntryWhitespace => {
             error("a space is missing here", "write `key: value` and `- item`, with a space")
         }
-        ErrorKind::CommentNotSeparated => error("a comment requires a space before its `#`", "add a space before the `#`"),
+        ErrorKind::CommentNotSeparated => {
+            error("a comment requires a space before its `#`", "add a space before the `#`")
+        }
         ErrorKind::CommentInterceptedScalar => {
             error("a comment is not allowed inside a text of several lines", "use a block (`|` or `>`) for the text")
         }
@@ -311,9 +315,7 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
         ErrorKind::InvalidBlockScalarIndent => {
             error("this line is indented less than its block", "indent all lines of the block equally")
         }
-        ErrorKind::BomInsideDocument => {
-            error("unexpected byte order mark", "remove it; most editors do not show it")
-        }
+        ErrorKind::BomInsideDocument => error("unexpected byte order mark", "remove it; most editors do not show it"),
         ErrorKind::ExpectedDocumentStart
         | ErrorKind::DirectiveDisallowed
         | ErrorKind::InvalidDirectiveName

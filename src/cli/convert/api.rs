@@ -93,7 +93,10 @@ fn scripts(dir: &Path, files: &dyn Files) -> Result<BTreeMap<String, PathBuf>, F
     }
     let dir = std::path::absolute(dir).map_or_else(|_| dir.to_owned(), |dir| normalize(&dir));
     if dir.display().to_string().contains("{{") {
-        return Err((status::USAGE, format!("`{}` contains `{{{{`, which is not allowed in the command of an agent", dir.display())));
+        return Err((
+            status::USAGE,
+            format!("`{}` contains `{{{{`, which is not allowed in the command of an agent", dir.display()),
+        ));
     }
     let names = files.entries(&dir);
     let scripts = names.iter().filter(|(_, is_dir)| !is_dir);

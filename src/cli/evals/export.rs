@@ -252,9 +252,7 @@ fn file(args: &Args, server: Option<&str>, written: &[Written<'_>]) -> Result<St
         }
     }
     match found.iter().find(|d| d.strength.is_error()) {
-        Some(error) => {
-            Err((status::BROKEN, format!("the eval created from a task has an error: {}", error.message)))
-        }
+        Some(error) => Err((status::BROKEN, format!("the eval created from a task has an error: {}", error.message))),
         None => Ok(text),
     }
 }

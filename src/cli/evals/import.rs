@@ -360,7 +360,9 @@ impl Suites<'_> {
         for (evals, model, what, option) in needs {
             if !evals.is_empty() && model.is_none() {
                 let evals = ready::ids(&evals);
-                let help = format!("specify it with `--{option} provider:model`, or use `--level execution` to skip these evals");
+                let help = format!(
+                    "specify it with `--{option} provider:model`, or use `--level execution` to skip these evals"
+                );
                 return Err((status::USAGE, format!("nothing is written: {evals} require {what}; {help}")));
             }
         }

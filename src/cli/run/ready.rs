@@ -166,7 +166,9 @@ fn the_eval(args: &Args, compiled: &mut Compiled) -> Result<Option<EvalPlan>, St
             Err(format!("`{path}` cannot be run"))
         }
         ([], _) if compiled.project.tasks.is_empty() => Err(format!("`{path}` contains no eval")),
-        ([], _) => Err(format!("`{path}` is a task: to run it, use an eval, which specifies the agent and the servers")),
+        ([], _) => {
+            Err(format!("`{path}` is a task: to run it, use an eval, which specifies the agent and the servers"))
+        }
         (evals, _) => Err(several_evals(&path, evals.iter().map(|eval| eval.path.as_path()))),
     }
 }

@@ -25,7 +25,8 @@ use crate::{
 const ALSO_PROGRAMS: [&str; 8] = ["[", "command", "echo", "false", "printf", "pwd", "test", "true"];
 
 pub(super) const ONE_STATUS: &str = "it expects status 1, but the script accepted any status except 0";
-pub(super) const PIPE_STATUS: &str = "the command itself must succeed as well, not only the command that reads its output";
+pub(super) const PIPE_STATUS: &str =
+    "the command itself must succeed as well, not only the command that reads its output";
 pub(super) const PIPE_DENIED: &str = "its output counts even if the command failed";
 pub(super) const OUTPUT_STATUS: &str = "the command must succeed as well, not only print this";
 pub(super) const BARE: &str = "a value with several words or surrounding spaces is treated differently";

@@ -161,7 +161,10 @@ impl Converter<'_> {
             let place =
                 if regex::escape(&pattern) == pattern && contains.is_none() { &mut contains } else { &mut matches };
             if place.replace(pattern).is_some() {
-                return Err(refusal(span, "the portable dialect checks the text of a tool's content with only one pattern"));
+                return Err(refusal(
+                    span,
+                    "the portable dialect checks the text of a tool's content with only one pattern",
+                ));
             }
         }
         let mut entries = Vec::new();

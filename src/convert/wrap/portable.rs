@@ -177,7 +177,10 @@ impl Converter<'_> {
         };
         let own = aliases().find(|(_, name)| is_bundled(&name.value).is_some()).map(|(alias, _)| alias.to_owned());
         if own.is_none() && aliases().any(|(alias, _)| alias == kubernetes::ALIAS) {
-            self.note(format!("`{}` is another extension here, so kubectl commands are not converted", kubernetes::ALIAS));
+            self.note(format!(
+                "`{}` is another extension here, so kubectl commands are not converted",
+                kubernetes::ALIAS
+            ));
             return None;
         }
         let lifted = kubernetes::lift(phases, own.as_deref().unwrap_or(kubernetes::ALIAS), &|name| {

@@ -52,7 +52,10 @@ pub fn export(of: &Portable<'_>) -> Result<Exported, Loss> {
     }
     let id = &task.name.value;
     if id.trim() != id || id.contains(char::is_control) {
-        return Err(Loss::left_out(task.name.span, "an id must not start or end with spaces, or contain control characters"));
+        return Err(Loss::left_out(
+            task.name.span,
+            "an id must not start or end with spaces, or contain control characters",
+        ));
     }
     if let Some(first) = task.setup.steps.first() {
         return Err(Loss::left_out(first.key, "an eval cannot prepare an environment, as `setup` does"));
@@ -205,7 +208,10 @@ impl<'a> Export<'a> {
             return Err(Loss::left_out(at, message));
         };
         if let Some(pattern) = &call.pattern {
-            return Err(Loss::left_out(pattern.span, "an invocation expects one tool, but a pattern can match several"));
+            return Err(Loss::left_out(
+                pattern.span,
+                "an invocation expects one tool, but a pattern can match several",
+            ));
         }
         let mut expected = Map::from_iter([("type".to_owned(), Value::from("exact-match"))]);
         if let Some(name) = &call.name {
@@ -229,7 +235,11 @@ impl<'a> Export<'a> {
             (call.max_duration.is_some(), call.max_duration.map(|d| d.span), "maxDuration"),
         ] {
             if let (true, Some(at)) = (there, at) {
-                self.lose(Effect::Weaker, at, format!("an invocation does not execute the call, so `{key}` is not checked"));
+                self.lose(
+                    Effect::Weaker,
+                    at,
+                    format!("an invocation does not execute the call, so `{key}` is not checked"),
+                );
             }
         }
         let mut limited = false;
@@ -325,7 +335,9 @@ impl<'a> Export<'a> {
         let text = match of.prompt {
             Some(text) => match scan(text).pieces.as_slice() {
                 [Piece::Text(text)] => text.clone(),
-                _ => return Err(Loss::left_out(prompt.text.span, "the prompt in this file contains holes, or is empty")),
+                _ => {
+                    return Err(Loss::left_out(prompt.text.span, "the prompt in this file contains holes, or is empty"));
+                }
             },
             None => plain(&prompt.text)?,
         };
@@ -347,7 +359,11 @@ impl<'a> Export<'a> {
 
     /// A verify step of a kind that no eval has.
     fn unsaid(&mut self, step: &Step<Path>) {
-        self.lose(Effect::Weaker, step.key, format!("an eval does not support steps of type `{}`: it is not checked", step.op.value));
+        self.lose(
+            Effect::Weaker,
+            step.key,
+            format!("an eval does not support steps of type `{}`: it is not checked", step.op.value),
+        );
     }
 
     /// What a step says besides what it does.

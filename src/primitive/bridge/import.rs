@@ -60,8 +60,7 @@ pub fn import(eval: &Eval, server: &str) -> Result<Imported, Loss> {
         (Input::Invocation { messages }, Expected::ExactMatch(expected)) => {
             let prompt = prompt(eval, messages, &mut losses)?;
             assertions = Some(demanded(expected, server));
-            let message =
-                "the agent's call is executed, and all its calls count, not only those of its first answer";
+            let message = "the agent's call is executed, and all its calls count, not only those of its first answer";
             losses.push(Loss::new(Effect::Differs, eval.id.span, message));
             json!({"requires": [{"mcpServer": server}], "prompt": prompt, "verify": []})
         }
@@ -69,7 +68,10 @@ pub fn import(eval: &Eval, server: &str) -> Result<Imported, Loss> {
             let prompt = prompt(eval, messages, &mut losses)?;
             if let Some(turns) = max_turns {
                 annotations.insert(MAX_TURNS.to_owned(), turns.value.to_string().into());
-                let message = format!("a task cannot limit an agent to {} answers: `maxTurns` becomes an annotation", turns.value);
+                let message = format!(
+                    "a task cannot limit an agent to {} answers: `maxTurns` becomes an annotation",
+                    turns.value
+                );
                 losses.push(Loss::new(Effect::Differs, turns.span, message));
             }
             let verify = json!([{"llm": {"rubric": escape(&rubric.value)}}]);
@@ -143,14 +145,18 @@ fn prompt(eval: &Eval, messages: &[Message], losses: &mut Vec<Loss>) -> Result<S
     }
     let kind = |block: &Value| block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(other) = message.content.iter().map(kind).find(|kind| kind != "text") {
-        return Err(Loss::left_out(message.span, format!("a prompt must be text, but this message contains `{other}`")));
+        return Err(Loss::left_out(
+            message.span,
+            format!("a prompt must be text, but this message contains `{other}`"),
+        ));
     }
     let text = message.text();
     if text.trim().is_empty() {
         return Err(Loss::left_out(message.span, "this message is empty"));
     }
     if message.content.len() > 1 {
-        let message_text = format!("its {} texts are joined to one prompt, each on separate lines", message.content.len());
+        let message_text =
+            format!("its {} texts are joined to one prompt, each on separate lines", message.content.len());
         losses.push(Loss::new(Effect::Differs, message.span, message_text));
     }
     let more = |block: &Value| block.as_object().is_some_and(|block| block.len() > 2);
