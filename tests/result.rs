@@ -1138,7 +1138,7 @@ fn variables_stand_for_a_server() {
     run(&[server[0], server[1], ("MCP_ARGS", &args)]).expect(0, &["1 of 1 task passed"]);
     assert_eq!(world.results("quickstart")["summary"]["mcpServers"][0]["name"], "notes");
     run(&[server[0], server[1], ("MCP_ARGS", "[5]")]).expect(2, &["`MCP_ARGS`"]);
-    run(&[server[0]]).expect(2, &["the server `notes` does not exist"]);
+    run(&[server[0]]).expect(2, &["unknown server `notes`"]);
 }
 
 /// §1.8 of the upstream behaviour: command line, task, command line's default, eval's default.

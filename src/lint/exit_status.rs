@@ -34,7 +34,7 @@ pub fn last_command(view: &TaskView<'_>, out: &mut Diagnostics) {
             content.span(line(content, ignored)),
             format!("the exit status of `{}` is ignored", excerpt(content, ignored)),
         )
-        .label(content.span(line(content, last)), "only the exit status of this command decides")
+        .label(content.span(line(content, last)), "only this exit status counts")
         .help("start with `set -e`, or handle the failure: `|| exit 1`");
         let first = &program.body[0];
         if script.phase != PhaseKind::Verify {

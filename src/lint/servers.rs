@@ -60,7 +60,7 @@ fn missing(unit: &EvalUnit, eval: &Eval, name: &Name) -> Option<Diagnostic> {
         None => {
             let names: Vec<_> = mcp.servers.iter().map(|s| s.name.value.as_str()).collect();
             let mut diagnostic =
-                Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("the server `{}` does not exist", name.value));
+                Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("unknown server `{}`", name.value));
             if let Some(near) = nearest(&name.value, names.iter().copied()) {
                 diagnostic =
                     diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
