@@ -302,11 +302,9 @@ pub fn mistyped(node: Node<'_>, wanted: &str, what: &str) -> Diagnostic {
         Data::Seq if wanted.starts_with("a mapping") => {
             ("write `KEY: VALUE` on each line, without `- `".to_owned(), None)
         }
-        _ if wanted.starts_with("write `KEY: VALUE` on each line, below the key") => {
-            ("write `KEY: VALUE`, a line each, below the key".to_owned(), None)
-        }
-        Data::Seq if wanted.starts_with("write a single string, without brackets and `- `") => {
-            ("write one text, without brackets and `- `".to_owned(), None)
+        _ if wanted.starts_with("a mapping") => ("write `KEY: VALUE` on each line, below the key".to_owned(), None),
+        Data::Seq if wanted.starts_with("a string") => {
+            ("write a single string, without brackets and `- `".to_owned(), None)
         }
         Data::Float(_) if wanted == "an integer" => ("write a whole number".to_owned(), None),
         Data::Str(_) | Data::Bool(_) | Data::Int(_) if wanted == "a list" => {

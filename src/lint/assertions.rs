@@ -32,7 +32,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
                 )
                 .here("at least this many")
                 .label(max_at, "at most this many")
-                .help("raise `maxToolCalls`, or lower `minToolCalls`"),
+                .help("increase `maxToolCalls`, or reduce `minToolCalls`"),
             );
         }
     }

@@ -47,7 +47,7 @@ pub fn faults(eval: &Value) -> Vec<(&'static str, String)> {
     if let (Some(grading), of) = (grading, text(expected, "type"))
         && of.as_deref() != Some(grading.name())
     {
-        fault("E21", format!("`gradingType` is `{grading}`, and `expected.type` is {}", kind(expected.get("type"))));
+        fault("E21", format!("`gradingType` is `{grading}`, but `expected.type` is {}", kind(expected.get("type"))));
         return out;
     }
     match grading {
