@@ -205,9 +205,7 @@ fn what_is_wrong_with_a_command_line_is_shown_there() {
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.llm-agent", "--model", "nope"])
         .expect(2, &["the model `nope` has no provider", "--model nope"]);
-    world
-        .run(&["run", "eval.yaml", "--agent", "builtin.claude-code:"])
-        .expect(2, &["the agent's model has no name"]);
+    world.run(&["run", "eval.yaml", "--agent", "builtin.claude-code:"]).expect(2, &["the agent's model has no name"]);
 }
 
 #[test]

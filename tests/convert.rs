@@ -515,7 +515,7 @@ fn files_are_written_where_asked_and_nowhere_else() {
     assert!(!world.path("suite/tasks/two.portable.yaml").exists());
     world.run(&["convert", "suite/tasks/one.yaml", "--write", "--no-verify", "--force"]).expect(0, &[]);
     assert!(world.read("suite/tasks/one.portable.yaml").contains("apiVersion: mcp-eval/v1"));
-    world.run(&["convert", "suite/tasks/one.yaml", "--force"]).expect(2, &["`--force` needs `--write` or `--out`"]);
+    world.run(&["convert", "suite/tasks/one.yaml", "--force"]).expect(2, &["`--force` requires `--write` or `--out`"]);
     fs::remove_file(world.path("suite/tasks/one.portable.yaml")).unwrap();
     assert_eq!(contents(&world.path("suite")), before, "`--write` leaves the old files alone");
 
@@ -553,7 +553,7 @@ fn a_new_tree_has_all_that_its_tasks_name_once() {
     let now = || [contents(&world.path("suite")), contents(&world.path("new"))];
     let before = now();
     world.run(&[&out[..], &["new"]].concat()).expect(2, &["ns.sh` would be overwritten; nothing was written"]);
-    world.run(&[&out[..], &["suite", "--force"]].concat()).expect(2, &["is where the originals are", "--in-place"]);
+    world.run(&[&out[..], &["suite", "--force"]].concat()).expect(2, &["contains the originals", "--in-place"]);
     assert_eq!(now(), before);
     world.run(&[&out[..], &["new", "--force"]].concat()).expect(0, &[]);
     assert_ne!(world.read("new/tasks/lib/ns.sh"), "mine\n");
@@ -625,7 +625,7 @@ fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
     }
     world
         .run(&["convert", "a", "--no-verify", "--target", "builtin", "--report"])
-        .expect(0, &["no script", "0 of 5 statements"]);
+        .expect(0, &["not a script", "0 of 5 statements"]);
     world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: the file `nosuch.sh` does not exist"]);
     world.run(&["convert", "b/judge.yaml", "--to", "steps"]).expect(1, &["b/judge.yaml:7:15: braces"]);
     // Braces that the steps dialect leaves alone are carried, and no rule stumbles over them.
@@ -902,10 +902,7 @@ fn what_is_not_proved_is_not_written() {
         .expect(1, &["it is not written"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["tasks"][0]["proof"]["proved"], false);
-    assert!(
-        report["tasks"][0]["proof"]["lacks"][0].as_str().unwrap().contains("both never pass"),
-        "{report}"
-    );
+    assert!(report["tasks"][0]["proof"]["lacks"][0].as_str().unwrap().contains("both never pass"), "{report}");
     assert!(!world.path("open.portable.yaml").exists());
     // Printed it is all the same, and says so.
     world.run(&["convert", "open.yaml", "--target", "builtin"]).expect(1, &["mcp-eval/v1", "`open.yaml` is unproved"]);
@@ -931,7 +928,9 @@ fn a_conversion_with_an_error_is_none() {
     let task = &report["tasks"][0];
     assert_eq!(task["converted"], true, "{task}");
     assert!(
-        task["notes"].to_string().contains("it was refused: last.yaml: its conversion would have an error"),
+        task["notes"]
+            .to_string()
+            .contains("the full conversion has an error: last.yaml: its conversion would introduce an error"),
         "{task}"
     );
     let lifted = world.run(&["convert", "last.yaml", "--target", "builtin", "--no-verify"]).expect(0, &[]).out;

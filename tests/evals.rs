@@ -493,7 +493,9 @@ fn a_file_is_checked_alone_and_beside_a_server() {
     let tool = r#"{inputSchema: {type: object, properties: {title: {type: string}}, additionalProperties: false}}"#;
     world.write("gevals.lock", &format!("version: 1\nservers: {{notes: {{tools: {{notes_read: {tool}}}}}}}\n"));
     for command in [&["evals", "check", "evals.yaml"][..], &["check", "evals.yaml"]] {
-        world.run(command).expect(1, &["unknown key `titel` in `arguments`", "according to its schema in `gevals.lock`"]);
+        world
+            .run(command)
+            .expect(1, &["unknown key `titel` in `arguments`", "according to its schema in `gevals.lock`"]);
     }
     world.write("evals.yaml", "\u{1b}[2J");
     let ran = world.run(&["evals", "check", "evals.yaml"]).expect(1, &["error["]);

@@ -408,8 +408,8 @@ fn the_evals_of_a_server_run_as_tasks_and_come_back() {
     assert!(!world.path("suite").exists());
     let ran = import(&models).expect(0, &["wrote suite: 4 tasks of 4 evals; 2 losses change the result"]);
     for loss in [
-        "evals/list of gevals-notes:44:13: differs: `read-invocation`: the agent's call is carried out, and all its calls count",
-        "differs: `tell`: no task limits an agent to 4 answers",
+        "evals/list of gevals-notes:44:13: differs: `read-invocation`: the agent's call is executed, and all its calls count",
+        "differs: `tell`: a task cannot limit an agent to 4 answers",
     ] {
         assert!(ran.out.contains(loss), "{loss}\n{}", ran.out);
     }
@@ -536,7 +536,7 @@ fn what_a_task_cannot_say_is_left_out_with_its_place() {
     assert_eq!(std::fs::read_dir(world.path("suite")).unwrap().count(), 1);
     world
         .run(&["evals", "import", "evals.yaml", "-o", "other"])
-        .expect(2, &["`evals.yaml` is a file of evals; name its server"]);
+        .expect(2, &["`evals.yaml` is a file of evals; specify its server"]);
     world.run(&["evals", "import", "-o", "other", "--mcp-config", "mcp.json", "plain"]).expect(2, &["ships no evals"]);
 }
 
@@ -547,7 +547,11 @@ fn a_config_that_is_written_says_what_reaches_the_server_from_elsewhere() {
     let server = ["--", own.as_str(), "demo-server", "--dir", "notes"];
     let args = ["evals", "import", "evals.yaml", "-o", "deep/suite", "--level", "execution", "--name", "my-notes"];
     let ran = world.run(&[&args[..], &server].concat()).expect(0, &["wrote deep/suite: 2 tasks of 2 evals"]);
-    assert!(ran.err.contains("note: the server is started in another directory, so `notes` is written as"), "{}", ran.err);
+    assert!(
+        ran.err.contains("note: the server is started in another directory, so `notes` is written as"),
+        "{}",
+        ran.err
+    );
     assert!(world.read("deep/suite/tasks/read-plan.yaml").contains("my-notes.notes_read"));
     world.run(&["run", "deep/suite/execution.yaml"]).expect(0, &["2 of 2 tasks passed"]);
     // A secret of the command line is in no file.
@@ -666,9 +670,9 @@ config:
     }
     for (place, part) in [
         ("model.yaml:10 differs", "may make other calls before"),
-        ("model/world.yaml:11 left out", "the world after an agent's work decides"),
+        ("model/world.yaml:11 left out", "the task checks the effect of the agent's work"),
         ("model/wrong.yaml:9 left out", "idd"),
-        ("model/uncalled.yaml:10 left out", "nothing says what is expected"),
+        ("model/uncalled.yaml:10 left out", "nothing is expected"),
     ] {
         assert!(losses.iter().any(|l| l.starts_with(place) && l.contains(part)), "{place} {part}\n{losses:#?}");
     }

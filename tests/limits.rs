@@ -362,9 +362,11 @@ fn a_task_says_how_often_it_must_pass() {
     world.run(&["run", "eval.yaml", "-n", "3"]).expect(1, &["2 of 3 runs passed"]);
     std::fs::remove_file(world.path("runs")).unwrap();
     world.run(&["run", "eval.yaml", "--gate", "1/2"]).expect(0, &["the gate is 1 passes of 2 runs: met"]);
-    for (wrong, said) in
-        [("passes: 4", "a task cannot pass 4 of 3 runs"), ("passes: 0", "must be greater than 0"), ("passed: 2", "passed")]
-    {
+    for (wrong, said) in [
+        ("passes: 4", "a task cannot pass 4 of 3 runs"),
+        ("passes: 0", "must be greater than 0"),
+        ("passed: 2", "passed"),
+    ] {
         world.write("tasks/t.yaml", &flaky.replace("passes: 2", wrong));
         world.run(&["check", "eval.yaml"]).expect(1, &[said]);
     }

@@ -618,7 +618,11 @@ fn no_other_spelling_gets_past_what_an_eval_allows_and_denies() {
     ] {
         let sources = format!("  sources:\n    more: {{repo: \"{repo}\", ref: main}}\n");
         let allowed = "allowedSources: [\"github.com/acme/*\"]";
-        assert_eq!(!found(allowed, &sources, &format!("`{repo}` does not match any pattern in `allowedSources`")), is_allowed, "{repo}");
+        assert_eq!(
+            !found(allowed, &sources, &format!("`{repo}` does not match any pattern in `allowedSources`")),
+            is_allowed,
+            "{repo}"
+        );
         let denied = "deny: [{package: \"github.com/acme/*\", reason: stolen}]";
         assert!(found(denied, &sources, &format!("`{repo}` is denied: stolen")) || !is_allowed, "{repo}");
     }

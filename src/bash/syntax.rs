@@ -689,9 +689,7 @@ impl<'t> Parser<'t> {
                     let message = format!("`{word}` is not closed: `{end}` is missing");
                     Stop::Fault(Box::new(Fault { at: at.clone(), message, open: None }))
                 }
-                None => {
-                    fault(token.start..token.end, "unexpected end of the script: a command is missing".to_owned(), None)
-                }
+                None => fault(token.start..token.end, "unexpected end: a command is missing".to_owned(), None),
             };
         }
         let found = self.slice(token);

@@ -9,7 +9,7 @@ pub(super) fn no_revision(rev: &str, root: &str) -> String {
     } else {
         ""
     };
-    format!("`{rev}` is no revision of the git repository `{root}`{remote}")
+    format!("`{rev}` is not a revision of the git repository `{root}`{remote}")
 }
 
 /// What git prints; its complaint where it fails.

@@ -209,7 +209,7 @@ fn not_one_eval(path: &Path, evals: &[EvalUnit]) -> String {
     let text = Disk.read(path).unwrap_or_default();
     match String::from_utf8_lossy(&text).contains("mcpServers") {
         true => format!("`{shown}` is an MCP config: lock the eval that names it"),
-        false if Disk.stat(path) == Some(Stat::Dir) => format!("there is no eval in `{shown}`"),
+        false if Disk.stat(path) == Some(Stat::Dir) => format!("`{shown}` contains no eval"),
         false => format!("`{shown}` is no eval"),
     }
 }

@@ -49,7 +49,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         out.push(
-            Diagnostic::new(&ALREADY_TRUE, span, format!("{what} already exists before the agent runs"))
+            Diagnostic::new(&ALREADY_TRUE, span, format!("{what} is already present before the agent runs"))
                 .label(made, "setup creates it here")
                 .label(prompt.text.span, "the prompt asks for it here")
                 .help("start from a different state in setup: the task must not pass if the agent does nothing"),

@@ -281,9 +281,9 @@ mod tests {
         let Cursor { list, .. } = Cursor::parse(&next.unwrap()).unwrap();
         for (cursor, why) in [
             (format!("{list}//4"), "beyond the end"),
-            (format!("{list}//-1"), "is no cursor"),
-            (format!("{list}//1/"), "is no cursor"),
-            (format!("{list}/unit/1"), "is no cursor"),
+            (format!("{list}//-1"), "is not a cursor"),
+            (format!("{list}//1/"), "is not a cursor"),
+            (format!("{list}/unit/1"), "is not a cursor"),
             ("0123456789abcdef//1".to_owned(), "the list has changed"),
         ] {
             assert!(wrong(json!({"cursor": BASE64_URL_SAFE_NO_PAD.encode(&cursor)})).contains(why), "{cursor}");

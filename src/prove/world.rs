@@ -567,8 +567,8 @@ mod tests {
             }));
             world.unwrap().shown()
         };
-        assert_eq!(shown(None), "world 3: all is well");
-        assert_eq!(shown(Some("4\n2")), "world 3: all is well, the agent answers \"4\\n2\"");
+        assert_eq!(shown(None), "world 3: everything succeeds");
+        assert_eq!(shown(Some("4\n2")), "world 3: everything succeeds, the agent answers \"4\\n2\"");
         let long = shown(Some(&"ü".repeat(41)));
         assert!(long.ends_with(&format!("{}\"…", "ü".repeat(40))), "{long}");
     }

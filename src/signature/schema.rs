@@ -221,7 +221,7 @@ fn demand(error: &ValidationError<'_>) -> String {
         }
         K::Minimum { limit } => format!("must be at least {limit}"),
         K::Maximum { limit } => format!("must be at most {limit}"),
-        K::ExclusiveMinimum { limit } => format!("must be more than {limit}"),
+        K::ExclusiveMinimum { limit } => format!("must be greater than {limit}"),
         K::ExclusiveMaximum { limit } => format!("must be less than {limit}"),
         K::MultipleOf { multiple_of } => format!("must be a multiple of {multiple_of}"),
         K::MinLength { limit } => format!("must have at least {}", counted(*limit, "character")),

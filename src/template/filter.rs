@@ -402,7 +402,7 @@ fn missing(range: Option<&Range<usize>>) -> EvalError {
 }
 
 fn refusal(info: &FilterInfo, ty: &Type) -> String {
-    format!("`{}` requires {}, not {ty}", info.name, info.takes)
+    format!("`{}` takes {}, not {ty}", info.name, info.takes)
 }
 
 /// What leads from `ty` to something the filter takes.

@@ -63,10 +63,10 @@ mod tests {
             assert_eq!(fault(good), None, "{good}");
         }
         for (bad, why) in [
-            ("localhost:8000", "must begin"),
-            ("127.0.0.1:1/v1", "must begin"),
-            ("${LB}/v1", "must begin"),
-            ("ftp://x/v1", "must begin"),
+            ("localhost:8000", "must start"),
+            ("127.0.0.1:1/v1", "must start"),
+            ("${LB}/v1", "must start"),
+            ("ftp://x/v1", "must start"),
             ("http://", "no host"),
             ("http:///v1", "no host"),
             ("http://${LB}/v1", "variables"),

@@ -69,7 +69,7 @@ fn check(input: Input) -> Answer {
     let found = diagnostic::gather(looked.compiled.diagnostics.clone());
     if files == 0 && found.is_empty() {
         return Err(
-            "no task and no eval was found here: name a file or a folder that has some, or give `files`".to_owned()
+            "no tasks or evals were found: specify a file or directory that contains some, or use `files`".to_owned()
         );
     }
     let mut diagnostics = diagnostic::report(&found, &looked.sources, files).diagnostics;

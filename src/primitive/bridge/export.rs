@@ -336,7 +336,10 @@ impl<'a> Export<'a> {
             Some(text) => match scan(text).pieces.as_slice() {
                 [Piece::Text(text)] => text.clone(),
                 _ => {
-                    return Err(Loss::left_out(prompt.text.span, "the prompt in this file contains holes, or is empty"));
+                    return Err(Loss::left_out(
+                        prompt.text.span,
+                        "the prompt in this file contains holes, or is empty",
+                    ));
                 }
             },
             None => plain(&prompt.text)?,
