@@ -410,7 +410,7 @@ fn wrong_usage_is_said_before_anything_runs() {
     world
         .run(&["plan", "eval.yaml", "--why", "verfy/0"])
         .expect(2, &["the step `verfy/0` does not exist", "`verify/0`"]);
-    world.run(&["plan", "eval.yaml", "--why", "agent", "--format", "svg"]).expect(2, &["tree or json, not as `svg`"]);
+    world.run(&["plan", "eval.yaml", "--why", "agent", "--format", "svg"]).expect(2, &["tree or json, not `svg`"]);
     world.run(&["plan", "eval.yaml", "--why", "agent", "--open"]).expect(2, &["cannot be used with"]);
     world
         .run(&["run", "eval.yaml", "--agent", "llm-agent"])
