@@ -259,21 +259,21 @@ impl<'a> Checker<'a> {
                             .collect();
                         let message = match names.split_last() {
                             Some((last, first)) if !first.is_empty() => {
-                                format!("{} and {last} use each other in a circle", first.join(", "))
+                                format!("{} and {last} refer to each other", first.join(", "))
                             }
-                            _ => format!("{} uses itself", names.concat()),
+                            _ => format!("{} refers to itself", names.concat()),
                         };
                         let help = match names.as_slice() {
                             // The author means the variable of the environment.
                             [_] => format!(
-                                "give the variable another name, or leave it out and write `{{env.{} | default('…')}}` where it is used",
+                                "rename the variable, or remove it and use `{{env.{} | default('…')}}` instead",
                                 env[to].0.value
                             ),
-                            _ => "give one of them a value that needs none of the others".to_owned(),
+                            _ => "give one of them a value that does not refer to the others".to_owned(),
                         };
                         self.error(
                             Diagnostic::new(&ENV_CYCLE, span, message)
-                                .label(env[to].0.span, "this variable needs its own value")
+                                .label(env[to].0.span, "the value of this variable depends on itself")
                                 .help(help),
                         );
                     }
@@ -295,7 +295,7 @@ impl<'a> Checker<'a> {
         if was_read && prompt.text.as_literal().is_some_and(|t| t.trim().is_empty()) {
             self.error(
                 Diagnostic::new(&EMPTY_PROMPT, prompt.text.span, "the prompt is empty")
-                    .help("say what the agent is to do"),
+                    .help("describe the task for the agent"),
             );
         }
         Some(Prompt { text: self.template(&prompt.text, &scope), file: prompt.file.clone() })
@@ -473,18 +473,18 @@ impl<'a> Checker<'a> {
                 Diagnostic::new(
                     &SHADOWED_NAME,
                     var.span,
-                    format!("the variable `{}` hides a name that holes already have", var.value),
+                    format!("the variable `{}` hides a built-in name", var.value),
                 )
-                .help("choose another name"),
+                .help("rename the variable"),
             );
         } else if scope.loops.iter().any(|(name, _)| *name == var.value) {
             self.error(
                 Diagnostic::new(
                     &SHADOWED_NAME,
                     var.span,
-                    format!("the variable `{}` hides that of an enclosing `foreach`", var.value),
+                    format!("the variable `{}` hides the variable of an enclosing `foreach`", var.value),
                 )
-                .help("choose another name"),
+                .help("rename the variable"),
             );
         }
     }
@@ -499,9 +499,9 @@ impl<'a> Checker<'a> {
                     Diagnostic::new(
                         &EMPTY_LOOP,
                         name.span,
-                        "the list is empty: no round is run, and nothing is checked",
+                        "the list is empty: the loop never runs, and nothing is checked",
                     )
-                    .help("list values, or write `allowEmpty: true`"),
+                    .help("add values, or set `allowEmpty: true`"),
                 );
             }
             return items.iter().map(shape::type_of).reduce(|a, b| a.join(&b)).unwrap_or_default();
@@ -537,9 +537,9 @@ pub fn duplicate_ids(task: &Task<Path>, out: &mut Diagnostics) {
             if let Some(id) = &step.id {
                 match seen.get(id.value.as_str()) {
                     Some(first) => out.push(
-                        Diagnostic::new(&DUPLICATE_ID, id.span, format!("the id `{}` is taken", id.value))
-                            .label(*first, "by this step")
-                            .help("ids are unique in a task, so that holes can tell steps apart"),
+                        Diagnostic::new(&DUPLICATE_ID, id.span, format!("duplicate id `{}`", id.value))
+                            .label(*first, "first used here")
+                            .help("ids must be unique within a task, so that holes can refer to steps"),
                     ),
                     None => {
                         seen.insert(&id.value, id.span);
@@ -575,7 +575,7 @@ pub fn duplicate_ids(task: &Task<Path>, out: &mut Diagnostics) {
             true => d,
             false => d
                 .strength(crate::diagnostic::Strength::Warning)
-                .help("in the steps dialect nothing goes by the id; the portable dialect finds outputs by it"),
+                .help("in the steps dialect, ids have no effect; in the portable dialect, holes refer to outputs by the step's id"),
         }
     }));
 }

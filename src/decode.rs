@@ -286,7 +286,7 @@ pub fn mistyped(node: Node<'_>, wanted: &str, what: &str) -> Diagnostic {
     };
     let text = node.text().unwrap_or_default();
     let (help, fix) = match node.data() {
-        Data::Null => (format!("write {wanted}, or leave the key out"), None),
+        Data::Null => (format!("write {wanted}, or remove the key"), None),
         _ if wanted.contains("a string") && node.is_plain() && !text.is_empty() => {
             (format!("quote it: `\"{text}\"`"), Some(("quote the value".to_owned(), quote(text))))
         }
@@ -300,10 +300,12 @@ pub fn mistyped(node: Node<'_>, wanted: &str, what: &str) -> Diagnostic {
             write(text.to_owned())
         }
         Data::Seq if wanted.starts_with("a mapping") => {
-            ("write `KEY: VALUE`, a line each, without `- `".to_owned(), None)
+            ("write `KEY: VALUE` on each line, without `- `".to_owned(), None)
         }
-        _ if wanted.starts_with("a mapping") => ("write `KEY: VALUE`, a line each, below the key".to_owned(), None),
-        Data::Seq if wanted.starts_with("a string") => ("write one text, without brackets and `- `".to_owned(), None),
+        _ if wanted.starts_with("a mapping") => ("write `KEY: VALUE` on each line, below the key".to_owned(), None),
+        Data::Seq if wanted.starts_with("a string") => {
+            ("write a single string, without brackets and `- `".to_owned(), None)
+        }
         Data::Float(_) if wanted == "an integer" => ("write a whole number".to_owned(), None),
         Data::Str(_) | Data::Bool(_) | Data::Int(_) if wanted == "a list" => {
             ("start each item with `- `, or write `[…, …]`".to_owned(), None)
@@ -356,16 +358,16 @@ fn go_float(x: f64) -> String {
 /// The finding, at `span`: not a duration, or not greater than zero.
 pub fn parse_duration(text: &str, span: Span, what: &str) -> Result<Duration, Box<Diagnostic>> {
     let fault = match duration::parse(text) {
-        Ok(d) if d.is_zero() => "it is zero, so it would be over at once".to_owned(),
+        Ok(d) if d.is_zero() => "it must be greater than zero".to_owned(),
         Ok(d) => return Ok(d),
         Err(fault) => fault.to_string(),
     };
-    let diagnostic = Diagnostic::new(&INVALID_DURATION, span, format!("{what} is not a usable duration: {fault}"));
+    let diagnostic = Diagnostic::new(&INVALID_DURATION, span, format!("{what} is not a valid duration: {fault}"));
     let bare = text.trim();
     Err(Box::new(if !bare.is_empty() && bare.bytes().all(|b| b.is_ascii_digit()) && bare != "0" {
         diagnostic.help(format!("write `{bare}s` for {bare} seconds")).fix("add the unit", span, format!("{bare}s"))
     } else {
-        diagnostic.help("write a number and a unit, like `500ms`, `30s` or `1h30m`")
+        diagnostic.help("write a number and a unit, such as `500ms`, `30s` or `1h30m`")
     }))
 }
 
@@ -407,8 +409,8 @@ pub fn check_pattern(text: &str, span: Span) -> Result<(), Box<Diagnostic>> {
         other => other.to_string(),
     };
     Err(Box::new(
-        Diagnostic::new(&INVALID_PATTERN, span, format!("`{text}` is not a pattern: {reason}"))
-            .help("patterns have RE2 syntax; a backslash before a character takes it literally"),
+        Diagnostic::new(&INVALID_PATTERN, span, format!("`{text}` is not a valid pattern: {reason}"))
+            .help("patterns use RE2 syntax; escape a literal character with a backslash"),
     ))
 }
 
@@ -468,8 +470,8 @@ impl<'t> Fields<'t> {
         let at = self.entries.iter().position(|e| e.name.eq_ignore_ascii_case(key))?;
         let entry = self.entries.remove(at);
         reader.out.push(
-            Diagnostic::new(&KEY_CASE, entry.key.span(), format!("key `{}` is spelt `{key}`", entry.name))
-                .help("other tools read keys in exactly this case")
+            Diagnostic::new(&KEY_CASE, entry.key.span(), format!("key `{}` must be spelled `{key}`", entry.name))
+                .help("other tools treat keys as case-sensitive")
                 .fix(format!("write `{key}`"), entry.key.span(), key),
         );
         Some(entry)
@@ -494,7 +496,7 @@ impl<'t> Fields<'t> {
             let parent = blank.map_or(parent, |e| e.key.span());
             self.missing.push((key, Some(parent)));
             let diagnostic = Diagnostic::new(&MISSING_FIELD, parent, self.has_no(key));
-            let diagnostic = if blank.is_some() { diagnostic.here("nothing stands behind it") } else { diagnostic };
+            let diagnostic = if blank.is_some() { diagnostic.here("this key has no value") } else { diagnostic };
             reader.error(match help {
                 Some(help) => diagnostic.help(help),
                 None => diagnostic,
@@ -560,9 +562,8 @@ pub fn is_blank(value: Node<'_>) -> bool {
 
 /// Returns the finding for a key of `mapping` without a value: it is read as if it were absent (`decisions.md` §13).
 pub fn empty_value(mapping: Node<'_>, entry: Entry<'_>) -> Diagnostic {
-    let message = format!("`{}` has nothing behind it, and is read as if it were not there", entry.name);
-    let diagnostic =
-        Diagnostic::new(&EMPTY_VALUE, entry.key.span(), message).help("write its value, or remove the key");
+    let message = format!("`{}` has no value and is treated as missing", entry.name);
+    let diagnostic = Diagnostic::new(&EMPTY_VALUE, entry.key.span(), message).help("add a value, or remove the key");
     match mapping.without(entry) {
         Some(place) => diagnostic.fix(format!("remove `{}`", entry.name), place, ""),
         None => diagnostic,
@@ -582,32 +583,33 @@ pub fn unknown_field<'a, 'b>(
     if let Some(near) = meant(key, what, known.clone()) {
         if beside.into_iter().any(|beside| beside == near) {
             return diagnostic
-                .here(format!("did you mean `{near}`, which is there as well?"))
-                .help(format!("nobody reads this key: put what it says under `{near}`, or remove it"));
+                .here(format!("did you mean `{near}`, which is also present?"))
+                .help(format!("unknown keys have no effect: move the value to `{near}`, or remove the key"));
         }
-        return diagnostic
-            .here(format!("did you mean `{near}`?"))
-            .help("nobody reads this key: what it says would have no effect")
-            .fix(format!("write `{near}`"), span, near);
+        return diagnostic.here(format!("did you mean `{near}`?")).help("unknown keys have no effect").fix(
+            format!("write `{near}`"),
+            span,
+            near,
+        );
     }
     if let Some((_, _, hint)) = HARMLESS.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
-        return diagnostic.strength(Strength::Warning).here("nobody reads this").help(*hint);
+        return diagnostic.strength(Strength::Warning).here("this key has no effect").help(*hint);
     }
     if ["timeout", "cleanupTimeout"].contains(&key)
         && what == "a task's spec"
         && known.clone().into_iter().any(|known| known == "limits")
     {
-        return diagnostic.here("nobody reads this here").help(format!("write `limits: {{{key}: …}}`"));
+        return diagnostic.here("this key has no effect here").help(format!("write `limits: {{{key}: …}}`"));
     }
     if let Some((_, _, hint)) = ELSEWHERE.iter().find(|(k, place, _)| *k == key && what.contains(place)) {
-        return diagnostic.here("nobody reads this here").help(*hint);
+        return diagnostic.here("this key has no effect here").help(*hint);
     }
     let known: Vec<_> = known.into_iter().map(|k| format!("`{k}`")).collect();
     let help = match known.is_empty() {
-        true => "nothing may stand here".to_owned(),
-        false => format!("known here: {}", known.join(", ")),
+        true => "no keys are allowed here".to_owned(),
+        false => format!("valid keys: {}", known.join(", ")),
     };
-    diagnostic.here("nobody reads this").help(help)
+    diagnostic.here("this key has no effect").help(help)
 }
 
 /// Returns the key that an unknown key probably means.
@@ -712,113 +714,121 @@ const SYNONYMS: &[(&str, &str, &str)] = &[
 
 /// Keys that only document something: without them, verdicts are the same.
 pub const HARMLESS: &[(&str, &str, &str)] = &[
-    ("reason", "llmJudge", "the judge gives its own reason; make this a comment"),
-    ("reasoning", "llmJudge", "the judge gives its own reason; make this a comment"),
+    ("reason", "llmJudge", "the judge gives its own reason; use a comment instead"),
+    ("reasoning", "llmJudge", "the judge gives its own reason; use a comment instead"),
 ];
 
-const PARALLEL: &str = "write `parallel: true` in the metadata of a task, and `--parallel N` on the command line";
-const RUNS: &str = "write `runs: N` in the metadata of a task, or `--runs N` on the command line";
+const PARALLEL: &str = "set `parallel: true` in the metadata of a task, and use `--parallel N` on the command line";
+const RUNS: &str = "set `runs: N` in the metadata of a task, or use `--runs N` on the command line";
 
 /// Keys that authors put in the wrong place: the key, a word of the place, and where it belongs.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("assertions", "task", "assertions belong in the eval, beside the `path` or `glob` of a task set"),
     ("assertions", "eval", "assertions belong to a task set: put them beside its `path` or `glob`"),
-    ("agentFile", "config", "remove it: `agent` beside it names the agent"),
+    ("agentFile", "config", "remove it: the adjacent `agent` specifies the agent"),
     ("agentFile", "eval", "write `agent: {type: file, path: FILE}` under `config`"),
     ("taskSets", "eval", "`taskSets` belongs under `config`"),
     ("agent", "an eval", "`agent` belongs under `config`"),
-    ("spec", "an eval", "what an eval says stands under `config`"),
-    ("config", "a task", "what a task says stands under `spec`; `config` is an eval's"),
+    ("spec", "an eval", "put the settings of an eval under `config`"),
+    ("config", "a task", "put the settings of a task under `spec`; `config` belongs to an eval"),
     ("mcpConfigFile", "an eval", "`mcpConfigFile` belongs under `config`"),
     ("llmJudge", "an eval", "`llmJudge` belongs under `config`"),
     ("parallel", "config", PARALLEL),
     ("runs", "config", RUNS),
     ("tasks", "config", "write `taskSets: [{glob: \"tasks/*.yaml\"}]`"),
-    ("mcpServers", "config", "servers stand in a file of their own, named by `mcpConfigFile`"),
+    ("mcpServers", "config", "configure servers in a separate file, and refer to it with `mcpConfigFile`"),
     ("timeout", "an eval's config", "write `defaultTaskLimits: {timeout: …}`"),
     ("taskTimeout", "an eval's config", "write `defaultTaskLimits: {timeout: …}`"),
     (
         "timeout",
         "the limits of an eval",
-        "write `defaultTaskLimits: {timeout: …}` for each task, or `maxTime` for all of them",
+        "set `defaultTaskLimits: {timeout: …}` for each task, or `maxTime` for all of them",
     ),
     ("parallelism", "config", PARALLEL),
     ("concurrency", "config", PARALLEL),
     ("repeat", "config", RUNS),
-    ("env", "config", "give a server its `env` in the MCP config, and a step its own in the task"),
-    ("provider", "a reference to an agent", "it stands before the model: `model: PROVIDER:MODEL`"),
+    ("env", "config", "set `env` for a server in the MCP config, and for a step in the task"),
+    ("provider", "a reference to an agent", "put it before the model: `model: PROVIDER:MODEL`"),
     (
         "cmd",
         "a reference to an agent",
-        "it belongs in a file of kind `Agent`, of which `path` is the name: `acp: {cmd: …}`",
+        "put it in a file of kind `Agent` and refer to the file with `path`: `acp: {cmd: …}`",
     ),
     (
         "command",
         "a reference to an agent",
-        "it belongs in a file of kind `Agent`, of which `path` is the name: `commands: {runPrompt: …}`",
+        "put it in a file of kind `Agent` and refer to the file with `path`: `commands: {runPrompt: …}`",
     ),
     ("model", "a judge", "it belongs under `ref`: `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`"),
-    ("provider", "a judge", "it stands before the model: `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`"),
-    ("enabled", "a server", "write `disabled: true` for a server that is not to be started"),
+    ("provider", "a judge", "put it before the model: `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`"),
+    ("enabled", "a server", "set `disabled: true` for a server that must not be started"),
     ("auth", "a server", "write `headers: {Authorization: \"Bearer ${TOKEN}\"}`"),
-    ("timeout", "a server", "a call has the time of its step or of its task; remove it"),
-    ("cwd", "a server", "a server is started in the eval's folder; give it paths in `args`"),
-    ("env", "an ACP agent", "it has the environment of `gevals`: set the variable there"),
+    ("timeout", "a server", "remove it: a call is limited by the timeout of its step or task"),
+    ("cwd", "a server", "servers are started in the eval's directory; pass paths in `args`"),
+    ("env", "an ACP agent", "the program inherits the environment of `gevals`: set the variable there"),
     ("model", "an agent", "it belongs under `builtin`: `builtin: {type: llm-agent, model: PROVIDER:MODEL}`"),
     ("cmd", "an agent", "it belongs under `acp`: `acp: {cmd: …}`"),
-    ("type", "an agent", "what runs the agent is a key of its own: `builtin`, `acp` or `commands`"),
-    ("spec", "an agent", "`builtin`, `acp` and `commands` stand at the top"),
-    ("config", "an agent", "`builtin`, `acp` and `commands` stand at the top"),
+    ("type", "an agent", "specify how to run the agent with `builtin`, `acp` or `commands`"),
+    ("spec", "an agent", "`builtin`, `acp` and `commands` belong at the top level"),
+    ("config", "an agent", "`builtin`, `acp` and `commands` belong at the top level"),
     ("tags", "a task's metadata", "write `labels: {KEY: VALUE}`"),
     ("timeout", "a step", "the time limit belongs inside the step's body"),
-    ("name", "a step, beside", "what a step is for stands in a comment; its `id` stands inside its body"),
-    ("if", "a step, beside", "every step is done: let a script decide, by its exit status"),
-    ("when", "a step, beside", "every step is done: let a script decide, by its exit status"),
+    ("name", "a step, beside", "describe a step in a comment; its `id` belongs inside its body"),
+    ("if", "a step, beside", "every step runs: use a script to decide, by its exit status"),
+    ("when", "a step, beside", "every step runs: use a script to decide, by its exit status"),
     ("retries", "`command`", "`eventually: {timeout: 1m, steps: […]}` tries its steps again until they pass"),
     ("retry", "`command`", "`eventually: {timeout: 1m, steps: […]}` tries its steps again until they pass"),
-    ("contains", "the `expect` of `command`", "say of what: `stdout: {contains: …}`"),
-    ("matches", "the `expect` of `command`", "say of what: `stdout: {matches: …}`"),
-    ("equals", "the `expect` of `command`", "say of what: `stdout: {equals: …}`"),
-    ("exists", "`file`", "what is expected of a file stands under `expect`: `expect: {exists: true}`"),
-    ("contains", "`file`", "what is expected of a file stands under `expect`: `expect: {contains: …}`"),
-    ("matches", "`file`", "what is expected of a file stands under `expect`: `expect: {matches: …}`"),
-    ("status", "`http`", "what is expected of the answer stands under `expect`: `expect: {status: …}`"),
+    ("contains", "the `expect` of `command`", "specify the output: `stdout: {contains: …}`"),
+    ("matches", "the `expect` of `command`", "specify the output: `stdout: {matches: …}`"),
+    ("equals", "the `expect` of `command`", "specify the output: `stdout: {equals: …}`"),
+    ("exists", "`file`", "put expectations for a file under `expect`: `expect: {exists: true}`"),
+    ("contains", "`file`", "put expectations for a file under `expect`: `expect: {contains: …}`"),
+    ("matches", "`file`", "put expectations for a file under `expect`: `expect: {matches: …}`"),
+    ("status", "`http`", "put expectations for the response under `expect`: `expect: {status: …}`"),
     (
         "prompt",
         "`llmJudge`",
-        "write `contains: …` with what the answer must say; the judge compares what is meant, not words",
+        "write `contains: …` with what the answer must say; the judge compares the meaning, not the words",
     ),
     (
         "question",
         "`llmJudge`",
-        "write `contains: …` with what the answer must say; the judge compares what is meant, not words",
+        "write `contains: …` with what the answer must say; the judge compares the meaning, not the words",
     ),
     (
         "criteria",
         "`llmJudge`",
-        "write `contains: …` with what the answer must say; the judge compares what is meant, not words",
+        "write `contains: …` with what the answer must say; the judge compares the meaning, not the words",
     ),
-    ("llmJudge", "a script of a legacy task", "write `contains` or `exact` in its place"),
-    ("env", "a script of a legacy task", "let the script set its variables; a step has an `env` in the steps dialect"),
+    ("llmJudge", "a script of a legacy task", "use `contains` or `exact` instead"),
+    (
+        "env",
+        "a script of a legacy task",
+        "set the variables in the script; in the steps dialect, a step can have an `env`",
+    ),
     (
         "timeout",
         "a script of a legacy task",
-        "steps have a `timeout` in the steps dialect, `apiVersion: mcpchecker/v1alpha2`",
+        "in the steps dialect, `apiVersion: mcpchecker/v1alpha2`, steps can have a `timeout`",
     ),
     ("continueOnError", "a step", "it belongs inside the step's body"),
     ("expect", "a step", "it belongs inside the step's body"),
     ("outputs", "a step", "it belongs inside the step's body"),
     ("id", "a step", "it belongs inside the step's body"),
-    ("expect", "`script`", "a script passes by its exit status: compare in it (`… | grep -q WORD`)"),
-    ("extension", "a requirement", "an extension is imported: write `imports: [{package: …}]` under `spec`"),
+    ("expect", "`script`", "a script passes by its exit status: compare the output in the script (`… | grep -q WORD`)"),
+    ("extension", "a requirement", "extensions are imported: write `imports: [{package: …}]` under `spec`"),
     ("limits", "a task's spec", "write `timeout` and `cleanupTimeout` under `metadata`"),
-    ("limits", "a task", "limits belong under `spec`, in the steps dialect"),
-    ("timeout", "a task's metadata", "in the steps dialect write `limits: {timeout: …}` under `spec`"),
-    ("timeout", "the limits of a task", "in the portable dialect it belongs under `metadata`"),
-    ("cleanupTimeout", "the limits of a task", "in the portable dialect it belongs under `metadata`"),
-    ("timeout", "a task", "in the portable dialect it belongs under `metadata`"),
-    ("steps", "a task", "`steps` is the legacy dialect, without `apiVersion`; here the phases stand under `spec`"),
-    ("spec", "a legacy task", "`spec` needs `apiVersion: mcpchecker/v1alpha2` or `mcp-eval/v1`"),
+    ("limits", "a task", "in the steps dialect, limits belong under `spec`"),
+    ("timeout", "a task's metadata", "in the steps dialect, write `limits: {timeout: …}` under `spec`"),
+    ("timeout", "the limits of a task", "in the portable dialect, it belongs under `metadata`"),
+    ("cleanupTimeout", "the limits of a task", "in the portable dialect, it belongs under `metadata`"),
+    ("timeout", "a task", "in the portable dialect, it belongs under `metadata`"),
+    (
+        "steps",
+        "a task",
+        "`steps` belongs to the legacy dialect, which has no `apiVersion`; with this `apiVersion`, the phases belong under `spec`",
+    ),
+    ("spec", "a legacy task", "`spec` requires `apiVersion: mcpchecker/v1alpha2` or `mcp-eval/v1`"),
     ("prompt", "a legacy task", "`prompt` belongs under `steps`"),
     ("setup", "a legacy task", "`setup` belongs under `steps`"),
     ("verify", "a legacy task", "`verify` belongs under `steps`"),

@@ -133,12 +133,12 @@ pub fn identify(root: Node<'_>, held: bool, out: &mut Diagnostics) -> Result<Opt
         Some(near) => Err(out.error(
             Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
                 .here(format!("did you mean `{near}`?"))
-                .help("a file of an unknown kind is passed over by other tools, without a word")
+                .help("other tools silently skip files of an unknown kind")
                 .fix(format!("write `{near}`"), entry.value.span(), near),
         )),
         None if ours => {
             let unknown = Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
-                .help("known are `Task`, `Eval`, `Agent`, `Oracle` and `McpEvals`");
+                .help("expected `Task`, `Eval`, `Agent`, `Oracle` or `McpEvals`");
             if held {
                 return Err(out.error(unknown));
             }
@@ -149,8 +149,8 @@ pub fn identify(root: Node<'_>, held: bool, out: &mut Diagnostics) -> Result<Opt
         None => match meant {
             Some(meant) => Err(out.error(
                 Diagnostic::new(&UNKNOWN_KIND, entry.value.span(), format!("unknown kind `{word}`"))
-                    .here(format!("the rest looks like `{meant}`"))
-                    .help("a file of an unknown kind is passed over by other tools, without a word")
+                    .here(format!("the rest looks like a file of kind `{meant}`"))
+                    .help("other tools silently skip files of an unknown kind")
                     .fix(format!("write `{meant}`"), entry.value.span(), meant),
             )),
             None => Ok(None),
@@ -204,18 +204,22 @@ fn shapeless(root: Node<'_>, out: &mut Diagnostics) -> Result<Option<FileKind>, 
             Diagnostic::new(
                 &UNKNOWN_KIND,
                 entry.key.span(),
-                format!("this looks like a file of kind `{kind}`, but has no `kind`"),
+                format!("this looks like a file of kind `{kind}`, but `kind` is missing"),
             )
-            .here(format!("did you mean `kind`, for `{key}`?"))
-            .help(format!("write `kind: {kind}`; without it other tools pass it over, without a word"))
+            .here(format!("did you mean `kind` instead of `{key}`?"))
+            .help(format!("write `kind: {kind}`; other tools silently skip the file without it"))
             .fix("write `kind`", entry.key.span(), "kind"),
         ));
     }
     let place = root.entries().next().map_or(root.span().head(), |e| e.key.span());
     Err(out.error(
-        Diagnostic::new(&UNKNOWN_KIND, place, format!("this looks like a file of kind `{kind}`, but has no `kind`"))
-            .help(format!("begin the file with `kind: {kind}`; without it other tools pass it over, without a word"))
-            .fix(format!("add `kind: {kind}`"), place.head(), format!("kind: {kind}\n")),
+        Diagnostic::new(
+            &UNKNOWN_KIND,
+            place,
+            format!("this looks like a file of kind `{kind}`, but `kind` is missing"),
+        )
+        .help(format!("start the file with `kind: {kind}`; other tools silently skip the file without it"))
+        .fix(format!("add `kind: {kind}`"), place.head(), format!("kind: {kind}\n")),
     ))
 }
 
@@ -233,8 +237,8 @@ fn flat(root: Node<'_>) -> Diagnostic {
     let moves = below.iter().filter(|(keys, _)| !keys.is_empty());
     let moves: Vec<_> = moves.map(|(keys, key)| format!("put {} under `{key}`", keys.join(", "))).collect();
     let place = root.entries().next().map_or(root.span().head(), |e| e.key.span());
-    Diagnostic::new(&UNKNOWN_KIND, place, "this looks like a task, but has no `kind`: other tools pass it over")
-        .help(format!("begin the file with `kind: Task` and `apiVersion: mcp-eval/v1`; {}", moves.join("; ")))
+    Diagnostic::new(&UNKNOWN_KIND, place, "this looks like a task, but `kind` is missing: other tools skip the file")
+        .help(format!("start the file with `kind: Task` and `apiVersion: mcp-eval/v1`; {}", moves.join("; ")))
 }
 
 /// Checks the version of files that are not tasks; they look the same in every version.
@@ -278,8 +282,8 @@ fn dialect_of(
 }
 
 fn old_version(span: Span, old: &str, new: &str) -> Diagnostic {
-    Diagnostic::new(&OLD_VERSION, span, format!("`{old}` is an old name of `{new}`"))
-        .help("other tools refuse the old name")
+    Diagnostic::new(&OLD_VERSION, span, format!("`{old}` is the old name of `{new}`"))
+        .help("other tools do not accept the old name")
         .fix(format!("write `{new}`"), span, new)
 }
 
@@ -287,9 +291,9 @@ fn unknown_version(root: Node<'_>, node: Node<'_>, kind: &str) -> Diagnostic {
     let text = node.text().unwrap_or_default();
     let versions = DIALECTS.iter().flat_map(|d| d.versions).copied();
     let diagnostic =
-        Diagnostic::new(&UNKNOWN_VERSION, node.span(), format!("unknown apiVersion `{text}` of kind `{kind}`"));
+        Diagnostic::new(&UNKNOWN_VERSION, node.span(), format!("unknown apiVersion `{text}` for kind `{kind}`"));
     let words: Vec<_> = versions.clone().map(|v| format!("`{v}`")).collect();
-    let known = format!("known are {}", words.join(", "));
+    let known = format!("valid versions: {}", words.join(", "));
     let near = versions
         .filter(|v| text.split('/').next() == v.split('/').next() || strsim::osa_distance(text, v) < 5)
         // A file `mcpchecker/v1` with a `spec` is not a legacy task.
@@ -371,7 +375,7 @@ fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, diale
     // On a terminal, control characters could overwrite the displayed verdict.
     if let Some(bad) = name.value.chars().find(|c| c.is_control()) {
         let message = format!("the name of a task cannot contain `{}`", bad.escape_default());
-        let help = "verdicts are printed beside the name, on one line: write plain text";
+        let help = "verdicts are printed beside the name, on a single line: use plain text";
         reader.error(Diagnostic::new(&decode::INVALID_VALUE, name.span, message).help(help));
     }
     if let Some(node) = fields.take(reader, "description") {
@@ -396,7 +400,7 @@ fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, diale
             Ok(n) if n > 0 => meta.runs = Some(Spanned::new(n, runs.span)),
             _ => reader.out.push(
                 Diagnostic::new(&NON_POSITIVE_RUNS, runs.span, format!("a task cannot run {} times", runs.value))
-                    .help("write 1 or more, or leave it out"),
+                    .help("write 1 or more, or remove the key"),
             ),
         }
     }
@@ -405,11 +409,11 @@ fn metadata(reader: &mut Reader<'_>, node: Option<Node<'_>>, parent: Span, diale
         if let (Some(gate), Some(runs)) = (&meta.gate, &meta.runs)
             && gate.value.1 != runs.value
         {
-            let message = format!("the gate is of {} runs, and the task runs {} times", gate.value.1, runs.value);
+            let message = format!("the gate expects {} runs, but the task runs {} times", gate.value.1, runs.value);
             reader.error(
                 Diagnostic::new(&decode::WRONG_TYPE, gate.span, message)
                     .label(runs.span, "runs")
-                    .help("leave `runs` out: the gate says how often the task is run"),
+                    .help("remove `runs`: the gate determines the number of runs"),
             );
         }
     }
@@ -440,7 +444,7 @@ fn difficulty(reader: &mut Reader<'_>, word: &Name) {
         return;
     }
     let mut diagnostic = Diagnostic::new(&DIFFICULTY, word.span, format!("unknown difficulty `{}`", word.value))
-        .help("known are `easy`, `medium` and `hard`");
+        .help("expected `easy`, `medium` or `hard`");
     if let Some(near) = nearest(&word.value, KNOWN) {
         diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near);
     }
@@ -482,9 +486,9 @@ fn variable(reader: &mut Reader<'_>, word: Name, what: &str) -> Option<Name> {
     });
     reader.error(match bare {
         Some((bare, marks)) if is_variable(bare) => diagnostic
-            .help("list the variable by its name alone: no value is filled in here")
-            .fix(format!("take the {marks} away"), word.span, bare),
-        _ => diagnostic.help("write the name of the variable, of letters, digits and `_`, never its value"),
+            .help("list only the names of the variables: values are not inserted here")
+            .fix(format!("remove the {marks}"), word.span, bare),
+        _ => diagnostic.help("write the name of the variable (letters, digits and `_`), never its value"),
     });
     None
 }
@@ -492,7 +496,7 @@ fn variable(reader: &mut Reader<'_>, word: Name, what: &str) -> Option<Name> {
 /// Reads `isolation: LEVEL`, or a mapping with the level and the permissions granted.
 fn isolation(reader: &mut Reader<'_>, node: Node<'_>) -> Option<IsolationRef> {
     let level = |reader: &mut Reader<'_>, node| {
-        choice(reader, node, "level of isolation", &Isolation::ALL.map(|level| (level.name(), level)))
+        choice(reader, node, "isolation level", &Isolation::ALL.map(|level| (level.name(), level)))
     };
     if !matches!(node.data(), Data::Map) {
         return Some(IsolationRef { level: level(reader, node), permissions: Permissions::default() });
@@ -514,7 +518,7 @@ fn choice<T: Copy>(reader: &mut Reader<'_>, node: Node<'_>, what: &str, known: &
     let (last, others) = names.split_last()?;
     let message = format!("unknown {what} `{}`", word.value);
     let diagnostic = Diagnostic::new(&decode::WRONG_TYPE, word.span, message)
-        .help(format!("known are {} and {last}", others.join(", ")));
+        .help(format!("expected one of {} and {last}", others.join(", ")));
     reader.error(match nearest(&word.value, known.iter().map(|(name, _)| *name)) {
         Some(near) => {
             diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), word.span, near)
@@ -552,8 +556,8 @@ fn bounds(reader: &mut Reader<'_>, fields: &mut Fields<'_>) -> Bounds {
 }
 
 fn not_positive(key: &str, span: Span) -> Diagnostic {
-    Diagnostic::new(&decode::WRONG_TYPE, span, format!("`{key}` must be more than 0"))
-        .help("leave it out where there is no such limit")
+    Diagnostic::new(&decode::WRONG_TYPE, span, format!("`{key}` must be greater than 0"))
+        .help("remove it if there is no such limit")
 }
 
 /// Reads `{passes: 4, of: 5}`.
@@ -571,8 +575,10 @@ fn gate(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Spanned<(u32, u32)>> 
     fields.finish(reader);
     let (passes, of) = (passes?, of?);
     if passes.value > of.value {
-        let message = format!("{} of {} runs cannot pass", passes.value, of.value);
-        reader.error(Diagnostic::new(&decode::WRONG_TYPE, passes.span, message).help("`passes` is at most `of`"));
+        let message = format!("a task cannot pass {} of {} runs", passes.value, of.value);
+        reader.error(
+            Diagnostic::new(&decode::WRONG_TYPE, passes.span, message).help("`passes` must not be greater than `of`"),
+        );
         return None;
     }
     Some(Spanned::new((passes.value, of.value), node.span()))
@@ -594,9 +600,9 @@ fn prompt(
         Data::Str(_) if bare => Some(Prompt { text: scan(node), file: None }),
         Data::Str(text) => {
             reader.error(
-                Diagnostic::new(&PROMPT_SHAPE, node.span(), "in this dialect a prompt is a mapping")
+                Diagnostic::new(&PROMPT_SHAPE, node.span(), "in this dialect, a prompt must be a mapping")
                     .help("write `prompt: {inline: …}` or `prompt: {file: …}`")
-                    .fix("wrap the prompt", node.span(), format!("{{inline: {}}}", quote(text))),
+                    .fix("convert it to a mapping", node.span(), format!("{{inline: {}}}", quote(text))),
             );
             None
         }
@@ -621,9 +627,9 @@ fn prompt(
                         Diagnostic::new(
                             &PROMPT_SHAPE,
                             path.span(),
-                            "a prompt is either `inline` or a `file`, not both",
+                            "a prompt must have either `inline` or `file`, not both",
                         )
-                        .help("remove one of them; other tools silently take `inline`"),
+                        .help("remove one of them; other tools silently use `inline`"),
                     );
                     None
                 }
@@ -634,7 +640,7 @@ fn prompt(
                             blank.map_or(node.span(), |e| e.key.span()),
                             "the prompt is empty",
                         )
-                        .help("write `inline` with the text, or `file` with the path of one"),
+                        .help("add `inline` with the text, or `file` with a path"),
                     );
                     None
                 }

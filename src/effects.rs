@@ -235,10 +235,10 @@ impl<'a> Model<'a> {
                 title = "";
             }
             if !self.sees(phase) {
-                out.push_str(&format!("  {title:8} and what gevals cannot see\n"));
+                out.push_str(&format!("  {title:8} and unknown effects\n"));
             }
         }
-        if out.is_empty() { "  nothing that gevals knows of\n".to_owned() } else { out }
+        if out.is_empty() { "  no known effects\n".to_owned() } else { out }
     }
 
     /// Whether all operations in a phase are known.

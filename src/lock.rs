@@ -208,7 +208,7 @@ impl LockedExtension {
                 ..LockedOperation::default()
             });
             if entry.input_schema != input_schema {
-                return Err(format!("`{}` takes other arguments as an action than as a check", operation.name));
+                return Err(format!("`{}` has different arguments as an action and as a check", operation.name));
             }
             entry.action |= action;
             entry.check |= !action;
@@ -279,7 +279,7 @@ impl ManifestOperation {
                 Some(kind @ ("string" | "boolean" | "integer" | "number" | "object" | "array")) => {
                     json!({"type": kind})
                 }
-                Some(other) => return Err(format!("`{other}`, the type of `{name}`, is not known")),
+                Some(other) => return Err(format!("the type `{other}` of `{name}` is not supported")),
             };
             for (key, value) in
                 [("description", argument.description.clone().map(Value::from)), ("default", argument.default.clone())]
@@ -309,7 +309,7 @@ impl Lock {
         let lock: Self = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
         match lock.version {
             1 => Ok(lock),
-            other => Err(format!("version {other} is not known; this gevals reads version 1")),
+            other => Err(format!("version {other} is not supported; this gevals reads version 1")),
         }
     }
 }

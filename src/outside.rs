@@ -14,11 +14,11 @@ rule! {
 /// file, `written` the path as written.
 pub fn diagnostic(span: Span, what: &str, written: &str, why: &ReadError) -> Diagnostic {
     let (how, root) = match why {
-        ReadError::LeadsOut(root) => ("is reached by a link that leads out of the project", root.as_str()),
-        ReadError::Outside(root) => ("lies outside of the project", root.as_str()),
+        ReadError::LeadsOut(root) => ("is a link to a path outside the project", root.as_str()),
+        ReadError::Outside(root) => ("is outside the project", root.as_str()),
         _ => ("cannot be read", ""),
     };
     Diagnostic::new(&OUTSIDE_PROJECT, span, format!("the {what} `{written}` {how}")).help(format!(
-        "the project is all that lies below `{root}`: keep there what it needs, or name a folder that holds both with `--root DIR`"
+        "the project root is `{root}`: move the file there, or specify a common parent directory with `--root DIR`"
     ))
 }

@@ -40,7 +40,7 @@ pub fn package(text: &str, substitute: Substitute) -> Result<Package, String> {
         return Ok(Package::Local(text.to_owned()));
     }
     let Some((_, rest)) = text.split_once("github.com/") else {
-        return Err("is neither a path, `builtin:NAME`, nor `github.com/OWNER/REPO@VERSION`".to_owned());
+        return Err("is not a path, `builtin:NAME` or `github.com/OWNER/REPO@VERSION`".to_owned());
     };
     let (name, version) = rest.split_once('@').unwrap_or((rest, "latest"));
     match name.split_once('/') {

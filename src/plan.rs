@@ -401,11 +401,11 @@ impl Judge {
         let value = |name: &Name| lookup(&name.value).filter(|value| !value.is_empty());
         let (Some(url), Some(_), Some(model)) = (value(base_url), value(api_key), value(model_name)) else {
             let unset = [base_url, api_key, model_name].into_iter().filter(|name| value(name).is_none());
-            return Err(unset.map(|name| format!("the judge needs `${}`, which is not set", name.value)).collect());
+            return Err(unset.map(|name| format!("the judge requires `${}`, which is not set", name.value)).collect());
         };
         let model = Name::new(if model.contains(':') { model } else { format!("openai:{model}") }, model_name.span);
         let Some(agent) = model_agent("llm-agent", &model) else {
-            return Err(vec![format!("the judge's model `{}` is of no provider that gevals speaks to", model.value)]);
+            return Err(vec![format!("the provider of the judge's model `{}` is not supported", model.value)]);
         };
         if let Some(why) = endpoint::fault(&endpoint::without_user(url.trim())) {
             return Err(vec![format!("`{}` is not the URL of an endpoint: {why}", base_url.value)]);

@@ -137,7 +137,7 @@ impl Policy {
                     format!("`{FILE_NAME}` cannot be read: {}", error.message().lines().next().unwrap_or_default());
                 out.error(
                     Diagnostic::new(&INVALID_CONFIG, span, message)
-                        .help("known are `rules`, a table from a rule to a level, `exclude`, a list of patterns, and `effects`, a table for each program"),
+                        .help("expected `rules` (a table from a rule to a level), `exclude` (a list of patterns) or `effects` (a table for each program)"),
                 );
                 return Self::default();
             }
@@ -155,8 +155,8 @@ impl Policy {
                 }
                 None => {
                     out.error(
-                        Diagnostic::new(&INVALID_CONFIG, span, format!("`{}` is no level", level.get_ref()))
-                            .help("levels are `off`, `note`, `warning` and `error`"),
+                        Diagnostic::new(&INVALID_CONFIG, span, format!("`{}` is not a valid level", level.get_ref()))
+                            .help("expected `off`, `note`, `warning` or `error`"),
                     );
                 }
             }
@@ -205,8 +205,12 @@ impl Policy {
         }
         for allow in allows.iter().filter(|a| !a.used) {
             kept.push(unknown(&allow.rule, allow.span, known).unwrap_or_else(|| {
-                Diagnostic::new(&UNUSED_ALLOW, allow.span, format!("nothing here breaks the rule `{}`", allow.rule))
-                    .help("remove the comment; hard errors cannot be allowed")
+                Diagnostic::new(
+                    &UNUSED_ALLOW,
+                    allow.span,
+                    format!("unused comment: nothing here violates the rule `{}`", allow.rule),
+                )
+                .help("remove the comment; hard errors cannot be allowed")
             }));
         }
         kept
@@ -251,10 +255,10 @@ fn unknown(name: &str, span: Span, known: &[&'static Rule]) -> Option<Diagnostic
     if known.iter().any(|r| r.name == name) {
         return None;
     }
-    let diagnostic = Diagnostic::new(&UNKNOWN_RULE, span, format!("no rule is called `{name}`"));
+    let diagnostic = Diagnostic::new(&UNKNOWN_RULE, span, format!("unknown rule `{name}`"));
     Some(match nearest(name, known.iter().map(|r| r.name)) {
         Some(near) => diagnostic.here(format!("did you mean `{near}`?")),
-        None => diagnostic.help("`gevals explain` lists them all"),
+        None => diagnostic.help("for a list of all rules, run `gevals explain`"),
     })
 }
 

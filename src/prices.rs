@@ -100,9 +100,9 @@ fn amount(reader: &mut Reader<'_>, node: Node<'_>) -> Option<f64> {
             Diagnostic::new(
                 &WRONG_TYPE,
                 crate::decode::place(node),
-                format!("a price is a number from 0, not {found}"),
+                format!("a price must be a non-negative number, not {found}"),
             )
-            .help("write what a million tokens cost, such as `2.5`; `currency` says in what"),
+            .help("write the price per million tokens, such as `2.5`; `currency` sets the currency"),
         );
     }
     amount
@@ -144,9 +144,9 @@ mod tests {
         for (text, said) in [
             ("", "a file of prices must be a mapping"),
             ("models: 5", "`models` must be a mapping"),
-            ("models: {a: {input: -1, output: 1}}", "a price is a number from 0, not `-1`"),
-            ("models: {a: {input: .nan, output: 1}}", "a price is a number from 0, not `.nan`"),
-            ("models: {a: {input: 1, output: \"$2.5\"}}", "a price is a number from 0, not `$2.5`"),
+            ("models: {a: {input: -1, output: 1}}", "a price must be a non-negative number, not `-1`"),
+            ("models: {a: {input: .nan, output: 1}}", "a price must be a non-negative number, not `.nan`"),
+            ("models: {a: {input: 1, output: \"$2.5\"}}", "a price must be a non-negative number, not `$2.5`"),
             ("models: {a: {input: 1, ouput: 2}}", "unknown key `ouput`"),
             ("models: {a: {input: 1}}", "has no `output`"),
             ("model: {}", "unknown key `model`"),

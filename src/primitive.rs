@@ -281,7 +281,7 @@ impl Tools {
             Schema::new(schema.cloned().unwrap_or(Value::Bool(true)))
         };
         let named = tools.iter().filter_map(|tool| Some((tool.get("name")?.as_str()?.to_owned(), schema(tool))));
-        let says = "so says its schema in `tools/list`".to_owned();
+        let says = "according to its schema in `tools/list`".to_owned();
         Self { server: server.to_owned(), says, schemas: named.collect() }
     }
 }

@@ -123,20 +123,20 @@ impl Certificate {
     /// What is missing for a proof.
     pub fn lacks(&self) -> Vec<String> {
         if let Some(why) = &self.stopped {
-            return vec![format!("the proof was ended: {why}")];
+            return vec![format!("the proof was stopped: {why}")];
         }
         let mut lacks = Vec::new();
         if self.passed == 0 {
             let why = self.hindered.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            lacks.push(format!("both pass in none of the worlds{why}"));
+            lacks.push(format!("both never pass{why}"));
         }
         if self.failed == 0 {
-            lacks.push("both fail in none of the worlds".to_owned());
+            lacks.push("both never fail".to_owned());
         }
-        lacks.extend(self.unreached.iter().map(|command| format!("no world came to `{command}`")));
+        lacks.extend(self.unreached.iter().map(|command| format!("`{command}` was never reached")));
         // If no world passes, no condition can decide.
         let undecided = self.undecided.iter().filter(|_| self.passed > 0);
-        lacks.extend(undecided.map(|demand| format!("in no world all rests on {demand}")));
+        lacks.extend(undecided.map(|demand| format!("in no world does the result depend only on {demand}")));
         lacks
     }
 }
@@ -150,12 +150,12 @@ impl Allowance {
         };
         let slack = |phase| Slack {
             stronger: pieces().any(|p| p.phase == phase),
-            lenient: says(phase, "plain decimal") || says(phase, "every round"),
+            lenient: says(phase, "plain decimal") || says(phase, "every iteration"),
         };
         Self {
             setup: slack(PhaseKind::Setup),
             verify: slack(PhaseKind::Verify),
-            cleanup: says(PhaseKind::Cleanup, "failed cleanup") || says(PhaseKind::Cleanup, "every round"),
+            cleanup: says(PhaseKind::Cleanup, "failed cleanup") || says(PhaseKind::Cleanup, "every iteration"),
             weaker: new.tally.weaker > 0,
         }
     }

@@ -250,16 +250,16 @@ pub enum Stat {
 pub enum ReadError {
     #[error("no such file")]
     Missing,
-    #[error("it is a folder, not a file")]
+    #[error("it is a directory, not a file")]
     IsDir,
     /// Outside of the project root, which is named.
-    #[error("it lies outside of the project `{0}`")]
+    #[error("it is outside the project `{0}`")]
     Outside(String),
     /// Inside by its path, but a link to something outside.
-    #[error("it is a link that leads out of the project `{0}`")]
+    #[error("it is a link to a path outside the project `{0}`")]
     LeadsOut(String),
     /// A directory that contains itself through links, or that is reached through too many links.
-    #[error("its links lead in circles")]
+    #[error("it is a circular link")]
     Circular,
     /// A pipe, a socket or a device, from which reading may never end.
     #[error("it is {0}, not a file")]

@@ -447,9 +447,9 @@ pub fn yaml11_words(tree: &Tree, out: &mut Diagnostics) {
         };
         let span = Span::new(tree.file, raw.start as usize..raw.end as usize);
         out.push(
-            Diagnostic::new(&YAML_1_1_WORD, span, format!("`{text}` is {theirs} to tools that read YAML 1.1"))
-                .here(format!("here it is {ours}"))
-                .help("quote it, so that every tool reads the text")
+            Diagnostic::new(&YAML_1_1_WORD, span, format!("YAML 1.1 tools read `{text}` as {theirs}"))
+                .here(format!("gevals reads it as {ours}"))
+                .help("quote it, so that every tool reads the same text")
                 .fix("quote it", span, quoted(text)),
         );
     }

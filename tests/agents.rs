@@ -152,12 +152,12 @@ fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
             1,
             "`model` has no effect: a program over ACP",
         ),
-        ("type: builtin.noop, model: x", "", 1, "`model` has no effect: `builtin.noop` has no model"),
+        ("type: builtin.noop, model: x", "", 1, "`model` has no effect: `builtin.noop` does not use a model"),
         (
             "type: builtin.claude-code, path: agent.yaml",
             SHELL,
             1,
-            "`path` has no effect: `builtin.claude-code` takes no file",
+            "`path` has no effect: `builtin.claude-code` does not read a file",
         ),
         (
             "type: file, path: agent.yaml",
@@ -204,10 +204,8 @@ fn what_is_wrong_with_a_command_line_is_shown_there() {
     assert!(!ran.err.contains("--fix") && !ran.out.contains("--fix"), "{}{}", ran.out, ran.err);
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.llm-agent", "--model", "nope"])
-        .expect(2, &["the model `nope` names no provider", "--model nope"]);
-    world
-        .run(&["run", "eval.yaml", "--agent", "builtin.claude-code:"])
-        .expect(2, &["the model of this agent has no name"]);
+        .expect(2, &["the model `nope` has no provider", "--model nope"]);
+    world.run(&["run", "eval.yaml", "--agent", "builtin.claude-code:"]).expect(2, &["the agent's model has no name"]);
 }
 
 #[test]
@@ -754,7 +752,7 @@ fn skills_are_mounted_and_assertions_see_which_are_loaded() {
     world.write("agent.yaml", "kind: Agent\ncommands: {runPrompt: 'cat {{ .Prompt }}'}\n");
     world.run(&["check"]).expect(0, &["skills-not-taken"]);
     std::fs::remove_dir_all(world.path("more")).unwrap();
-    world.run(&["check"]).expect(1, &["the source of skills `more`"]);
+    world.run(&["check"]).expect(1, &["the skill source `more`"]);
 }
 
 #[test]
@@ -970,9 +968,9 @@ fn several_agents_and_models_are_run_one_after_another_and_kept_apart() {
     let noop = ["run", "eval.yaml", "--agent", "builtin.noop", "--model", "openai:x"];
     world.run(&noop).expect(
         2,
-        &["`model` has no effect: `builtin.noop` has no model", "[the command line:1:9]", "--model openai:x"],
+        &["`model` has no effect: `builtin.noop` does not use a model", "[the command line:1:9]", "--model openai:x"],
     );
-    world.run(&["run", "eval.yaml", "--model", "gpt-5"]).expect(2, &["names no provider"]);
+    world.run(&["run", "eval.yaml", "--model", "gpt-5"]).expect(2, &["has no provider"]);
     world
         .run(&["run", "eval.yaml", "--model", "openai:a", "--model", "openai:b", "--resume"])
         .expect(2, &["one at a time"]);

@@ -110,14 +110,14 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     world.run(&["check", "deploy/tekton.yaml"]).expect(1, &["unknown-kind"]);
     // A file that belongs to nothing does not hide findings in the others.
     let both = world.run(&["check", "--format", "concise", "deploy/build.sh", "evals/tasks/b/task.yaml"]);
-    assert!(both.err.contains("no task and no eval refers to `deploy/build.sh`"), "{}", both.err);
+    assert!(both.err.contains("no task or eval refers to `deploy/build.sh`"), "{}", both.err);
     assert!(both.code == Some(2) && both.out.contains("tasks/b/task.yaml:"), "{}{}", both.out, both.err);
     // A page that shows a task is not a task; even if a config that belongs to nothing is named, all named files are
     // checked.
     world.write("README.md", "# How to\n\nWrite this: it is short.\n\n```yaml\nkind: Task\n```\n");
     for others in [["evals/tasks/b/task.yaml"].as_slice(), &["evals/tasks/b/task.yaml", "deploy/tekton.yaml"]] {
         let ran = world.run(&[["check", "--format", "concise", "README.md"].as_slice(), others].concat());
-        assert!(ran.err.contains("no task and no eval refers to `README.md`"), "{}", ran.err);
+        assert!(ran.err.contains("no task or eval refers to `README.md`"), "{}", ran.err);
         assert!(ran.out.contains("tasks/b/task.yaml:") && !ran.out.contains("README.md"), "{}", ran.out);
         assert_eq!(ran.code, Some(2));
     }
@@ -134,7 +134,7 @@ fn a_script_whose_first_line_ends_in_a_carriage_return_is_an_error() {
     world.run(&["check", "evals/tasks/a/task.yaml"]).expect(
         1,
         &[
-            "error[script-without-shebang]: no program reads `verify.sh`: its lines end in a carriage return",
+            "error[script-without-shebang]: `verify.sh` cannot be run: its lines end with a carriage return",
             "`/usr/bin/env bash\\r`",
         ],
     );
@@ -147,14 +147,14 @@ fn a_misspelt_key_beside_the_right_one_has_no_fix() {
     let both = "kind: Task\napiVersion: mcp-eval/v1\nmetadata: {name: a}\nspec:\n  prompt: Go.\n  verify:\n    - command: {run: test -d /, expect: {exitCode: 0}, exepct: {exitCode: 1}}\n";
     world.write("evals/tasks/a/task.yaml", both);
     let ran = world.run(&["check", "evals/tasks/a/task.yaml"]);
-    let ran = ran.expect(1, &["unknown key `exepct`", "known here: `run`"]);
+    let ran = ran.expect(1, &["unknown key `exepct`", "valid keys: `run`"]);
     assert!(!ran.out.contains("fixable"), "{}", ran.out);
     // In other mappings, the message names both.
     world.write(
         "twice.yaml",
         &EVAL.replace("mcpConfigFile: mcp.yaml", "mcpConfigFile: evals/mcp.yaml\n  mcpConfgFile: mcp.yaml"),
     );
-    world.run(&["check", "twice.yaml"]).expect(1, &["did you mean `mcpConfigFile`, which is there as well?"]);
+    world.run(&["check", "twice.yaml"]).expect(1, &["did you mean `mcpConfigFile`, which is also present?"]);
     world.write("evals/tasks/a/task.yaml", &both.replace("expect: {exitCode: 0}, ", ""));
     world.run(&["check", "evals/tasks/a/task.yaml"]).expect(1, &["did you mean `expect`?", "fix: write `expect`"]);
 }
@@ -171,7 +171,7 @@ fn what_differs_from_a_revision_is_checked() {
     git(&world, &["checkout", "-q", "."]);
     fs::remove_file(world.path("evals/tasks/b/verify.sh")).unwrap();
     world.run(&check).expect(1, &["evals/tasks/b/task.yaml:4:"]);
-    world.run(&["check", "--changed-since", "nowhere"]).expect(2, &["`nowhere` is no revision"]);
+    world.run(&["check", "--changed-since", "nowhere"]).expect(2, &["`nowhere` is not a revision"]);
 }
 
 #[test]
@@ -259,8 +259,11 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
 
     // A damaged lock is reported with its name, the reason and a fix; nothing counts as locked.
     world.write("evals/gevals.lock", "version: 1\nservers: {notes: 5}\n");
-    let told =
-        ["the lock `evals/gevals.lock` cannot be read: servers.notes: ", "expected a mapping", "`gevals lock EVAL`"];
+    let told = [
+        "the lock file `evals/gevals.lock` cannot be read: servers.notes: ",
+        "expected a mapping",
+        "`gevals lock EVAL`",
+    ];
     world.run(&["check", "evals/eval.yaml"]).expect(1, &told);
     let cure = ["cannot read `evals/gevals.lock`: servers.notes", "anew with `gevals lock evals/eval.yaml`"];
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(1, &cure);
@@ -302,7 +305,7 @@ fn a_folder_has_each_fault_once() {
             let ran = world.run(&[&["check", "--format", format], paths].concat());
             // SARIF quotes the pages of the rules before the results.
             let shown = ran.out.rsplit("\"results\":").next().unwrap();
-            for fault in ["unknown key `nmae`", "there is no field `Promt`", "unknown key `outptu`", "hold `: `"] {
+            for fault in ["unknown key `nmae`", "unknown field `Promt`", "unknown key `outptu`", "contain `: `"] {
                 // In a format on one line, the text occurs once; in others, a line may contain it twice.
                 let count = match format {
                     "json" => shown.matches(fault).count(),
@@ -411,7 +414,7 @@ fn a_fix_that_brings_an_error_is_rolled_back_and_says_so() {
         let ran = world.run(&[&["check", "evals/other.yaml"][..], fix].concat());
         assert!(
             ran.err.contains(
-                "a fix was rolled back: evals/other.yaml:1: unknown-kind: it would add the error `unknown-field`"
+                "a fix was rolled back: evals/other.yaml:1: unknown-kind: it would introduce the error `unknown-field`"
             ),
             "{fix:?}: {}{}",
             ran.out,
@@ -517,7 +520,7 @@ fn a_message_says_what_to_write_instead() {
         ),
         (
             format!("{head}  verify:\n    - command: {{run: ls, env: [A=b]}}\n"),
-            "write `KEY: VALUE`, a line each, without `- `",
+            "write `KEY: VALUE` on each line, without `- `",
         ),
         (format!("{head}  verify:\n    - file: {{path: a, exists: true}}\n"), "`expect: {exists: true}`"),
         (format!("{steps}  verify:\n    - test -d /\n"), "write `script: {inline: \"test -d /\"}`"),
@@ -527,7 +530,7 @@ fn a_message_says_what_to_write_instead() {
         ),
         (format!("{steps}  verify:\n    - llmJudge: {{criteria: it is so}}\n"), "write `contains: …`"),
         (format!("{steps}  verify: test -d /\n"), "start each item with `- `, or write `[…, …]`"),
-        (format!("{legacy}  verify: {{llmJudge: {{contains: a}}}}\n"), "write `contains` or `exact`"),
+        (format!("{legacy}  verify: {{llmJudge: {{contains: a}}}}\n"), "use `contains` or `exact`"),
     ] {
         world.write("evals/tasks/a/task.yaml", &text);
         world.run(&["check", "evals/tasks/a/task.yaml"]).expect(1, &[said]);
@@ -613,7 +616,7 @@ fn what_is_found_in_every_eval_is_one_finding_with_its_places() {
     assert_eq!(found[0]["places"][6]["path"], "e8.yaml");
     let sarif: serde_json::Value = serde_json::from_str(&checked(&["--format", "sarif"])).unwrap();
     let results = &sarif["runs"][0]["results"];
-    let again = |l: &&serde_json::Value| l["message"]["text"] == "here, too";
+    let again = |l: &&serde_json::Value| l["message"]["text"] == "also here";
     assert_eq!(results.as_array().unwrap().len(), 1);
     assert_eq!(results[0]["relatedLocations"].as_array().unwrap().iter().filter(again).count(), 7);
     for format in ["github", "junit"] {
@@ -704,7 +707,7 @@ fn what_the_long_form_names_is_locked() {
             "name: files\nversion: 1.0.0\nchecks:\n- {name: read, args: {name: {type: string, required: true}}, outputs: {stdout: {type: string}}}\n",
         ),
     ]);
-    world.run(&["check", "eval.yaml"]).expect(0, &["no lock says what the extension `./ext` has"]);
+    world.run(&["check", "eval.yaml"]).expect(0, &["no lock file describes the extension `./ext`"]);
     world.run(&["lock", "eval.yaml"]).expect(0, &["locked 1 operation of 1 extension in gevals.lock"]);
     world.run(&["check", "eval.yaml"]).expect(0, &["no findings"]);
     world.write("t.yaml", &task.replace("{name: a.txt}", "{nmae: a.txt}"));

@@ -515,7 +515,7 @@ fn files_are_written_where_asked_and_nowhere_else() {
     assert!(!world.path("suite/tasks/two.portable.yaml").exists());
     world.run(&["convert", "suite/tasks/one.yaml", "--write", "--no-verify", "--force"]).expect(0, &[]);
     assert!(world.read("suite/tasks/one.portable.yaml").contains("apiVersion: mcp-eval/v1"));
-    world.run(&["convert", "suite/tasks/one.yaml", "--force"]).expect(2, &["`--force` needs `--write` or `--out`"]);
+    world.run(&["convert", "suite/tasks/one.yaml", "--force"]).expect(2, &["`--force` requires `--write` or `--out`"]);
     fs::remove_file(world.path("suite/tasks/one.portable.yaml")).unwrap();
     assert_eq!(contents(&world.path("suite")), before, "`--write` leaves the old files alone");
 
@@ -527,7 +527,7 @@ fn files_are_written_where_asked_and_nowhere_else() {
     assert_eq!(contents(&world.path("suite")), after, "twice is once");
 
     world.run(&["convert", "suite/tasks", "--target", "k9s"]).expect(2, &["possible values", "kubernetes"]);
-    world.run(&["convert", "suite/tasks", "--to", "steps", "--target", "builtin"]).expect(2, &["only wraps"]);
+    world.run(&["convert", "suite/tasks", "--to", "steps", "--target", "builtin"]).expect(2, &["does not support it"]);
     world.run(&["convert", "nowhere"]).expect(2, &["nowhere"]);
 }
 
@@ -627,8 +627,8 @@ fn what_cannot_be_taken_apart_is_wrapped_or_refused_with_its_place() {
     }
     world
         .run(&["convert", "a", "--no-verify", "--target", "builtin", "--report"])
-        .expect(0, &["no script", "0 of 5 statements"]);
-    world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: there is no file `nosuch.sh`"]);
+        .expect(0, &["not a script", "0 of 5 statements"]);
+    world.run(&["convert", "b/missing.yaml"]).expect(1, &["b/missing.yaml:7:11: the file `nosuch.sh` does not exist"]);
     world.run(&["convert", "b/judge.yaml", "--to", "steps"]).expect(1, &["b/judge.yaml:7:15: braces"]);
     // Braces that the steps dialect does not interpret are kept, and no rule reports them.
     world.run(&["convert", "a/python.yaml", "--to", "steps", "--out", "s", "--no-verify"]).expect(0, &[]);
@@ -906,10 +906,7 @@ fn what_is_not_proved_is_not_written() {
         .expect(1, &["and is not written"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["tasks"][0]["proof"]["proved"], false);
-    assert!(
-        report["tasks"][0]["proof"]["lacks"][0].as_str().unwrap().contains("both pass in none of the worlds"),
-        "{report}"
-    );
+    assert!(report["tasks"][0]["proof"]["lacks"][0].as_str().unwrap().contains("both never pass"), "{report}");
     assert!(!world.path("open.portable.yaml").exists());
     // It is printed nevertheless, with a warning.
     world
@@ -1248,7 +1245,7 @@ fn worlds_are_found_in_which_scripts_pass() {
     }
     // What differs from run to run is not a fault of the conversion.
     let proof = proof_of("set -e\nkubectl label pod a run=$RANDOM", &[]);
-    assert_eq!(proof.lacks()[0], "both pass in none of the worlds: the original does not do the same twice");
+    assert_eq!(proof.lacks()[0], "both never pass: the original does not behave the same way twice");
     assert_eq!(proof.counter_example, None);
 }
 

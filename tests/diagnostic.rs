@@ -188,11 +188,11 @@ fn fixes_that_do_harm_are_rolled_back() {
         false => vec![(&RULE, "b", None)],
     });
     assert_eq!(text, "a: 1\nb: 2\n");
-    assert_eq!(refused, ["t.yaml:1: test-warning: it would add the error `test-rule`: about b"]);
+    assert_eq!(refused, ["t.yaml:1: test-warning: it would introduce the error `test-rule`: about b"]);
     // A fix that does not remove its own finding.
     let (text, refused) = mended("a: 1\n", |t| has(t, "a", &WARNING, Some("aa")).into_iter().collect());
     assert_eq!(text, "a: 1\n");
-    assert_eq!(refused, ["t.yaml:1: test-warning: it does not cure what it is for"]);
+    assert_eq!(refused, ["t.yaml:1: test-warning: it does not fix the finding"]);
     // A harmless fix beside it is kept.
     let (text, refused) = mended("a: 1\nb: 2\n", |t| {
         [has(t, "a", &WARNING, Some("aa")), has(t, "b", &WARNING, Some("c"))].into_iter().flatten().collect()

@@ -194,13 +194,13 @@ fn a_shim_adds_evals_to_a_server_and_changes_nothing_else() {
     let of_level = shim.list(json!({"level": "execution"}));
     assert_eq!(of_level["result"], json!({"evals": [wanted["evals"][1]]}));
     for (params, message) in [
-        (json!({"level": "unit"}), "unknown level `\"unit\"`; known are `invocation`, `execution`, `scenario`"),
-        (json!({"level": 3}), "unknown level `3`; known are `invocation`, `execution`, `scenario`"),
-        (json!({"cursor": "nothing"}), "`\"nothing\"` is no cursor of `evals/list`"),
-        (json!({"cursor": {"a": 1}}), "`{\"a\":1}` is no cursor of `evals/list`"),
+        (json!({"level": "unit"}), "unknown level `\"unit\"`; valid levels are `invocation`, `execution`, `scenario`"),
+        (json!({"level": 3}), "unknown level `3`; valid levels are `invocation`, `execution`, `scenario`"),
+        (json!({"cursor": "nothing"}), "`\"nothing\"` is not a cursor of `evals/list`"),
+        (json!({"cursor": {"a": 1}}), "`{\"a\":1}` is not a cursor of `evals/list`"),
         (
             json!({"cursor": first["result"]["nextCursor"], "level": "scenario"}),
-            "the cursor is of a list of another `level`: begin without a cursor",
+            "the cursor belongs to a list with another `level`: start without a cursor",
         ),
         (json!([]), "`params` of `evals/list` must be an object, not []"),
     ] {
@@ -414,7 +414,7 @@ fn what_a_server_ships_is_checked_where_it_stands() {
     check(json!([]), &[]).expect(0, &["no findings in 1 file"]);
     // A page from a server is not in a file: its location is that of the list, and there are no fixes.
     let twice = check(json!([eval("a", "execution"), eval("a", "invocation")]), &[])
-        .expect(1, &["error[eval-id]: the id `a` stands twice in the list", "[evals/list of odd:", "the first time"]);
+        .expect(1, &["error[eval-id]: duplicate id `a`", "[evals/list of odd:", "first used here"]);
     assert!(!twice.out.contains("--fix"), "{}", twice.out);
     let json = check(with(&|eval| eval["input"]["toolName"] = "tt".into()), &["--format", "json"]).expect(1, &[]);
     let report: Value = serde_json::from_str(&json.out).unwrap();
@@ -451,7 +451,7 @@ fn what_a_server_ships_is_checked_where_it_stands() {
     let script = odd(&format!("*evals/list*) n=$((n+1)); reply '\"result\":{one}';;"));
     world
         .run(&["evals", "check", "--", "sh", "-c", &script])
-        .expect(1, &["error[eval-id]: the id `x1` is gone when the list is read again"]);
+        .expect(1, &["error[eval-id]: the id `x1` is missing when the list is read again"]);
     let lost = odd("*tools/list*) exit 3;; *evals/list*) reply '\"result\":{\"evals\":[]}';;");
     world
         .run(&["evals", "check", "--", "sh", "-c", &lost])
@@ -487,13 +487,15 @@ fn a_file_is_checked_alone_and_beside_a_server() {
     );
     world.run(&["evals", "check", "evals.yaml"]).expect(0, &[]);
     let misspelt =
-        ["unknown key `titel` in `arguments`", "did you mean `title`?", "so says its schema", "evals.yaml:15:"];
+        ["unknown key `titel` in `arguments`", "did you mean `title`?", "according to its schema", "evals.yaml:15:"];
     world.run(&beside).expect(1, &misspelt);
     // Offline, the lock knows the tools.
     let tool = r#"{inputSchema: {type: object, properties: {title: {type: string}}, additionalProperties: false}}"#;
     world.write("gevals.lock", &format!("version: 1\nservers: {{notes: {{tools: {{notes_read: {tool}}}}}}}\n"));
     for command in [&["evals", "check", "evals.yaml"][..], &["check", "evals.yaml"]] {
-        world.run(command).expect(1, &["unknown key `titel` in `arguments`", "so says its schema in `gevals.lock`"]);
+        world
+            .run(command)
+            .expect(1, &["unknown key `titel` in `arguments`", "according to its schema in `gevals.lock`"]);
     }
     world.write("evals.yaml", "\u{1b}[2J");
     let ran = world.run(&["evals", "check", "evals.yaml"]).expect(1, &["error["]);

@@ -404,12 +404,12 @@ fn the_evals_of_a_server_run_as_tasks_and_come_back() {
     let models = ["--model", "openai:m-1", "--judge", "openai:j-1"];
     let server = ["--mcp-config", "mcp.json", "notes"];
     let import = |args: &[&str]| world.run(&[&["evals", "import", "-o", "suite"], args, &server[..]].concat());
-    import(&[]).expect(2, &["nothing is written: `read-invocation`, `tell` need a model", "--model provider:model"]);
+    import(&[]).expect(2, &["nothing is written: `read-invocation`, `tell` require a model", "--model provider:model"]);
     assert!(!world.path("suite").exists());
-    let ran = import(&models).expect(0, &["wrote suite: 4 tasks of 4 evals; 2 losses change what is decided"]);
+    let ran = import(&models).expect(0, &["wrote suite: 4 tasks of 4 evals; 2 losses change the result"]);
     for loss in [
-        "evals/list of gevals-notes:44:13: differs: `read-invocation`: the agent's call is carried out, and all its calls count",
-        "differs: `tell`: no task limits an agent to 4 answers",
+        "evals/list of gevals-notes:44:13: differs: `read-invocation`: the agent's call is executed, and all its calls count",
+        "differs: `tell`: a task cannot limit an agent to 4 answers",
     ] {
         assert!(ran.out.contains(loss), "{loss}\n{}", ran.out);
     }
@@ -514,15 +514,15 @@ fn what_a_task_cannot_say_is_left_out_with_its_place() {
     assert_eq!(ids, ["good", "two"]);
     let losses = losses(&told, |l| format!("{} ", l["of"].as_str().unwrap()));
     for loss in [
-        "evals.yaml:4 judged left out: the judge of a task reads what an agent did, not the result of a tool",
-        "evals.yaml:5 chosen left out: the judge of a task reads what an agent did, not the first answer of a model, and stops it there",
-        "evals.yaml:6 talk left out: a prompt is one message, and these are 2",
-        "evals.yaml:7 picture left out: a prompt is a text, and this message has `image`",
-        "evals.yaml:8 two differs: its 2 texts become one prompt, each on lines of its own",
-        "evals.yaml:8 two dropped: of a text, a prompt has nothing but the text",
+        "evals.yaml:4 judged left out: the judge of a task evaluates the work of an agent, not the result of a tool",
+        "evals.yaml:5 chosen left out: the judge of a task evaluates the work of an agent, not a single answer of a model",
+        "evals.yaml:6 talk left out: a prompt must be a single message, but there are 2",
+        "evals.yaml:7 picture left out: a prompt must be text, but this message contains `image`",
+        "evals.yaml:8 two differs: its 2 texts are joined to one prompt, each on separate lines",
+        "evals.yaml:8 two dropped: only the text is used for the prompt",
         "evals.yaml:9 unknown-tool left out: the server `gevals-notes` has no tool `notes_rea`",
         "evals.yaml:10 broken left out: unknown key `toolNam` in the input of an execution",
-        "evals.yaml:11 good left out: the id `good` stands twice in the list",
+        "evals.yaml:11 good left out: duplicate id `good`",
         "evals.yaml:12 odd-error left out: as a task, it has an error: `isError` must be a boolean, not a string",
     ] {
         assert!(losses.contains(&loss.to_owned()), "{loss}\n{losses:#?}");
@@ -532,7 +532,7 @@ fn what_a_task_cannot_say_is_left_out_with_its_place() {
     // An import that fails leaves nothing behind.
     std::fs::remove_dir_all(world.path("suite")).unwrap();
     std::fs::create_dir_all(world.path("suite/mcp.yaml")).unwrap();
-    import(&["--force"]).expect(3, &["cannot write `suite/mcp.yaml`: it is a folder"]);
+    import(&["--force"]).expect(3, &["cannot write `suite/mcp.yaml`: it is a directory"]);
     assert_eq!(std::fs::read_dir(world.path("suite")).unwrap().count(), 1);
     world
         .run(&["evals", "import", "evals.yaml", "-o", "other"])
@@ -569,7 +569,7 @@ fn a_config_that_is_written_says_what_reaches_the_server_from_elsewhere() {
     let said = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{said}");
     assert!(
-        said.contains("the value of the header `Authorization` is not written: set `AUTHORIZATION` to it"),
+        said.contains("the value of the header `Authorization` is not written: set `AUTHORIZATION` to this value"),
         "{said}"
     );
     let config = world.read("http/mcp.yaml");
@@ -645,34 +645,34 @@ config:
     assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
     let told: Value = serde_json::from_str(&ran.out).unwrap();
     let mut losses = losses(&told, |_| String::new());
-    losses.retain(|loss| !loss.ends_with("an eval has no place for `difficulty`"));
+    losses.retain(|loss| !loss.ends_with("an eval does not support `difficulty`"));
     for loss in [
-        "idle/equal.yaml:11 weaker: an exact match compares the whole content, and `contains` a part of it",
-        "idle/part.yaml:11 left out: an exact match compares the whole content, and `contains` a part of it",
-        "idle/refused.yaml:11 weaker: an exact match compares the whole content, and `contains` a part of it",
-        "idle/answers.yaml:11 dropped: an eval has no place for the `id`, `timeout` of a step",
-        "idle/object.yaml:11 differs: it is compared with the text of the answer, not with its structured content",
-        "idle/twice.yaml:12 left out: an eval calls one tool, and this is a second call",
-        "idle/more.yaml:12 weaker: no eval has a step `command`: it is not checked",
-        "idle/hole.yaml:11 left out: an eval says the same each time, and `{random.id}` is filled when the task runs",
-        "idle/none.yaml:10 left out: an eval calls a tool of a server, and no step of this task does",
-        "idle/set-up.yaml:10 left out: nothing prepares a world for an eval, and `setup` prepares one",
-        "model.yaml:10 weaker: an invocation carries out no call, so there is no `status`",
-        "model.yaml:11 weaker: an invocation expects one call, and nothing of `toolsNotUsed`",
-        "model.yaml:14 left out: an invocation expects one call, and `toolsUsed` has several",
-        "model/says.yaml:11 differs: an eval has a rubric only, which says what `contains` means in words",
-        "model/says.yaml:12 weaker: no eval has a step `command`: it is not checked",
-        "model/says.yaml:13 differs: nothing cleans up after an eval: what it changes stays",
-        "model.yaml:17 weaker: no scenario looks at calls: `minToolCalls` is not checked",
-        "model/steps.yaml:3 left out: it is not in the portable dialect: `gevals convert` writes it in that",
+        "idle/equal.yaml:11 weaker: an exact match compares the whole content, but `contains` only a part of it",
+        "idle/part.yaml:11 left out: an exact match compares the whole content, but `contains` only a part of it",
+        "idle/refused.yaml:11 weaker: an exact match compares the whole content, but `contains` only a part of it",
+        "idle/answers.yaml:11 dropped: an eval does not support these keys of a step: `id`, `timeout`",
+        "idle/object.yaml:11 differs: it is compared with the text of the result, not with its structured content",
+        "idle/twice.yaml:12 left out: an eval calls one tool, but this is a second call",
+        "idle/more.yaml:12 weaker: an eval does not support steps of type `command`: it is not checked",
+        "idle/hole.yaml:11 left out: an eval is the same in each run, but `{random.id}` is filled when the task runs",
+        "idle/none.yaml:10 left out: an eval calls a tool of a server, but no step of this task does",
+        "idle/set-up.yaml:10 left out: an eval cannot prepare an environment, as `setup` does",
+        "model.yaml:10 weaker: an invocation does not execute the call, so `status` is not checked",
+        "model.yaml:11 weaker: an invocation expects one call and cannot check `toolsNotUsed`",
+        "model.yaml:14 left out: an invocation expects one call, but `toolsUsed` has several",
+        "model/says.yaml:11 differs: an eval only has a rubric, which describes `contains` in words",
+        "model/says.yaml:12 weaker: an eval does not support steps of type `command`: it is not checked",
+        "model/says.yaml:13 differs: an eval has no cleanup: its changes remain",
+        "model.yaml:17 weaker: a scenario cannot check calls: `minToolCalls` is not checked",
+        "model/steps.yaml:3 left out: it is not in the portable dialect: convert it with `gevals convert`",
     ] {
         assert!(losses.contains(&loss.to_owned()), "{loss}\n{losses:#?}");
     }
     for (place, part) in [
         ("model.yaml:10 differs", "may make other calls before"),
-        ("model/world.yaml:11 left out", "the world after an agent's work decides"),
+        ("model/world.yaml:11 left out", "the task checks the effect of the agent's work"),
         ("model/wrong.yaml:9 left out", "idd"),
-        ("model/uncalled.yaml:10 left out", "nothing says what is expected"),
+        ("model/uncalled.yaml:10 left out", "nothing is expected"),
     ] {
         assert!(losses.iter().any(|l| l.starts_with(place) && l.contains(part)), "{place} {part}\n{losses:#?}");
     }

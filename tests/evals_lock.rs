@@ -57,7 +57,7 @@ fn a_lock_tells_what_has_changed_and_keeps_what_else_is_locked() {
     world.write("evals.yaml", &weaker);
     let changed = "changed: `no-such-note`: `expected`";
     let differs =
-        ["removed: `delete-plan`", changed, "the tool `notes_delete` has lost its last eval", "2 differences between"];
+        ["removed: `delete-plan`", changed, "the tool `notes_delete` no longer has any evals", "2 differences between"];
     let diff = evals(&world, &["diff"]).expect(1, &differs);
     assert_eq!(diff.out.lines().count(), 4, "{}", diff.out);
     let told = evals(&world, &["diff", "--format", "json"]).expect(1, &[]);
@@ -92,7 +92,7 @@ fn files_and_lists_are_compared_too() {
     evals(&world, &["diff", "old.json"]).expect(0, &["2 evals of gevals-notes are as in old.json"]);
     world.run(&["evals", "diff", "old.json", "evals.yaml"]).expect(0, &["2 evals of evals.yaml are as in old.json"]);
     world.write("new.yaml", &EVALS.replace("id: delete-plan", "id: delete").replace("Says that", "Tells that"));
-    let said = ["changed: `no-such-note`: `name`", "renamed: `delete-plan` is `delete` now", "2 differences between"];
+    let said = ["changed: `no-such-note`: `name`", "renamed: `delete-plan` to `delete`", "2 differences between"];
     let ran = world.run(&["evals", "diff", "old.json", "new.yaml"]).expect(1, &said);
     assert_eq!(ran.out.lines().count(), 3, "{}", ran.out);
     for (args, said) in [
@@ -105,7 +105,7 @@ fn files_and_lists_are_compared_too() {
     }
     let twice = EVALS.replace("id: delete-plan", "id: no-such-note");
     world.write("twice.yaml", &twice);
-    world.run(&["evals", "diff", "old.json", "twice.yaml"]).expect(2, &["stands twice in the list"]);
+    world.run(&["evals", "diff", "old.json", "twice.yaml"]).expect(2, &["duplicate id"]);
 }
 
 /// `gevals lock` for an eval and `gevals evals lock` for its server write to one file, and each keeps the other's

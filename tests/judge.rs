@@ -607,7 +607,7 @@ fn a_model_judges() {
         .run(&["run", "eval.yaml", "--preflight"])
         .expect(3, &["missing judge `builtin.llm-agent`", "`$J_KEY`, which is not set"]);
     let (ran, ..) = said(by_variables, vec![], &old[..1]);
-    ran.expect(3, &["the judge needs `$J_KEY`, which is not set", "`$J_MODEL`"]);
+    ran.expect(3, &["the judge requires `$J_KEY`, which is not set", "`$J_MODEL`"]);
 }
 
 /// The price of a judge is that of the model in its file; the URL of its endpoint may be surrounded by white space.

@@ -272,7 +272,7 @@ fn several_models_share_what_they_may_use() {
     world.run(&["result", "summary", "out/openai-b/gevals-e-out.json"]).expect(0, &["Limits:     52 of 40 tokens"]);
     // A model that cannot be run is detected before any other starts.
     let (ran, asked) = go(&["--model", "openai:a", "--model", "nope"]);
-    ran.expect(2, &["`nope` names no provider", "nope cannot be run, so nothing is"]);
+    ran.expect(2, &["`nope` has no provider", "nope cannot be run, so nothing is"]);
     assert_eq!(asked, 0);
 }
 
@@ -358,18 +358,20 @@ fn a_task_says_how_often_it_must_pass() {
     world.run(&["run", "eval.yaml", "-n", "3"]).expect(1, &["2 of 3 runs passed"]);
     std::fs::remove_file(world.path("runs")).unwrap();
     world.run(&["run", "eval.yaml", "--gate", "1/2"]).expect(0, &["the gate is 1 passes of 2 runs: met"]);
-    for (wrong, said) in
-        [("passes: 4", "4 of 3 runs cannot pass"), ("passes: 0", "must be more than 0"), ("passed: 2", "passed")]
-    {
+    for (wrong, said) in [
+        ("passes: 4", "a task cannot pass 4 of 3 runs"),
+        ("passes: 0", "must be greater than 0"),
+        ("passed: 2", "passed"),
+    ] {
         world.write("tasks/t.yaml", &flaky.replace("passes: 2", wrong));
         world.run(&["check", "eval.yaml"]).expect(1, &[said]);
     }
     world.write("tasks/t.yaml", &flaky.replace("name: t,", "name: t, runs: 2,"));
-    world.run(&["check", "eval.yaml"]).expect(1, &["the gate is of 3 runs, and the task runs 2 times"]);
+    world.run(&["check", "eval.yaml"]).expect(1, &["the gate expects 3 runs, but the task runs 2 times"]);
     world.write("tasks/t.yaml", &task("t", "  limits: {maxTokens: 0, maxCost: x, maxCalls: 1}\n"));
     world
         .run(&["check", "eval.yaml"])
-        .expect(1, &["`maxTokens` must be more than 0", "`maxCost` must be a number", "maxCalls"]);
+        .expect(1, &["`maxTokens` must be greater than 0", "`maxCost` must be a number", "maxCalls"]);
 }
 
 #[test]

@@ -164,10 +164,7 @@ async fn plans_words_and_conversions() {
     assert_eq!(plan["document"]["evals"][0]["name"], "e", "{plan}");
     assert!(served.refuses("plan", json!({"paths": ["bad.yaml"]})).await.contains("unknown-field"));
     assert!(
-        served
-            .refuses("plan", json!({"paths": ["eval.yaml"], "task": "none"}))
-            .await
-            .contains("no task's name matches")
+        served.refuses("plan", json!({"paths": ["eval.yaml"], "task": "none"})).await.contains("no task name matches")
     );
     assert!(served.refuses("plan", json!({"paths": ["eval.yaml"], "task": "("})).await.contains("`task`"));
     for word in ["unknown-field", "task", "oneOf", "sleep", "check", "GEVALS_CACHE_DIR"] {

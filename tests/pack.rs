@@ -524,7 +524,7 @@ fn what_cannot_be_packed_is_refused() {
     world.write("outside.json", r#"{"mcpServers": {}}"#);
     world
         .run(&["pack", "p", "-o", "s.gevals", "--mcp-config-file", "outside.json"])
-        .expect(2, &["`outside.json` lies outside of the project", "--root"]);
+        .expect(2, &["`outside.json` is outside the project", "--root"]);
     // The pack is checked first, as by `run`.
     let broken = world.read("p/tasks/b/task.yaml").replace("verify", "verfiy");
     world.write("p/tasks/b/task.yaml", &broken);

@@ -308,7 +308,7 @@ fn what_is_not_as_it_should_be_is_not_kept() {
     add("github.com/acme/others").expect(3, &["`acme/others` has no release"]);
     add("github.com/acme").expect(2, &["is not a release: write `github.com/OWNER/REPO@VERSION`"]);
     assert_eq!(world.read("eval.yaml"), EVAL, "what fails changes nothing");
-    run(&world, NOWHERE, &["check", "eval.yaml"]).expect(1, &["the eval declares no extension `files`"]);
+    run(&world, NOWHERE, &["check", "eval.yaml"]).expect(1, &["the eval does not declare the extension `files`"]);
 }
 
 /// The layout of the existing tool: one archive per platform, whose program uses JSON-RPC.
@@ -371,7 +371,7 @@ fn tasks_come_from_a_repository() {
         git(&format!("tag -f -a -m {tag} {tag}"));
     };
     commit("v1");
-    world.run(&["check", "eval.yaml"]).expect(1, &["no lock pins the source `shared`"]);
+    world.run(&["check", "eval.yaml"]).expect(1, &["the source `shared` is not pinned by a lock file"]);
     world.run(&["lock", "eval.yaml"]).expect(0, &["fetching ./upstream@v1", "1 source"]);
     world.run(&["check", "eval.yaml"]).expect(0, &["no findings"]);
     world.run(&["plan", "eval.yaml"]).expect(0, &["theirs"]);
@@ -401,7 +401,7 @@ fn tasks_come_from_a_repository() {
     std::fs::write(folder.join("tasks/t.yaml"), text.replace("isError: false", "isError: true")).unwrap();
     for command in ["check", "run", "plan"] {
         let code = if command == "check" { 1 } else { 2 };
-        world.run(&[command, "eval.yaml"]).expect(code, &["the source `shared` is not what was locked"]);
+        world.run(&[command, "eval.yaml"]).expect(code, &["the source `shared` does not match the lock file"]);
     }
     world.run(&["lock", "eval.yaml", "--fetch"]).expect(0, &["fetching"]);
     world.run(&["check", "eval.yaml"]).expect(0, &["no findings"]);
@@ -412,7 +412,7 @@ fn tasks_come_from_a_repository() {
 
     // Paths that leave a repository.
     world.write("eval.yaml", &eval.replace("tasks/*.yaml", "../../x/*.yaml"));
-    world.run(&["check", "eval.yaml"]).expect(1, &["`../../x/*.yaml` leads out of the source `shared`"]);
+    world.run(&["check", "eval.yaml"]).expect(1, &["`../../x/*.yaml` is outside the source `shared`"]);
     world.write("eval.yaml", &eval.replace("ref: v1", "ref: v2"));
     std::os::unix::fs::symlink("/etc/passwd", world.path("upstream/tasks/link.yaml")).unwrap();
     world.run(&["lock", "eval.yaml"]).expect(3, &["./upstream has no `v2`".trim_start_matches("./")]);
@@ -422,7 +422,7 @@ fn tasks_come_from_a_repository() {
         "eval.yaml",
         &eval.replace("  sources:", "  extensions: {allowedSources: [\"github.com/*\"]}\n  sources:"),
     );
-    world.run(&["check", "eval.yaml"]).expect(1, &["`./upstream` matches no `allowedSources`"]);
+    world.run(&["check", "eval.yaml"]).expect(1, &["`./upstream` does not match any pattern in `allowedSources`"]);
 }
 
 #[test]
@@ -607,7 +607,7 @@ fn no_other_spelling_gets_past_what_an_eval_allows_and_denies() {
         ("*", "./evil", true),
     ] {
         let extensions = format!("allowedSources: [\"{pattern}\"]\n    other: {{package: \"{package}\"}}");
-        let refused = found(&extensions, "", &format!("`{package}` matches no `allowedSources`"));
+        let refused = found(&extensions, "", &format!("`{package}` does not match any pattern in `allowedSources`"));
         assert_eq!(!refused, is_allowed, "{pattern} {package}");
     }
     for (repo, is_allowed) in [
@@ -618,7 +618,11 @@ fn no_other_spelling_gets_past_what_an_eval_allows_and_denies() {
     ] {
         let sources = format!("  sources:\n    more: {{repo: \"{repo}\", ref: main}}\n");
         let allowed = "allowedSources: [\"github.com/acme/*\"]";
-        assert_eq!(!found(allowed, &sources, &format!("`{repo}` matches no `allowedSources`")), is_allowed, "{repo}");
+        assert_eq!(
+            !found(allowed, &sources, &format!("`{repo}` does not match any pattern in `allowedSources`")),
+            is_allowed,
+            "{repo}"
+        );
         let denied = "deny: [{package: \"github.com/acme/*\", reason: stolen}]";
         assert!(found(denied, &sources, &format!("`{repo}` is denied: stolen")) || !is_allowed, "{repo}");
     }
@@ -681,7 +685,7 @@ fn a_local_program_is_denied_by_its_digest() {
     world.write("ext/files/extension.yaml", &manifest.replace("1.0.0", "1.0.1"));
     let newer = digest(manifest.replace("1.0.0", "1.0.1").as_bytes());
     run(&world, NOWHERE, &["run", "eval.yaml"])
-        .expect(2, &["`./ext/files` is not as it was locked", &newer, &digest(manifest.as_bytes())]);
+        .expect(2, &["`./ext/files` does not match the lock file", &newer, &digest(manifest.as_bytes())]);
     world.write("ext/files/extension.yaml", &manifest);
     std::fs::remove_file(world.path("gevals.lock")).unwrap();
     let in_ci = |args: &[&str]| {

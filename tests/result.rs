@@ -791,8 +791,8 @@ fn a_suite_proves_that_it_can_fail() {
     };
     let create = "call 1 (notes.notes_create)";
     assert_eq!(of(&format!("{create} is not made")), Some((true, "verify/read".to_owned())), "{told:#}");
-    assert_eq!(of(&format!("{create} has another `body`")), Some((true, "verify/read".to_owned())), "{told:#}");
-    assert_eq!(of(&format!("{create} has another `tags[0]`")), Some((false, String::new())), "{told:#}");
+    assert_eq!(of(&format!("{create} has a different `body`")), Some((true, "verify/read".to_owned())), "{told:#}");
+    assert_eq!(of(&format!("{create} has a different `tags[0]`")), Some((false, String::new())), "{told:#}");
     assert_eq!(of(&format!("{create} fails")), Some((true, "verify/read".to_owned())), "{told:#}");
     assert_eq!(of("the answer is empty"), Some((false, String::new())), "{told:#}");
     assert_eq!((&told["noticed"], &told["mutants"]), (&json!(4), &json!(6)), "{told:#}");
@@ -946,7 +946,7 @@ fn references_of_mutants_lead_where_they_did() {
     let by = tried.iter().find(|t| t["mutant"] == "call 1 (notes.notes_list) is not made").unwrap();
     assert_eq!(by["by"], "assert/callOrder", "{by:#}");
     // A call that needs the answer of an omitted call is omitted as well.
-    assert_eq!(of("call 2 (notes.notes_read) is not made, nor call 3, which needs its answer"), "failed");
+    assert_eq!(of("call 2 (notes.notes_read) is not made, nor is call 3, which needs its answer"), "failed");
     assert_eq!(of("call 1 (notes.notes_list) is made after call 2 (notes.notes_read)"), "passed");
     let swapped = |t: &Value| t["mutant"].as_str().unwrap().contains("(notes.notes_read) is made after");
     assert!(!tried.iter().any(swapped), "it cannot be made after the call that needs it");
@@ -1151,7 +1151,7 @@ fn variables_stand_for_a_server() {
     run(&[server[0], server[1], ("MCP_ARGS", &args)]).expect(0, &["1 of 1 task passed"]);
     assert_eq!(world.results("quickstart")["summary"]["mcpServers"][0]["name"], "notes");
     run(&[server[0], server[1], ("MCP_ARGS", "[5]")]).expect(2, &["`MCP_ARGS`"]);
-    run(&[server[0]]).expect(2, &["no server is called `notes`"]);
+    run(&[server[0]]).expect(2, &["unknown server `notes`"]);
 }
 
 /// §1.8 of the upstream behavior: command line, task, command-line default, eval default.

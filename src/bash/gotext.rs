@@ -141,7 +141,7 @@ fn balanced(template: &str) -> Result<(), Fault> {
             ("else", Some("if" | "range" | "with")) => {}
             ("break" | "continue", _) if open.iter().any(|(keyword, _)| *keyword == "range") => {}
             ("end" | "else" | "break" | "continue", _) => {
-                return Err(Fault { range, message: format!("there is nothing here that `{keyword}` belongs to") });
+                return Err(Fault { range, message: format!("unexpected `{keyword}`") });
             }
             _ => {}
         }
@@ -230,7 +230,7 @@ impl Walk<'_> {
             }
             Expr::Identifier(at, name) if !FUNCTIONS.contains(&name.as_str()) => {
                 let known = FUNCTIONS.join("`, `");
-                let message = format!("there is no function `{name}`, only `{known}`");
+                let message = format!("unknown function `{name}`; available: `{known}`");
                 self.faults.push(Fault { range: at.offset..at.offset + name.len(), message });
             }
             Expr::Pipe(_, pipe) => self.pipe(pipe, root),
@@ -244,10 +244,10 @@ impl Walk<'_> {
         let range = at..(at + sigil.len() + name.len()).min(self.template.len());
         let known = || self.known.iter().map(|f| format!("`{{{{ .{f} }}}}`")).collect::<Vec<_>>().join(", ");
         if !self.known.contains(&name) {
-            let message = format!("there is no field `{name}` here, only {}", known());
+            let message = format!("unknown field `{name}`; available: {}", known());
             self.faults.push(Fault { range, message });
         } else if let Some(inner) = names.get(1) {
-            let message = format!("`.{name}` is a text, and has no field `{}`", inner.as_ref());
+            let message = format!("`.{name}` is a string and has no field `{}`", inner.as_ref());
             self.faults.push(Fault { range, message });
         } else {
             self.fields.push(Field { name: name.to_owned(), range });

@@ -108,12 +108,12 @@ impl Frame {
         if spots.is_empty() {
             return Ok(Self { line, places: Vec::new() });
         }
-        let not_bash = || whole("it is not understood as bash, so where the prompt stands cannot be told");
+        let not_bash = || whole("this cannot be parsed as bash, so the position of the prompt is unknown");
         let script = sound(&line).ok_or_else(not_bash)?;
         let places = spots.into_iter().map(|(range, text)| {
             let (context, heredoc) = place(&script, &range).map_err(|why| Fault {
                 range: text.origin.clone(),
-                message: format!("the prompt cannot stand {why}"),
+                message: format!("the prompt is not allowed {why}"),
             })?;
             let whole = text.value == prompt;
             Ok(Place { range, text, whole, context, heredoc })
@@ -243,7 +243,7 @@ fn place(script: &Script, range: &Range<usize>) -> Result<(Context, Option<Hered
     if matches!(context, Context::Bare | Context::DoubleQuoted | Context::Heredoc)
         && script.text[..range.start].ends_with(['\\', '$'])
     {
-        return Err("right behind `\\` or `$`".to_owned());
+        return Err("directly after `\\` or `$`".to_owned());
     }
     let mut outer = held;
     while let Some(node) = outer {
@@ -267,7 +267,7 @@ fn in_heredoc<'t>(script: &Script, node: Node<'t>) -> Result<InHeredoc<'t>, Stri
         redirect.children(&mut cursor).find(|c| c.kind() == kind)
     };
     let (Some(start), Some(end)) = (child("heredoc_start"), child("heredoc_end")) else {
-        return Err("in a heredoc without an end".to_owned());
+        return Err("in an unclosed heredoc".to_owned());
     };
     if !script.text(start).contains(['\'', '"', '\\']) {
         if script.text(body).contains('`') {
@@ -276,7 +276,7 @@ fn in_heredoc<'t>(script: &Script, node: Node<'t>) -> Result<InHeredoc<'t>, Stri
         return Ok((Context::Heredoc, None, Some(redirect)));
     }
     if script.text(redirect).starts_with("<<-") {
-        return Err("in a heredoc of `<<-`, which would take tabs away from it".to_owned());
+        return Err("in a heredoc with `<<-`, which removes its tabs".to_owned());
     }
     let text = script.text(end);
     let trimmed = end.start_byte() + (text.len() - text.trim_start().len());
@@ -287,15 +287,15 @@ fn in_heredoc<'t>(script: &Script, node: Node<'t>) -> Result<InHeredoc<'t>, Stri
 
 fn describe(kind: &str) -> String {
     match kind {
-        "command_substitution" => "in `$(…)` or backticks, where it would not arrive as it is".to_owned(),
+        "command_substitution" => "in `$(…)` or backticks, which would change it".to_owned(),
         "process_substitution" => "in `<(…)`".to_owned(),
         "expansion" | "simple_expansion" => "in `${…}`".to_owned(),
         "comment" => "in a comment".to_owned(),
-        "command_name" => "in the place of the command".to_owned(),
+        "command_name" => "as the name of the command".to_owned(),
         "ansi_c_string" => "in `$'…'`".to_owned(),
         "translated_string" => "in `$\"…\"`".to_owned(),
-        "file_redirect" => "in the name of a file".to_owned(),
-        "ERROR" => "here, since this is not understood as bash".to_owned(),
+        "file_redirect" => "in a file name".to_owned(),
+        "ERROR" => "here, because this cannot be parsed as bash".to_owned(),
         other => format!("here (in a {})", other.replace('_', " ")),
     }
 }
@@ -319,16 +319,16 @@ fn nested_shell(script: &Script, range: &Range<usize>) -> Result<(), String> {
             && (holds(&command.byte_range())
                 || command.parent().is_some_and(|p| is_redirected(p) && holds(&p.byte_range())))
         {
-            return Err(format!("in what `{}` evaluates", name(i)));
+            return Err(format!("in text that `{}` evaluates", name(i)));
         }
         // Shells evaluate the text they are given as code.
         for shell in (0..words.len()).filter(|i| SHELLS.contains(&name(*i)) || name(*i) == "fish") {
             match code(&words[shell + 1..]) {
                 Code::Word(word) if holds(&word.range) => {
-                    return Err(format!("in the code of `{} -c`; hand it on as an argument", name(shell)));
+                    return Err(format!("in the code of `{} -c`; pass it as an argument", name(shell)));
                 }
                 Code::Input if candidates().contains(&shell) => {
-                    return Err(format!("on a line that leads to the standard input of `{}`", name(shell)));
+                    return Err(format!("on a line that is connected to the standard input of `{}`", name(shell)));
                 }
                 _ => {}
             }

@@ -154,7 +154,7 @@ fn usual(name: &str, args: &[Value]) -> Result<Value> {
     let values: String = (0..args.len()).map(|nth| format!(" (index . {nth})")).collect();
     let template = Template::new(name).parse(&format!("{{{{ {name}{values} }}}}"))?;
     let out = template.execute_to_string(&Value::List(args.into()))?;
-    let number = || out.parse().map_err(|_| TemplateError::Exec(format!("`{name}` gave no number")));
+    let number = || out.parse().map_err(|_| TemplateError::Exec(format!("`{name}` did not return a number")));
     Ok(match name {
         "eq" | "ne" | "lt" | "le" | "gt" | "ge" => Value::Bool(out == "true"),
         "len" | "index" => Value::Int(number()?),

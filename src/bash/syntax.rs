@@ -687,19 +687,19 @@ impl<'t> Parser<'t> {
         if token.kind == Kind::End {
             return match open {
                 Some((at, word, end)) => {
-                    let message = format!("`{word}` is not closed: there is no `{end}`");
+                    let message = format!("`{word}` is not closed: `{end}` is missing");
                     Stop::Fault(Box::new(Fault { at: at.clone(), message, open: None }))
                 }
-                None => fault(token.start..token.end, "the script ends where a command is missing".to_owned(), None),
+                None => fault(token.start..token.end, "unexpected end: a command is missing".to_owned(), None),
             };
         }
         let found = self.slice(token);
         let message = match (token.kind, open) {
-            (Kind::Newline, _) => "the line ends too early".to_owned(),
+            (Kind::Newline, _) => "unexpected end of line".to_owned(),
             (_, Some((_, _, "]]"))) if found == "]]" => "an operand is missing before `]]`".to_owned(),
             (_, Some((_, _, end))) if *end == found => format!("a command is missing before `{found}`"),
-            (_, None) if CLOSERS.contains(&found) || found == ")" => format!("`{found}` ends nothing"),
-            _ => format!("`{found}` cannot stand here"),
+            (_, None) if CLOSERS.contains(&found) || found == ")" => format!("unexpected `{found}`"),
+            _ => format!("unexpected `{found}`"),
         };
         fault(token.start..token.end, message, self.waiting())
     }
@@ -717,7 +717,7 @@ impl<'t> Parser<'t> {
     /// The innermost open construct, and what it waits for.
     fn waiting(&self) -> Option<(Range<usize>, String)> {
         let (at, word, end) = self.open.last()?;
-        Some((at.clone(), format!("`{word}` is open, and waits for `{end}`")))
+        Some((at.clone(), format!("`{word}` is opened here and requires `{end}`")))
     }
 
     fn blanks(&mut self) {

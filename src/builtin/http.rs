@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Status {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(d)?;
         if let Some(text) = value.as_str() {
-            return Self::parse(text).ok_or_else(|| D::Error::custom(format!("`{text}` is no status")));
+            return Self::parse(text).ok_or_else(|| D::Error::custom(format!("`{text}` is not a valid status")));
         }
         serde_json::from_value(value).map(|OneOrMany(codes)| Self::OneOf(codes)).map_err(D::Error::custom)
     }

@@ -85,9 +85,9 @@ impl Checker<'_> {
         }
         for (name, span, first) in doubles {
             self.error(
-                Diagnostic::new(&DUPLICATE_ALIAS, span, format!("the alias `{name}` is taken"))
-                    .label(first, "by this one")
-                    .help("give one of them another name with `as`"),
+                Diagnostic::new(&DUPLICATE_ALIAS, span, format!("the alias `{name}` is already used"))
+                    .label(first, "first used here")
+                    .help("rename one of them with `as`"),
             );
         }
         Aliases(aliases)
@@ -102,11 +102,11 @@ impl Checker<'_> {
                 (Prefix::Server(server), true) => {
                     Diagnostic::new(&UNUSED_REQUIREMENT, alias.span, format!("no step uses `{name}`"))
                         .strength(Strength::Note)
-                        .help(format!("agents see the server as `{server}`: `as` gives it a name for steps alone"))
+                        .help(format!("agents see the server as `{server}`: the name in `as` is only for steps"))
                 }
                 (Prefix::Extension(_), _) => {
                     Diagnostic::new(&UNUSED_REQUIREMENT, alias.span, format!("no step uses `{name}`"))
-                        .help("remove the requirement: it keeps the task from running where the thing is missing")
+                        .help("remove the requirement: the task cannot run where it is not available")
                 }
             });
         }
@@ -158,18 +158,19 @@ impl Checker<'_> {
         }
         // The proposal of the format verifies with an operation that its manifest lists among the actions alone.
         if matches!(kind, OperationKind::Extension { .. }) && phase == PhaseKind::Verify {
-            let message = format!("`{}` is an action, and decides in verify only by whether it works", step.op.value);
+            let message =
+                format!("`{}` is an action: in verify it only checks that the action succeeds", step.op.value);
             self.out.push(
                 Diagnostic::new(&WRONG_PHASE, step.key, message)
                     .strength(Strength::Warning)
-                    .help("an operation that can verify stands under `checks` in its manifest, too"),
+                    .help("to use an operation in verify, list it under `checks` in its manifest as well"),
             );
             return;
         }
         let allowed: Vec<_> = signature.phases.iter().map(|p| format!("`{}`", p.name())).collect();
         self.error(
-            Diagnostic::new(&WRONG_PHASE, step.key, format!("`{}` cannot stand in {}", step.op.value, phase.name()))
-                .help(format!("it belongs in {}", allowed.join(" or "))),
+            Diagnostic::new(&WRONG_PHASE, step.key, format!("`{}` is not allowed in {}", step.op.value, phase.name()))
+                .help(format!("use it in {}", allowed.join(" or "))),
         );
     }
 
@@ -238,10 +239,10 @@ impl Checker<'_> {
             if let ArgKind::Text(template) = &arg.kind
                 && let Some(hole) = template.holes().next()
             {
-                let message = "which operation this is must be known before the run";
+                let message = "the operation must be known before the run";
                 self.error(
                     Diagnostic::new(&UNKNOWN_OPERATION, hole.span, message)
-                        .help("write the package and the action as they are, without a hole"),
+                        .help("write the package and the action without a hole"),
                 );
             }
         }
@@ -301,8 +302,7 @@ impl Checker<'_> {
             } else {
                 let operation = &step.op.value[prefix.len()..];
                 let sure = self.is_locked(&format!("{near}{operation}"));
-                let diagnostic =
-                    diagnostic.here(format!("did you mean `{near}`?")).label(alias.span, "this is what there is");
+                let diagnostic = diagnostic.here(format!("did you mean `{near}`?")).label(alias.span, "declared here");
                 match sure {
                     true => diagnostic.fix(format!("write `{near}`"), span, near),
                     // Nobody knows whether that has such an operation.
@@ -330,11 +330,8 @@ impl Checker<'_> {
             .iter()
             .find(|(wrong, right)| wrong == name && self.cx.vocabularies.of(self.task.dialect).get(right).is_some())
         {
-            diagnostic = diagnostic.here(format!("it is called `{right}` here")).fix(
-                format!("write `{right}`"),
-                step.key,
-                *right,
-            );
+            diagnostic =
+                diagnostic.here(format!("use `{right}` instead")).fix(format!("write `{right}`"), step.key, *right);
         } else if let Some(near) = near {
             diagnostic =
                 diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), step.key, near);
@@ -378,7 +375,7 @@ pub fn unknown_tool<'a>(
         Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near),
         None => {
             let known: Vec<_> = known.take(12).map(|k| format!("`{k}`")).collect();
-            diagnostic.help(format!("`gevals.lock` knows {}", known.join(", ")))
+            diagnostic.help(format!("tools in `gevals.lock`: {}", known.join(", ")))
         }
     }
 }
@@ -396,7 +393,7 @@ fn missing_operation(
         Some(near) => diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near),
         None => {
             let known: Vec<_> = known.keys().take(12).map(|k| format!("`{k}`")).collect();
-            diagnostic.help(format!("it has {}", known.join(", ")))
+            diagnostic.help(format!("its operations are {}", known.join(", ")))
         }
     }
 }
@@ -512,8 +509,8 @@ impl Checker<'_> {
                 // One that is misspelt is one fault, not two.
                 [] if meant.any(|(key, _)| self.harden(key.span)) => {}
                 [] => self.error(
-                    Diagnostic::new(&super::EXACTLY_ONE, at, format!("`{whose}` needs {}", words("or")))
-                        .help("give exactly one of them"),
+                    Diagnostic::new(&super::EXACTLY_ONE, at, format!("`{whose}` requires {}", words("or")))
+                        .help("specify exactly one of them"),
                 ),
                 [(first, _), rest @ ..] => {
                     for (span, name) in rest {
@@ -521,12 +518,12 @@ impl Checker<'_> {
                             Diagnostic::new(
                                 &super::EXACTLY_ONE,
                                 *span,
-                                format!("`{whose}` takes only one of {}", words("and")),
+                                format!("`{whose}` allows only one of {}", words("and")),
                             )
-                            .label(*first, "given first")
-                            .here(format!("`{name}` too"))
+                            .label(*first, "first specified here")
+                            .here(format!("`{name}` is specified as well"))
                             .help(match at == step.key {
-                                true => "keep one of them; write a second step for the other",
+                                true => "keep one of them, and use a second step for the other",
                                 false => "keep one of them",
                             }),
                         );

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Where a schema stands.
-pub(super) const LOCKED: &str = "so says its schema in `gevals.lock`";
+pub(super) const LOCKED: &str = "according to its schema in `gevals.lock`";
 
 impl Checker<'_> {
     /// The arguments of a step: those of a tool stand below `args`.
@@ -36,7 +36,7 @@ impl Checker<'_> {
                     schema,
                     What::Step(&op.name, &[]),
                     key,
-                    "so says the manifest of the bundled extension",
+                    "according to the manifest of the bundled extension",
                 );
             }
             _ => self.conforms(args, schema, What::Step(&op.name, &[]), key, LOCKED),

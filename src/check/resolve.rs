@@ -29,8 +29,7 @@ rule! {
 }
 
 /// What to do about a hole in a legacy task.
-pub const UNFILLED_LEGACY: &str =
-    "a legacy task has no holes: write the text itself; the portable dialect fills them everywhere (`gevals convert`)";
+pub const UNFILLED_LEGACY: &str = "legacy tasks do not support holes: write the value itself; in the portable dialect, holes are filled everywhere (`gevals convert`)";
 
 /// What a path means: the thing, how many of its segments named it, and the type of the value found there.
 struct Found {
@@ -86,8 +85,8 @@ impl Checker<'_> {
         {
             self.error(
                 Diagnostic::new(&MAYBE_UNASSIGNED, hole.span, format!("`{path}` may have no value here"))
-                    .label(at, "this step may fail, and the task goes on (`continueOnError`)")
-                    .help("say what to take then: `| default('…')`"),
+                    .label(at, "this step may fail, and the task then continues (`continueOnError`)")
+                    .help("add a default value: `| default('…')`"),
             );
         }
         if !hole.filters.is_empty() {
@@ -147,7 +146,7 @@ impl Checker<'_> {
         match root {
             "env" => {
                 let Some(variable) = name(0) else {
-                    self.incomplete(hole, "write `{env.NAME}` with the name of a variable");
+                    self.incomplete(hole, "add the name of a variable: `{env.NAME}`");
                     return None;
                 };
                 let known = self.variables.contains(variable);
@@ -192,13 +191,13 @@ impl Checker<'_> {
     /// `calls[N]`: what the call gave depends on its kind.
     fn earlier_call(&mut self, hole: &Hole<Path>, made: &[CallKind]) -> Option<Found> {
         let Some(SegmentKind::Index(n)) = hole.reference.segments.first().map(|s| &s.kind) else {
-            self.incomplete(hole, "write `{calls[N].…}`, with the number of an earlier call, counted from 0");
+            self.incomplete(hole, "add the index of an earlier call, starting at 0: `{calls[N].…}`");
             return None;
         };
         let Some(kind) = usize::try_from(*n).ok().and_then(|n| made.get(n)) else {
             self.error(
-                Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("call {n} has not been made here"))
-                    .help(format!("calls made before: {}, counted from 0", made.len())),
+                Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("call {n} is not available here"))
+                    .help(format!("number of earlier calls: {}; indexes start at 0", made.len())),
             );
             return None;
         };
@@ -223,9 +222,9 @@ impl Checker<'_> {
                     Diagnostic::new(
                         &OUT_OF_SCOPE,
                         hole.span,
-                        format!("the agent has given no answer yet {}", place.describe()),
+                        format!("the agent's answer is not available {}", place.describe()),
                     )
-                    .help("`{agent.output}` can be used in verify, and in cleanup"),
+                    .help("`{agent.output}` is available in verify and in cleanup"),
                 );
                 return None;
             }
@@ -261,7 +260,7 @@ impl Checker<'_> {
             let mut diagnostic = Diagnostic::new(
                 &UNKNOWN_OUTPUT,
                 hole.span,
-                format!("what a step gives is found under `outputs`: `steps.{id}.outputs.NAME`"),
+                format!("the outputs of a step are available under `outputs`: `steps.{id}.outputs.NAME`"),
             );
             if let Some(given) = name(1)
                 && (binding.outputs.contains_key(given) || binding.open)
@@ -269,14 +268,14 @@ impl Checker<'_> {
                 let span = hole.spans.get(2).copied().unwrap_or(hole.span);
                 diagnostic = diagnostic.fix(format!("write `outputs.{given}`"), span, format!("outputs.{given}"));
             } else if !known.is_empty() {
-                diagnostic = diagnostic.help(format!("it gives {known}"));
+                diagnostic = diagnostic.help(format!("its outputs are {known}"));
             }
             self.error(diagnostic.label(binding.span, "the step"));
             return None;
         }
         let Some(output) = name(2) else {
             let known = list(binding.outputs.keys().map(String::as_str));
-            self.incomplete(hole, &format!("name one of its outputs: {known}"));
+            self.incomplete(hole, &format!("add the name of an output: {known}"));
             return None;
         };
         let ty = match binding.outputs.get(output) {
@@ -285,16 +284,16 @@ impl Checker<'_> {
             None => {
                 let span = hole.spans.get(3).copied().unwrap_or(hole.span);
                 let mut diagnostic =
-                    Diagnostic::new(&UNKNOWN_OUTPUT, span, format!("no output `{output}` in step `{id}`"))
+                    Diagnostic::new(&UNKNOWN_OUTPUT, span, format!("step `{id}` has no output `{output}`"))
                         .label(binding.span, "the step");
                 if let Some(near) = nearest(output, binding.outputs.keys().map(String::as_str)) {
                     diagnostic =
                         diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
                 } else if binding.outputs.is_empty() {
-                    diagnostic = diagnostic.help("this step gives nothing");
+                    diagnostic = diagnostic.help("this step has no outputs");
                 } else {
-                    diagnostic =
-                        diagnostic.help(format!("it gives {}", list(binding.outputs.keys().map(String::as_str))));
+                    diagnostic = diagnostic
+                        .help(format!("its outputs are {}", list(binding.outputs.keys().map(String::as_str))));
                 }
                 self.error(diagnostic);
                 return None;
@@ -312,20 +311,20 @@ impl Checker<'_> {
         if let Some((at, place)) = self.ids.get(id).copied() {
             let why = match (place, scope.place) {
                 (Place::Phase(a), Place::Phase(b)) if a == b => {
-                    "runs later, or inside a loop or branch that ends before"
+                    "runs later, or is inside a loop or branch that ends earlier"
                 }
                 (Place::Phase(PhaseKind::Setup), Place::Phase(_) | Place::Prompt | Place::Oracle) => {
                     "is inside a loop, or in only one branch of an `anyOf`"
                 }
-                (Place::Phase(PhaseKind::Verify), _) => "stands in verify: its outputs stay there",
-                (Place::Phase(PhaseKind::Cleanup), _) => "stands in cleanup: it runs at the end",
+                (Place::Phase(PhaseKind::Verify), _) => "is in verify: its outputs are only available there",
+                (Place::Phase(PhaseKind::Cleanup), _) => "is in cleanup, which runs last",
                 _ => "is not in scope",
             };
             let when = if place == scope.place { " at this point" } else { "" };
             self.error(
                 Diagnostic::new(&OUT_OF_SCOPE, span, format!("the outputs of step `{id}` cannot be used {}{when}", scope.place.describe()))
                     .label(at, format!("this step {why}"))
-                    .help("an output can be used after its step in the same sequence, and setup's in the prompt, in verify and in cleanup"),
+                    .help("an output is available to later steps in the same sequence; outputs of setup are also available in the prompt, in verify and in cleanup"),
             );
             return;
         }
@@ -334,7 +333,7 @@ impl Checker<'_> {
         if let Some(near) = nearest(id, all.iter().copied()) {
             diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near);
         } else if all.is_empty() {
-            diagnostic = diagnostic.help("no step of this task has an id; write `id: …` inside the step's body");
+            diagnostic = diagnostic.help("no step of this task has an id; add `id: …` to the step's body");
         } else {
             diagnostic = diagnostic.help(format!("steps with an id: {}", list(self.ids.keys().map(String::as_str))));
         }
@@ -346,10 +345,10 @@ impl Checker<'_> {
         let span = hole.spans.get(1).copied().unwrap_or(hole.span);
         let message = match field {
             Some(field) => format!("`{root}` has no `{field}`"),
-            None => format!("`{root}` alone is no value"),
+            None => format!("`{root}` is not a value by itself"),
         };
         let mut diagnostic =
-            Diagnostic::new(&UNKNOWN_NAME, span, message).help(format!("there is {}", words.join(" and ")));
+            Diagnostic::new(&UNKNOWN_NAME, span, message).help(format!("available: {}", words.join(" and ")));
         if let Some(near) = field.and_then(|f| nearest(f, known.iter().copied())) {
             diagnostic = diagnostic.fix(format!("write `{near}`"), span, near);
         }
@@ -358,7 +357,8 @@ impl Checker<'_> {
 
     fn incomplete(&mut self, hole: &Hole<Path>, help: &str) {
         self.error(
-            Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("`{}` alone is no value", hole.reference)).help(help),
+            Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("`{}` is not a value by itself", hole.reference))
+                .help(help),
         );
     }
 
@@ -366,7 +366,7 @@ impl Checker<'_> {
         let root = &hole.reference.root.text;
         let span = hole.spans.first().copied().unwrap_or(hole.span);
         let diagnostic =
-            Diagnostic::new(&UNKNOWN_NAME, span, format!("nothing is called `{root}` {}", scope.place.describe()));
+            Diagnostic::new(&UNKNOWN_NAME, span, format!("unknown name `{root}` {}", scope.place.describe()));
         let roots = roots(scope);
         let source = self.cx.sources.get(template.span.file);
         let escape = match source.slice(template.span).starts_with('"') {
@@ -374,11 +374,11 @@ impl Checker<'_> {
             false => "\\",
         };
         let diagnostic = if is_formatted(source.text(), template.span, hole) {
-            let help = format!("a value of Python's own is written `\\{}` in this f-string", hole.text);
+            let help = format!("to use a Python value in this f-string, write `\\{}`", hole.text);
             diagnostic.help(help).fix("keep it as text", hole.span.head(), escape)
         } else if LOCALS.contains(&root.as_str()) {
             diagnostic.here("a value of the step itself").help(format!(
-                "`{{{root}}}` can be used in the `outputs` and `expect` of the step that gives it; elsewhere write `{{steps.ID.outputs.{root}}}`"
+                "`{{{root}}}` is only available in the `outputs` and `expect` of its own step; elsewhere, use `{{steps.ID.outputs.{root}}}`"
             ))
         } else if let Some((variable, _)) =
             self.task.env.iter().find(|(n, _)| n.value == *root && hole.reference.segments.is_empty())
@@ -396,12 +396,12 @@ impl Checker<'_> {
         } else if let Some(near) = nearest(root, roots.iter().map(String::as_str)) {
             diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), span, near)
         } else {
-            let help = format!("write `\\{}` to keep it as text", hole.text);
+            let help = format!("to keep it as text, write `\\{}`", hole.text);
             diagnostic.help(help).unsafe_fix("keep it as text", hole.span.head(), escape)
         };
         let diagnostic = match diagnostic.help {
             None => diagnostic.help(format!(
-                "in scope here: {}; write `\\{}` for text",
+                "available here: {}; to keep it as text, write `\\{}`",
                 list(roots.iter().map(String::as_str)),
                 hole.text
             )),
@@ -426,36 +426,36 @@ impl Checker<'_> {
         match &suspect.kind {
             SuspectKind::Malformed if in_scope => {
                 let detail =
-                    if suspect.detail.is_empty() { "this is no hole".to_owned() } else { suspect.detail.clone() };
+                    if suspect.detail.is_empty() { "invalid syntax".to_owned() } else { suspect.detail.clone() };
                 self.error(
                     Diagnostic::new(
                         &MALFORMED_HOLE,
                         suspect.span,
-                        format!("this begins like a hole and is none: {detail}"),
+                        format!("this looks like a hole but is not one: {detail}"),
                     )
-                    .help("a hole is `{root.name | filter}`; write `\\{` for a brace that is text"),
+                    .help("a hole has the form `{root.name | filter}`; for a literal brace, write `\\{`"),
                 );
             }
             SuspectKind::DoubleBrace(path) if in_scope => self.out.push(
                 Diagnostic::new(
                     &DOUBLE_BRACE,
                     suspect.span,
-                    format!("double braces are never filled: `{{{{ {path} }}}}` stays as it is"),
+                    format!("double braces are not filled: `{{{{ {path} }}}}` is kept literally"),
                 )
-                .help(format!("write `{{{path}}}` if it is to be filled")),
+                .help(format!("if you mean a hole, write `{{{path}}}`")),
             ),
             SuspectKind::ShellVariable(path) if in_scope && !path.segments.is_empty() => self.out.push(
                 Diagnostic::new(
                     &DOLLAR_BRACE,
                     suspect.span,
-                    format!("`${{{path}}}` is neither a hole nor a variable of a shell: it stays as it is"),
+                    format!("`${{{path}}}` is neither a hole nor a shell variable: it is kept literally"),
                 )
-                .help(format!("write `{{{path}}}` if it is to be filled"))
-                .fix("take the `$` away", Span { end: suspect.span.start + 1, ..suspect.span }, ""),
+                .help(format!("if you mean a hole, write `{{{path}}}`"))
+                .fix("remove the `$`", Span { end: suspect.span.start + 1, ..suspect.span }, ""),
             ),
             SuspectKind::DollarBrace => self.out.push(
-                Diagnostic::new(&DOLLAR_BRACE, suspect.span, "`${{ }}` belongs to GitHub Actions: it stays as it is")
-                    .help("write `{root.name}` if it is to be filled"),
+                Diagnostic::new(&DOLLAR_BRACE, suspect.span, "`${{ }}` is GitHub Actions syntax: it is kept literally")
+                    .help("if you mean a hole, write `{root.name}`"),
             ),
             _ => {}
         }
@@ -464,15 +464,19 @@ impl Checker<'_> {
     fn suspect_steps(&mut self, suspect: &Suspect, dialect: Dialect) {
         if suspect.root.is_empty() {
             self.error(
-                Diagnostic::new(&MALFORMED_HOLE, suspect.span, format!("this text does not parse: {}", suspect.detail))
-                    .help("in the steps dialect every brace here begins or ends a hole: `${NAME}` or `{source.field}`"),
+                Diagnostic::new(
+                    &MALFORMED_HOLE,
+                    suspect.span,
+                    format!("this text cannot be parsed: {}", suspect.detail),
+                )
+                .help("in the steps dialect, every brace here starts or ends a hole: `${NAME}` or `{source.field}`"),
             );
             return;
         }
-        const FILLED: &str = "in the steps dialect holes are filled in a script's `env`, a request's `url`, `method` and `headers`, and in `contains` and `exact`; the portable dialect fills them everywhere";
+        const FILLED: &str = "in the steps dialect, holes are only filled in a script's `env`, a request's `url`, `method` and `headers`, and in `contains` and `exact`; the portable dialect fills them everywhere";
         let source = self.cx.sources.get(suspect.span.file);
         let message = format!("`{}` {}", source.slice(suspect.span), suspect.detail);
-        let finding = Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, message).here("sent literally");
+        let finding = Diagnostic::new(&UNEXPANDED_HOLE, suspect.span, message).here("this is used literally");
         match dialect {
             // Its author knows no holes, and may mean the braces.
             Dialect::Legacy => self.out.push(finding.strength(Strength::Warning).help(UNFILLED_LEGACY)),
@@ -498,30 +502,32 @@ impl Checker<'_> {
                 self.no_field(hole, "random", other, &["id", "port"]);
                 None
             }
-            ("agent", Some(field @ ("output" | "prompt"))) => match scope.place {
-                Place::Phase(PhaseKind::Verify) if field == "output" => {
-                    found(Target::AgentOutput, 1, Type::String, Missing::No)
-                }
-                Place::Phase(PhaseKind::Verify) => found(Target::AgentPrompt, 1, Type::String, Missing::No),
-                place => {
-                    self.error(
-                        Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("there is no `agent` {}", place.describe()))
+            ("agent", Some(field @ ("output" | "prompt"))) => {
+                match scope.place {
+                    Place::Phase(PhaseKind::Verify) if field == "output" => {
+                        found(Target::AgentOutput, 1, Type::String, Missing::No)
+                    }
+                    Place::Phase(PhaseKind::Verify) => found(Target::AgentPrompt, 1, Type::String, Missing::No),
+                    place => {
+                        self.error(
+                        Diagnostic::new(&OUT_OF_SCOPE, hole.span, format!("`agent` is not available {}", place.describe()))
                             .help(
-                                "in the steps dialect `{agent.output}` and `{agent.prompt}` can be used in verify only",
+                                "in the steps dialect, `{agent.output}` and `{agent.prompt}` are only available in verify",
                             ),
                     );
-                    None
+                        None
+                    }
                 }
-            },
+            }
             ("agent", other) => {
                 self.no_field(hole, "agent", other, &["output", "prompt"]);
                 None
             }
             ("steps", Some(ty)) => self.output_by_type(hole, ty, name(1), scope),
             (root, _) => {
-                let mut diagnostic = Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("there is no source `{root}`"))
+                let mut diagnostic = Diagnostic::new(&UNKNOWN_NAME, hole.span, format!("unknown source `{root}`"))
                     .help(
-                        "sources are `env`, `random`, `steps` and `agent`; the steps dialect has no escape for braces",
+                        "sources are `env`, `random`, `steps` and `agent`; braces cannot be escaped in the steps dialect",
                     );
                 if let Some(near) = nearest(root, ["env", "random", "steps", "agent"]) {
                     diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
@@ -534,10 +540,7 @@ impl Checker<'_> {
 
     fn output_by_type(&mut self, hole: &Hole<Path>, ty: &str, key: Option<&str>, scope: &Scope) -> Option<Found> {
         let Some(key) = key else {
-            self.incomplete(
-                hole,
-                "write `{steps.TYPE.KEY}`, with the type of an earlier step and the name of an output",
-            );
+            self.incomplete(hole, "use the type of an earlier step and the name of an output: `{steps.TYPE.KEY}`");
             return None;
         };
         let span = hole.spans.get(1).copied().unwrap_or(hole.span);
@@ -550,9 +553,9 @@ impl Checker<'_> {
                     let known = list(binding.outputs.keys().map(String::as_str));
                     let at = binding.span;
                     self.error(
-                        Diagnostic::new(&UNKNOWN_OUTPUT, span, format!("no output `{key}` in a step `{ty}`"))
+                        Diagnostic::new(&UNKNOWN_OUTPUT, span, format!("a step `{ty}` has no output `{key}`"))
                             .label(at, "the step")
-                            .help(format!("it gives {known}")),
+                            .help(format!("its outputs are {known}")),
                     );
                     return None;
                 }
@@ -563,14 +566,14 @@ impl Checker<'_> {
         let mut diagnostic = Diagnostic::new(
             &UNKNOWN_STEP,
             span,
-            format!("no earlier step of the type `{ty}` gives outputs {}", scope.place.describe()),
+            format!("no earlier step of type `{ty}` has outputs {}", scope.place.describe()),
         );
         let known: Vec<_> = scope.ids().collect();
         if ["script", "http", "llmJudge"].contains(&ty) {
-            diagnostic = diagnostic
-                .help(format!("a step `{ty}` never gives outputs in this dialect; the portable dialect has them"));
+            diagnostic =
+                diagnostic.help(format!("a step `{ty}` has no outputs in this dialect, only in the portable dialect"));
         } else if self.ids.contains_key(ty) {
-            diagnostic = diagnostic.help("outputs are found by the type of their step in this dialect, not by its id");
+            diagnostic = diagnostic.help("in this dialect, refer to outputs by the type of their step, not by its id");
         } else if let Some(near) = nearest(ty, known.iter().copied()) {
             diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
             diagnostic = match self.is_locked(near) {
@@ -579,13 +582,12 @@ impl Checker<'_> {
                 false => diagnostic.unsafe_fix(format!("write `{near}`"), span, near),
             };
         } else if scope.place == Place::Phase(PhaseKind::Verify) {
-            diagnostic = diagnostic
-                .help("setup's outputs cannot be seen in verify in this dialect; the portable dialect shows them");
+            diagnostic = diagnostic.help(
+                "in this dialect, outputs of setup are not available in verify; the portable dialect supports this",
+            );
         } else if !known.is_empty() {
-            diagnostic = diagnostic.help(format!(
-                "outputs are found under the server's or extension's own name: {}",
-                list(known.into_iter())
-            ));
+            diagnostic = diagnostic
+                .help(format!("refer to outputs by the name of the server or extension: {}", list(known.into_iter())));
         }
         self.error(diagnostic);
         None
@@ -655,12 +657,12 @@ fn of_a_program(text: &str, hole: &Hole<Path>) -> Option<String> {
     let before = text.get(..hole.span.start as usize).filter(|_| plain)?;
     let root = hole.reference.root.text.as_str();
     match before.chars().next_back()? {
-        '%' => Some(format!("a variable of curl's `-w` is written `%\\{}` here", hole.text)),
+        '%' => Some(format!("to use a variable of curl's `-w`, write `%\\{}`", hole.text)),
         '^' if matches!(root, "commit" | "tree" | "blob" | "tag" | "object") => {
-            Some(format!("what git is to take of a revision is written `^\\{}` here", hole.text))
+            Some(format!("for git's revision syntax, write `^\\{}`", hole.text))
         }
         '@' if matches!(root, "u" | "upstream" | "push" | "now" | "yesterday") => {
-            Some(format!("what git knows of a branch is written `@\\{}` here", hole.text))
+            Some(format!("for git's branch syntax, write `@\\{}`", hole.text))
         }
         _ => None,
     }

@@ -87,8 +87,9 @@ impl Checker<'_> {
                         What::Step(name, _)
                             if unknown.fix.is_none() && name.contains('.') && known.contains(&"args") =>
                         {
-                            let help = format!("what the tool takes stands under `args`: `args: {{{}: …}}`", key.value);
-                            unknown.here("nobody reads this here").help(help)
+                            let help =
+                                format!("put the arguments of the tool under `args`: `args: {{{}: …}}`", key.value);
+                            unknown.here("this key has no effect here").help(help)
                         }
                         _ => unknown,
                     });
@@ -143,7 +144,7 @@ impl Checker<'_> {
                             self.error(Diagnostic::new(
                                 &INVALID_VALUE,
                                 arg.span,
-                                format!("{what} needs at least {min} value{}", if *min == 1 { "" } else { "s" }),
+                                format!("{what} must have at least {min} value{}", if *min == 1 { "" } else { "s" }),
                             ));
                         }
                         item
@@ -229,15 +230,16 @@ impl Checker<'_> {
             let mut diagnostic = Diagnostic::new(
                 &WRONG_HOLE_TYPE,
                 span,
-                format!("{what} must be {}, and this is {ty}", shape.describe()),
+                format!("{what} must be {}, but this is {ty}", shape.describe()),
             );
             if admits_text(shape) && matches!(ty, Type::List(_) | Type::Record { .. }) {
-                diagnostic = diagnostic.help("write `| tojson` for the value as JSON, or `| join(', ')` for a list");
+                diagnostic =
+                    diagnostic.help("add `| tojson` to convert the value to JSON, or `| join(', ')` for a list");
             } else if numeric(shape).is_some() && ty == Type::String {
-                diagnostic = diagnostic.help("write `| int` for the number that the text holds");
+                diagnostic = diagnostic.help("add `| int` to convert the string to a number");
                 if let Some(hole) = template.single_hole() {
                     let before_brace = Span { start: hole.span.end - 1, end: hole.span.end - 1, ..hole.span };
-                    diagnostic = diagnostic.fix("take the number", before_brace, " | int");
+                    diagnostic = diagnostic.fix("add `| int`", before_brace, " | int");
                 }
             }
             self.error(diagnostic);
@@ -256,8 +258,16 @@ impl Checker<'_> {
                 let empty = filter.args.first().is_some_and(|a| a.value.as_str().is_some_and(str::is_empty));
                 if filter.name.text == "default" && empty {
                     self.error(
-                        Diagnostic::new(&EMPTY_DEFAULT, *span, format!("an empty default in {what}: what is left of it may mean something else"))
-                            .help("give a value that is safe on its own, or none: then the step does not run without the value"),
+                        Diagnostic::new(
+                            &EMPTY_DEFAULT,
+                            *span,
+                            format!(
+                                "empty default in {what}: without the value, the rest may have a different meaning"
+                            ),
+                        )
+                        .help(
+                            "use a safe default, or none: without one, the step does not run if the value is missing",
+                        ),
                     );
                 }
             }
@@ -298,7 +308,7 @@ impl Checker<'_> {
                         );
                     }
                     let words: Vec<_> = one_of.iter().map(|w| format!("`{w}`")).collect();
-                    self.error(diagnostic.help(format!("it is one of {}", words.join(", "))));
+                    self.error(diagnostic.help(format!("expected one of {}", words.join(", "))));
                 }
             }
             Shape::String { format: Some(format), .. } => self.format(text, span, *format, what),
@@ -337,7 +347,7 @@ impl Checker<'_> {
             Format::Regex => check_pattern(text, span).err(),
             Format::Number => number::compare(text, "0").is_none().then(|| {
                 let fault = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a number"));
-                Box::new(fault.help("write a number, or a hole that gives one"))
+                Box::new(fault.help("write a number, or a hole with a numeric value"))
             }),
             Format::JsonPath => serde_json_path::JsonPath::parse(text).err().map(|e| {
                 let fault =
@@ -345,35 +355,37 @@ impl Checker<'_> {
                 let rooted = format!("$.{}", text.trim_start_matches('.'));
                 Box::new(match text.starts_with('$') {
                     true => fault(&e.to_string())
-                        .help("JSONPath is that of RFC 9535: `$.items[0].name`, `$..name`, `$.items[?@.ready]`"),
-                    false if serde_json_path::JsonPath::parse(&rooted).is_ok() => fault("it does not begin with `$`")
+                        .help("use JSONPath according to RFC 9535: `$.items[0].name`, `$..name`, `$.items[?@.ready]`"),
+                    false if serde_json_path::JsonPath::parse(&rooted).is_ok() => fault("it does not start with `$`")
                         .help(format!("write `{rooted}`"))
                         .fix(format!("write `{rooted}`"), span, rooted),
-                    false => fault("it does not begin with `$`"),
+                    false => fault("it does not start with `$`"),
                 })
             }),
             Format::Mode => {
                 let octal = u32::from_str_radix(text, 8).is_ok_and(|m| m <= 0o7777) && text.len() >= 3;
                 (!octal).then(|| {
                     Box::new(
-                        Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no file mode"))
-                            .help("write octal digits, like \"0644\""),
+                        Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a file mode"))
+                            .help("write octal digits, for example \"0644\""),
                     )
                 })
             }
             Format::StatusClass => crate::builtin::http::Status::parse(text).is_none().then(|| {
-                let diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no status"));
+                let diagnostic = Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a valid status"));
                 Box::new(match text.parse::<u16>() {
                     Ok(code) => diagnostic.help("remove the quotes").fix("remove the quotes", span, code.to_string()),
-                    Err(_) => diagnostic.help("write a code like `200`, a list of codes, a class like `2xx`, or `any`"),
+                    Err(_) => {
+                        diagnostic.help("write a code such as `200`, a list of codes, a class such as `2xx`, or `any`")
+                    }
                 })
             }),
             Format::Url => {
                 let fits = text.starts_with("http://") || text.starts_with("https://");
                 (!fits).then(|| {
                     Box::new(
-                        Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no http URL"))
-                            .help("it begins with `http://` or `https://`"),
+                        Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not an HTTP URL"))
+                            .help("it must start with `http://` or `https://`"),
                     )
                 })
             }
@@ -405,10 +417,10 @@ impl Checker<'_> {
         }
         if let Some(near) = nearest(text, KNOWN) {
             self.out.push(
-                Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is no method that servers know"))
+                Diagnostic::new(&INVALID_VALUE, span, format!("`{text}` is not a known HTTP method"))
                     .strength(Strength::Warning)
                     .here(format!("did you mean `{near}`?"))
-                    .help("a method is sent as it is written, in capitals mostly")
+                    .help("methods are case-sensitive and usually written in capitals")
                     .fix(format!("write `{near}`"), span, near),
             );
         }
@@ -428,13 +440,13 @@ impl Checker<'_> {
                 self.files.insert(path);
             }
             Some(Stat::Dir) => {
-                self.error(Diagnostic::new(&MISSING_FILE, span, format!("`{text}` is a folder, not a file")))
+                self.error(Diagnostic::new(&MISSING_FILE, span, format!("`{text}` is a directory, not a file")))
             }
             None => {
                 let siblings = path.parent().map(|dir| self.cx.files.list(dir)).unwrap_or_default();
                 let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-                let mut diagnostic = Diagnostic::new(&MISSING_FILE, span, format!("there is no file `{text}`"))
-                    .help("paths start from the task's folder");
+                let mut diagnostic = Diagnostic::new(&MISSING_FILE, span, format!("the file `{text}` does not exist"))
+                    .help("paths are relative to the task's directory");
                 if let Some(near) = nearest(&name, siblings.iter().map(String::as_str)) {
                     let near = format!("{}{near}", text.strip_suffix(&name).unwrap_or_default());
                     diagnostic =
@@ -452,11 +464,11 @@ fn cure(kind: &ArgKind<Path>, shape: &Shape, what: What<'_>) -> Option<String> {
         ArgKind::List(items) if admits_text(shape) => {
             let words: Option<Vec<_>> = items.iter().map(|item| item.as_literal().map(bash::quote)).collect();
             let line = words.filter(|words| !words.is_empty())?.join(" ");
-            Some(format!("write the words as one text: `{}`", yaml_word(&line)))
+            Some(format!("write the words as a single string: `{}`", yaml_word(&line)))
         }
         ArgKind::Int(number) => record_for(number.to_string(), &["exitCode", "status"], shape, what),
         ArgKind::List(_) => record_for("…".to_owned(), &[], shape, what).or_else(|| {
-            matches!(shape, Shape::Record { .. }).then(|| "write `KEY: VALUE`, a line each, without `- `".to_owned())
+            matches!(shape, Shape::Record { .. }).then(|| "write `KEY: VALUE` on each line, without `- `".to_owned())
         }),
         _ => record_for("…".to_owned(), &[], shape, what),
     }
@@ -474,7 +486,7 @@ fn record_for(value: String, keys: &[&str], shape: &Shape, what: What<'_>) -> Op
         },
         _ => {
             let known: Vec<_> = fields.keys().map(|key| format!("`{key}`")).collect();
-            format!("write `KEY: VALUE`; keys are {}", known.join(", "))
+            format!("write `KEY: VALUE`; valid keys are {}", known.join(", "))
         }
     })
 }

@@ -201,7 +201,7 @@ const ANNOTATIONS: &str = "github";
 fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> Result<u8, Fault> {
     let options = options(args)?;
     if args.dry_run && !args.mends() {
-        return Err((status::USAGE, "--dry-run needs --fix or --unsafe-fixes".to_owned()));
+        return Err((status::USAGE, "--dry-run requires --fix or --unsafe-fixes".to_owned()));
     }
     let mut mended = Mended::default();
     if args.mends() {

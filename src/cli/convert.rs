@@ -230,7 +230,10 @@ fn run(args: &Args) -> Result<u8, Fault> {
         ));
     }
     if args.force && !args.write && args.out.is_none() {
-        return Err((status::USAGE, "`--force` needs `--write` or `--out`: nothing is written otherwise".to_owned()));
+        return Err((
+            status::USAGE,
+            "`--force` requires `--write` or `--out`: nothing is written otherwise".to_owned(),
+        ));
     }
     let sources = Sources::default();
     let files = project_files(&args.paths);

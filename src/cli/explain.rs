@@ -250,7 +250,7 @@ fn acts(path: &Path) -> u8 {
     let paths = [path.to_owned()];
     let tasks = compile::effects(&paths, &sources, &project_files(&paths));
     if tasks.is_empty() {
-        complain(&format!("no task in `{}`", path.display()));
+        complain(&format!("no tasks in `{}`", path.display()));
         return status::USAGE;
     }
     let mut worst = status::OK;
@@ -258,7 +258,7 @@ fn acts(path: &Path) -> u8 {
         match acts {
             Some(acts) => print(&format!("{name}  {}\n{acts}", path.display())),
             None => {
-                complain(&format!("`{}` has errors: `gevals check` shows them", path.display()));
+                complain(&format!("`{}` has errors: see `gevals check`", path.display()));
                 worst = status::NO;
             }
         }

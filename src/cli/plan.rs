@@ -188,7 +188,7 @@ pub(super) fn drawn(
 ) -> Result<String, String> {
     let planned = select(compiled, task);
     if planned.evals.is_empty() && planned.loose.is_empty() {
-        let why = task.map(|name| format!(": no task's name matches `{name}`")).unwrap_or_default();
+        let why = task.map(|name| format!(": no task name matches `{name}`")).unwrap_or_default();
         return Err(format!("no task is selected{why}"));
     }
     let format = FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("unknown plan format `{format}`"))?;
@@ -260,7 +260,7 @@ fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -
     }
     let planned = select(compiled, args.task.as_ref());
     if planned.evals.is_empty() && planned.loose.is_empty() {
-        let why = args.task.as_ref().map(|name| format!(": no task's name matches `{name}`")).unwrap_or_default();
+        let why = args.task.as_ref().map(|name| format!(": no task name matches `{name}`")).unwrap_or_default();
         complain(&format!("no task is selected{why}"));
         return None;
     }

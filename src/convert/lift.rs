@@ -95,10 +95,10 @@ impl Shared<'_> {
 /// Why a cleanup is stronger. The proof recognizes this text.
 pub const REPORTED: &str = "a failure is reported as a failed cleanup";
 /// Why a step of a cleanup is stronger than its statement under `set -e`.
-const BEHIND: &str = "it is done behind a failed cleanup step, too";
+const BEHIND: &str = "it also runs after a failed cleanup step";
 
 /// Why a statement that could be lifted stays.
-const NOT_PROVED: &str = "what it would become is not proved to do the same";
+const NOT_PROVED: &str = "its conversion is not proved to be equivalent";
 
 /// Where the files of a run are that only its own steps read.
 pub const TEMPORARY: &str = "/tmp/{random.id}/";

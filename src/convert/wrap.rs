@@ -29,7 +29,7 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
     let root = unit.tree.root();
     let whole = root.span();
     let task = unit.task.as_ref().filter(|_| unit.reported.is_none());
-    let task = task.ok_or_else(|| refusal(whole, "the task has errors; `gevals check` shows them"))?;
+    let task = task.ok_or_else(|| refusal(whole, "the task has errors: see `gevals check`"))?;
     let mut converter = Converter {
         cx,
         task,
@@ -51,7 +51,7 @@ pub(super) fn task(unit: &TaskUnit, cx: Context<'_>, mistake: Option<usize>) -> 
         (Dialect::Legacy, Dialect::Steps) => converter.as_steps(root)?,
         (_, Dialect::Portable) => converter.as_portable(root, mistake)?,
         (from, to) => {
-            return Err(refusal(whole, format!("a {} task cannot become a {} task", from.name(), to.name())));
+            return Err(refusal(whole, format!("a {} task cannot be converted to a {} task", from.name(), to.name())));
         }
     };
     let (entries, places) = entries;
@@ -249,7 +249,7 @@ impl Converter<'_> {
         let mut variables: Vec<String> = crate::bash::ast::names_in(&text);
         variables.dedup();
         for name in variables.iter().filter(|n| n.len() > 1 && n.chars().all(|c| c.is_ascii_uppercase() || c == '_')) {
-            self.note(format!("the prompt has the shell's `${name}`, which nobody fills: write what is meant"));
+            self.note(format!("`${name}` in the prompt is not expanded: write the value itself"));
         }
         Ok(Value::text(text))
     }
@@ -271,15 +271,16 @@ impl Converter<'_> {
                         ("env" | "random", [name]) => out += &format!("{{{}.{name}}}", path.root.text),
                         ("agent", ["output"]) => out += "{agent.output}",
                         ("steps", [ty, key]) => {
-                            let id = self.ids.get(*ty).ok_or_else(|| {
-                                refusal(hole.span, format!("no step of the type `{ty}` stands before this"))
-                            })?;
+                            let id = self
+                                .ids
+                                .get(*ty)
+                                .ok_or_else(|| refusal(hole.span, format!("no earlier step has the type `{ty}`")))?;
                             out += &format!("{{steps.{id}.outputs.{key}}}");
                         }
                         _ => {
                             return Err(refusal(
                                 hole.span,
-                                format!("`{}` has no counterpart in the portable dialect", hole.text),
+                                format!("`{}` has no equivalent in the portable dialect", hole.text),
                             ));
                         }
                     }

@@ -119,10 +119,10 @@ fn harm(cures: &[&Diagnostic], before: (&[Diagnostic], &Sources), after: (&[Diag
         count(&new, &id) > count(&old, &id) && (!uncovers || stands_in(d, &written, sources))
     });
     if let Some(d) = added {
-        return Some(format!("it would add the error `{}`: {}", d.rule.name, d.message));
+        return Some(format!("it would introduce the error `{}`: {}", d.rule.name, d.message));
     }
     let left = cures.iter().map(|d| identity(d, before.1)).find(|id| count(&new, id) >= count(&old, id));
-    left.map(|_| "it does not cure what it is for".to_owned())
+    left.map(|_| "it does not fix the finding".to_owned())
 }
 
 /// The ranges that fixes wrote, in the new texts. A fix that only changes the case of a word, such as `Verify`, is left out: the word is

@@ -39,7 +39,7 @@ pub(super) fn sarif(found: &[Diagnostic], sources: &Sources, _: usize, _: &Prett
             let again = f
                 .places
                 .iter()
-                .map(|p| location(&p.path, p.line, p.column, p.end_line, p.end_column, Some("here, too")));
+                .map(|p| location(&p.path, p.line, p.column, p.end_line, p.end_column, Some("also here")));
             let mut result = json!({
                 "ruleId": d.rule.name,
                 "ruleIndex": index[d.rule.name],

@@ -23,11 +23,11 @@ pub struct Writer {
 /// Every format of `gevals check --format`, the default first.
 pub const WRITERS: &[Writer] = &[
     Writer { name: "pretty", summary: "with the source underlined", machine: false, write: pretty },
-    Writer { name: "concise", summary: "one line a finding", machine: false, write: lines },
+    Writer { name: "concise", summary: "one line per finding", machine: false, write: lines },
     Writer { name: "json", summary: "one JSON document (`gevals schema diagnostic`)", machine: true, write: document },
     Writer { name: "sarif", summary: "SARIF 2.1.0, for code scanning", machine: true, write: sarif },
     Writer { name: "github", summary: "annotations of GitHub Actions", machine: true, write: github },
-    Writer { name: "junit", summary: "JUnit XML, a case a file", machine: true, write: junit },
+    Writer { name: "junit", summary: "JUnit XML, one case per file", machine: true, write: junit },
 ];
 
 fn pretty(found: &[Diagnostic], sources: &Sources, _: usize, style: &Pretty) -> String {

@@ -63,7 +63,7 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
             reader,
             "cmd",
             node.span(),
-            Some("write `cmd:` with the program that speaks ACP, and `args:` with its arguments"),
+            Some("add `cmd:` with the program that implements ACP, and `args:` with its arguments"),
         );
         let args = inner.take(reader, "args");
         inner.finish(reader);
@@ -112,10 +112,10 @@ fn agent(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path:
         if let Some(mount) = &mount {
             let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
             if !std::path::Path::new(&mount.value).components().all(inside) {
-                let message = format!("`{}` is no place within the agent's folder", mount.value);
+                let message = format!("`{}` is not a path within the agent's directory", mount.value);
                 reader.error(
                     Diagnostic::new(&crate::decode::WRONG_TYPE, mount.span, message)
-                        .help("write a relative path without `..`, for instance `.my-agent/skills`"),
+                        .help("write a relative path without `..`, for example `.my-agent/skills`"),
                 );
             }
         }

@@ -32,15 +32,14 @@ pub fn one_word(reader: &mut Reader<'_>, command: Entry<'_>, mapping: Node<'_>, 
     }
     // The text after the program may be a secret.
     let message = match sure {
-        true => format!("`{program} …` is one word: no shell splits it"),
-        false => format!("`{program} …` is one word, the name of one program: no shell splits it"),
+        true => format!("`{program} …` is used as a single program name: no shell splits it"),
+        false => format!("`{program} …` is used as a single program name: no shell splits it"),
     };
     let diagnostic = Diagnostic::new(&UNSPLIT_COMMAND, command.value.span(), message);
     let diagnostic = match plain_words(text) {
         Some(words) => split(diagnostic, command, &words, mapping, args),
-        None => {
-            diagnostic.help(format!("write `{}: sh` and `args: [\"-c\", …]`, or name the program alone", command.name))
-        }
+        None => diagnostic
+            .help(format!("write `{}: sh` and `args: [\"-c\", …]`, or only the name of the program", command.name)),
     };
     match sure {
         true => reader.error(diagnostic),
@@ -60,7 +59,7 @@ fn split(
     let list = flow_list(words[1..].iter().copied());
     let bare = list.trim_matches(['[', ']']);
     let written = if value.is_plain() { program.to_owned() } else { quote(program) };
-    let description = "put the arguments under `args`";
+    let description = "move the arguments to `args`";
     match args {
         None => {
             let args = if command.key.is_plain() { "args" } else { "\"args\"" };
@@ -75,7 +74,8 @@ fn split(
             )
         }
         Some(args) => {
-            let diagnostic = diagnostic.help(format!("write `{key}: {program}`, and `{bare}` at the head of `args`"));
+            let diagnostic =
+                diagnostic.help(format!("write `{key}: {program}`, and put `{bare}` at the start of `args`"));
             match args.style() {
                 Style::Flow if !args.is_empty() && !args.is_alias() => {
                     let head = Span { start: args.span().start + 1, end: args.span().start + 1, ..args.span() };
@@ -99,10 +99,10 @@ pub fn arguments(reader: &mut Reader<'_>, program: &str, list: Node<'_>, args: &
                 Diagnostic::new(
                     &UNSPLIT_COMMAND,
                     args[2].span(),
-                    format!("`{program} -c` runs the text behind it alone, without this"),
+                    format!("`{program} -c` runs only the text after it, so this argument is not part of the command"),
                 )
                 .strength(Strength::Warning)
-                .help("write the whole command as one text: `args: [\"-c\", \"COMMAND ARGUMENT …\"]`"),
+                .help("write the whole command as a single argument: `args: [\"-c\", \"COMMAND ARGUMENT …\"]`"),
             );
         }
         return;
@@ -119,14 +119,14 @@ pub fn arguments(reader: &mut Reader<'_>, program: &str, list: Node<'_>, args: &
         if !is_option || is_value || value.is_empty() || value.contains(char::is_whitespace) {
             continue;
         }
-        let message = format!("`{option} …` is one argument: no shell splits it");
+        let message = format!("`{option} …` is passed as a single argument: no shell splits it");
         let finding = Diagnostic::new(&UNSPLIT_COMMAND, arg.span(), message)
             .strength(Strength::Warning)
             .help(format!("write two arguments: `\"{option}\", \"…\"`"));
         let words = flow_list([option, value]);
         reader.out.push(match list.style() {
             Style::Flow if !arg.is_alias() && !is_secret_name(&name.replace('-', "_")) => {
-                finding.fix("make it two arguments", arg.span(), words.trim_matches(['[', ']']))
+                finding.fix("split into two arguments", arg.span(), words.trim_matches(['[', ']']))
             }
             _ => finding,
         });
@@ -166,13 +166,15 @@ pub fn container(reader: &mut Reader<'_>, program: Entry<'_>, args: &[Node<'_>],
         reader.out.push(Diagnostic::new(&DEAF_CONTAINER, span, message).help(help));
     };
     if !given.iter().any(attached) {
-        let message = format!("`{name} run` without `-i` closes the input of the server: it hears nothing");
+        let message =
+            format!("`{name} run` without `-i` closes the server's standard input, so the server receives nothing");
         warn(args[at].span(), message, "write `run`, `-i`".to_owned());
     }
     if let Some(nth) = given.iter().position(|text| cluster(text, 't') && cluster(text, 'i'))
         && name == "docker"
     {
-        let message = format!("`{}` asks for a terminal, and a server has none: docker refuses", given[nth]);
+        let message =
+            format!("`{}` requests a terminal, but a server does not have one: docker refuses to run", given[nth]);
         warn(args[at + 1 + nth].span(), message, "write `-i`".to_owned());
     }
     if given.iter().any(|text| text.starts_with("--env-file") || text.starts_with("--env-host")) {
@@ -182,8 +184,8 @@ pub fn container(reader: &mut Reader<'_>, program: Entry<'_>, args: &[Node<'_>],
         let own = ["DOCKER", "PODMAN", "CONTAINER", "BUILDKIT", "XDG"].iter().any(|word| entry.name.starts_with(word));
         let named = given.iter().any(|text| text.contains(entry.name));
         if !own && !named && !matches!(entry.name, "PATH" | "HOME") {
-            let message = format!("`{}` is set for `{name}`, and the container does not get it", entry.name);
-            warn(entry.key.span(), message, format!("name it in `args`, before the image: `-e`, `{}`", entry.name));
+            let message = format!("`{}` is set for `{name}`, but is not passed to the container", entry.name);
+            warn(entry.key.span(), message, format!("add it to `args`, before the image: `-e`, `{}`", entry.name));
         }
     }
 }

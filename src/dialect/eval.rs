@@ -37,7 +37,7 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
     let head = root.entries().next().map_or(root.span().head(), |e| e.key.span());
     super::envelope(&mut fields, reader);
     let mut name = Spanned::new(String::new(), head);
-    let help = "write `metadata: {name: …}`: results are named after it";
+    let help = "add `metadata: {name: …}`: results are named after the eval";
     match fields.require_entry(reader, "metadata", head, Some(help)) {
         None => {}
         Some(entry) => {
@@ -54,7 +54,7 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
             }
         }
     }
-    let help = "agent, servers and task sets stand under `config`";
+    let help = "`agent`, servers and task sets belong under `config`";
     let config = fields.require_entry(reader, "config", head, Some(help));
     fields.finish(reader);
     let config = config?;
@@ -86,19 +86,18 @@ fn eval(reader: &mut Reader<'_>, root: Node<'_>, file: FileId, dir: &std::path::
             let none = match old {
                 Some(old) => {
                     let key = old.key.span();
-                    let diagnostic =
-                        Diagnostic::new(&NO_AGENT, key, "the eval names no agent: `agentFile` was removed")
-                            .help("write `agent: {type: file, path: FILE}`");
+                    let diagnostic = Diagnostic::new(&NO_AGENT, key, "the eval has no agent: `agentFile` was removed")
+                        .help("write `agent: {type: file, path: FILE}`");
                     match old.value.as_str() {
                         Some(path) if old.value.style() != Style::Block => {
                             let path = if old.value.is_plain() { path.to_owned() } else { decode::quote(path) };
                             let new = format!("agent: {{type: file, path: {path}}}");
-                            diagnostic.fix("write it under `agent`", key.to(old.value.span()), new)
+                            diagnostic.fix("replace it with `agent`", key.to(old.value.span()), new)
                         }
                         _ => diagnostic,
                     }
                 }
-                None => Diagnostic::new(&NO_AGENT, config.key.span(), "the eval names no agent")
+                None => Diagnostic::new(&NO_AGENT, config.key.span(), "the eval has no agent")
                     .help("write `agent: {type: file, path: …}` or `agent: {type: builtin.claude-code}`"),
             };
             if !fields.misspells(["agent"]) {
@@ -187,7 +186,8 @@ fn eval_name(reader: &mut Reader<'_>, name: Name) -> Name {
     }
     // With the prefix and the suffix, the name must fit into the 255 bytes that file systems allow for a file name.
     if name.value.len() > LONGEST_NAME {
-        let message = format!("the name of an eval has {} bytes, and may have {LONGEST_NAME}", name.value.len());
+        let message =
+            format!("the name of an eval has {} bytes, but at most {LONGEST_NAME} are allowed", name.value.len());
         reader.error(
             Diagnostic::new(&INVALID_EVAL_NAME, name.span, message).help("the results file is named after the eval"),
         );
@@ -207,7 +207,7 @@ fn tasks_in_a_word(node: Node<'_>, what: &str, wanted: &str) -> Diagnostic {
     };
     let (open, close) = if wanted == "a list" { ("[", "]") } else { ("", "") };
     diagnostic.help(format!("write `- {key}: {word}`")).fix(
-        format!("name it by `{key}`"),
+        format!("use `{key}`"),
         node.span(),
         format!("{open}{{{key}: {word}}}{close}"),
     )
@@ -251,7 +251,7 @@ fn agent_ref(
     let path = fields.take(reader, "path");
     let help = match path {
         Some(_) => {
-            "write `type: file` for an agent file; other types are `builtin.llm-agent`, `builtin.claude-code`, `builtin.script`"
+            "write `type: file` for an agent file; other types are `builtin.llm-agent`, `builtin.claude-code` and `builtin.script`"
         }
         None => "write `type: builtin.llm-agent` and a `model`, or `type: file` and the `path` of an agent file",
     };
@@ -286,7 +286,7 @@ fn judge(reader: &mut Reader<'_>, node: Node<'_>) -> Option<JudgeRef> {
     }
     if agent.is_none() && env.is_none() {
         reader.error(
-            Diagnostic::new(&decode::MISSING_FIELD, node.span(), "the judge names no agent")
+            Diagnostic::new(&decode::MISSING_FIELD, node.span(), "the judge has no agent")
                 .help("write `llmJudge: {ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}}`"),
         );
         return None;
@@ -312,9 +312,9 @@ fn judge(reader: &mut Reader<'_>, node: Node<'_>) -> Option<JudgeRef> {
 /// The error for `llmJudge: {type: …, model: …}`: the agent belongs one level deeper.
 fn judge_without_ref(node: Node<'_>) -> Diagnostic {
     let written: Vec<_> = node.entries().map(|e| format!("{}: …", e.name)).collect();
-    let diagnostic = Diagnostic::new(&decode::MISSING_FIELD, node.span(), "the agent of a judge stands under `ref`")
+    let diagnostic = Diagnostic::new(&decode::MISSING_FIELD, node.span(), "the agent of a judge belongs under `ref`")
         .help(format!("write `llmJudge: {{ref: {{{}}}}}`", written.join(", ")));
-    let description = "put it under `ref`";
+    let description = "move it under `ref`";
     let on_one_line = |e: crate::yaml::Entry<'_>| !e.value.written().contains('\n') && e.value.text().is_some();
     let entries = || node.entries();
     match node.style() {
@@ -415,9 +415,9 @@ fn extension_option(reader: &mut Reader<'_>, entry: Entry<'_>, options: &mut Ext
 /// Compiles a glob pattern of packages.
 fn package_pattern(text: &str, span: Span) -> Result<globset::GlobMatcher, Box<Diagnostic>> {
     globset::Glob::new(text).map(|glob| glob.compile_matcher()).map_err(|error| {
-        let message = format!("`{text}` is not a pattern: {}", error.kind());
+        let message = format!("`{text}` is not a valid pattern: {}", error.kind());
         let diagnostic = Diagnostic::new(&decode::INVALID_PATTERN, span, message);
-        Box::new(diagnostic.help("write a pattern of packages, such as `github.com/OWNER/*`"))
+        Box::new(diagnostic.help("write a package pattern, such as `github.com/OWNER/*`"))
     })
 }
 
@@ -437,9 +437,9 @@ fn denied(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Denied> {
                 None => (package.value.as_str(), None),
             };
             let versions = versions.map(semver::VersionReq::parse).transpose().map_err(|error| {
-                let message = format!("`{}` names no range of versions: {error}", package.value);
+                let message = format!("`{}` is not a valid version range: {error}", package.value);
                 let help =
-                    "write `PACKAGE@RANGE`, such as `github.com/OWNER/REPO@<1.4.0`; without `@` all versions are meant";
+                    "write `PACKAGE@RANGE`, such as `github.com/OWNER/REPO@<1.4.0`; without `@`, all versions match";
                 Box::new(Diagnostic::new(&decode::INVALID_PATTERN, package.span, message).help(help))
             });
             let parts = package_pattern(pattern, package.span).and_then(|pattern| Ok((pattern, versions?)));
@@ -455,7 +455,7 @@ fn denied(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Denied> {
             let digest = reader.name(node, "the digest of a denial")?;
             let hex = digest.value.strip_prefix("sha256:").unwrap_or(&digest.value).to_ascii_lowercase();
             if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-                let message = format!("`{}` is no SHA-256 digest", digest.value);
+                let message = format!("`{}` is not a SHA-256 digest", digest.value);
                 reader.error(
                     Diagnostic::new(&decode::WRONG_TYPE, digest.span, message)
                         .help("write `sha256:` and 64 hex digits"),
@@ -465,7 +465,7 @@ fn denied(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Denied> {
             DeniedWhat::Digest(hex)
         }
         _ => {
-            let message = "an entry of `deny` has either a `package` or a `digest`";
+            let message = "an entry of `deny` must have either a `package` or a `digest`";
             reader.error(
                 Diagnostic::new(&decode::MISSING_FIELD, node.span(), message)
                     .help("write `{package: PACKAGE@RANGE, reason: …}` or `{digest: sha256:…, reason: …}`"),
@@ -515,9 +515,9 @@ fn skills(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Skills> {
                     Diagnostic::new(
                         &decode::WRONG_TYPE,
                         kind.span,
-                        format!("unknown source of skills `{}`", kind.value),
+                        format!("unknown type of skill source `{}`", kind.value),
                     )
-                    .help("known is `path`")
+                    .help("expected `path`")
                     .fix("write `path`", kind.span, "path"),
                 );
             }
@@ -544,9 +544,13 @@ fn task_set(reader: &mut Reader<'_>, node: Node<'_>) -> Option<TaskSet> {
     match (path, glob) {
         (None, None) if misspelt => {}
         (Some(path), Some(glob)) => reader.error(
-            Diagnostic::new(&TASK_SET_SHAPE, glob.key.span(), "a task set has either a `path` or a `glob`, not both")
-                .label(path.key.span(), "the other")
-                .help("write two task sets"),
+            Diagnostic::new(
+                &TASK_SET_SHAPE,
+                glob.key.span(),
+                "a task set must have either a `path` or a `glob`, not both",
+            )
+            .label(path.key.span(), "also specified here")
+            .help("write two task sets"),
         ),
         (None, None) => reader.error(
             Diagnostic::new(
@@ -608,7 +612,7 @@ fn assertions(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Assertions> {
     {
         if !on.value {
             reader.out.push(
-                Diagnostic::new(&ALWAYS_TRUE_ASSERTION, on.span, "`noDuplicateCalls: false` asserts nothing")
+                Diagnostic::new(&ALWAYS_TRUE_ASSERTION, on.span, "`noDuplicateCalls: false` has no effect")
                     .strength(crate::diagnostic::Strength::Warning)
                     .help("remove it, or write `true`"),
             );
@@ -642,9 +646,9 @@ fn push_list<T>(
             Diagnostic::new(
                 &ALWAYS_TRUE_ASSERTION,
                 entry.key.span(),
-                format!("`{}` is empty: it asserts nothing", entry.name),
+                format!("`{}` is empty: it has no effect", entry.name),
             )
-            .help("list what is meant, or remove the key"),
+            .help("add items, or remove the key"),
         );
         return;
     }
@@ -666,12 +670,8 @@ fn server(reader: &mut Reader<'_>, fields: &mut Fields<'_>, node: Node<'_>) -> O
         None if fields.misspells(["server"]) => None,
         None => {
             reader.error(
-                Diagnostic::new(
-                    &INVALID_ASSERTION,
-                    node.span(),
-                    "no `server` is named, so this can never match a call",
-                )
-                .help("write `server:` with a name from the MCP config"),
+                Diagnostic::new(&INVALID_ASSERTION, node.span(), "`server` is missing, so this can never match a call")
+                    .help("add `server:` with a name from the MCP config"),
             );
             None
         }
@@ -727,8 +727,8 @@ fn matcher(reader: &mut Reader<'_>, node: Node<'_>, kind: CallKind) -> Option<Ca
             "protocolError" => CallStatus::ProtocolError,
             other => {
                 reader.error(
-                    Diagnostic::new(&INVALID_ASSERTION, word.span, format!("unknown status `{other}` of a call"))
-                        .help("known are `ok`, `toolError` and `protocolError`"),
+                    Diagnostic::new(&INVALID_ASSERTION, word.span, format!("unknown call status `{other}`"))
+                        .help("expected `ok`, `toolError` or `protocolError`"),
                 );
                 return None;
             }
@@ -764,8 +764,8 @@ fn ordered(reader: &mut Reader<'_>, node: Node<'_>) -> Option<OrderedCall> {
     }
     let mut fields = reader.fields(node, "an item of `callOrder`")?;
     let mut one = |key, help| fields.require_entry(reader, key, node.span(), Some(help)).map(|e| e.value);
-    let kind = one("type", "write `type: tool`, or `resource` or `prompt`");
-    let name = one("name", "write `name:` with the name of the tool or prompt, or the URI of the resource");
+    let kind = one("type", "add `type: tool`, `resource` or `prompt`");
+    let name = one("name", "add `name:` with the name of the tool or prompt, or the URI of the resource");
     let server = server(reader, &mut fields, node);
     fields.finish(reader);
     let kind = reader.string(kind?, "the type of a call")?;
@@ -777,9 +777,9 @@ fn ordered(reader: &mut Reader<'_>, node: Node<'_>) -> Option<OrderedCall> {
             let mut diagnostic = Diagnostic::new(
                 &INVALID_ASSERTION,
                 kind.span,
-                format!("unknown type `{other}` of a call: it would never match"),
+                format!("unknown call type `{other}`: it never matches"),
             )
-            .help("known are `tool`, `resource` and `prompt`");
+            .help("expected `tool`, `resource` or `prompt`");
             if let Some(near) = crate::diagnostic::nearest(other, ["tool", "resource", "prompt"]) {
                 diagnostic =
                     diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), kind.span, near);
@@ -807,9 +807,9 @@ fn skill(reader: &mut Reader<'_>, node: Node<'_>) -> Option<SkillMatcher> {
             Diagnostic::new(
                 &INVALID_ASSERTION,
                 node.span(),
-                "neither `skill` nor `skillPattern` is given, so this can never match",
+                "`skill` or `skillPattern` is missing, so this can never match",
             )
-            .help("write `skill:` with the name of one"),
+            .help("add `skill:` with the name of a skill"),
         );
         return None;
     }

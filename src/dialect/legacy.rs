@@ -27,9 +27,9 @@ pub const DIALECT: DialectInfo = DialectInfo {
 };
 
 fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Option<Task<Path>> {
-    let help = "write `metadata: {name: …}`; other tools never select a task without a name";
+    let help = "add `metadata: {name: …}`; other tools never select a task without a name";
     let (mut fields, head, mut task) = open(reader, root, file, Dialect::Legacy, "a legacy task", help)?;
-    let help = "write the phases under `steps`, or add `apiVersion: mcp-eval/v1` and write them under `spec`";
+    let help = "put the phases under `steps`, or add `apiVersion: mcp-eval/v1` and put them under `spec`";
     let steps = match outside(reader, &mut fields) {
         Some((keys, place)) => {
             let help = format!("put {keys} under `steps`, or add `apiVersion: mcp-eval/v1` and put them under `spec`");
@@ -72,8 +72,8 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
     let mut phase = Phase { key: Some(entry.key.span()), steps: Vec::new() };
     if matches!(entry.value.data(), Data::Seq) {
         reader.error(
-            Diagnostic::new(&LEGACY_PHASE, entry.key.span(), format!("`{}` of a legacy task is one script, not a list", entry.name))
-                .help("write `{inline: …}` or `{file: …}`; lists of steps need `apiVersion: mcpchecker/v1alpha2` or `mcp-eval/v1`, and stand under `spec`"),
+            Diagnostic::new(&LEGACY_PHASE, entry.key.span(), format!("`{}` of a legacy task is a single script, not a list", entry.name))
+                .help("write `{inline: …}` or `{file: …}`; lists of steps require `apiVersion: mcpchecker/v1alpha2` or `mcp-eval/v1`, and belong under `spec`"),
         );
         return phase;
     }
@@ -103,9 +103,9 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
             Diagnostic::new(
                 &LEGACY_PHASE,
                 second.span,
-                format!("`{}` is either `inline` or a `file`, not both", entry.name),
+                format!("`{}` must have either `inline` or `file`, not both", entry.name),
             )
-            .label(first.span, "the other")
+            .label(first.span, "also specified here")
             .help("keep one of them"),
         );
         args.truncate(1);
@@ -119,8 +119,8 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
     }
     if let Some((name, key)) = judge {
         reader.out.push(
-            Diagnostic::new(&IGNORED_JUDGE, name.span, format!("`{key}` is not used: `verify` runs its script"))
-                .help("a legacy task verifies by a script or by the judge; the steps dialect can do both"),
+            Diagnostic::new(&IGNORED_JUDGE, name.span, format!("`{key}` is ignored because `verify` has a script"))
+                .help("a legacy task verifies either by a script or by the judge; the steps dialect supports both"),
         );
     }
     phase.steps = vec![step("script", entry, args)];
@@ -129,8 +129,8 @@ fn script_phase(reader: &mut Reader<'_>, entry: Entry<'_>, judge: Option<(&Name,
 
 /// The finding for a phase that is present but runs nothing.
 pub fn empty_phase(name: &str, key: Span) -> Diagnostic {
-    Diagnostic::new(&EMPTY_PHASE, key, format!("`{name}` has no script: nothing is run"))
-        .help("write `inline: …` or `file: …` under it, or remove the key")
+    Diagnostic::new(&EMPTY_PHASE, key, format!("`{name}` has no script: nothing runs"))
+        .help("add `inline: …` or `file: …`, or remove the key")
 }
 
 fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
@@ -171,10 +171,10 @@ fn verify(reader: &mut Reader<'_>, entry: Entry<'_>) -> Phase<Path> {
 /// (`decisions.md` §13).
 fn blank_judge(reader: &mut Reader<'_>, fields: &mut Fields<'_>) {
     while let Some(blank) = fields.take_blank(&["contains", "exact"]) {
-        let message = format!("`{}` has nothing behind it: the judge is asked nothing", blank.name);
+        let message = format!("`{}` has no value: the judge is not used", blank.name);
         reader.out.push(
             Diagnostic::new(&VACUOUS_EXPECTATION, blank.key.span(), message)
-                .help("write what the answer must say, or remove the key"),
+                .help("add what the answer must say, or remove the key"),
         );
     }
 }

@@ -19,7 +19,7 @@ pub fn decode(root: Node<'_>, file: FileId, dir: &std::path::Path, out: &mut Dia
     let mut reader = Reader::new(out, Leniency::Config);
     let mut config = McpConfig { file, dir: dir.to_owned(), servers: Vec::new() };
     if let Some(mut fields) = reader.fields(root, "an MCP config") {
-        let help = "write `mcpServers: {NAME: {command: …}}`, or with `url`";
+        let help = "add `mcpServers: {NAME: {command: …}}`, or use `url`";
         let servers = fields.require_entry(&mut reader, "mcpServers", root.span(), Some(help)).map(|e| e.value);
         fields.finish(&mut reader);
         match servers {
@@ -27,8 +27,8 @@ pub fn decode(root: Node<'_>, file: FileId, dir: &std::path::Path, out: &mut Dia
                 config.servers = node.entries().filter_map(|e| server(&mut reader, e)).collect();
                 if node.entries().next().is_none() {
                     reader.error(
-                        Diagnostic::new(&INVALID_SERVER, node.span(), "no server is configured")
-                            .help("write `NAME: {command: …}` or `NAME: {url: …}`"),
+                        Diagnostic::new(&INVALID_SERVER, node.span(), "no servers are configured")
+                            .help("add `NAME: {command: …}` or `NAME: {url: …}`"),
                     );
                 }
             }
@@ -46,9 +46,9 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
             Diagnostic::new(
                 &INVALID_SERVER,
                 entry.key.span(),
-                format!("the server `{}` says nothing of itself", entry.name),
+                format!("the server `{}` has no configuration", entry.name),
             )
-            .help("write `command:` for a program, or `url:` for a streamable HTTP server"),
+            .help("add `command:` for a program, or `url:` for a streamable HTTP server"),
         );
         return None;
     }
@@ -74,8 +74,8 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
             "stdio" => false,
             other => {
                 let mut diagnostic =
-                    Diagnostic::new(&INVALID_SERVER, n.span(), format!("unknown type `{other}` of a server")).help(
-                        "known are `stdio` and `http` (streamable HTTP; the older `sse` transport is not spoken)",
+                    Diagnostic::new(&INVALID_SERVER, n.span(), format!("unknown server type `{other}`")).help(
+                        "expected `stdio` or `http` (streamable HTTP; the older `sse` transport is not supported)",
                     );
                 if let Some(near) = nearest(other, ["stdio", "http"]) {
                     diagnostic = diagnostic.fix(format!("write `{near}`"), n.span(), near);
@@ -104,7 +104,7 @@ fn server(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Server> {
     let missing = |reader: &mut Reader<'_>, what: &str| {
         reader.error(
             Diagnostic::new(&INVALID_SERVER, entry.key.span(), format!("the server `{}` has no `{what}`", entry.name))
-                .help("write `command:` for a program, or `url:` for a streamable HTTP server"),
+                .help("add `command:` for a program, or `url:` for a streamable HTTP server"),
         );
     };
     let unused = |reader: &mut Reader<'_>, span, what: &str, other: &str| {
@@ -175,15 +175,16 @@ fn address(reader: &mut Reader<'_>, node: Node<'_>, url: &Expand) {
         return;
     }
     let whole = url.display();
-    let diagnostic = Diagnostic::new(&INVALID_SERVER, node.span(), format!("`{whole}` is no URL of an HTTP server"));
+    let diagnostic =
+        Diagnostic::new(&INVALID_SERVER, node.span(), format!("`{whole}` is not the URL of an HTTP server"));
     let local = ["localhost", "127.", "[::1]", "0.0.0.0"].iter().any(|host| text.starts_with(host));
     reader.error(match text.contains("://") {
-        true => diagnostic.help("it begins with `http://` or `https://`"),
+        true => diagnostic.help("it must start with `http://` or `https://`"),
         false if local => {
             let written = format!("http://{whole}");
-            diagnostic.help(format!("write `{written}`")).fix("name the scheme", node.span(), written)
+            diagnostic.help(format!("write `{written}`")).fix("add the scheme", node.span(), written)
         }
-        false => diagnostic.help(format!("it begins with its scheme: `https://{whole}`")),
+        false => diagnostic.help(format!("add the scheme: `https://{whole}`")),
     });
 }
 
@@ -202,7 +203,7 @@ fn unfilled(reader: &mut Reader<'_>, header: Node<'_>) {
             true => (header.span(), quote(&text.replace(&bare, &braced))),
             false => (header.cooked(start..start + bare.len()), braced.clone()),
         };
-        let message = format!("`{bare}` is sent literally: nobody fills it");
+        let message = format!("`{bare}` is sent literally: it is not expanded");
         reader.out.push(
             Diagnostic::new(&INVALID_SERVER, header.span(), message)
                 .strength(Strength::Warning)
@@ -247,7 +248,7 @@ fn literal(reader: &mut Reader<'_>, node: Node<'_>, bare: &str, written: &str, a
         false => (node.cooked(at..at + bare.len()), written.to_owned()),
     };
     reader.out.push(
-        Diagnostic::new(&INVALID_SERVER, node.span(), format!("`{bare}` stays as it is: no shell runs this"))
+        Diagnostic::new(&INVALID_SERVER, node.span(), format!("`{bare}` is not expanded: no shell runs this command"))
             .strength(Strength::Warning)
             .help(format!("write `{written}`"))
             .fix(format!("write `{written}`"), place, new),
@@ -292,7 +293,7 @@ fn expand(reader: &mut Reader<'_>, node: Node<'_>, text: &str) -> Expand {
                     Diagnostic::new(
                         &INVALID_SERVER,
                         node.cooked(at..at + 2),
-                        "`${` begins the name of a variable, and this is none",
+                        "`${` starts a variable, but its name is invalid",
                     )
                     .help("write `${NAME}` or `${NAME:-default}`"),
                 ),

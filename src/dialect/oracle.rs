@@ -77,8 +77,12 @@ fn call(reader: &mut Reader<'_>, node: Node<'_>) -> Option<OracleCall<Path>> {
     }
     let [(kind, name)] = named.as_slice() else {
         reader.error(
-            Diagnostic::new(&ORACLE_CALL, node.span(), "a call names one of `tool`, `resource` and `prompt`")
-                .help("write `{server: NAME, tool: NAME, args: {…}}`"),
+            Diagnostic::new(
+                &ORACLE_CALL,
+                node.span(),
+                "a call must have exactly one of `tool`, `resource` and `prompt`",
+            )
+            .help("write `{server: NAME, tool: NAME, args: {…}}`"),
         );
         return None;
     };

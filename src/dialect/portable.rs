@@ -19,9 +19,9 @@ pub const DIALECT: DialectInfo = DialectInfo {
 };
 
 fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Option<Task<Path>> {
-    let help = "write `metadata: {name: …}`";
+    let help = "add `metadata: {name: …}`";
     let (mut fields, head, mut task) = open(reader, root, file, Dialect::Portable, "a task", help)?;
-    let help = "the prompt and the steps stand under `spec`";
+    let help = "the prompt and the steps belong under `spec`";
     let spec_entry = fields.require_entry(reader, "spec", head, Some(help));
     if spec_entry.is_none() && fields.remaining().iter().any(|e| e.name == "steps") {
         reader.out.push(
@@ -30,7 +30,7 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
                 fields.remaining().iter().find(|e| e.name == "steps").map_or(head, |e| e.key.span()),
                 "`steps` belongs to the legacy dialect",
             )
-            .help("remove `apiVersion` to keep the legacy dialect, or write the phases under `spec`"),
+            .help("remove `apiVersion` to use the legacy dialect, or put the phases under `spec`"),
         );
         fields.take(reader, "steps");
     }
@@ -68,10 +68,10 @@ fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Optio
         let blank = fields.take_blank(&["verify"]);
         if blank.is_some() || !fields.misspells(["verify"]) {
             let place = blank.map_or(spec.key.span(), |e| e.key.span());
-            let message = if blank.is_some() { "`verify` has nothing behind it" } else { "a task has no `verify`" };
+            let message = if blank.is_some() { "`verify` has no value" } else { "a task has no `verify`" };
             reader.error(
                 Diagnostic::new(&NO_VERIFY, place, message)
-                    .help("list the steps that decide; write `verify: []` where the eval's assertions alone decide"),
+                    .help("list the steps that decide whether the task passes; write `verify: []` if only the eval's assertions decide"),
             );
         }
     }
@@ -98,7 +98,7 @@ pub fn requirement(reader: &mut Reader<'_>, node: Node<'_>, dialect: Dialect) ->
         let kinds: &[&str] =
             if dialect == Dialect::Steps { &["mcpServer", "extension", "command"] } else { &["mcpServer", "command"] };
         let written: Vec<_> = kinds.iter().map(|kind| format!("`{kind}: {name}`")).collect();
-        let help = format!("say what it is: write {}", written.join(" or "));
+        let help = format!("specify its type: write {}", written.join(" or "));
         reader.error(decode::mistyped(node, "a mapping", "a requirement").help(help));
         return None;
     }
@@ -136,7 +136,7 @@ pub fn requirement(reader: &mut Reader<'_>, node: Node<'_>, dialect: Dialect) ->
         Ok([kind]) => Some(Requirement { kind, alias }),
         Err(kinds) => {
             let message =
-                if kinds.is_empty() { "this requirement requires nothing" } else { "a requirement names one thing" };
+                if kinds.is_empty() { "this requirement is empty" } else { "a requirement must have exactly one key" };
             let known = match dialect {
                 Dialect::Steps => "`mcpServer`, `extension`, `command` or `judge`",
                 _ => "`mcpServer`, `command` or `judge` (extensions are imported: `imports`)",
@@ -153,7 +153,7 @@ fn alias_name(reader: &mut Reader<'_>, node: Node<'_>) -> Option<crate::hir::Nam
     if name.value.contains('.') {
         reader.error(
             Diagnostic::new(&step::INVALID_ID, name.span, format!("the alias `{}` contains a dot", name.value))
-                .help("in a step the dot stands between the alias and the operation"),
+                .help("in a step, the dot separates the alias and the operation"),
         );
         return None;
     }

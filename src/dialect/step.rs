@@ -46,7 +46,7 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
         Data::Null => {
             reader.error(
                 Diagnostic::new(&STEP_SHAPE, node.span(), "this step is empty")
-                    .help("write an operation and its body, or remove the item"),
+                    .help("add an operation and its body, or remove the item"),
             );
             return None;
         }
@@ -57,7 +57,7 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
                     Some(_) => format!("command: {{run: {}}}", decode::quote(text)),
                     None => format!("script: {{inline: {}}}", decode::quote(text)),
                 };
-                finding = finding.help(format!("where a shell is to run it, write `{step}`"));
+                finding = finding.help(format!("to run it in a shell, write `{step}`"));
             }
             reader.error(finding);
             return None;
@@ -80,8 +80,8 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
         ([], [one]) => **one,
         ([], []) => {
             reader.error(
-                Diagnostic::new(&STEP_SHAPE, node.span(), "this step does nothing")
-                    .help(format!("write one of {}", words(style.vocabulary.names()))),
+                Diagnostic::new(&STEP_SHAPE, node.span(), "this step has no operation")
+                    .help(format!("add one of {}", words(style.vocabulary.names()))),
             );
             return None;
         }
@@ -91,10 +91,10 @@ fn step(reader: &mut Reader<'_>, node: Node<'_>, style: Style<'_>) -> Option<Ste
                 Diagnostic::new(
                     &STEP_SHAPE,
                     second.key.span(),
-                    format!("a step has one operation, this one has `{}` and `{}`", first.name, second.name),
+                    format!("a step must have one operation, but this one has `{}` and `{}`", first.name, second.name),
                 )
-                .label(first.key.span(), "the first")
-                .help("write a second step, with its own `- `"),
+                .label(first.key.span(), "the first operation")
+                .help("use a second step, with its own `- `"),
             );
             *first
         }
@@ -130,9 +130,9 @@ fn typed_step(entry: Entry<'_>, style: Style<'_>) -> Diagnostic {
     Diagnostic::new(
         &STEP_SHAPE,
         entry.key.span(),
-        format!("a step begins with its operation, not with `{}`", entry.name),
+        format!("a step must start with its operation, not with `{}`", entry.name),
     )
-    .help(format!("write `- {}: {{…}}`, with everything else inside", known.unwrap_or("OPERATION")))
+    .help(format!("write `- {}: {{…}}`, with all other keys inside", known.unwrap_or("OPERATION")))
 }
 
 fn words<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -147,8 +147,8 @@ fn id(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if !well_formed && reader.leniency == decode::Leniency::Strict {
         reader.error(
-            Diagnostic::new(&INVALID_ID, name.span, format!("`{}` cannot be the id of a step", name.value))
-                .help("an id is a letter, then letters, digits, `_` and `-`, so that holes can name it"),
+            Diagnostic::new(&INVALID_ID, name.span, format!("`{}` is not a valid step id", name.value))
+                .help("an id starts with a letter, followed by letters, digits, `_` and `-`"),
         );
     }
     Some(name)
@@ -266,7 +266,7 @@ fn bare_body(operation: Entry<'_>, signature: Option<&Signature>) -> Diagnostic 
     let is_file = !text.contains(char::is_whitespace) && (text.contains('/') || text.ends_with(".sh"));
     let file = has(Format::File).filter(|_| is_file);
     let Some(key) = file.or(has(Format::Script)).or(has(Format::Url)) else { return diagnostic };
-    let description = format!("write it under `{key}`");
+    let description = format!("move it under `{key}`");
     if !matches!(node.style(), yaml::Style::Literal | yaml::Style::Folded) {
         let whole = format!("{{{key}: {}}}", decode::quote(text));
         return diagnostic.help(format!("write `{}: {whole}`", operation.name)).fix(description, node.span(), whole);
@@ -326,8 +326,8 @@ fn variable(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if !well_formed {
         reader.error(
-            Diagnostic::new(&INVALID_ID, name.span, format!("`{}` cannot be the name of a variable", name.value))
-                .help("a variable is a letter or `_`, then letters, digits, `_` and `-`; write it without braces"),
+            Diagnostic::new(&INVALID_ID, name.span, format!("`{}` is not a valid variable name", name.value))
+                .help("a variable starts with a letter or `_`, followed by letters, digits, `_` and `-`; write it without braces"),
         );
         return None;
     }
@@ -345,5 +345,5 @@ fn outputs(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Vec<(Name, crate::
 /// Help for an unknown operation: the nearest known one, and the list of all.
 pub fn unknown_operation_help(name: &str, vocabulary: &Vocabulary) -> (Option<&'static str>, String) {
     let near = nearest(name, vocabulary.names());
-    (near, format!("known are {}", words(vocabulary.names())))
+    (near, format!("valid steps: {}", words(vocabulary.names())))
 }

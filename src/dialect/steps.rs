@@ -21,9 +21,9 @@ pub const DIALECT: DialectInfo = DialectInfo {
 };
 
 fn decode(reader: &mut Reader<'_>, root: Node<'_>, file: &TaskFile<'_>) -> Option<Task<Path>> {
-    let help = "write `metadata: {name: …}`; other tools never select a task without a name";
+    let help = "add `metadata: {name: …}`; other tools never select a task without a name";
     let (mut fields, head, mut task) = open(reader, root, file, Dialect::Steps, "a task", help)?;
-    let help = "in the steps dialect the prompt and the steps stand under `spec`";
+    let help = "in the steps dialect, the prompt and the steps belong under `spec`";
     let spec = fields.require_entry(reader, "spec", head, Some(help));
     fields.finish(reader);
     let spec = spec?;
@@ -131,14 +131,14 @@ pub fn prompt_text(text: &str, span: Span, place: &dyn Fn(Range<usize>) -> Span)
                         kind: SuspectKind::Malformed,
                         root: "steps".to_owned(),
                         span: at,
-                        detail: "keeps the whole prompt from being filled: only `{steps.…}` and `{env.…}` may stand in a prompt".to_owned(),
+                        detail: "prevents the whole prompt from being filled: only `{steps.…}` and `{env.…}` are allowed in a prompt".to_owned(),
                     }],
                     ..Template::literal(text, span)
                 },
             }
         }
         Err((range, detail)) => {
-            let detail = format!("keeps the whole prompt from being filled: {detail}");
+            let detail = format!("prevents the whole prompt from being filled: {detail}");
             Template { suspects: vec![broken(range, &detail)], ..Template::literal(text, span) }
         }
     }
@@ -155,13 +155,12 @@ fn parse(text: &str, place: &dyn Fn(Range<usize>) -> Span) -> Result<Vec<Part<Pa
         let dollar = bytes[at] == b'$' && bytes.get(at + 1) == Some(&b'{');
         if dollar || bytes[at] == b'{' {
             let open = at + usize::from(dollar);
-            let close =
-                text[open..].find('}').map(|i| open + i).ok_or((at..text.len(), "the brace is never closed"))?;
+            let close = text[open..].find('}').map(|i| open + i).ok_or((at..text.len(), "the brace is not closed"))?;
             let inner = &text[open + 1..close];
             let path = match dollar {
-                true => env_path(inner, open + 1).ok_or((at..close + 1, "this is no variable name"))?,
+                true => env_path(inner, open + 1).ok_or((at..close + 1, "this is not a variable name"))?,
                 false => dotted_path(inner, open + 1)
-                    .ok_or((at..close + 1, "this is no `{source.field}`, and there is no escape"))?,
+                    .ok_or((at..close + 1, "this is not a `{source.field}`, and braces cannot be escaped"))?,
             };
             if !literal.is_empty() {
                 parts.push(Part::Text(std::mem::take(&mut literal)));
@@ -178,7 +177,7 @@ fn parse(text: &str, place: &dyn Fn(Range<usize>) -> Span) -> Result<Vec<Part<Pa
             })));
             at = close + 1;
         } else if bytes[at] == b'}' {
-            return Err((at..at + 1, "a closing brace without an opening one, and there is no escape"));
+            return Err((at..at + 1, "this closing brace has no opening one, and braces cannot be escaped"));
         } else {
             let width = text[at..].chars().next().map_or(1, char::len_utf8);
             literal.push_str(&text[at..at + width]);

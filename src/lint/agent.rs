@@ -39,14 +39,13 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
                 && agent.model.as_ref().is_some_and(|m| m.value.trim().is_empty())
             {
                 out.push(
-                    Diagnostic::new(&MISSING_FIELD, agent.span, "the model of this agent has no name")
-                        .help("name one, or leave `model` out: Claude Code then takes its own"),
+                    Diagnostic::new(&MISSING_FIELD, agent.span, "the agent's model has no name")
+                        .help("name a model, or remove `model`: Claude Code then uses its default"),
                 );
             }
             continue;
         }
-        let mut diagnostic =
-            Diagnostic::new(&UNKNOWN_AGENT, kind.span, format!("unknown type `{}` of an agent", kind.value));
+        let mut diagnostic = Diagnostic::new(&UNKNOWN_AGENT, kind.span, format!("unknown agent type `{}`", kind.value));
         let in_full = || {
             let own =
                 if matches!(kind.value.as_str(), "claude" | "builtin.claude") { "claude-code" } else { &kind.value };
@@ -62,7 +61,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
             "command" | "commands" | "shell" | "cli" => {
                 "write `type: file` and the `path` of a file of kind `Agent` with `commands: {runPrompt: …}`".to_owned()
             }
-            _ => format!("known are {}", words.join(", ")),
+            _ => format!("known types: {}", words.join(", ")),
         }));
     }
     for (reference, file) in [(view.eval.agent.as_ref(), &view.unit.agent), (judge, &view.unit.judge)] {
@@ -76,13 +75,13 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
 fn builtin(builtin: &BuiltinAgent, model: Option<&Name>, out: &mut Diagnostics) {
     let known = TYPES.iter().filter_map(|t| t.strip_prefix("builtin.")).filter(|t| IN_FILES.contains(t));
     let words: Vec<_> = known.map(|t| format!("`{t}`")).collect();
-    let help = format!("known are {}", words.join(", "));
+    let help = format!("known types: {}", words.join(", "));
     let Some(kind) = &builtin.kind else {
         out.push(Diagnostic::new(&MISSING_FIELD, builtin.span, "a built-in agent needs a `type`").help(help));
         return;
     };
     if !IN_FILES.contains(&kind.value.as_str()) {
-        let message = format!("unknown type `{}` of a built-in agent", kind.value);
+        let message = format!("unknown built-in agent type `{}`", kind.value);
         let mut diagnostic = Diagnostic::new(&UNKNOWN_AGENT, kind.span, message);
         let bare = kind.value.trim_start_matches("builtin.");
         if let Some(near) = nearest(bare, IN_FILES) {
@@ -98,8 +97,8 @@ fn builtin(builtin: &BuiltinAgent, model: Option<&Name>, out: &mut Diagnostics) 
 fn needs_model(kind: &str, model: Option<&Name>, place: Span, out: &mut Diagnostics) {
     if model.is_none_or(|model| model.value.trim().is_empty()) {
         out.push(
-            Diagnostic::new(&MISSING_FIELD, place, format!("an agent of type `{kind}` needs a `model`"))
-                .help("write `model: PROVIDER:MODEL`, for instance `model: anthropic:claude-sonnet-4-5`"),
+            Diagnostic::new(&MISSING_FIELD, place, format!("an agent of type `{kind}` requires a `model`"))
+                .help("write `model: PROVIDER:MODEL`, for example `model: anthropic:claude-sonnet-4-5`"),
         );
     }
 }

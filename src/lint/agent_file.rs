@@ -41,18 +41,18 @@ fn ignored_in(view: &EvalView<'_>, reference: &AgentRef, file: Option<&Agent>, o
     if let Some(path) = reference.path.as_ref().filter(|_| super::AGENT_TYPES.contains(&kind))
         && !matches!(kind, "file" | "builtin.script" | "builtin.replay")
     {
-        push(path, "path", &format!("`{kind}` takes no file"));
+        push(path, "path", &format!("`{kind}` does not read a file"));
     }
     let Some(model) = &reference.model else { return };
     match (kind, file) {
         ("builtin.noop" | "builtin.script" | "builtin.replay", _) => {
-            push(model, "model", &format!("`{kind}` has no model"));
+            push(model, "model", &format!("`{kind}` does not use a model"));
         }
         ("file", Some(Agent { builtin: None, acp: Some(_), .. })) => {
-            push(model, "model", "a program over ACP does not get it; `acp.args` may name one");
+            push(model, "model", "an ACP program does not receive it; pass the model in `acp.args`");
         }
         ("file", Some(Agent { builtin: None, commands: Some(_), .. })) => {
-            push(model, "model", "a command line does not get it; `runPrompt` may name one");
+            push(model, "model", "a command line does not receive it; pass the model in `runPrompt`");
         }
         _ => {}
     }
@@ -75,22 +75,22 @@ fn unfilled(agent: &Agent, view: &EvalView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &IGNORED_AGENT_PART,
                     line.span,
-                    format!("`{{{{ .{hole} }}}}` stands for nothing: there is no `{key}`"),
+                    format!("`{{{{ .{hole} }}}}` is always empty: `{key}` is not set"),
                 )
                 .help(match key {
                     "argTemplateMcpServer" => {
-                        "write for instance `argTemplateMcpServer: \"--mcp-config {{ .File }}\"`, or with `{{ .URL }}`"
+                        "for example, write `argTemplateMcpServer: \"--mcp-config {{ .File }}\"`, or use `{{ .URL }}`"
                     }
-                    _ => "write for instance `argTemplateAllowedTools: \"mcp__{{ .ServerName }}__{{ .ToolName }}\"`",
+                    _ => "for example, write `argTemplateAllowedTools: \"mcp__{{ .ServerName }}__{{ .ToolName }}\"`",
                 }),
             ),
             (false, Some(template)) => out.push(
                 Diagnostic::new(
                     &IGNORED_AGENT_PART,
                     template.span,
-                    format!("`{key}` has no effect: `runPrompt` has no `{{{{ .{hole} }}}}`"),
+                    format!("`{key}` has no effect: `runPrompt` does not contain `{{{{ .{hole} }}}}`"),
                 )
-                .help(format!("write `{{{{ .{hole} }}}}` into `runPrompt`, or remove `{key}`"))
+                .help(format!("add `{{{{ .{hole} }}}}` to `runPrompt`, or remove `{key}`"))
                 // The agent may know by other ways.
                 .strength(Strength::Warning),
             ),
@@ -115,11 +115,12 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
     match template {
         // What a template stands for is the same in every run, and their addresses are not.
         Some(template) if text.contains(".McpServerFileArgs") && !names(&template.value, &[".File", ".URL"]) => {
-            let message = "`argTemplateMcpServer` names no server: it has neither `{{ .File }}` nor `{{ .URL }}`";
+            let message =
+                "`argTemplateMcpServer` does not refer to a server: it contains neither `{{ .File }}` nor `{{ .URL }}`";
             out.push(
                 Diagnostic::new(&SERVERS_NOT_PASSED, template.span, message)
-                    .label(server.name.span, "the agent does not get this one")
-                    .help("write for instance `--mcp-config {{ .File }}`"),
+                    .label(server.name.span, "the agent does not receive this server")
+                    .help("for example, write `--mcp-config {{ .File }}`"),
             );
             return;
         }
@@ -133,11 +134,11 @@ pub fn served(view: &EvalView<'_>, out: &mut Diagnostics) {
     let finding = Diagnostic::new(
         &SERVERS_NOT_PASSED,
         line.span,
-        format!("this command is never given the server `{}`: its agent can call no tool", server.name.value),
+        format!("the server `{}` is not passed to this command: the agent cannot call any tools", server.name.value),
     )
     .label(server.name.span, "configured here")
     .help(
-        "write `{{ .McpServerFileArgs }}` into `runPrompt`, and beside it for instance `argTemplateMcpServer: \"--mcp-config {{ .File }}\"`, or with `{{ .URL }}`",
+        "add `{{ .McpServerFileArgs }}` to `runPrompt`, and set `argTemplateMcpServer`, for example to `\"--mcp-config {{ .File }}\"`, or use `{{ .URL }}`",
     );
     // Another program may read the file by itself, or be a stand-in that calls nothing.
     out.push(if program.is_some() { finding } else { finding.strength(Strength::Warning) });
@@ -149,9 +150,9 @@ const CLIENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 fn ignored_of(agent: &Agent, out: &mut Diagnostics) {
     let mut drop = |span, part: &str, winner: &str, by| {
         out.push(
-            Diagnostic::new(&IGNORED_AGENT_PART, span, format!("`{part}` has no effect beside `{winner}`"))
-                .label(by, "this decides what is run")
-                .help(format!("remove `{part}`, or `{winner}`")),
+            Diagnostic::new(&IGNORED_AGENT_PART, span, format!("`{part}` has no effect because `{winner}` is set"))
+                .label(by, "this takes precedence")
+                .help(format!("remove `{part}` or `{winner}`")),
         );
     };
     if let Some(builtin) = &agent.builtin {
@@ -173,9 +174,9 @@ fn ignored_of(agent: &Agent, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &IGNORED_AGENT_PART,
                     home.span,
-                    "`useVirtualHome` has no effect: nothing makes such a home",
+                    "`useVirtualHome` has no effect: no virtual home is created",
                 )
-                .help("remove it; set HOME in `runPrompt` where the agent needs a folder of its own"),
+                .help("remove it; set HOME in `runPrompt` if the agent needs its own home directory"),
             );
         }
     }
@@ -199,17 +200,17 @@ fn empty_of(agent: &Agent, place: Span, out: &mut Diagnostics) {
     }
     match &agent.commands {
         None => out.push(
-            Diagnostic::new(&EMPTY_COMMANDS, place, "this agent file does not say how the agent is run")
+            Diagnostic::new(&EMPTY_COMMANDS, place, "this agent file does not specify how to run the agent")
                 .strength(Strength::Hard)
-                .help("write `commands: {runPrompt: …}`, `acp: {cmd: …}` or `builtin: {type: …}` in it"),
+                .help("add `commands: {runPrompt: …}`, `acp: {cmd: …}` or `builtin: {type: …}`"),
         ),
         Some(commands) if commands.run_prompt.as_ref().is_none_or(|r| r.value.trim().is_empty()) => out.push(
             Diagnostic::new(
                 &EMPTY_COMMANDS,
                 commands.run_prompt.as_ref().map_or(commands.span, |r| r.span),
-                "these commands run no agent: there is no `runPrompt`",
+                "`runPrompt` is missing: these commands do not run an agent",
             )
-            .help("write `runPrompt:` with the command line that answers a prompt"),
+            .help("add `runPrompt:` with the command line that answers a prompt"),
         ),
         Some(_) => {}
     }

@@ -49,12 +49,15 @@ pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     let packages = packages.iter().filter(|reference| !is_bundled(reference.package));
     let named = packages.map(|reference| (reference.package, reference.span, reference.dir)).chain(repositories(view));
     for (name, span, _) in named.filter(|(name, _, base)| !allowed(name, base)) {
-        let mut diagnostic =
-            Diagnostic::new(&SOURCE_NOT_ALLOWED, span, format!("`{name}` matches no `allowedSources`"));
+        let mut diagnostic = Diagnostic::new(
+            &SOURCE_NOT_ALLOWED,
+            span,
+            format!("`{name}` does not match any pattern in `allowedSources`"),
+        );
         if let Some(first) = patterns.first() {
-            diagnostic = diagnostic.label(first.span, "these are allowed");
+            diagnostic = diagnostic.label(first.span, "allowed sources");
         }
-        out.push(diagnostic.help("add a pattern for it under `extensions.allowedSources`, or use another"));
+        out.push(diagnostic.help("add a pattern for it under `extensions.allowedSources`, or use another extension"));
     }
 }
 
@@ -134,12 +137,12 @@ fn matches(view: &EvalView<'_>, what: &DeniedWhat, name: &str, dir: &Path) -> Op
                 _ => None,
             };
             named.into_iter().chain(bundled).filter(|(path, _)| pattern.is_match(path)).find_map(|(_, version)| {
-                let Some(range) = range else { return Some("all of its versions are".to_owned()) };
+                let Some(range) = range else { return Some("all versions are denied".to_owned()) };
                 match Version::parse(version.trim_start_matches('v')) {
                     Ok(known) if range.matches(&known) => Some(format!("`{version}` is in this range")),
                     Ok(_) => None,
                     // What cannot be compared may be one of those that are meant.
-                    Err(_) => Some(format!("`{version}` is no version that could be outside of this range")),
+                    Err(_) => Some(format!("`{version}` is not a version number, so it cannot be outside this range")),
                 }
             })
         }
@@ -174,9 +177,13 @@ pub fn locked(view: &EvalView<'_>, out: &mut Diagnostics) {
         let release = matches!(package(name, lock.substitute), Ok(Package::Release { .. }));
         if release && !lock.releases.contains_key(name) && seen.insert(name) {
             out.push(
-                Diagnostic::new(&RELEASE_NOT_LOCKED, span, format!("no lock pins the release `{name}`"))
-                    .here("its version and digest are not known")
-                    .help(format!("download and pin it: `gevals lock {}`", view.unit.path.display())),
+                Diagnostic::new(
+                    &RELEASE_NOT_LOCKED,
+                    span,
+                    format!("the release `{name}` is not pinned by a lock file"),
+                )
+                .here("its version and digest are unknown")
+                .help(format!("to download and pin it, run `gevals lock {}`", view.unit.path.display())),
             );
         }
     }
@@ -198,12 +205,12 @@ pub fn as_locked(view: &EvalView<'_>, out: &mut Diagnostics) {
         let Ok(manifest) = view.files.read(&folder.join("extension.yaml")) else { continue };
         let found = hex::encode(Sha256::digest(manifest));
         if found != locked.sha256 && seen.insert(reference.span) {
-            let message = format!("`{}` is not as it was locked", reference.package);
-            let label = format!("the digest of its manifest is {found}, in the lock {}", locked.sha256);
+            let message = format!("`{}` does not match the lock file", reference.package);
+            let label = format!("the digest of its manifest is {found}, but the lock file has {}", locked.sha256);
             out.push(
                 Diagnostic::new(&EXTENSION_NOT_AS_LOCKED, reference.span, message)
                     .here(label)
-                    .help(format!("if this is as it should be: `gevals lock {}`", view.unit.path.display())),
+                    .help(format!("if the change is intended, run `gevals lock {}`", view.unit.path.display())),
             );
         }
     }

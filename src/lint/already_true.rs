@@ -48,10 +48,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         out.push(
-            Diagnostic::new(&ALREADY_TRUE, span, format!("{what} is there before the agent has done anything"))
-                .label(made, "set-up makes it")
-                .label(prompt.text.span, "and the prompt asks for it")
-                .help("let set-up begin in another state: an agent that does nothing must not pass"),
+            Diagnostic::new(&ALREADY_TRUE, span, format!("{what} is already present before the agent runs"))
+                .label(made, "setup creates it here")
+                .label(prompt.text.span, "the prompt asks for it here")
+                .help("start from a different state in setup: the task must not pass if the agent does nothing"),
         );
         told.push(what);
     }
@@ -163,10 +163,10 @@ fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &ALREADY_TRUE,
                     question.span,
-                    format!("`{}: {value}` is what set-up gives, and the prompt asks for another value", question.key),
+                    format!("setup already sets `{}: {value}`, but the prompt asks for another value", question.key),
                 )
-                .label(first, "set-up gives it")
-                .help("ask for the value that the prompt names: an agent that does nothing must not pass"),
+                .label(first, "setup sets it here")
+                .help("check for the value in the prompt: the task must not pass if the agent does nothing"),
             );
         }
     }
@@ -177,8 +177,8 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut told: Vec<Span> = Vec::new();
     let mut tell = |span: Span, made: Span, message: String| {
         if !told.contains(&span) {
-            let finding = Diagnostic::new(&ALREADY_TRUE, span, message).label(made, "set-up makes it");
-            out.push(finding.help("ask for what is so only when the agent has done its work"));
+            let finding = Diagnostic::new(&ALREADY_TRUE, span, message).label(made, "setup creates it here");
+            out.push(finding.help("check for something that is true only after the agent has done its work"));
             told.push(span);
         }
     };
@@ -218,7 +218,8 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     && facts::given(view).iter().any(|fact| fact.key == path)
                     && is_changed(said, path)
                 {
-                    let message = format!("set-up gives the {} a `{path}`, whatever its value", act.thing.kind);
+                    let message =
+                        format!("setup already gives the {} a `{path}`, and its value is not checked", act.thing.kind);
                     tell(question.span, made.span, message);
                 }
             }
@@ -240,7 +241,7 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     tell(
                         question.span,
                         made.span,
-                        format!("`{key}` is {value} before the agent has done anything, and that is enough"),
+                        format!("`{key}` is already {value} before the agent runs, so this check passes"),
                     );
                 }
             }
@@ -251,7 +252,7 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     tell(
                         question.span,
                         made,
-                        format!("this holds before the agent has done anything: set-up makes {count}"),
+                        format!("this is already true before the agent runs: setup creates {count}"),
                     );
                 }
             }
@@ -270,7 +271,7 @@ fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 number("max").map(|n| n >= count),
             ];
             if bounds.iter().any(Option::is_some) && bounds.iter().flatten().all(|met| *met) {
-                tell(step.key, made, format!("this holds before the agent has done anything: set-up makes {count}"));
+                tell(step.key, made, format!("this is already true before the agent runs: setup creates {count}"));
             }
         });
     });
@@ -512,7 +513,7 @@ fn cut(view: &TaskView<'_>, said: &str, written: &[(Span, String)], found: &mut 
         };
         let Some(wanted) = behind(said) else { continue };
         if let Some((made, _)) = written.iter().find(|(_, known)| behind(known).is_some_and(|value| value != wanted)) {
-            found.push((span, *made, format!("`{text}`, without the value,")));
+            found.push((span, *made, format!("`{text}` (without its value)")));
         }
     }
 }
@@ -600,10 +601,10 @@ fn in_files(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &ALREADY_TRUE,
                     question.span,
-                    format!("the file has a line with `{pattern}` before the agent has done anything"),
+                    format!("a line that matches `{pattern}` already exists before the agent runs"),
                 )
-                .label(*made, "set-up makes it")
-                .help("look for the line as the prompt wants it: an agent that does nothing must not pass"),
+                .label(*made, "setup creates the file here")
+                .help("check for the line that the prompt asks for: the task must not pass if the agent does nothing"),
             );
         }
     }
@@ -642,9 +643,9 @@ fn file_steps(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     });
     let Some(made) = made.collect::<Option<Vec<_>>>() else { return };
     if let (Some(first), Some(made)) = (verify.first(), made.first()) {
-        let message = "verify finds what it looks for before the agent has done anything";
-        let finding = Diagnostic::new(&ALREADY_TRUE, first.key, message).label(*made, "set-up writes it");
-        out.push(finding.help("look for what the prompt asks for: an agent that does nothing must not pass"));
+        let message = "these files already have the expected content before the agent runs";
+        let finding = Diagnostic::new(&ALREADY_TRUE, first.key, message).label(*made, "setup writes it here");
+        out.push(finding.help("check for what the prompt asks for: the task must not pass if the agent does nothing"));
     }
 }
 
@@ -773,7 +774,7 @@ fn no_rows(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, String)
                 values == items
             };
             if !items.is_empty() && (0..columns).any(is_column) {
-                found.push((*span, *made, format!("the table `{table}` with no rows but `{}`", items.join(", "))));
+                found.push((*span, *made, format!("the table `{table}` with no rows except `{}`", items.join(", "))));
             }
         }
     }
@@ -812,7 +813,7 @@ fn any_value(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, Span, Strin
                 let made =
                     given.iter().find(|(url, _, text)| url.len() > 10 && here.starts_with(url.as_str()) && has(text));
                 if let Some((_, made, _)) = made.filter(|_| key.len() > 2 && texts::has_word(said, &key)) {
-                    found.push((span, *made, format!("some `{key}`")));
+                    found.push((span, *made, format!("a field `{key}`")));
                 }
             }
         });
@@ -969,10 +970,10 @@ fn never_made(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &ALREADY_TRUE,
                         step.key,
-                        format!("`{shown}` is not there before the agent has done anything"),
+                        format!("`{shown}` is already absent before the agent runs"),
                     )
-                    .label(prompt.text.span, "the prompt speaks of it")
-                    .help("let set-up make it: an agent that does nothing must not pass"),
+                    .label(prompt.text.span, "the prompt mentions it here")
+                    .help("create it in setup: the task must not pass if the agent does nothing"),
                 );
             }
         });

@@ -51,7 +51,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             found.push((
                 question.span,
                 "this number is never less than 0".to_owned(),
-                "ask for one at least: `-gt 0`, or for the number that is expected",
+                "require at least one, `-gt 0`, or the expected number",
             ));
         }
     }
@@ -62,10 +62,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let texts = step.expect.iter().flat_map(|(_, expect)| super::texts::PRINTED.map(|key| expect.get(key)));
         for pattern in texts.flatten().filter_map(|text| text.get("matches")) {
             if pattern.as_literal().is_some_and(may_be_empty) {
-                let message = format!("`{}` matches an empty text, too", pattern.as_literal().unwrap_or_default());
+                let message = format!("`{}` also matches an empty text", pattern.as_literal().unwrap_or_default());
                 out.push(
                     Diagnostic::new(&ALWAYS_TRUE, pattern.span, message)
-                        .help("write what has to be there at least once: `+` for `*`")
+                        .help("require at least one character: `+` instead of `*`")
                         .strength(Strength::Warning),
                 );
             }
@@ -77,8 +77,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             if embedded::program(followed, s).is_some_and(|text| text.lines().any(has_constant_branch)) {
                 found.push((
                     content.span(embedded::first_line(content, s)),
-                    "behind `or` stands a text or a number, which is always true".to_owned(),
-                    "compare with each: `x in (3, 4)`",
+                    "the operand of `or` is a non-empty text or a number, which is always true".to_owned(),
+                    "use `in` to compare with each value: `x in (3, 4)`",
                 ));
             }
         });
@@ -105,8 +105,11 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
             [word] if is_glued(word) => {
                 return Some((
                     span(),
-                    format!("`{}` is one word, and a word is always true", word.source.replace(HOLE, "…")),
-                    "put blanks round the sign: `[ \"$n\" = 3 ]`",
+                    format!(
+                        "`{}` is a single word, and a non-empty word is always true",
+                        word.source.replace(HOLE, "…")
+                    ),
+                    "put spaces around the operator: `[ \"$n\" = 3 ]`",
                 ));
             }
             [left, compares, right]
@@ -116,7 +119,7 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
                 return Some((
                     span(),
                     "a count is never less than 0".to_owned(),
-                    "ask for one at least: `-gt 0`, or for the number that is expected",
+                    "require at least one, `-gt 0`, or the expected number",
                 ));
             }
             [left, compares, right]
@@ -127,15 +130,15 @@ fn test(statement: &Statement, content: &Content) -> Option<Fault> {
             {
                 return Some((
                     span(),
-                    "a count is never less than 0: this is never true".to_owned(),
-                    "ask for none: `-eq 0`, or for the number that is expected",
+                    "a count is never less than 0: this is always false".to_owned(),
+                    "require none, `-eq 0`, or the expected number",
                 ));
             }
             [_, matches, pattern] if matches.source == "=~" && is_everything(&pattern.source) => {
                 return Some((
                     span(),
-                    format!("`{}` matches every text, also an empty one", pattern.source),
-                    "write what has to be there, and `^` and `$` round it where that is all",
+                    format!("`{}` matches every text, including an empty one", pattern.source),
+                    "match what must be present, anchored with `^` and `$` if nothing else may be",
                 ));
             }
             _ => {}
@@ -170,16 +173,14 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
         if let Some(left) = no_range(&words, signs.0) {
             told.push(s.range.clone());
             let message =
-                if signs.0 { "every number meets one of these bounds" } else { "no number meets both bounds" };
-            let help = if signs.0 { "write `&&` between the two" } else { "write `||` between the two" };
+                if signs.0 { "every number satisfies one of these bounds" } else { "no number satisfies both bounds" };
+            let help =
+                if signs.0 { "write `&&` between the two conditions" } else { "write `||` between the two conditions" };
             found.push((content.span(s.range.clone()), format!("`{}`: {message}", left.trim_matches('"')), help));
             return;
         }
-        let (operators, message) = if signs.0 {
-            (["!=", "!="], "is not both at once: this is always true")
-        } else {
-            (["=", "=="], "is never both at once: this is never true")
-        };
+        let (operators, message) =
+            if signs.0 { (["!=", "!="], "this is always true") } else { (["=", "=="], "this is always false") };
         let compared: Vec<(&str, String)> = words
             .windows(3)
             .filter(|triple| operators.contains(&triple[1].source.as_str()))
@@ -197,11 +198,11 @@ fn two_values(content: &Content, found: &mut Vec<Fault>) {
             told.push(s.range.clone());
             found.push((
                 content.span(s.range.clone()),
-                format!("`{}`, compared with `{one}` and `{other}`, {message}", left.trim_matches('"')),
+                format!("`{}` cannot equal both `{one}` and `{other}`: {message}", left.trim_matches('"')),
                 if signs.0 {
-                    "where either is right, write `&&` between the two"
+                    "to require that it differs from both, write `&&` between the two conditions"
                 } else {
-                    "where either is right, write `||` between the two"
+                    "to accept either value, write `||` between the two conditions"
                 },
             ));
         }
@@ -313,15 +314,15 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
             if answers && matches!(last, "length" | "tostring" | "keys" | "tojson" | "type" | "add // 0") {
                 return Some((
                     content.span(filter.range.clone()),
-                    format!("`{last}` gives neither false nor null: for `jq -e` this is always true"),
-                    "compare it: `length == 0`",
+                    format!("`{last}` is never `false` or `null`, so `jq -e` always succeeds"),
+                    "add a comparison: `length == 0`",
                 ));
             }
             let at = assignment(&filter.text, &["select", "any", "all"], asks)?;
             Some((
                 within(content, filter, at),
-                "`=` sets a value in jq: this is true whatever the value was".to_owned(),
-                "compare by `==`",
+                "`=` is an assignment in jq: this is true regardless of the value".to_owned(),
+                "use `==` to compare",
             ))
         }
         "awk" | "gawk" | "mawk" => {
@@ -334,8 +335,8 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
             }
             Some((
                 within(content, program, at),
-                "`=` sets the field in awk: this is true unless what is set is empty or 0".to_owned(),
-                "compare by `==`",
+                "`=` is an assignment in awk: this is true unless the assigned value is empty or 0".to_owned(),
+                "use `==` to compare",
             ))
         }
         "grep" | "egrep" => {
@@ -347,8 +348,8 @@ fn command(statement: &Statement, content: &Content) -> Option<Fault> {
             (!meant && is_everything(&pattern.text)).then(|| {
                 (
                     content.span(pattern.range.clone()),
-                    format!("`{}` matches every line, also an empty one", pattern.text),
-                    "write what has to be there at least once: `[0-9][0-9]*`, `.`",
+                    format!("`{}` matches every line, including an empty one", pattern.text),
+                    "require at least one character: `[0-9][0-9]*`, `.`",
                 )
             })
         }
@@ -418,8 +419,8 @@ fn arithmetic(program: &Program, content: &Content, found: &mut Vec<Fault>) {
         if content.text.get(s.range.clone()).is_some_and(|text| SETS.is_match(text)) {
             found.push((
                 content.span(s.range.clone()),
-                "`=` sets the variable here: this is always true".to_owned(),
-                "compare by `==`: `(( n == 3 ))`",
+                "`=` is an assignment here: this is always true".to_owned(),
+                "use `==` to compare: `(( n == 3 ))`",
             ));
         }
     }

@@ -18,8 +18,8 @@ use crate::{
     source::Span,
 };
 
-const LOCKED: &str = "so says its schema in `gevals.lock`";
-const LITERAL: &str = "a value of `argumentsMatch` is compared as written, and must be equal";
+const LOCKED: &str = "according to its schema in `gevals.lock`";
+const LITERAL: &str = "`argumentsMatch` compares values literally, for equality";
 
 /// Holes and patterns in `argumentsMatch`, which are compared as they stand, and arguments that the tool does not take, as far as the
 /// lock knows.
@@ -40,9 +40,9 @@ fn arguments(view: &EvalView<'_>, kind: CallKind, matcher: &CallMatcher, out: &m
     let Some(fields) = given.value.as_object() else { return };
     if fields.is_empty() {
         out.push(
-            Diagnostic::new(&ALWAYS_TRUE_ASSERTION, given.span, "`argumentsMatch` is empty: any arguments will do")
+            Diagnostic::new(&ALWAYS_TRUE_ASSERTION, given.span, "`argumentsMatch` is empty: it matches any arguments")
                 .strength(Strength::Warning)
-                .help("write the arguments that the call must have, or remove the key"),
+                .help("list the arguments that the call must have, or remove the key"),
         );
     }
     let tools = meant(view, kind, matcher);
@@ -52,10 +52,8 @@ fn arguments(view: &EvalView<'_>, kind: CallKind, matcher: &CallMatcher, out: &m
             out.push(
                 Diagnostic::new(&UNEXPANDED_HOLE, *place, format!("`{hole}` is not filled in an assertion"))
                     .strength(Strength::Warning)
-                    .here("no call has this argument")
-                    .help(format!(
-                        "{LITERAL}: write the value, or look in `verify` at what the call has brought about"
-                    )),
+                    .here("no call has this argument value")
+                    .help(format!("{LITERAL}: write the value, or check the effect of the call in `verify`")),
             );
             continue;
         }
@@ -63,9 +61,9 @@ fn arguments(view: &EvalView<'_>, kind: CallKind, matcher: &CallMatcher, out: &m
             out.push(finding);
         } else if let Some(what) = comparison(&name.value, value) {
             out.push(
-                Diagnostic::new(&INVALID_ASSERTION, *place, format!("`argumentsMatch` has no {what}"))
+                Diagnostic::new(&INVALID_ASSERTION, *place, format!("`argumentsMatch` does not support {what}"))
                     .strength(Strength::Warning)
-                    .here("no call is likely to have just this")
+                    .here("no call is likely to have exactly this value")
                     .help(LITERAL),
             );
         }
@@ -104,8 +102,8 @@ fn unlike(
     Some(match fault.kind {
         FaultKind::Unknown(_) | FaultKind::Missing(_) if fault.at.is_empty() => {
             let message = match tools {
-                [_] => format!("the tool `{tool}` takes no `{key}`: no call is met"),
-                _ => format!("none of the tools that are meant takes `{key}`: no call is met"),
+                [_] => format!("the tool `{tool}` has no argument `{key}`: no call matches"),
+                _ => format!("no matching tool has an argument `{key}`: no call matches"),
             };
             let known: Vec<&str> = properties(locked).into_iter().flat_map(Map::keys).map(String::as_str).collect();
             let finding = Diagnostic::new(&UNKNOWN_FIELD, name.span, message);
@@ -113,15 +111,18 @@ fn unlike(
                 Some(near) => {
                     finding.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near)
                 }
-                None if known.is_empty() => finding.help("it takes no arguments, so says its schema in `gevals.lock`"),
+                None if known.is_empty() => {
+                    finding.help("it has no arguments, according to its schema in `gevals.lock`")
+                }
                 None => finding.help(format!(
-                    "it takes {}, so says its schema in `gevals.lock`",
+                    "its arguments are {}, according to its schema in `gevals.lock`",
                     known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ")
                 )),
             }
         }
         FaultKind::Type(demand) => {
-            let finding = Diagnostic::new(&WRONG_TYPE, place, format!("`{key}` {demand}: no call is met")).help(LOCKED);
+            let finding =
+                Diagnostic::new(&WRONG_TYPE, place, format!("`{key}` {demand}: no call matches")).help(LOCKED);
             let source = view.sources.get(place.file);
             let written = source.slice(place);
             let mended = match value {
@@ -138,7 +139,7 @@ fn unlike(
         }
         kind => {
             let at = fault.at.split('/').skip(2).map(|token| format!(".{token}")).collect::<String>();
-            Diagnostic::new(&INVALID_VALUE, place, format!("`{key}{at}` {kind}: no call is met")).help(LOCKED)
+            Diagnostic::new(&INVALID_VALUE, place, format!("`{key}{at}` {kind}: no call matches")).help(LOCKED)
         }
     })
 }
@@ -196,7 +197,7 @@ fn comparison(name: &str, value: &Value) -> Option<&'static str> {
         Value::Object(fields) => {
             let demands = ["equals", "contains", "matches", "match", "regex", "startsWith", "endsWith", "oneOf"];
             let all = !fields.is_empty() && fields.keys().all(|key| demands.contains(&key.as_str()));
-            all.then_some("demands such as `contains`")
+            all.then_some("conditions such as `contains`")
         }
         _ => None,
     }

@@ -42,7 +42,7 @@ pub fn always(view: &EvalView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &ALWAYS_TRUE_ASSERTION,
                     item.span,
-                    "every run makes at least 0 calls: this asserts nothing",
+                    "`minToolCalls: 0` has no effect: every run makes at least 0 calls",
                 )
                 .help("write 1 or more, or remove the assertion"),
             );
@@ -61,10 +61,14 @@ pub fn contradictory(view: &EvalView<'_>, out: &mut Diagnostics) {
             let Some(forbidden) = forbidden.collect::<Option<Vec<Span>>>() else { continue };
             let (Some(demand), Some(place)) = (demanded.first(), forbidden.first()) else { continue };
             out.push(
-                Diagnostic::new(&CONTRADICTORY_ASSERTIONS, demand.span, "no run can do this, since it is forbidden")
-                    .here("demanded here")
-                    .label(*place, "forbidden here")
-                    .help("remove one of the two, or narrow what is forbidden"),
+                Diagnostic::new(
+                    &CONTRADICTORY_ASSERTIONS,
+                    demand.span,
+                    "this assertion can never pass, because another one forbids the call",
+                )
+                .here("required here")
+                .label(*place, "forbidden here")
+                .help("remove one of the two, or narrow the forbidden calls"),
             );
         }
         too_many(&items, out);
@@ -128,10 +132,14 @@ fn none_left(view: &EvalView<'_>, items: &[&Assertion], out: &mut Diagnostics) {
     let Some(forbidden) = forbidden.collect::<Option<Vec<Span>>>() else { return };
     let Some(first) = forbidden.first() else { return };
     out.push(
-        Diagnostic::new(&CONTRADICTORY_ASSERTIONS, least.span, "no call is left that a run could make")
-            .here("demanded here")
-            .label(*first, "forbidden here")
-            .help("remove one of the two, or narrow what is forbidden"),
+        Diagnostic::new(
+            &CONTRADICTORY_ASSERTIONS,
+            least.span,
+            "every call that could satisfy this assertion is forbidden",
+        )
+        .here("required here")
+        .label(*first, "forbidden here")
+        .help("remove one of the two, or narrow the forbidden calls"),
     );
 }
 
@@ -161,10 +169,10 @@ fn too_many(items: &[&Assertion], out: &mut Diagnostics) {
                     Diagnostic::new(
                         &CONTRADICTORY_ASSERTIONS,
                         max.span,
-                        format!("at most {most} calls, and at least {least} are demanded"),
+                        format!("at most {most} calls are allowed, but at least {least} are required"),
                     )
-                    .label(item.key.span, "demanded here")
-                    .help("allow more calls, or demand fewer"),
+                    .label(item.key.span, "required here")
+                    .help("allow more calls, or require fewer"),
                 );
             }
         }
@@ -196,8 +204,14 @@ pub fn unanchored(view: &EvalView<'_>, out: &mut Diagnostics) {
             }
             let words: Vec<_> = extra.iter().take(6).map(|t| format!("`{t}`")).collect();
             out.push(
-                Diagnostic::new(&UNANCHORED_TOOL_PATTERN, pattern.span, format!("this pattern also matches {}", words.join(", ")))
-                    .help("a pattern matches anywhere in a name: begin it with `^`, end it with `$`, or write `tool` for one name"),
+                Diagnostic::new(
+                    &UNANCHORED_TOOL_PATTERN,
+                    pattern.span,
+                    format!("this pattern also matches {}", words.join(", ")),
+                )
+                .help(
+                    "a pattern matches anywhere in a name: anchor it with `^` and `$`, or use `tool` for a single name",
+                ),
             );
         }
     }
@@ -237,7 +251,7 @@ pub fn both(view: &EvalView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &REDUNDANT_NAME_AND_PATTERN,
                     pattern.span,
-                    "either the name or the pattern may match, not both at once",
+                    "a name and a pattern are both given: a call may match either",
                 )
                 .label(name.span, "the name")
                 .help("keep one of them, or write two items"),

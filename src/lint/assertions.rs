@@ -28,11 +28,11 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &IMPOSSIBLE_COUNT,
                     min_at,
-                    format!("no run makes at least {min} and at most {max} calls"),
+                    format!("no run can make at least {min} and at most {max} calls"),
                 )
                 .here("at least this many")
                 .label(max_at, "at most this many")
-                .help("raise `maxToolCalls`, or lower `minToolCalls`"),
+                .help("increase `maxToolCalls`, or reduce `minToolCalls`"),
             );
         }
     }

@@ -80,7 +80,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         Diagnostic::new(
             &NOT_AWAITED,
             span,
-            format!("{what} comes a while after the change, and nothing in verify waits for it first"),
+            format!("{what} changes some time after the update, and verify does not wait for it"),
         )
         .help("wait first: `kubectl wait`, `kubectl rollout status`, a loop with a limit, or `eventually`"),
     );
@@ -100,9 +100,12 @@ fn hurried(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &NOT_AWAITED,
                         run.content.span(run.statement.range.clone()),
-                        format!("a wait of {} s ends before anything can have started", limit.trim_end_matches('s')),
+                        format!(
+                            "a timeout of {} s expires before anything can have started",
+                            limit.trim_end_matches('s')
+                        ),
                     )
-                    .help("wait as long as it may take: `--timeout=60s`"),
+                    .help("allow enough time: `--timeout=60s`"),
                 );
             }
         }

@@ -33,13 +33,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let diagnostic = Diagnostic::new(
             &BACKGROUND_PROCESS,
             script.content.span(statement.range.start..end),
-            "this runs on when the script has ended",
+            "this process keeps running after the script ends",
         );
         out.push(match script.phase {
             PhaseKind::Setup => diagnostic
                 .strength(Strength::Note)
-                .help("gevals ends it after cleanup; other tools wait for it, or leave it behind: redirect its output, and kill it in cleanup"),
-            _ => diagnostic.here("and nothing uses it").help("`wait` for it, or `kill` it, before the script ends"),
+                .help("gevals stops it after cleanup; other tools wait for it or leave it running: redirect its output, and kill it in cleanup"),
+            _ => diagnostic.here("nothing uses it").help("`wait` for it or `kill` it before the script ends"),
         });
     }
 }

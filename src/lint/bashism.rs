@@ -24,23 +24,25 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let found = find(content);
         let [(first, what), others @ ..] = found.as_slice() else { continue };
         let reader = match text.form {
-            Form::Line | Form::Inline if !content.text.trim_start().starts_with("#!") => "`/bin/sh`, which reads this,",
-            _ => "`sh`, which the first line asks for,",
+            Form::Line | Form::Inline if !content.text.trim_start().starts_with("#!") => {
+                "`/bin/sh`, which runs this script,"
+            }
+            _ => "`sh`, which the first line requests,",
         };
         let mut diagnostic =
-            Diagnostic::new(&BASHISM, content.span(first.clone()), format!("{reader} may not know {what}"))
-                .here("bash does");
+            Diagnostic::new(&BASHISM, content.span(first.clone()), format!("{reader} may not support {what}"))
+                .here("bash supports it");
         for (range, what) in others.iter().take(3) {
-            diagnostic = diagnostic.label(content.span(range.clone()), format!("nor {what}"));
+            diagnostic = diagnostic.label(content.span(range.clone()), format!("{what} is not supported either"));
         }
         out.push(match shebang(&content.text) {
-            Some(range) => diagnostic.help("ask for bash in the first line").fix(
+            Some(range) => diagnostic.help("request bash in the first line").fix(
                 "write `#!/usr/bin/env bash`",
                 content.span(range),
                 "#!/usr/bin/env bash",
             ),
             None => {
-                let diagnostic = diagnostic.help("write `shell: bash` beside it");
+                let diagnostic = diagnostic.help("add `shell: bash`");
                 let fix = match text.step.arg("shell") {
                     Some(shell) => Some((shell.span, "bash".to_owned())),
                     None => super::before_key(view, text.key, "shell", "bash"),

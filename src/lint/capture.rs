@@ -73,10 +73,10 @@ pub fn grep(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &GREP_ENDS_SCRIPT,
                         content.span(range),
-                        "where this finds nothing, `set -e` ends the script",
+                        "if grep finds nothing, `set -e` ends the script here",
                     )
-                    .label(content.span(statement.range.clone()), "before anybody looks at this")
-                    .help("write `|| true` behind the grep, or count by `wc -l` of what `grep … || true` prints"),
+                    .label(content.span(statement.range.clone()), "this check is then never reached")
+                    .help("append `|| true` to the grep, or count with `wc -l` the output of `grep … || true`"),
                 );
             }
         });
@@ -131,9 +131,9 @@ pub fn stream(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &WRONG_STREAM,
                     content.span(statement.range.clone()),
-                    "what is looked for is written to standard error, and only standard output is read",
+                    "this text is written to standard error, but only standard output is captured",
                 )
-                .help("put `2>&1` behind the command"),
+                .help("append `2>&1` to the command"),
             );
         }
     }
@@ -244,7 +244,7 @@ fn unread_answer(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &CURL_WITHOUT_FAIL,
                         content.span(range.clone()),
-                        "an answer of 404 or 500 is a success here, and nobody reads the answer",
+                        "curl treats a 404 or 500 response as success, and the response is not checked",
                     )
                     .help("add `--fail`")
                     .fix("add `--fail`", content.span(range.end..range.end), " --fail"),
@@ -297,7 +297,7 @@ pub fn curl(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &CURL_WITHOUT_FAIL,
                         content.span(range.clone()),
-                        "an answer of 404 or 500 is a success here, and the agent begins in another world",
+                        "curl treats a 404 or 500 response as success, so setup may be incomplete when the agent starts",
                     )
                     .strength(Strength::Warning)
                     .help("add `--fail`")

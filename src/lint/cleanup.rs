@@ -74,9 +74,9 @@ fn nearly(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &released::RESOURCE_NOT_RELEASED,
                         run.content.span(place),
-                        format!("cleanup says `{word}`, and all else `{other}`"),
+                        format!("cleanup uses the name `{word}`, but everything else uses `{other}`"),
                     )
-                    .help("clear away what set-up makes: write the same name"),
+                    .help("use the same name to delete what setup creates"),
                 );
                 told.push(word);
             }
@@ -109,9 +109,9 @@ fn selects(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &released::RESOURCE_NOT_RELEASED,
                         script.content.span(value.range()),
-                        format!("cleanup looks for `{}`, and all else for `{other}`", value.as_str()),
+                        format!("cleanup searches for `{}`, but everything else uses `{other}`", value.as_str()),
                     )
-                    .help("what is not found is not deleted: look for the same"),
+                    .help("what the search does not find is not deleted: use the same name"),
                 );
                 told.push(value.as_str());
             }
@@ -142,7 +142,7 @@ fn order(view: &TaskView<'_>, out: &mut Diagnostics) {
                     &released::RESOURCE_NOT_RELEASED,
                     acts[at].span,
                     format!(
-                        "the {kind} cannot be deleted yet: the {} that may use it is deleted behind it",
+                        "the {kind} cannot be deleted yet: the {} that may use it is deleted after it",
                         after.thing.kind
                     ),
                 )
@@ -184,10 +184,10 @@ fn running(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &released::RESOURCE_NOT_RELEASED,
                     run.content.span(run.statement.range.clone()),
-                    "a container that runs is not removed",
+                    "a running container is not removed",
                 )
                 .label(made.content.span(line(made)), "started here")
-                .help("write `docker rm -f`, or stop it first"),
+                .help("write `docker rm -f`, or stop the container first"),
             );
         }
     }
@@ -235,7 +235,7 @@ fn halves(view: &TaskView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &released::RESOURCE_NOT_RELEASED,
                 span,
-                format!("a {kind} that is stopped is still there, with its name"),
+                format!("a stopped {kind} still exists, and keeps its name"),
             )
             .help("remove it: `docker rm -f NAME`"),
         );
@@ -270,15 +270,15 @@ fn buckets(view: &TaskView<'_>, out: &mut Diagnostics) {
     for run in runs(PhaseKind::Cleanup).filter(|run| is_aws(run)) {
         let forced = has(run, &["s3", "rb", "--force"]);
         let message = if forced && versions && !text("list-object-versions") && !text("delete-objects") {
-            "`--force` deletes the objects, and not their versions: a bucket with versions stays"
+            "`--force` deletes the objects but not their versions: a bucket with versions is not deleted"
         } else if fills && !empties && !forced && (has(run, &["s3", "rb"]) || has(run, &["delete-bucket"])) {
-            "the bucket is not empty, and stays"
+            "the bucket is not empty, so it is not deleted"
         } else {
             continue;
         };
         out.push(
             Diagnostic::new(&released::RESOURCE_NOT_RELEASED, run.content.span(run.statement.range.clone()), message)
-                .help("delete what is in it first: all of `list-object-versions`, with markers of deletion, or `s3 rm --recursive`"),
+                .help("delete its content first: everything in `list-object-versions`, including delete markers, or use `s3 rm --recursive`"),
         );
     }
 }
@@ -321,9 +321,9 @@ fn made_by_agent(view: &TaskView<'_>, out: &mut Diagnostics) {
             let mut finding = Diagnostic::new(
                 &released::RESOURCE_NOT_RELEASED,
                 view.task.cleanup.steps[0].key,
-                format!("nothing deletes the {kind} `{name}` that the agent makes"),
+                format!("the {kind} `{name}`, which the agent creates, is never deleted"),
             )
-            .label(act.span, "verify looks at it here");
+            .label(act.span, "verify checks it here");
             if let Some(help) = released::command(thing, &name) {
                 finding = finding.help(format!("add to cleanup: `{help}`"));
             }
@@ -351,10 +351,10 @@ fn refuses(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &super::cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND,
                         arg.span,
-                        "this fails where there is nothing to delete",
+                        "this fails if there is nothing to delete",
                     )
-                    .help("cleanup runs also when setup failed early: write `ignoreNotFound: true`")
-                    .fix("ignore what is not there", arg.span, "true"),
+                    .help("cleanup also runs if setup fails early: write `ignoreNotFound: true`")
+                    .fix("ignore missing objects", arg.span, "true"),
                 );
             }
         },
@@ -381,12 +381,12 @@ fn drops(view: &TaskView<'_>, out: &mut Diagnostics) {
                     &super::cluster::CLEANUP_NEEDS_IGNORE_NOT_FOUND,
                     act.span,
                     format!(
-                        "this fails where there is no {} `{name}`, and what stands behind it is not done",
+                        "this fails if the {} `{name}` does not exist, and the statements after it do not run",
                         thing.kind
                     ),
                 )
                 .help(format!(
-                    "cleanup runs also when setup failed early: write `DROP {} IF EXISTS`",
+                    "cleanup also runs if setup fails early: write `DROP {} IF EXISTS`",
                     thing.kind.to_uppercase()
                 )),
             );

@@ -102,13 +102,13 @@ pub fn namespace(view: &TaskView<'_>, out: &mut Diagnostics) {
             let mut diagnostic = Diagnostic::new(
                 &UNKNOWN_NAMESPACE,
                 script.content.span(used.range.clone()),
-                format!("neither setup nor the prompt names the namespace `{}`", used.text),
+                format!("neither setup nor the prompt mentions the namespace `{}`", used.text),
             );
             if let Some(near) = crate::diagnostic::nearest(&used.text, made.iter().map(|w| w.text.as_str())) {
                 diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
             }
             let words: Vec<_> = made.iter().map(|w| format!("`{}`", w.text)).collect();
-            out.push(diagnostic.help(format!("setup makes {}", words.join(", "))));
+            out.push(diagnostic.help(format!("setup creates {}", words.join(", "))));
         }
     }
 }
@@ -181,15 +181,15 @@ fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             let (message, help) = match (phase, act.thing.system.as_str()) {
                 (PhaseKind::Setup, "kubernetes" | "helm") => {
-                    ("this fails on the first run, where there is nothing to delete", "write `--ignore-not-found`")
+                    ("this fails on the first run, when there is nothing to delete", "write `--ignore-not-found`")
                 }
                 (PhaseKind::Setup, _) => (
-                    "this fails on the first run, where there is nothing to delete",
-                    "delete it only where it is there (`-f`, `IF EXISTS`, `|| true`)",
+                    "this fails on the first run, when there is nothing to delete",
+                    "delete it only if it exists (`-f`, `IF EXISTS`, `|| true`)",
                 ),
                 _ => (
-                    "this fails where the agent has made nothing",
-                    "delete it only where it is there (`-f`, `IF EXISTS`, `|| true`)",
+                    "this fails if the agent has created nothing",
+                    "delete it only if it exists (`-f`, `IF EXISTS`, `|| true`)",
                 ),
             };
             out.push(Diagnostic::new(&CLEANUP_NEEDS_IGNORE_NOT_FOUND, span, message).help(help));
@@ -241,9 +241,9 @@ fn not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &CLEANUP_NEEDS_IGNORE_NOT_FOUND,
                         status,
-                        "this fails where the agent has made nothing",
+                        "this fails if the agent has created nothing",
                     )
-                    .help("cleanup runs also when the agent failed: accept 404, too"),
+                    .help("cleanup also runs if the agent fails: accept the status 404 as well"),
                 );
             }
         });
@@ -286,8 +286,8 @@ pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
             let verb = content.span(call.words[call.verb].range.clone());
             let behind = Span { start: verb.end, ..verb };
             out.push(
-                Diagnostic::new(&CLEANUP_NEEDS_IGNORE_NOT_FOUND, verb, "this fails where there is nothing to delete")
-                    .help("cleanup runs also when setup failed early: write `--ignore-not-found`")
+                Diagnostic::new(&CLEANUP_NEEDS_IGNORE_NOT_FOUND, verb, "this fails if there is nothing to delete")
+                    .help("cleanup also runs if setup fails early: write `--ignore-not-found`")
                     .fix("add `--ignore-not-found`", behind, " --ignore-not-found"),
             );
         }
@@ -340,10 +340,12 @@ fn next_run(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &DELETE_THEN_CREATE,
                         made.content.span(made.statement.range.clone()),
-                        format!("`{name}` may still be there when the task runs again: cleanup does not wait"),
+                        format!(
+                            "`{name}` may still exist when the task runs again: cleanup does not wait for its deletion"
+                        ),
                     )
                     .label(gone.content.span(gone.statement.range.clone()), "deleted here, without waiting")
-                    .help("wait in cleanup, or begin set-up with `kubectl delete namespace NAME --ignore-not-found`"),
+                    .help("wait in cleanup, or start setup with `kubectl delete namespace NAME --ignore-not-found`"),
                 );
             }
         }
@@ -362,10 +364,10 @@ pub fn race(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &DELETE_THEN_CREATE,
                     at,
-                    format!("`{name}` may still be there: its deletion does not wait"),
+                    format!("`{name}` may still exist: its deletion does not wait"),
                 )
                 .label(*deleted, "deleted here")
-                .help("wait until it is gone, or make one of a name of its own: put `{random.id}` into it"),
+                .help("wait until it is deleted, or use a unique name: add `{random.id}` to it"),
             );
         }
     };

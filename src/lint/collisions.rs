@@ -88,10 +88,10 @@ pub fn between(tasks: &[&[Touch]], out: &mut Diagnostics) {
                     Diagnostic::new(
                         &SAME_RESOURCE_IN_PARALLEL_TASKS,
                         touch.place,
-                        format!("another task that may run at the same time uses {}, too", touch.what),
+                        format!("{} is also used by another task that may run at the same time", touch.what),
                     )
                     .label(place, "there")
-                    .help("put `{random.id}` into the name, or take `parallel: true` from one of the tasks"),
+                    .help("add `{random.id}` to the name, or remove `parallel: true` from one of the tasks"),
                 );
                 told.push(&touch.key);
             }
@@ -130,10 +130,10 @@ fn swept(tasks: &[&[Touch]], out: &mut Diagnostics) {
                 Diagnostic::new(
                     &SAME_RESOURCE_IN_PARALLEL_TASKS,
                     place,
-                    format!("this deletes {what} of another task, too, which may run at the same time"),
+                    format!("this also deletes {what} of another task that may run at the same time"),
                 )
                 .label(other, "the other task")
-                .help("delete what this task makes, by its name or by a label that only this task gives"),
+                .help("delete only what this task creates, by name or by a label that is unique to this task"),
             );
         }
     }
@@ -155,10 +155,10 @@ fn globs(tasks: &[&[Touch]], out: &mut Diagnostics) {
                 Diagnostic::new(
                     &SAME_RESOURCE_IN_PARALLEL_TASKS,
                     glob.place,
-                    format!("`{prefix}*` is also what another task makes that may run at the same time"),
+                    format!("`{prefix}*` also matches what another task creates, which may run at the same time"),
                 )
                 .label(other.place, "there")
-                .help("delete the folder of this task alone"),
+                .help("delete only the directory of this task"),
             );
         }
     }

@@ -91,11 +91,11 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
         let text = fact.text();
         let (message, right) = match &fact.value {
             _ if in_texts && fact.typed && (fact.value.is_number() || fact.value.is_boolean()) => {
-                (format!("the field holds a text, and {text} is none"), format!("\"{text}\""))
+                (format!("this field contains a string, but {text} is not a string"), format!("\"{text}\""))
             }
             serde_json::Value::String(_) if in_texts || !is_number => continue,
             serde_json::Value::String(_) if fact.typed && text.parse::<i64>().is_ok() => {
-                (format!("the field holds a number, and \"{text}\" is a text"), text.clone())
+                (format!("this field contains a number, but \"{text}\" is a string"), text.clone())
             }
             serde_json::Value::String(_)
                 if text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -107,9 +107,9 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &COMPARES_OTHERWISE,
                         fact.span,
-                        format!("`{}` is a number, and never `{text}`", fact.key),
+                        format!("`{}` is a number, so it never equals `{text}`", fact.key),
                     )
-                    .help("compare with the number that is printed: bytes, seconds, pieces"),
+                    .help("compare with the printed number: bytes, seconds, a count"),
                 );
                 continue;
             }
@@ -119,7 +119,7 @@ fn values(view: &TaskView<'_>, out: &mut Diagnostics) {
         let here = source.text().get(fact.span.start as usize..fact.span.end as usize).unwrap_or_default();
         let mut finding = Diagnostic::new(&COMPARES_OTHERWISE, fact.span, message);
         if here.trim_matches(['"', '\'']) == text {
-            let fix = if in_texts { "put it in quotes" } else { "leave the quotes off" };
+            let fix = if in_texts { "add quotes" } else { "remove the quotes" };
             let help =
                 if in_texts { format!("write {right} in quotes") } else { format!("write {right} without quotes") };
             finding = finding.help(help).fix(fix, fact.span, right);
@@ -159,9 +159,9 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &COMPARES_OTHERWISE,
                         question.span,
-                        format!("`{}` is likely a number, and \"{}\" is a text", question.key, question.text()),
+                        format!("`{}` is probably a number, but \"{}\" is a string", question.key, question.text()),
                     )
-                    .help("values of JSON are equal only where their types are")
+                    .help("JSON values are equal only if their types are equal")
                     .strength(Strength::Warning),
                 );
             }
@@ -182,14 +182,14 @@ fn types(view: &TaskView<'_>, out: &mut Diagnostics) {
                         &COMPARES_OTHERWISE,
                         question.span,
                         format!(
-                            "set-up gives `{}` {}, and this is {}",
+                            "setup sets `{}` to {}, but this is {}",
                             question.key,
                             noun(&first.value),
                             noun(&question.value)
                         ),
                     )
-                    .label(first.span, "given here")
-                    .help("values of JSON are equal only where their types are"),
+                    .label(first.span, "set here")
+                    .help("JSON values are equal only if their types are equal"),
                 );
             }
         }
@@ -232,8 +232,8 @@ fn partial(view: &TaskView<'_>, out: &mut Diagnostics) {
         let other = given.iter().find(|fact| fact.key == key && fact.text() != wanted && fact.text().contains(&wanted));
         if let Some(other) = other.filter(|_| told.insert(span)) {
             out.push(
-                Diagnostic::new(&COMPARES_OTHERWISE, span, format!("`{}` contains `{wanted}`, too", other.text()))
-                    .label(other.span, "set-up gives the field this value")
+                Diagnostic::new(&COMPARES_OTHERWISE, span, format!("`{}` also contains `{wanted}`", other.text()))
+                    .label(other.span, "setup sets the field to this value")
                     .help("compare the whole value")
                     .strength(Strength::Warning),
             );
@@ -293,8 +293,8 @@ fn lines_of_json(view: &TaskView<'_>, out: &mut Diagnostics) {
             && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
             && !matches!(word, "true" | "false" | "null");
         if json && plain && word.bytes().any(|b| b.is_ascii_alphabetic()) {
-            let message = format!("this looks through JSON: no line of it is `{word}` alone");
-            let help = "take the names out of it first: `jq -r '.[].name'`";
+            let message = format!("this output is JSON: no line consists of `{word}` alone");
+            let help = "extract the names first: `jq -r '.[].name'`";
             out.push(
                 Diagnostic::new(&COMPARES_OTHERWISE, question.span, message).help(help).strength(Strength::Warning),
             );
@@ -317,22 +317,18 @@ fn headers(view: &TaskView<'_>, out: &mut Diagnostics) {
         let named = super::texts::has_word(&said, with) || word.is_some_and(|word| super::texts::has_word(&said, word));
         if equal && named && last.statement.name() == "wc" && asked::is_headed(first) {
             out.push(
-                Diagnostic::new(
-                    &COMPARES_OTHERWISE,
-                    question.span,
-                    "the line with the names of the columns is counted, too",
-                )
-                .help("leave it out: `--no-headers`, `-o name`"),
+                Diagnostic::new(&COMPARES_OTHERWISE, question.span, "the header line is counted as well")
+                    .help("omit the header: `--no-headers`, `-o name`"),
             );
         }
     }
 }
 
 fn any_number(digits: &str) -> String {
-    format!("any number that has `{digits}` in it will do: 1{digits}, {digits}0")
+    format!("any number that contains `{digits}` matches: 1{digits}, {digits}0")
 }
 
-const AS_A_WHOLE: &str = "look for the number as a whole: `grep -w`";
+const AS_A_WHOLE: &str = "match the whole number: `grep -w`";
 
 /// `running` where the phase is `Running`: phases have one spelling.
 fn phases(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -364,7 +360,7 @@ fn phases(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &COMPARES_OTHERWISE,
                     fact.span,
-                    format!("the {} is `{phase}`, with a capital letter", fact.key),
+                    format!("the {} is spelled `{phase}`, with a capital letter", fact.key),
                 )
                 .help(format!("write `{phase}`")),
             );
@@ -375,8 +371,8 @@ fn phases(view: &TaskView<'_>, out: &mut Diagnostics) {
 fn noun(value: &serde_json::Value) -> &'static str {
     match value {
         serde_json::Value::Number(_) => "a number",
-        serde_json::Value::Bool(_) => "a truth value",
-        _ => "a text",
+        serde_json::Value::Bool(_) => "a boolean",
+        _ => "a string",
     }
 }
 
@@ -400,11 +396,11 @@ fn otherwise(statement: &Statement, content: &Content, known: &dyn Fn(&str) -> b
                 return Some((
                     span(),
                     format!(
-                        "`{}` is a redirection here: this {} a file",
+                        "`{}` is a redirection here: it {} a file",
                         word.source,
                         if word.source == ">" { "writes" } else { "reads" }
                     ),
-                    "compare numbers by `-gt`, `-ge`, `-lt`, `-le`",
+                    "use `-gt`, `-ge`, `-lt` or `-le` to compare numbers",
                 ));
             }
             ">" | "<"
@@ -414,8 +410,8 @@ fn otherwise(statement: &Statement, content: &Content, known: &dyn Fn(&str) -> b
             {
                 return Some((
                     span(),
-                    format!("`{}` compares the letters: 10 comes before 9", word.source),
-                    "compare numbers by `-gt`, `-ge`, `-lt`, `-le`, or in `(( … ))`",
+                    format!("`{}` compares strings: 10 sorts before 9", word.source),
+                    "use `-gt`, `-ge`, `-lt`, `-le` or `(( … ))` to compare numbers",
                 ));
             }
             "-eq" | "-ne" | "-gt" | "-ge" | "-lt" | "-le" => {
@@ -428,37 +424,37 @@ fn otherwise(statement: &Statement, content: &Content, known: &dyn Fn(&str) -> b
                 if let Some(operand) = operand.filter(|operand| !operand.contains(super::script::HOLE)) {
                     return Some((
                         span(),
-                        format!("`{}` compares numbers, and `{operand}` is none", word.source),
-                        "compare texts by `=` and `!=`",
+                        format!("`{}` compares numbers, but `{operand}` is not a number", word.source),
+                        "use `=` or `!=` to compare strings",
                     ));
                 }
             }
             "-z" | "-n" if right.and_then(|word| word.variable()).is_some_and(|name| counts(content, name)) => {
                 return Some((
                     span(),
-                    "a count, or a status, is never empty: where there is nothing it is 0".to_owned(),
+                    "a count or a status is never empty: if there is nothing, it is 0".to_owned(),
                     "compare with 0: `-eq 0`, `-gt 0`",
                 ));
             }
             "-n" if !is_double && unquoted(right) && words.len() <= 4 => {
                 return Some((
                     span(),
-                    "this is true also where the variable is empty".to_owned(),
+                    "this is true even if the variable is empty".to_owned(),
                     "put the variable in double quotes: `[ -n \"$x\" ]`",
                 ));
             }
             "=~" if right.is_some_and(|word| is_quoted_regex(word, content)) => {
                 return Some((
                     span(),
-                    "the pattern is quoted: its signs are letters".to_owned(),
-                    "leave the quotes off, or keep the pattern in a variable: `[[ $x =~ $pattern ]]`",
+                    "the pattern is quoted, so it is matched literally".to_owned(),
+                    "remove the quotes, or put the pattern into a variable: `[[ $x =~ $pattern ]]`",
                 ));
             }
             "=" | "==" | "!=" if is_double && right.is_some_and(is_quoted_pattern) => {
                 return Some((
                     span(),
-                    "the pattern is quoted: a `*` in it is a star".to_owned(),
-                    "leave the quotes off the `*`",
+                    "the pattern is quoted, so `*` is matched literally".to_owned(),
+                    "do not quote the `*`",
                 ));
             }
             "=" | "==" | "!=" => {
@@ -467,7 +463,7 @@ fn otherwise(statement: &Statement, content: &Content, known: &dyn Fn(&str) -> b
                     && left.parts.iter().any(|part| matches!(part, Part::Var { .. }))
                     && !left.parts.iter().any(|part| matches!(part, Part::Command { .. }))
                 {
-                    return Some((span(), "both sides are the same".to_owned(), "compare with what is expected"));
+                    return Some((span(), "both operands are the same".to_owned(), "compare with the expected value"));
                 }
             }
             _ => {}
@@ -498,8 +494,8 @@ fn defaults(content: &Content, found: &mut Vec<Fault>) {
             if let Some(wanted) = wanted.filter(|_| holds && captured(content).contains(name)) {
                 found.push((
                     content.span(s.range.clone()),
-                    format!("where `{name}` is empty, `{wanted}` stands in its place, and that is what is wanted"),
-                    "take a default that fails the test: `${x:-}`, `${x:-0}`",
+                    format!("if `{name}` is empty, it defaults to `{wanted}`, which is the expected value"),
+                    "use a default that fails the test: `${x:-}`, `${x:-0}`",
                 ));
             }
         }
@@ -524,8 +520,8 @@ fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, 
         if fixed && pattern.literal && (either || text.contains(".*") || text.starts_with('^')) {
             found.push((
                 content.span(command.range.clone()),
-                format!("with `-F` the signs of a pattern are letters: this looks for `{text}` as written"),
-                "leave the `F` off: `grep -E 'a|b'`",
+                format!("`-F` searches for the literal text `{text}`, not for a pattern"),
+                "remove `-F`: `grep -E 'a|b'`",
             ));
         }
     }
@@ -540,8 +536,8 @@ fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, 
         if is_answer && !whole && std::ptr::eq(run.content, content) {
             found.push((
                 content.span(run.statement.range.clone()),
-                "the answer of the agent is the pattern here: an empty answer, or `.`, matches everything".to_owned(),
-                "look for what is expected in the answer: `printf '%s' \"$ANSWER\" | grep -qF \"$EXPECTED\"`",
+                "the agent's answer is used as the pattern here: an empty answer or `.` matches everything".to_owned(),
+                "search the answer for the expected text: `printf '%s' \"$ANSWER\" | grep -qF \"$EXPECTED\"`",
             ));
         }
     }
@@ -562,7 +558,7 @@ fn bytes(content: &Content, found: &mut Vec<Fault>) {
         if counts && lists && !thins && is_several(content, s) {
             found.push((
                 content.span(last.range.clone()),
-                "`wc -c` counts bytes: of a list it is no number of things".to_owned(),
+                "`wc -c` counts bytes, not the items of a list".to_owned(),
                 "count words or lines: `wc -w`, `wc -l`",
             ));
         }
@@ -659,7 +655,7 @@ fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
             if let Some(word) = bare.filter(|_| compares) {
                 found.push((
                     content.span(condition.range.clone()),
-                    format!("where `{}` is empty, this test is an error, and an error counts as no", word.source),
+                    format!("if `{}` is empty, this test is an error, which counts as false", word.source),
                     "put it in double quotes, or compare in `[[ … ]]`",
                 ));
             }
@@ -762,8 +758,8 @@ fn of_table(command: &Statement, expected: &str, padded: bool) -> Option<(String
         let bare = short(&['N', 's', 'E']) || long(&["--skip-column", "--silent", "--vertical", "--disable-column"]);
         return (asks && !bare).then(|| {
             (
-                format!("`mysql` prints the name of the column above: this is never `{expected}`"),
-                "leave it out: `mysql -N`",
+                format!("`mysql` prints a header line: its output is never equal to `{expected}`"),
+                "omit the header: `mysql -N`",
             )
         });
     }
@@ -773,14 +769,13 @@ fn of_table(command: &Statement, expected: &str, padded: bool) -> Option<(String
     match (bare, aligned) {
         _ if !asks || shaped => None,
         (false, _) => Some((
-            format!(
-                "`psql` prints the name of the column above, and how many rows there are: this is never `{expected}`"
-            ),
-            "leave them out: `psql -tA`",
+            format!("`psql` prints a header line and a row count: its output is never equal to `{expected}`"),
+            "omit them: `psql -tA`",
         )),
-        (true, true) if padded => {
-            Some((format!("`psql -t` prints a blank before: this is never `{expected}`"), "leave it out: `psql -tA`"))
-        }
+        (true, true) if padded => Some((
+            format!("`psql -t` prints a leading space: its output is never equal to `{expected}`"),
+            "omit the space: `psql -tA`",
+        )),
         _ => None,
     }
 }
@@ -802,8 +797,9 @@ fn form(command: &Statement, expected: &str) -> Option<(String, &'static str)> {
             let plain = expected.parse::<f64>().is_err()
                 && !matches!(expected, "true" | "false" | "null")
                 && !expected.starts_with(['"', '{', '[']);
-            (is_path && !raw && plain)
-                .then(|| (format!("`jq` prints texts in quotes: this is never `{expected}`"), "write `jq -r`"))
+            (is_path && !raw && plain).then(|| {
+                (format!("`jq` prints strings in quotes: its output is never equal to `{expected}`"), "write `jq -r`")
+            })
         }
         "kubectl" => {
             let named = has(&["-oname", "-o=name", "--output=name"])
@@ -812,8 +808,8 @@ fn form(command: &Statement, expected: &str) -> Option<(String, &'static str)> {
                     .any(|pair| matches!(pair[0].text.as_str(), "-o" | "--output") && pair[1].text == "name");
             (named && !expected.contains('/')).then(|| {
                 (
-                    format!("`-o name` prints the kind before the name: this is never `{expected}`"),
-                    "compare with `KIND/NAME`, or ask for `jsonpath={.metadata.name}`",
+                    format!("`-o name` prints the kind before the name: its output is never equal to `{expected}`"),
+                    "compare with `KIND/NAME`, or use `-o jsonpath={.metadata.name}`",
                 )
             })
         }
@@ -927,8 +923,8 @@ pub fn quoted(view: &TaskView<'_>, out: &mut Diagnostics) {
                 let range = word.range.start + at..word.range.start + at + inner.len() + 2;
                 let span = content.span(range);
                 let mut finding =
-                    Diagnostic::new(&QUOTED_VARIABLE, span, format!("`${name}` stays as it is in single quotes"))
-                        .help(format!("write `\"…${name}…\"` with double quotes"));
+                    Diagnostic::new(&QUOTED_VARIABLE, span, format!("`${name}` is not expanded in single quotes"))
+                        .help(format!("use double quotes: `\"…${name}…\"`"));
                 if !inner.contains(['"', '`', '\\'])
                     && inner.matches('$').count() == 1
                     && content.style.is_none_or(|style| style == crate::yaml::Style::Literal)
@@ -965,9 +961,9 @@ fn documents(followed: &crate::effects::Followed<'_>, known: &dyn Fn(&str) -> bo
                 Diagnostic::new(
                     &QUOTED_VARIABLE,
                     run.content.span(range),
-                    format!("`${name}` stays as it is in this here-document: its end is quoted"),
+                    format!("`${name}` is not expanded in this here-document, because its delimiter is quoted"),
                 )
-                .help("leave the quotes off the word behind `<<`"),
+                .help("remove the quotes around the delimiter after `<<`"),
             );
         }
     }
@@ -1045,7 +1041,7 @@ fn filters(followed: &crate::effects::Followed<'_>, view: &TaskView<'_>, out: &m
                     Diagnostic::new(
                         &QUOTED_VARIABLE,
                         content.span(word.range.clone()),
-                        format!("the shell reads `${name}` in double quotes, and jq sees nothing of it"),
+                        format!("the shell expands `${name}` in double quotes, so jq does not see it"),
                     )
                     .help("put the filter in single quotes"),
                 );
@@ -1068,12 +1064,12 @@ fn filters(followed: &crate::effects::Followed<'_>, view: &TaskView<'_>, out: &m
                     Diagnostic::new(
                         &QUOTED_VARIABLE,
                         content.span(range),
-                        format!("`${name}` is not the shell's in single quotes"),
+                        format!("`${name}` is not expanded by the shell in single quotes"),
                     )
                     .help(match statement.tool() {
-                        "jq" => "hand it over: `jq --arg x \"$X\" '… $x …'`",
-                        "awk" => "hand it over: `awk -v x=\"$X\" '… x …'`",
-                        _ => "use double quotes, and a backslash before what the shell must not read",
+                        "jq" => "pass it as an argument: `jq --arg x \"$X\" '… $x …'`",
+                        "awk" => "pass it as an argument: `awk -v x=\"$X\" '… x …'`",
+                        _ => "use double quotes, and escape what the shell must not expand with a backslash",
                     }),
                 );
             }

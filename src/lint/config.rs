@@ -31,9 +31,9 @@ pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &RELATIVE_SERVER_COMMAND,
                     part.span,
-                    format!("`{text}` is looked for in the eval's folder, and by other tools in the current one"),
+                    format!("gevals resolves `{text}` in the eval's directory, other tools in the current directory"),
                 )
-                .help("name a program on PATH, or begin the path with a variable: `${ROOT}/bin/server`"),
+                .help("use a program on PATH, or start the path with a variable: `${ROOT}/bin/server`"),
             );
         }
     }
@@ -47,7 +47,7 @@ pub fn unknown_extension(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
         if eval.extensions.iter().any(|e| e.alias.value == name.value) {
             continue;
         }
-        let message = format!("the eval declares no extension `{}`", name.value);
+        let message = format!("the eval does not declare the extension `{}`", name.value);
         let diagnostic = match nearest(&name.value, eval.extensions.iter().map(|e| e.alias.value.as_str())) {
             Some(near) => Diagnostic::new(&UNKNOWN_EXTENSION, name.span, message)
                 .label(eval.config, "this eval")
@@ -81,7 +81,7 @@ pub fn unused_extension(view: &EvalView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNUSED_EXTENSION,
                     extension.span,
-                    format!("no task of the eval uses the extension `{}`", extension.alias.value),
+                    format!("the extension `{}` is not used by any task of the eval", extension.alias.value),
                 )
                 .help("remove it, or require it in the tasks that need it"),
             );
@@ -96,9 +96,9 @@ pub fn unused_source(view: &EvalView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNUSED_SOURCE,
                     source.span,
-                    format!("no task set uses the source `{}`", source.name.value),
+                    format!("the source `{}` is not used by any task set", source.name.value),
                 )
-                .help(format!("write `source: {}` in a task set, or remove it", source.name.value)),
+                .help(format!("add `source: {}` to a task set, or remove the source", source.name.value)),
             );
         }
     }
@@ -117,7 +117,7 @@ pub fn difficulty(view: &EvalView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &MISSING_DIFFICULTY,
                 task.name.span,
-                format!("`{}` has no difficulty, and the other tasks of the eval have one", task.name.value),
+                format!("`{}` has no difficulty, but the other tasks of the eval do", task.name.value),
             )
             .help("write `difficulty: easy`, `medium` or `hard`"),
         );

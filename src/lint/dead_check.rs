@@ -35,8 +35,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     for span in embedded::never_failing(view) {
         out.push(
-            finding(span, "this program says what is wrong, and ends well all the same")
-                .help("end it with a failure: `sys.exit(1)`, or `assert`"),
+            finding(span, "this program reports a problem, but exits with status 0")
+                .help("exit with an error: `sys.exit(1)`, or use `assert`"),
         );
     }
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify && script.decides_by_status()) {
@@ -59,8 +59,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         if let Some(trap) = program.commands().into_iter().find(|command| ends_in_success(command, &exits)) {
             out.push(
-                finding(content.span(trap.range.clone()), "this ends the script with success, whatever came before")
-                    .help("leave `exit 0` out: the status of the script stays what it was"),
+                finding(content.span(trap.range.clone()), "`exit 0` discards the result of the checks before it")
+                    .help("remove `exit 0`: the script then exits with the status of its last command"),
             );
             continue;
         }
@@ -114,22 +114,25 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
             let same = succeeded == failed;
             let (message, help) = match fault {
-                Fault::Always if matches!(statement.name(), "jq" | "yq") => {
-                    ("this succeeds whatever it finds", "`jq -e` fails where the answer is false or null")
+                Fault::Always if matches!(statement.name(), "jq" | "yq") => (
+                    "this command succeeds regardless of what it finds",
+                    "use `jq -e`, which fails if the result is false or null",
+                ),
+                Fault::Always => {
+                    ("this command succeeds regardless of what it finds", "check its output: `| grep -q …`")
                 }
-                Fault::Always => ("this succeeds whatever it finds", "look at what it prints: `| grep -q …`"),
                 Fault::Masked => (
-                    "this succeeds whatever the command in it does",
-                    "declare first, and assign behind it: `local x; x=$(command) || return 1`",
+                    "this hides the exit status of the command inside it",
+                    "declare the variable first, then assign it: `local x; x=$(command) || return 1`",
                 ),
                 Fault::Either | Fault::Inner if !same => continue,
                 Fault::Inner => (
-                    "an `exit` in here ends only this part: the script goes on",
-                    "feed the loop without a pipe, `done < <(command)`, or write `|| exit 1` behind it",
+                    "`exit` ends only the subshell here, and the script continues",
+                    "feed the loop without a pipe, `done < <(command)`, or append `|| exit 1` to it",
                 ),
                 Fault::Either => (
-                    "whether this succeeds or fails, the script ends in the same way",
-                    "write `exit 1` where the check fails, or end with the check",
+                    "the script exits with the same status whether this succeeds or fails",
+                    "add `exit 1` for the case that the check fails, or make the check the last command",
                 ),
             };
             if !is_said(view, content, around.get(at)) {
@@ -166,9 +169,9 @@ fn told_behind_loop(program: &Program, content: &Content, out: &mut Diagnostics)
             let ends = list.get(at + 2).is_some_and(|s| matches!(s.name(), "exit" | "return" | "false"));
             if said.iter().any(|name| tested.contains(name)) && !again && !ends {
                 out.push(
-                    finding(content.span(told.range.clone()), "this says what is wrong, and the script goes on")
-                        .label(content.span(first_line(content, s)), "behind this loop nobody asks how it ended")
-                        .help("compare the value behind the loop, and write `exit 1` where it is another"),
+                    finding(content.span(told.range.clone()), "this reports a problem, but the script continues")
+                        .label(content.span(first_line(content, s)), "the result of this loop is not checked")
+                        .help("compare the value again after the loop, and `exit 1` if it is wrong"),
                 );
             }
         }
@@ -273,10 +276,10 @@ fn unreachable(program: &Program, content: &Content, out: &mut Diagnostics) {
             out.push(
                 finding(
                     content.span(first_line(content, behind)),
-                    "nothing runs this check: the script has ended before",
+                    "this check never runs: the script has already ended",
                 )
-                .label(content.span(first_line(content, statement)), "every way through this ends the script")
-                .help("leave the `exit 0` out where the script is to go on"),
+                .label(content.span(first_line(content, statement)), "the script ends here in every case")
+                .help("remove `exit 0` if the script should continue"),
             );
         }
         return;
@@ -694,13 +697,13 @@ fn unread(
             }
             // Where errors end the script, how it ends counts.
             let message = match plain && errexit {
-                true => "nothing looks at what this finds",
-                false => "nothing looks at what this finds, nor at how it ends",
+                true => "the result of this command is ignored",
+                false => "the result and the exit status of this command are ignored",
             };
             out.push(
                 finding(content.span(first_line(content, statement)), message)
-                    .here(format!("`${name}` is read nowhere"))
-                    .help("compare it with what is expected, or let the command itself decide"),
+                    .here(format!("`${name}` is never read"))
+                    .help("compare it with the expected value, or let the exit status of the command decide"),
             );
         }
     }
@@ -726,10 +729,10 @@ fn of_another(content: &Content, out: &mut Diagnostics) {
                 out.push(
                     finding(
                         content.span(first_line(content, &pair[1])),
-                        "`$?` is the status of the command before, which only prints",
+                        "`$?` is the exit status of the previous command, which only prints",
                     )
-                    .label(content.span(first_line(content, &pair[0])), "this succeeds")
-                    .help("keep the status right behind the command: `rc=$?`"),
+                    .label(content.span(first_line(content, &pair[0])), "this always succeeds")
+                    .help("save the status directly after the command: `rc=$?`"),
                 );
             }
         }

@@ -52,12 +52,10 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &VERIFY_MAKES,
                 made.span,
-                format!("verify itself makes the {} `{name}`, which the agent is to make", thing.kind),
+                format!("verify itself creates the {} `{name}`, which the agent is asked to create", thing.kind),
             )
-            .label(prompt.text.span, "the prompt asks for it")
-            .help(
-                "only look at what the agent has made: what verify makes is there for an agent that does nothing, too",
-            ),
+            .label(prompt.text.span, "the prompt asks for it here")
+            .help("only check what the agent has created: what verify creates exists even if the agent does nothing"),
         );
         told.push(name);
     }

@@ -56,18 +56,18 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 fn finding(script: &ScriptView<'_>, word: &Word, used: Use) -> Diagnostic {
     let help = match used {
-        Use::Saved => "keep the file beside the task, or compare it: `echo \"DIGEST  FILE\" | sha256sum -c -`",
+        Use::Saved => "store the file beside the task, or check its digest: `echo \"DIGEST  FILE\" | sha256sum -c -`",
         Use::Run => {
-            "keep it beside the task, or save it first and compare it: `echo \"DIGEST  FILE\" | sha256sum -c -`"
+            "store the file beside the task, or save it first and check its digest: `echo \"DIGEST  FILE\" | sha256sum -c -`"
         }
-        Use::Applied => "keep the manifest beside the task, or name a commit in the URL, not a branch or a tag",
-        Use::Cloned => "name the commit: `git checkout COMMIT`, with all its digits",
+        Use::Applied => "store the manifest beside the task, or use a URL with a commit instead of a branch or tag",
+        Use::Cloned => "check out a commit by its full hash: `git checkout COMMIT`",
     };
-    let message = format!("`{}` may hold something else tomorrow", url(&word.text));
+    let message = format!("the content of `{}` may change", url(&word.text));
     Diagnostic::new(&DOWNLOAD_WITHOUT_DIGEST, script.content.span(word.range.clone()), message)
         .here(match used {
-            Use::Cloned => "no commit is named",
-            _ => "nothing compares it with a digest",
+            Use::Cloned => "no commit is specified",
+            _ => "its digest is not checked",
         })
         .help(help)
 }

@@ -25,13 +25,9 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
                 seen.insert(&name.value, name.span);
             }
             Some(&first) => out.push(
-                Diagnostic::new(
-                    &DUPLICATE_TASK_NAME,
-                    name.span,
-                    format!("another task of the eval is called `{}`", name.value),
-                )
-                .label(first, "the first")
-                .help("results, reports and scripted agents know tasks by name: give each its own"),
+                Diagnostic::new(&DUPLICATE_TASK_NAME, name.span, format!("duplicate task name `{}`", name.value))
+                    .label(first, "first used here")
+                    .help("results, reports and scripted agents identify tasks by name: use unique names"),
             ),
         }
     }

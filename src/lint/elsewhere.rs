@@ -73,10 +73,10 @@ fn checkouts(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     run.content.span(run.statement.range.clone()),
-                    format!("this asks the repository around the task, and set-up makes one at `{path}`"),
+                    format!("this uses the repository that contains the task, but setup creates one in `{path}`"),
                 )
-                .label(made.content.span(made.statement.range.clone()), "made here")
-                .help("go there first: `git -C DIR …`"),
+                .label(made.content.span(made.statement.range.clone()), "created here")
+                .help("change to that directory: `git -C DIR …`"),
             );
         }
     }
@@ -98,10 +98,10 @@ fn schemas(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &UNKNOWN_RESOURCE,
                         script.content.span(schema.range()),
-                        format!("neither the prompt nor set-up names the schema `{name}`"),
+                        format!("neither the prompt nor setup mentions the schema `{name}`"),
                     )
-                    .label(made.span, "set-up makes this one")
-                    .help("look into the schema that the prompt names"),
+                    .label(made.span, "setup creates this schema")
+                    .help("check the schema that the prompt mentions"),
                 );
             }
         }
@@ -131,9 +131,9 @@ fn repositories(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &UNKNOWN_RESOURCE,
                         run.content.span(run.statement.range.clone()),
-                        format!("neither the prompt nor the task names the repository `{name}`"),
+                        format!("neither the prompt nor the task mentions the repository `{name}`"),
                     )
-                    .help("verify looks at what set-up makes, or at what the prompt asks for"),
+                    .help("check what setup creates, or what the prompt asks for"),
                 );
             }
         }
@@ -205,10 +205,10 @@ fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     run.content.span(run.statement.range.clone()),
-                    format!("there is no service account `{name}` in the namespace `{space}`"),
+                    format!("the service account `{name}` does not exist in the namespace `{space}`"),
                 )
-                .label(made.span, "this one is made")
-                .help("who is not there has no rights: name the one that is made, and its namespace"),
+                .label(made.span, "this one is created")
+                .help("an account that does not exist has no permissions: use the name and namespace of the one that is created"),
             );
         }
         if let Some(run) = swapped {
@@ -216,7 +216,7 @@ fn accounts(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     run.content.span(run.statement.range.clone()),
-                    "the user of a service account is `system:serviceaccount:NAMESPACE:NAME`: here the two have changed places",
+                    "the user name of a service account is `system:serviceaccount:NAMESPACE:NAME`: the namespace and the name are swapped here",
                 )
                 .help("write the namespace first"),
             );
@@ -260,9 +260,9 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     span,
-                    format!("neither the prompt nor the task names the file `{path}`"),
+                    format!("neither the prompt nor the task mentions the file `{path}`"),
                 )
-                .help("verify looks at what set-up makes, or at what the prompt asks for"),
+                .help("check what setup creates, or what the prompt asks for"),
             );
             told.push(path);
         }
@@ -299,10 +299,12 @@ fn filled(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     prompt.text.span,
-                    format!("the prompt says `{bare}`, and set-up makes the {} `{}`", made.thing.kind, name.shown()),
+                    format!("the prompt uses `{bare}`, but setup creates the {} `{}`", made.thing.kind, name.shown()),
                 )
-                .label(made.span, "made here")
-                .help("tell the agent the whole name: `{env.NAME}` in the prompt is what the variable holds"),
+                .label(made.span, "created here")
+                .help(
+                    "give the agent the full name: `{env.NAME}` in the prompt is replaced by the value of the variable",
+                ),
             );
             told.push(name.shown());
         }
@@ -342,10 +344,13 @@ fn called_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     prompt.text.span,
-                    format!("the prompt says `{word}`, and the {} that set-up makes is `{name}`", made.thing.kind),
+                    format!(
+                        "the prompt uses `{word}`, but the {} that setup creates is named `{name}`",
+                        made.thing.kind
+                    ),
                 )
-                .label(made.span, "made here")
-                .help("tell the agent the name that the thing has"),
+                .label(made.span, "created here")
+                .help("use the actual name in the prompt"),
             );
             return;
         }
@@ -436,13 +441,13 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let mut finding = Diagnostic::new(
                 &UNKNOWN_RESOURCE,
                 act.span,
-                format!("neither the prompt nor the task names the {}", shown.trim()),
+                format!("neither the prompt nor the task mentions the {}", shown.trim()),
             );
             if let Some(near) = near {
                 finding = finding.here(format!("did you mean `{near}`?"));
             }
             told.push(shown);
-            out.push(finding.help("verify looks at what set-up makes, or at what the prompt asks for"));
+            out.push(finding.help("check what setup creates, or what the prompt asks for"));
             continue;
         }
         // Only what is made somewhere has a place that is known.
@@ -468,7 +473,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let place = |space: &Option<Value>| {
                 space
                     .as_ref()
-                    .map_or_else(|| "the namespace of the context".to_owned(), |space| format!("`{}`", space.shown()))
+                    .map_or_else(|| "the current namespace".to_owned(), |space| format!("`{}`", space.shown()))
             };
             if !told.contains(&shown) {
                 out.push(
@@ -476,13 +481,13 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
                         &UNKNOWN_RESOURCE,
                         act.span,
                         format!(
-                            "the {shown} is looked for in {}, and made in {}",
+                            "the {shown} is read from {}, but created in {}",
                             place(&act.thing.space),
                             place(&first.thing.space)
                         ),
                     )
-                    .label(first.span, "made here")
-                    .help("look in the namespace in which it is made"),
+                    .label(first.span, "created here")
+                    .help("read it from the namespace where it is created"),
                 );
                 told.push(shown);
             }
@@ -528,10 +533,10 @@ fn ports(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &UNKNOWN_RESOURCE,
                         script.content.span(at..at + port.len()),
-                        format!("nothing else in the task uses port {port} of this machine"),
+                        format!("nothing else in the task uses the local port {port}"),
                     )
                     .here(format!("did you mean {other}?"))
-                    .help("use the port that set-up and prompt name"),
+                    .help("use the port that setup and the prompt use"),
                 );
             }
         }
@@ -590,12 +595,12 @@ fn scattered(view: &TaskView<'_>, out: &mut Diagnostics) {
                     &UNKNOWN_RESOURCE,
                     act.span,
                     format!(
-                        "the {} `{name}` is in the namespace `{own}` elsewhere, and nothing else is in `{place}`",
+                        "elsewhere, the {} `{name}` is in the namespace `{own}`, and nothing else is in `{place}`",
                         act.thing.kind
                     ),
                 )
                 .label(other.span, "as here")
-                .help("name the namespace in which it is"),
+                .help("use the namespace that contains it"),
             );
             continue;
         }
@@ -623,10 +628,10 @@ fn scattered(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     act.span,
-                    format!("`{name}` is a {} elsewhere, and nothing else speaks of a {kind}", other.thing.kind),
+                    format!("elsewhere, `{name}` is a {}, and nothing else is a {kind}", other.thing.kind),
                 )
                 .label(other.span, "as here")
-                .help("name the kind that it has"),
+                .help("use its actual kind"),
             );
         }
     }
@@ -689,10 +694,10 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                         Diagnostic::new(
                             &super::cluster::UNKNOWN_NAMESPACE,
                             act.span,
-                            format!("neither setup nor the prompt names the namespace `{shown}`"),
+                            format!("neither setup nor the prompt mentions the namespace `{shown}`"),
                         )
                         .help(format!(
-                            "setup makes {}",
+                            "setup creates {}",
                             made.iter()
                                 .filter_map(|act| act.thing.name.as_ref())
                                 .map(|name| format!("`{}`", name.shown()))
@@ -730,11 +735,11 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
                             &UNKNOWN_RESOURCE,
                             act.span,
                             format!(
-                                "the {shown} is looked for in the namespace of the context, and all else is in another"
+                                "the {shown} is read from the current namespace, but everything else is in another one"
                             ),
                         )
                         .label(with[0].span, "as here")
-                        .help("name the namespace"),
+                        .help("specify the namespace"),
                     );
                     told.push(shown);
                 }
@@ -777,8 +782,12 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
         });
         if let Some(part) = drawn {
             out.push(
-                Diagnostic::new(&UNKNOWN_RESOURCE, act.span, format!("neither the prompt nor the task names `{part}`"))
-                    .help(format!("nobody can guess what is drawn: tell the agent, `{part}` in the prompt")),
+                Diagnostic::new(
+                    &UNKNOWN_RESOURCE,
+                    act.span,
+                    format!("neither the prompt nor the task mentions `{part}`"),
+                )
+                .help(format!("the agent cannot guess a random value: put `{part}` in the prompt")),
             );
             continue;
         }
@@ -798,10 +807,10 @@ fn urls(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNKNOWN_RESOURCE,
                     act.span,
-                    format!("set-up makes something else: nothing names `{}`", part.shown()),
+                    format!("setup creates a different resource: nothing mentions `{}`", part.shown()),
                 )
-                .label(other.span, "made here")
-                .help("verify looks at what set-up makes, or at what the prompt asks for"),
+                .label(other.span, "created here")
+                .help("check what setup creates, or what the prompt asks for"),
             );
         }
     }
@@ -876,10 +885,10 @@ fn selectors(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &UNKNOWN_RESOURCE,
                         span,
-                        format!("nothing that set-up makes has the label `{key}={value}`"),
+                        format!("setup creates nothing with the label `{key}={value}`"),
                     )
                     .here(format!("did you mean `{known}`?"))
-                    .help("a search that finds nothing is no failure by itself"),
+                    .help("a search that finds nothing does not fail"),
                 );
             }
         }

@@ -89,8 +89,8 @@ pub(super) fn rounds(content: &Content) -> Vec<Fault> {
                 if let Some(word) = word {
                     found.push((
                         content.span(first_line(content, s)),
-                        format!("every round looks at `{word}`"),
-                        "write the variable of the loop in its place",
+                        format!("every iteration uses `{word}`"),
+                        "use the loop variable instead",
                     ));
                 }
             });
@@ -136,16 +136,16 @@ pub(super) fn mixtures(content: &Content) -> Vec<Fault> {
 fn mixes(span: Span, or: &str, and: &str) -> Fault {
     (
         span,
-        format!("`{and}` binds more tightly than `{or}`: what stands on one side of `{or}` is enough"),
-        "write parentheses around what belongs together",
+        format!("`{and}` binds more tightly than `{or}`: either side of `{or}` is sufficient"),
+        "add parentheses to group the conditions",
     )
 }
 
 fn no_pattern(span: Span, pattern: &str) -> Fault {
     (
         span,
-        format!("`{pattern}` is no pattern: a bracket is not closed"),
-        "write a backslash before a bracket that stands for itself",
+        format!("`{pattern}` is not a valid pattern: a bracket is not closed"),
+        "escape a literal bracket with a backslash",
     )
 }
 
@@ -274,8 +274,8 @@ fn awk(content: &Content, s: &Statement, found: &mut Vec<Fault>) {
             if let Some(value) = is_number(name) {
                 found.push((
                     content.span(word.range.clone()),
-                    format!("`~ {name}` looks for the digits `{value}` anywhere, also in the midst of others"),
-                    "compare the field with the number: `$4 >= min`, `$4 == min`",
+                    format!("`~ {name}` matches the digits `{value}` anywhere, including inside other numbers"),
+                    "compare the field as a number: `$4 >= min`, `$4 == min`",
                 ));
                 return;
             }

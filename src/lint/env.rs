@@ -143,7 +143,7 @@ pub fn unused(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
             || said.iter().any(|s| texts::has_word(s, text));
         if !named && !read_by_programs(text) {
             out.push(
-                Diagnostic::new(&UNUSED_ENV, name.span, format!("nothing uses the variable `{text}`"))
+                Diagnostic::new(&UNUSED_ENV, name.span, format!("unused variable `{text}`"))
                     .help(format!("remove it, or use it: `{{env.{text}}}` in a value, `${text}` in a script")),
             );
         }
@@ -223,14 +223,12 @@ pub fn undeclared_by_oracle(view: &EvalView<'_>, out: &mut Diagnostics) {
 }
 
 fn not_declared<H>(name: &str, env: &[(Name, Template<H>)], hole: Span) -> Diagnostic {
-    let message = format!("`{name}` is not in `spec.env`: it is read from the environment that gevals runs in");
+    let message = format!("`{name}` is not declared in `spec.env`: its value comes from the environment of gevals");
     let mut diagnostic = Diagnostic::new(&UNDECLARED_PROCESS_VARIABLE, hole, message);
     if let Some(near) = crate::diagnostic::nearest(name, env.iter().map(|(known, _)| known.value.as_str())) {
         diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
     }
-    diagnostic.help(format!(
-        "declare it under `spec.env`, or say what to take where it is missing: `{{env.{name} | default('…')}}`"
-    ))
+    diagnostic.help(format!("declare it under `spec.env`, or add a default: `{{env.{name} | default('…')}}`"))
 }
 
 /// `spec.env` is in the environment of every command.
@@ -241,9 +239,9 @@ pub fn hides(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &HIDES_SYSTEM_VARIABLE,
                     name.span,
-                    format!("this hides the system's `{}` from every command of the task", name.value),
+                    format!("this overrides the system's `{}` for every command of the task", name.value),
                 )
-                .help("give the variable another name, or set it in the `env` of the step that needs it"),
+                .help("rename the variable, or set it in the `env` of the step that needs it"),
             );
         }
     }

@@ -49,9 +49,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                         Diagnostic::new(
                             &ERROR_BRANCH_CONTINUES,
                             script.content.span(last.range.clone()),
-                            "this says that something is wrong, and the script goes on",
+                            "this reports an error, but the script continues",
                         )
-                        .help("write `exit 1` behind it"),
+                        .help("add `exit 1` after it"),
                     );
                 }
             }
@@ -86,7 +86,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &ERROR_BRANCH_CONTINUES,
                         script.content.span(last.range.clone()),
-                        "this says that something is wrong, and ends with success",
+                        "this reports an error, but the script exits with status 0",
                     )
                     .help("write `exit 1`"),
                 );
@@ -106,9 +106,9 @@ fn only_told(content: &Content, arms: &[Vec<Statement>]) -> Option<Diagnostic> {
         Diagnostic::new(
             &ERROR_BRANCH_CONTINUES,
             content.span(last.range.clone()),
-            "this says that something is wrong, and the script goes on",
+            "this reports an error, but the script continues",
         )
-        .help("write `exit 1` behind it")
+        .help("add `exit 1` after it")
     })
 }
 

@@ -25,13 +25,15 @@ pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
         let name = script.value.as_literal().unwrap_or_default();
         let first = script.content.text.split('\n').next().unwrap_or_default();
         if let Some(program) = first.strip_prefix("#!").and_then(|line| line.strip_suffix('\r')) {
-            let message = format!("no program reads `{name}`: its lines end in a carriage return, as on Windows");
+            let message =
+                format!("`{name}` cannot be run: its lines end with a carriage return (Windows line endings)");
             out.push(
                 Diagnostic::new(&SCRIPT_WITHOUT_SHEBANG, script.value.span, message)
-                    .label(script.content.span(0..first.len()), format!("this asks for `{}\\r`", program.trim()))
-                    .help(format!(
-                        "run `sed -i 's/\\r$//' {name}`, and write `{name} text eol=lf` into `.gitattributes`"
-                    )),
+                    .label(
+                        script.content.span(0..first.len()),
+                        format!("the interpreter is read as `{}\\r`", program.trim()),
+                    )
+                    .help(format!("run `sed -i 's/\\r$//' {name}`, and add `{name} text eol=lf` to `.gitattributes`")),
             );
             continue;
         }
@@ -40,20 +42,20 @@ pub fn file(view: &TaskView<'_>, out: &mut Diagnostics) {
             let mut diagnostic = Diagnostic::new(
                 &SCRIPT_WITHOUT_SHEBANG,
                 script.value.span,
-                format!("`{name}` does not say what runs it"),
+                format!("`{name}` does not specify its interpreter"),
             )
             .label(first_line(&script.content.text, head), "the first line")
-            .help("begin the script with a line such as `#!/usr/bin/env bash`");
+            .help("start the script with a line such as `#!/usr/bin/env bash`");
             if let Some(interpreter) = interpreter(path) {
                 diagnostic = diagnostic.fix("add the line", head, format!("#!/usr/bin/env {interpreter}\n"));
             }
             out.push(diagnostic);
         } else if !executable {
             let chmod =
-                format!("run `chmod +x {name}`, and `git update-index --chmod=+x {name}` where git does not see it");
+                format!("run `chmod +x {name}`, and `git update-index --chmod=+x {name}` if git ignores file modes");
             out.push(
                 Diagnostic::new(&SCRIPT_NOT_EXECUTABLE, script.value.span, format!("`{name}` is not executable"))
-                    .here("gevals runs it by its first line; other tools may not")
+                    .here("gevals uses the interpreter in its first line; other tools may not")
                     .help(chmod),
             );
         }
@@ -83,10 +85,14 @@ pub fn blank_lines(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let line = at..at + text.find('\n').unwrap_or(text.len());
         out.push(
-            Diagnostic::new(&SHEBANG_NOT_FIRST, content.span(line), "this is not the first line of the script")
-                .here("other tools execute the text unchanged, and the system reads only its very first bytes")
-                .help("remove what stands before it")
-                .fix("remove it", content.span(0..at), ""),
+            Diagnostic::new(
+                &SHEBANG_NOT_FIRST,
+                content.span(line),
+                "the `#!` line is not the first line of the script",
+            )
+            .here("other tools execute the text unchanged, and the system only recognizes `#!` in the first two bytes")
+            .help("remove what precedes it")
+            .fix("remove what precedes it", content.span(0..at), ""),
         );
     }
 }

@@ -32,15 +32,15 @@ pub fn last_command(view: &TaskView<'_>, out: &mut Diagnostics) {
         let mut diagnostic = Diagnostic::new(
             &LAST_COMMAND_DECIDES,
             content.span(line(content, ignored)),
-            format!("nobody looks at whether `{}` fails", excerpt(content, ignored)),
+            format!("the exit status of `{}` is ignored", excerpt(content, ignored)),
         )
-        .label(content.span(line(content, last)), "only this decides whether the step passes")
-        .help("begin with `set -e`, or say what is to happen: `|| exit 1`");
+        .label(content.span(line(content, last)), "only this exit status counts")
+        .help("start with `set -e`, or handle the failure: `|| exit 1`");
         let first = &program.body[0];
         if script.phase != PhaseKind::Verify {
             diagnostic = diagnostic.strength(Strength::Warning);
         } else if let Some((at, text)) = content.before_line(content.line_start(first.range.start), "set -e") {
-            diagnostic = diagnostic.unsafe_fix("begin with `set -e`", at, text);
+            diagnostic = diagnostic.unsafe_fix("start with `set -e`", at, text);
         }
         out.push(diagnostic);
     }
@@ -130,10 +130,10 @@ pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = &script.content;
         let (message, label) = match &last.kind {
             Kind::Command(_) if last.name() == "exit" => {
-                ("this script cannot fail", "it ends here, whatever came before")
+                ("this script cannot fail", "the script always ends here with status 0")
             }
-            Kind::Or(_) => ("this script cannot fail", "a failure of the first part becomes a success"),
-            _ => ("this script cannot fail", "nothing before this can end the script with a failure"),
+            Kind::Or(_) => ("this script cannot fail", "this turns a failure of the first command into success"),
+            _ => ("this script cannot fail", "no earlier command can end the script with a failure"),
         };
         out.push(
             Diagnostic::new(&SCRIPT_CANNOT_FAIL, content.span(line(content, last)), message)
@@ -141,11 +141,11 @@ pub fn cannot_fail(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .label(
                     script.step.key,
                     match script.decides_by_status() {
-                        true => "a step of verify passes if its script ends with status 0",
-                        false => "what this expects comes of every run of the script",
+                        true => "a verify step passes if its script exits with status 0",
+                        false => "every run of the script meets this expectation",
                     },
                 )
-                .help("end with the command that checks, or with `exit 1` where the check fails"),
+                .help("end with the command that checks, or with `exit 1` if the check fails"),
         );
     }
 }
@@ -166,9 +166,9 @@ pub fn cannot_pass(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         out.push(
             Diagnostic::new(&SCRIPT_CANNOT_PASS, content.span(line(content, end)), "this script cannot pass")
-                .here("it ends here with a failure, whatever came before")
-                .label(script.step.key, "a step of verify passes if its script ends with status 0")
-                .help("write `exit 0` in front of this, where the check succeeds"),
+                .here("the script always ends here with a failure")
+                .label(script.step.key, "a verify step passes if its script exits with status 0")
+                .help("add `exit 0` before this line for the case that the check succeeds"),
         );
     }
 }
@@ -291,11 +291,11 @@ fn gives_up(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &POLL_ENDS_IN_SUCCESS,
                     content.span(line(content, whole)),
-                    "when the time is up, the script goes on as if what it waits for had come",
+                    "after the timeout, the script continues as if the wait had succeeded",
                 )
-                .here("nothing behind the loop asks again")
-                .label(content.span(line(content, limit)), "here the time is up")
-                .help("write `exit 1` in place of this `break`"),
+                .here("the condition is not checked again after the loop")
+                .label(content.span(line(content, limit)), "the timeout is reached here")
+                .help("replace this `break` with `exit 1`"),
             );
         }
     }
@@ -325,10 +325,10 @@ fn weaker(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &POLL_ENDS_IN_SUCCESS,
                         content.span(line(content, test)),
-                        format!("the loop waits for `{wanted}`, and when the time is up this lets other values of `${name}` pass"),
+                        format!("the loop waits for `{wanted}`, but after the timeout this accepts other values of `${name}`"),
                     )
-                    .label(content.span(line(content, poll.whole)), "of this loop")
-                    .help(format!("ask for `{wanted}` again")),
+                    .label(content.span(line(content, poll.whole)), "after this loop")
+                    .help(format!("check for `{wanted}` again")),
                 );
             }
         }
@@ -500,10 +500,10 @@ fn last_round(content: &Content, whole: &Statement, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &POLL_ENDS_IN_SUCCESS,
                     content.span(line(content, whole)),
-                    "when the time is up, this loop ends with success",
+                    "after the timeout, this loop ends with success",
                 )
-                .label(content.span(line(content, statement)), "here the time is up")
-                .help("write `exit 1` in its last round"),
+                .label(content.span(line(content, statement)), "the timeout is reached here")
+                .help("add `exit 1` to the last iteration"),
             );
         }
     }
@@ -515,10 +515,10 @@ fn last_round(content: &Content, whole: &Statement, out: &mut Diagnostics) {
             Diagnostic::new(
                 &POLL_ENDS_IN_SUCCESS,
                 content.span(line(content, last)),
-                "this ends the script with success in the first round: the others are not looked at",
+                "this ends the script with success in the first iteration: the other items are not checked",
             )
-            .label(content.span(line(content, whole)), "of this loop")
-            .help("write `exit 0` behind the loop"),
+            .label(content.span(line(content, whole)), "in this loop")
+            .help("move `exit 0` after the loop"),
         );
     }
 }
@@ -538,16 +538,15 @@ pub fn poll(view: &TaskView<'_>, out: &mut Diagnostics) {
             let mut diagnostic = Diagnostic::new(
                 &POLL_ENDS_IN_SUCCESS,
                 content.span(line(content, poll.whole)),
-                "when the time is up, this loop ends with success",
+                "after the timeout, this loop ends with success",
             )
-            .here("what it waits for may never have come");
+            .here("the condition may never have been met");
             diagnostic = match poll.limit {
                 Some(limit) => diagnostic
-                    .label(content.span(line(content, limit)), "here the time is up")
-                    .help("write `exit 1` in place of this `break`"),
-                None => {
-                    diagnostic.help("write `exit 1` behind the loop, and leave it with `exit 0` where the wait is over")
-                }
+                    .label(content.span(line(content, limit)), "the timeout is reached here")
+                    .help("replace this `break` with `exit 1`"),
+                None => diagnostic
+                    .help("add `exit 1` after the loop, and leave the loop with `exit 0` when the condition is met"),
             };
             if script.phase != PhaseKind::Verify {
                 diagnostic = diagnostic.strength(Strength::Warning);

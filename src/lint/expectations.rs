@@ -28,7 +28,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 if is_blank(arg) {
                     out.push(blank(name));
                 } else if arg.as_literal().is_some_and(|t| t.trim().is_empty()) {
-                    out.push(nothing(name, "the judge is asked about an empty text"));
+                    out.push(nothing(name, "the text for the judge is empty"));
                 }
             }
         }
@@ -40,8 +40,8 @@ fn empty(step: &Step<Def>, key: crate::source::Span, dialect: Dialect, out: &mut
     if step.op.name == "file" {
         return;
     }
-    let diagnostic = Diagnostic::new(&VACUOUS_EXPECTATION, key, "this expectation is empty: it asks for nothing")
-        .help("say what is expected, or remove the key");
+    let diagnostic = Diagnostic::new(&VACUOUS_EXPECTATION, key, "this expectation is empty and checks nothing")
+        .help("add what is expected, or remove the key");
     out.push(if dialect == Dialect::Portable { diagnostic.strength(Strength::Warning) } else { diagnostic });
 }
 
@@ -54,7 +54,7 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
             blanks.for_each(|(name, _)| out.push(blank(name)));
             for (name, inner) in fields.iter().filter(|(name, _)| name.value == "length") {
                 if matches!(&inner.kind, ArgKind::Record(fields) if fields.iter().all(admits_all)) {
-                    out.push(nothing(name, "any number of them will do"));
+                    out.push(nothing(name, "this accepts any number of elements"));
                 }
             }
             if dialect != Dialect::Portable {
@@ -70,23 +70,24 @@ fn value(arg: &Arg<Def>, dialect: Dialect, out: &mut Diagnostics) {
                         if dialect == Dialect::Portable => {}
                     ("status", _, ArgKind::Int(0)) => {
                         out.push(
-                            nothing(name, "0 is no status: any answer will do").help("write the status, such as 200"),
+                            nothing(name, "0 is not a status: any response is accepted")
+                                .help("write the expected status, such as 200"),
                         );
                     }
                     // What must not hold is looked at as a whole.
                     ("not", _, ArgKind::Record(fields)) if !fields.is_empty() => {}
                     ("lines" | "length", _, ArgKind::Record(fields)) if fields.iter().all(admits_all) => {
-                        out.push(nothing(name, "any number of them will do"));
+                        out.push(nothing(name, "this accepts any number of elements"));
                     }
-                    ("contains", Some(""), _) => out.push(nothing(name, "every text contains the empty one")),
+                    ("contains", Some(""), _) => out.push(nothing(name, "every text contains the empty text")),
                     ("matches" | "match", Some(pattern), _) if matches_all(pattern, Texts::Lines) => {
                         out.push(nothing(name, "this pattern matches every text"));
                     }
                     (_, _, ArgKind::Record(fields)) if fields.is_empty() => {
-                        out.push(nothing(name, "this expectation is empty: it asks for nothing"))
+                        out.push(nothing(name, "this expectation is empty and checks nothing"))
                     }
                     (_, _, ArgKind::List(items)) if items.is_empty() => {
-                        out.push(nothing(name, "this list of expectations is empty: it asks for nothing"))
+                        out.push(nothing(name, "this list of expectations is empty and checks nothing"))
                     }
                     _ => value(inner, dialect, out),
                 }
@@ -112,11 +113,11 @@ fn field(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
     if let Some((name, _)) = null {
         out.push(
             nothing(name, "`equals: null` is not compared in this dialect")
-                .help("write `type: null`, or `exists: false` where there is to be no such field"),
+                .help("write `type: null`, or `exists: false` if the field must not exist"),
         );
     } else if let Some((name, _)) = path {
         out.push(
-            nothing(name, "a path alone asks for nothing in this dialect")
+            nothing(name, "a path alone checks nothing in this dialect")
                 .help("add `equals`, `match` or `type`, or `exists: true`"),
         );
     }
@@ -127,10 +128,10 @@ fn is_blank(arg: &Arg<Def>) -> bool {
 }
 
 fn blank(name: &Name) -> Diagnostic {
-    nothing(name, &format!("`{}` has nothing behind it: nothing is compared", name.value))
-        .help("write what is expected, or remove the key")
+    nothing(name, &format!("`{}` has no value: nothing is compared", name.value))
+        .help("add what is expected, or remove the key")
 }
 
 fn nothing(name: &Name, message: &str) -> Diagnostic {
-    Diagnostic::new(&VACUOUS_EXPECTATION, name.span, message).help("say what is expected: this cannot fail")
+    Diagnostic::new(&VACUOUS_EXPECTATION, name.span, message).help("this cannot fail: specify what is expected")
 }

@@ -38,7 +38,7 @@ pub fn unprinted(view: &TaskView<'_>, out: &mut Diagnostics) {
             return;
         };
         let span = hole.spans.get(3).copied().unwrap_or(hole.span);
-        let message = format!("the script of `{step}` prints no output `{name}`");
+        let message = format!("the script of `{step}` does not print an output `{name}`");
         let finding = Diagnostic::new(&UNPRINTED_OUTPUT, span, message).label(*place, "this script");
         let listed = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
         let finding = finding.help(format!("it prints {listed}"));
@@ -114,15 +114,15 @@ fn walk(step: &Step<Def>, all: bool, used: &IndexSet<(String, String)>, out: &mu
         let diagnostic = match &id {
             _ if all && id.is_some() => continue,
             Some(id) if used.contains(&(id.clone(), name.value.clone())) => continue,
-            Some(_) => Diagnostic::new(&UNUSED_OUTPUT, name.span, format!("nobody uses the output `{}`", name.value))
-                .help("remove it, or use it"),
+            Some(_) => Diagnostic::new(&UNUSED_OUTPUT, name.span, format!("unused output `{}`", name.value))
+                .help("use the output, or remove it"),
             None => Diagnostic::new(
                 &UNUSED_OUTPUT,
                 name.span,
-                format!("nobody can use the output `{}`: the step has no `id`", name.value),
+                format!("the output `{}` cannot be used: the step has no `id`", name.value),
             )
             .label(step.key, "this step")
-            .help("write `id: …` in the step's body, or remove the output"),
+            .help("add `id: …` to the step's body, or remove the output"),
         };
         out.push(diagnostic);
     }
@@ -177,10 +177,10 @@ pub fn overwritten(view: &TaskView<'_>, out: &mut Diagnostics) {
             && reported.insert((*last, hole.span))
         {
             out.push(
-                Diagnostic::new(&OVERWRITTEN_OUTPUT, hole.span, format!("two steps give `{step}`: this is the value of the later one"))
-                    .label(*first, "this one's is lost")
-                    .label(*last, "this one's is found")
-                    .help("use what each gives before the next runs, or move to the portable dialect, where outputs go by the step's id"),
+                Diagnostic::new(&OVERWRITTEN_OUTPUT, hole.span, format!("two steps set the outputs of `{step}`: this is the value of the later one"))
+                    .label(*first, "the outputs of this step are overwritten")
+                    .label(*last, "the outputs of this step are used")
+                    .help("use the outputs before the next step overwrites them, or use the portable dialect, which identifies outputs by the step's id"),
             );
         }
     });

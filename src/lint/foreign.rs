@@ -77,16 +77,14 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 if own || made.knows(name, *derived) {
                     continue;
                 }
-                (format!("nothing in the task makes or names `{name}`"), nearest(name, made.words()))
+                (format!("nothing in the task creates or mentions `{name}`"), nearest(name, made.words()))
             }
         };
         let help = match &target {
             Target::Everything(_) => {
-                "name what the task made, or delete by a label that only the task's own things have"
+                "delete by name what the task created, or use a label that only its own resources have"
             }
-            Target::Named { .. } => {
-                "delete what setup makes, or what the prompt asks for, and leave the rest to others"
-            }
+            Target::Named { .. } => "delete only what setup creates or the prompt asks for",
         };
         let mut diagnostic = Diagnostic::new(&DELETES_FOREIGN_RESOURCE, span, message).help(help);
         if let Some(near) = near {
@@ -141,9 +139,9 @@ fn by_model(view: &TaskView<'_>, composed: bool, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &DELETES_FOREIGN_RESOURCE,
                     named_at(view, act),
-                    format!("nothing in the task makes or names a {} `{}`", thing.kind, name.shown()),
+                    format!("nothing in the task creates or mentions a {} `{}`", thing.kind, name.shown()),
                 )
-                .help("delete what setup makes, or what the prompt asks for, and leave the rest to others"),
+                .help("delete only what setup creates or the prompt asks for"),
             );
             continue;
         }
@@ -168,9 +166,9 @@ fn by_model(view: &TaskView<'_>, composed: bool, out: &mut Diagnostics) {
             Diagnostic::new(
                 &DELETES_FOREIGN_RESOURCE,
                 named_at(view, act),
-                format!("nothing in the task makes or names `{}`", name.shown()),
+                format!("nothing in the task creates or mentions `{}`", name.shown()),
             )
-            .help("delete what setup makes, or what the prompt asks for, and leave the rest to others"),
+            .help("delete only what setup creates or the prompt asks for"),
         );
     }
 }
@@ -228,11 +226,11 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, composed: bool, foun
             if let Some(all) = words.iter().find(|w| w.text == "--all") {
                 let (target, word) = match namespace {
                     _ if call.has(&["-A", "--all-namespaces"]) || is_global(&kind.text) => {
-                        (every(format!("all `{}` of the cluster", kind.text)), all)
+                        (every(format!("all `{}` in the cluster", kind.text)), all)
                     }
-                    None => (every(format!("all `{}` of the current namespace, whichever that is", kind.text)), all),
+                    None => (every(format!("all `{}` in the current namespace", kind.text)), all),
                     Some(namespace) if is_shared(&namespace.text) => {
-                        (every(format!("all `{}` of `{}`", kind.text, namespace.text)), all)
+                        (every(format!("all `{}` in `{}`", kind.text, namespace.text)), all)
                     }
                     Some(namespace) => (named(namespace, false), namespace),
                 };
@@ -260,7 +258,7 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, composed: bool, foun
         ("docker", "system" | "container" | "volume" | "network" | "image") => {
             let Some(verb) = words.get(2) else { return };
             match verb.text.as_str() {
-                "prune" => push(every("whatever is not in use at the moment".to_owned()), None, verb),
+                "prune" => push(every("everything that is not in use".to_owned()), None, verb),
                 // A prompt says `alpine`, and with which tags, in its own words.
                 "rm" if words[1].text == "image" => operands(command.tool(), words_of(1)).skip(2).for_each(|w| {
                     let end = w.text.rfind('/').map_or(0, |slash| slash + 1);

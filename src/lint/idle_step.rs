@@ -22,11 +22,11 @@ fn moves(view: &TaskView<'_>, out: &mut Diagnostics) {
             && statement.name() == "cd"
             && let [_, folder] = statement.words()
         {
-            let message = format!("the next step is a shell of its own, and does not start in `{}`", folder.text);
+            let message = format!("the next step runs in its own shell, so it does not start in `{}`", folder.text);
             let finding = Diagnostic::new(&STEP_DECIDES_NOTHING, script.content.span(statement.range.clone()), message);
             out.push(finding.help(match view.task.dialect {
-                Dialect::Portable => format!("write `workdir: {}` in the steps that are to run there", folder.text),
-                _ => "write `cd` into the scripts that are to run there".to_owned(),
+                Dialect::Portable => format!("set `workdir: {}` in the steps that must run there", folder.text),
+                _ => "add `cd` to the scripts that must run there".to_owned(),
             }));
         }
     }
@@ -58,9 +58,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                             Diagnostic::new(
                                 &STEP_DECIDES_NOTHING,
                                 first.key,
-                                "this branch passes whatever the agent does, and with it the whole",
+                                "this branch passes whatever the agent does, and so does the whole step",
                             )
-                            .help("ask for what the agent has to bring about, or leave the branch out"),
+                            .help("check for what the agent must do, or remove the branch"),
                         );
                     }
                 }
@@ -77,13 +77,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let gives = step.id.is_some() || step.outputs.as_ref().is_some_and(|outputs| !outputs.is_empty());
             if writes || !gives && !is_handed_on(step, view) && verify::cannot_fail(step, view) {
                 let message = if writes {
-                    "this writes the file that it is to check"
+                    "this step writes the file that it should check"
                 } else {
-                    "this passes whatever the agent does"
+                    "this step passes whatever the agent does"
                 };
                 out.push(
                     Diagnostic::new(&STEP_DECIDES_NOTHING, step.key, message)
-                        .help("say what is expected (`expect`), or leave the step out"),
+                        .help("add what is expected (`expect`), or remove the step"),
                 );
             }
         });
@@ -129,9 +129,9 @@ fn again(view: &TaskView<'_>, out: &mut Diagnostics) {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some((_, first)) = asked.iter().find(|(known, _)| *known == text && text.len() > 12) {
             out.push(
-                Diagnostic::new(&STEP_DECIDES_NOTHING, step.key, "this asks the same again")
-                    .label(*first, "asked here")
-                    .help("ask for what the task is about, or leave the step out"),
+                Diagnostic::new(&STEP_DECIDES_NOTHING, step.key, "this step repeats an earlier check")
+                    .label(*first, "first checked here")
+                    .help("check for the result of the task, or remove the step"),
             );
         }
         asked.push((text, step.key));
@@ -152,9 +152,9 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &STEP_DECIDES_NOTHING,
                     arg.span,
-                    "every number fits this pattern, and a number is what is printed",
+                    "the output is a number, and every number matches this pattern",
                 )
-                .help("say which number is expected"),
+                .help("specify the expected number"),
             );
         }
         return;
@@ -166,12 +166,8 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
         && texts_alone(&run)
     {
         out.push(
-            Diagnostic::new(
-                &STEP_DECIDES_NOTHING,
-                arg.span,
-                "this is content with any end of the command, and looks at nothing else",
-            )
-            .help("say how the command is to end, or what it is to print"),
+            Diagnostic::new(&STEP_DECIDES_NOTHING, arg.span, "this accepts any exit code, and nothing else is checked")
+                .help("specify the expected exit code or output"),
         );
         return;
     }
@@ -180,8 +176,8 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
     if only_status && !gives && asks_value(&run) {
         let place = step.expect.as_ref().map_or(step.key, |(_, expect)| expect.span);
         out.push(
-            Diagnostic::new(&STEP_DECIDES_NOTHING, place, "this asks for a value, and is content with any")
-                .help("compare what is printed: `expect: {stdout: …}`"),
+            Diagnostic::new(&STEP_DECIDES_NOTHING, place, "the output of this command is not checked")
+                .help("compare the output: `expect: {stdout: …}`"),
         );
     }
 }
@@ -258,9 +254,9 @@ fn rounds(step: &Step<Def>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &STEP_DECIDES_NOTHING,
                 var.span,
-                format!("every round does the same: `{{{}}}` stands nowhere in it", var.value),
+                format!("every iteration does the same: `{{{}}}` is not used in the loop", var.value),
             )
-            .help("name by it what each round looks at"),
+            .help("use the variable in the steps of the loop"),
         );
         return;
     }
@@ -273,10 +269,10 @@ fn rounds(step: &Step<Def>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &STEP_DECIDES_NOTHING,
                     span,
-                    "each round looks at the same thing, and expects another value",
+                    "every iteration checks the same resource, but expects a different value",
                 )
-                .label(inner.key, format!("`{{{}}}` is not in what is looked at", var.value))
-                .help("name by it what each round looks at"),
+                .label(inner.key, format!("`{{{}}}` is not used here", var.value))
+                .help("use the variable to select what each iteration checks"),
             );
             continue;
         }
@@ -292,9 +288,9 @@ fn rounds(step: &Step<Def>, out: &mut Diagnostics) {
         });
         if let Some((span, word)) = literal {
             out.push(
-                Diagnostic::new(&STEP_DECIDES_NOTHING, span, format!("every round looks at `{word}`"))
-                    .label(var.span, format!("`{{{}}}` is in turn this and others", var.value))
-                    .help(format!("write `{{{}}}` in its place, or put the step outside of the loop", var.value)),
+                Diagnostic::new(&STEP_DECIDES_NOTHING, span, format!("every iteration checks `{word}`"))
+                    .label(var.span, format!("`{{{}}}` takes this value and others", var.value))
+                    .help(format!("use `{{{}}}` instead, or move the step out of the loop", var.value)),
             );
         }
     }

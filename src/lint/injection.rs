@@ -36,13 +36,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 // The words of a server that the author asks himself, ids mostly, are parts of addresses everywhere.
                 let Some(origin @ (Origin::Agent | Origin::Tool)) = origins.of_hole(hole) else { continue };
                 let message = match origin {
-                    Origin::Agent => "the agent's words become a part of this address".to_owned(),
-                    _ => format!("{} becomes a part of this address", origin.words()),
+                    Origin::Agent => "the agent's output is inserted into this URL".to_owned(),
+                    _ => format!("{} is inserted into this URL", origin.words()),
                 };
                 out.push(
                     Diagnostic::new(&SHELL_INJECTION, hole.span, message)
-                        .here("they may hold `/`, `?` or another host")
-                        .help("ask a fixed address, and compare what it answers with these words"),
+                        .here("it may contain `/`, `?` or another host")
+                        .help("request a fixed URL, and compare the response with this value"),
                 );
             }
         });
@@ -55,15 +55,15 @@ fn in_script(view: &TaskView<'_>, origins: &Origins<'_>, text: &ScriptView<'_>, 
     let foreign: Vec<_> = holes.filter_map(|(hole, range)| Some((hole, range, origins.of_hole(hole)?))).collect();
     let [(first, _, origin), others @ ..] = foreign.as_slice() else { return };
     let mut diagnostic =
-        Diagnostic::new(&SHELL_INJECTION, first.span, format!("{} becomes a part of the shell's text", origin.words()))
+        Diagnostic::new(&SHELL_INJECTION, first.span, format!("{} is inserted into shell code", origin.words()))
             .here("a quote, a `$` or a line break in it changes the commands");
     for (hole, ..) in others {
         diagnostic = diagnostic.label(hole.span, "and here");
     }
-    diagnostic = diagnostic.help("hand it on as a variable: under `env`, and `\"$NAME\"` in the text");
+    diagnostic = diagnostic.help("pass it as a variable: set it under `env`, and write `\"$NAME\"` in the script");
     let edits = edits(view, text, &foreign.iter().map(|(h, r, _)| (*h, (*r).clone())).collect::<Vec<_>>());
     for (at, edit) in edits.into_iter().flatten() {
-        diagnostic = diagnostic.fix("hand it on as a variable", at, edit);
+        diagnostic = diagnostic.fix("pass it as a variable", at, edit);
     }
     out.push(diagnostic);
 }
@@ -79,9 +79,9 @@ enum Origin {
 impl Origin {
     fn words(self) -> &'static str {
         match self {
-            Self::Agent => "what the agent said",
-            Self::Tool => "what a tool answered",
-            Self::Server => "what a server answered",
+            Self::Agent => "the agent's output",
+            Self::Tool => "the output of a tool",
+            Self::Server => "a server's response",
         }
     }
 }
@@ -173,10 +173,10 @@ fn by_variable(origins: &Origins<'_>, text: &ScriptView<'_>, out: &mut Diagnosti
                 Diagnostic::new(
                     &SHELL_INJECTION,
                     text.content.span(word.range.clone()),
-                    format!("{} becomes a part of the shell's text", origin.words()),
+                    format!("{} is inserted into shell code", origin.words()),
                 )
-                .here(format!("`${}` is filled before this is read as code", name.value))
-                .help(format!("hand it on as an argument: `sh -c '… \"$1\"' sh \"${}\"`", name.value)),
+                .here(format!("`${}` is expanded before this is parsed as code", name.value))
+                .help(format!("pass it as an argument: `sh -c '… \"$1\"' sh \"${}\"`", name.value)),
             );
         }
     }

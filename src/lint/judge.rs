@@ -22,7 +22,7 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let mut places = Vec::new();
     view.task.walk(&mut |_, step| {
         if step.op.signature.judges {
-            places.push((step.key, format!("`{}` needs a judge", step.op.name)));
+            places.push((step.key, format!("`{}` requires a judge", step.op.name)));
         }
     });
     for requirement in &view.task.requires {
@@ -41,10 +41,10 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
         return;
     }
     // The eval's fault, once, whatever number of steps asks.
-    let message = "this eval configures no judge, and its tasks need one";
+    let message = "this eval configures no judge, but its tasks require one";
     let diagnostic = Diagnostic::new(&NO_JUDGE, eval.eval.config, message);
     let diagnostic = places.into_iter().fold(diagnostic, |d, (span, why)| d.label(span, why));
-    out.push(diagnostic.help("write `llmJudge: {ref: {type: …}}` in the eval's config"));
+    out.push(diagnostic.help("add `llmJudge: {ref: {type: …}}` to the eval's config"));
 }
 
 /// Agents that read nothing cannot read an answer; and what should be the name of a variable may be something else.
@@ -53,8 +53,8 @@ pub fn cannot(view: &EvalView<'_>, out: &mut Diagnostics) {
     if let Some(agent) = &judge.agent {
         let why = match agent.kind.value.as_str() {
             "builtin.noop" => "it does nothing",
-            "builtin.script" => "what it says was written before there was an answer",
-            "builtin.replay" => "what it says was recorded before there was this answer",
+            "builtin.script" => "its output was written before the agent answered",
+            "builtin.replay" => "its output was recorded before the agent answered",
             _ => return,
         };
         out.push(
@@ -63,16 +63,16 @@ pub fn cannot(view: &EvalView<'_>, out: &mut Diagnostics) {
                 agent.kind.span,
                 format!("`{}` cannot judge: {why}", agent.kind.value),
             )
-            .help("write an agent that has a model: `type: builtin.llm-agent`, or `type: file`"),
+            .help("use an agent with a model: `type: builtin.llm-agent`, or `type: file`"),
         );
         return;
     }
     let names = judge.env.iter().flat_map(|env| [&env.base_url, &env.api_key, &env.model_name]).flatten();
     for name in names.filter(|name| !is_variable(&name.value)) {
-        let message = "this is no name of an environment variable, so the judge cannot be told from it";
+        let message = "this is not the name of an environment variable";
         out.push(
             Diagnostic::new(&JUDGE_CANNOT_JUDGE, name.span, message)
-                .help("write the name of the variable that holds the value, not the value"),
+                .help("write the name of the variable that contains the value, not the value"),
         );
     }
 }
@@ -92,10 +92,10 @@ pub fn own(view: &EvalView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &JUDGE_IS_AGENT,
                 judge.span,
-                "the judge is the agent under test: it judges its own answers",
+                "the judge is the agent under test, so it judges its own answers",
             )
             .label(agent.span, "the agent")
-            .help("let another model judge"),
+            .help("use another model as the judge"),
         );
     }
 }

@@ -78,7 +78,7 @@ pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
             let finding = Diagnostic::new(
                 &UNLISTED_TOOL,
                 name.span,
-                format!("`{tool}` of `{}` is not known to take `{}`", known.packages[0], name.value),
+                format!("`{tool}` of `{}` has no known argument `{}`", known.packages[0], name.value),
             );
             let all: Vec<String> = takes.iter().map(|name| format!("`{name}`")).collect();
             let finding = match nearest(&name.value, takes.iter().map(String::as_str)) {
@@ -86,8 +86,8 @@ pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
                 None => finding,
             };
             out.push(finding.help(match all.is_empty() {
-                true => "it takes no arguments; `gevals lock` writes down what a version takes".to_owned(),
-                false => format!("it takes {}; `gevals lock` writes down what a version takes", all.join(", ")),
+                true => "it has no arguments; `gevals lock` records the arguments of your version".to_owned(),
+                false => format!("its arguments are {}; `gevals lock` records those of your version", all.join(", ")),
             }));
         }
     });
@@ -147,18 +147,15 @@ fn unknown(known: &Known, name: &Name, out: &mut Diagnostics) {
     let near = begins
         .or_else(|| nearest(text, related.iter().copied()))
         .or(related.first().copied().filter(|_| related.len() == 1));
-    let mut finding = Diagnostic::new(
-        &UNLISTED_TOOL,
-        name.span,
-        format!("`{}` is not known to have a tool `{text}`", known.packages[0]),
-    );
+    let mut finding =
+        Diagnostic::new(&UNLISTED_TOOL, name.span, format!("`{}` has no known tool `{text}`", known.packages[0]));
     if let Some(near) = near {
         finding = finding.here(format!("did you mean `{near}`?"));
     }
     let all: Vec<String> = related.iter().take(8).map(|tool| format!("`{tool}`")).collect();
     out.push(finding.help(match all.is_empty() {
-        true => "`gevals lock` writes down what the server has".to_owned(),
-        false => format!("it has {}; `gevals lock` writes down what a version has", all.join(", ")),
+        true => "`gevals lock` records the tools of your version".to_owned(),
+        false => format!("its tools include {}; `gevals lock` records those of your version", all.join(", ")),
     }));
 }
 
@@ -198,10 +195,10 @@ pub fn roots(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &OUT_OF_REACH,
                 prompt.text.span,
-                format!("the server `{}` refuses `{path}`: it may enter {} alone", name.value, all.join(" and ")),
+                format!("the server `{}` cannot access `{path}`: it is limited to {}", name.value, all.join(" and ")),
             )
-            .label(name.span, "its folders are its arguments")
-            .help("put the files of the task below such a folder, or give the server another one"),
+            .label(name.span, "its directories are its arguments")
+            .help("put the files of the task into such a directory, or configure another one for the server"),
         );
     }
 }
@@ -238,10 +235,10 @@ fn read_only(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &OUT_OF_REACH,
                 prompt.text.span,
-                format!("the prompt asks to {verb}, and the server `{}` changes nothing", server.name.value),
+                format!("the prompt asks to {verb}, but the server `{}` is read-only", server.name.value),
             )
-            .label(place, "it only reads")
-            .help("leave the option off, or give the agent another server"),
+            .label(place, "read-only is set here")
+            .help("remove the option, or give the agent another server"),
         );
     }
 }
@@ -268,10 +265,10 @@ pub fn forbidden(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
                         Diagnostic::new(
                             &NEEDED_TOOL_FORBIDDEN,
                             name.span,
-                            format!("verify wants {thing}, and the server has no other tool that makes it"),
+                            format!("verify expects {thing}, but the server has no other tool that creates it"),
                         )
-                        .label(prompt.text.span, "asked for here")
-                        .help("forbid what the agent must not do, and leave it the tool that it needs"),
+                        .label(prompt.text.span, "the prompt asks for it here")
+                        .help("forbid only what the agent must not do, and allow the tool that it needs"),
                     );
                     continue;
                 }
@@ -280,10 +277,12 @@ pub fn forbidden(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
                         Diagnostic::new(
                             &NEEDED_TOOL_FORBIDDEN,
                             name.span,
-                            format!("the prompt asks to {verb}, and who does it with the server's tool breaks this assertion"),
+                            format!(
+                                "the prompt asks to {verb}, but using the server's tool for it violates this assertion"
+                            ),
                         )
-                        .label(prompt.text.span, "asked for here")
-                        .help("forbid what the agent must not do, and leave it the tool that it needs"),
+                        .label(prompt.text.span, "the prompt asks for it here")
+                        .help("forbid only what the agent must not do, and allow the tool that it needs"),
                     );
                 }
             }

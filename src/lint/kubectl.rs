@@ -28,9 +28,9 @@ pub fn glob(view: &TaskView<'_>, out: &mut Diagnostics) {
                             Diagnostic::new(
                                 &GLOB_IN_DELETE,
                                 script.content.span(word.range.clone()),
-                                "in quotes `*` is a star: nothing has this name",
+                                "`*` is not expanded in quotes: no file has this name",
                             )
-                            .help("leave the star outside the quotes: `\"$DIR\"/*`"),
+                            .help("move `*` out of the quotes: `\"$DIR\"/*`"),
                         );
                     }
                 }
@@ -47,10 +47,10 @@ pub fn glob(view: &TaskView<'_>, out: &mut Diagnostics) {
                         Diagnostic::new(
                             &GLOB_IN_DELETE,
                             script.content.span(word.range.clone()),
-                            format!("`{}` is a name to `{}`, not a pattern", word.text, command.name()),
+                            format!("`{}` is a literal name for `{}`, not a pattern", word.text, command.name()),
                         )
-                        .here("nothing has this name")
-                        .help("list names with `get -o name` and a filter, or delete by a label: `-l KEY=VALUE`"),
+                        .here("no resource has this name")
+                        .help("list the names with `get -o name` and a filter, or delete by label: `-l KEY=VALUE`"),
                     );
                 }
             }
@@ -75,7 +75,7 @@ pub fn in_verify(view: &TaskView<'_>, out: &mut Diagnostics) {
         let mut report = |range: std::ops::Range<usize>| {
             out.push(
                 Diagnostic::new(&VERIFY_DELETES, content.span(range), "verify deletes what it checks")
-                    .help("leave that to cleanup: it always runs, and a failed task can still be looked at until then"),
+                    .help("delete it in cleanup, which always runs; until then, you can inspect a failed task"),
             );
         };
         for command in commands {

@@ -79,9 +79,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     releases(view, &setup, &is_gone, &mut found);
     for (span, what, place) in found {
         out.push(
-            Diagnostic::new(&NOT_RESET, span, format!("set-up keeps {what} of a run that was interrupted"))
-                .label(place, "taken for the agent's here")
-                .help("begin set-up by deleting it, or what it lies in; or put `{random.id}` into the name"),
+            Diagnostic::new(&NOT_RESET, span, format!("setup does not reset {what} of an interrupted run"))
+                .label(place, "this check then accepts it as the agent's work")
+                .help("delete it, or what contains it, at the start of setup; or add `{random.id}` to the name"),
         );
     }
 }

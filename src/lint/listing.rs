@@ -34,16 +34,16 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let content = &script.content;
         let words: Vec<&str> = listing.words().iter().take(3).map(|w| w.text.as_str()).collect();
         let (verb, help) = match listing.name() {
-            "curl" => ("answers", "add `--fail`, and look at what is answered: `| jq -e …`, `| grep -q …`"),
-            "find" => ("finds", "ask for the file (`test -f FILE`), or search what is found: `| grep -q .`"),
-            "git" => ("shows", "add `--exit-code`, or search what is shown: `| grep -q …`"),
-            _ => ("lists", "name what must be there (`kubectl get pod NAME`), or search the list: `| grep -q NAME`"),
+            "curl" => ("answers", "add `--fail`, and check the response: `| jq -e …`, `| grep -q …`"),
+            "find" => ("finds", "check for the file (`test -f FILE`), or search the output: `| grep -q .`"),
+            "git" => ("shows", "add `--exit-code`, or search the output: `| grep -q …`"),
+            _ => ("lists", "name the expected resource (`kubectl get pod NAME`), or search the list: `| grep -q NAME`"),
         };
         out.push(
             Diagnostic::new(
                 &VERIFY_ONLY_LISTS,
                 content.span(listing.range.clone()),
-                format!("`{}` succeeds whatever it {verb}, and nothing else decides", words.join(" ")),
+                format!("`{}` succeeds whatever it {verb}, and nothing else is checked", words.join(" ")),
             )
             .help(help),
         );

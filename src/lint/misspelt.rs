@@ -73,7 +73,7 @@ fn programs(view: &TaskView<'_>, out: &mut Diagnostics) {
                         format!("`{name}` is not a known program"),
                     )
                     .here(format!("did you mean `{near}`?"))
-                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                    .help("if it is intended, add `# gevals: allow(misspelt-value)`")
                     .strength(Strength::Warning),
                 );
             }
@@ -140,11 +140,11 @@ fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
             {
                 continue;
             }
-            let message = format!("nothing else in the task says `{run}` with these capitals");
+            let message = format!("`{run}` appears elsewhere in the task only with different capitalization");
             out.push(
                 Diagnostic::new(&MISSPELT_VALUE, span, message)
-                    .here("set-up or prompt write it with others")
-                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                    .here("setup or the prompt spells it differently")
+                    .help("if it is intended, add `# gevals: allow(misspelt-value)`")
                     .strength(Strength::Warning),
             );
         }
@@ -206,11 +206,11 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
             let known = given.iter().any(|fact| fact.key == key) || view.effects.prompt.shown().contains(key);
             if let Some(near) = near.filter(|_| !known && key.len() > 3 && key.bytes().all(|b| b.is_ascii_alphabetic()))
             {
-                let message = format!("set-up gives the {kind} no key `{key}`, and nearly that");
+                let message = format!("the {kind} that setup creates has no key `{key}`");
                 let finding = Diagnostic::new(&MISSPELT_VALUE, span, message).here(format!("did you mean `{near}`?"));
                 out.push(
                     finding
-                        .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                        .help("if it is intended, add `# gevals: allow(misspelt-value)`")
                         .strength(Strength::Warning),
                 );
                 told.push((span, key.to_owned()));
@@ -226,10 +226,10 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
         let near = nearest(&name, known.iter().copied());
         let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => format!("`{outer}` is a list: choose of it, `.{outer}[0].{name}`"),
-            None => format!("under `{outer}` it has {}", known.join(", ")),
+            None if known.is_empty() => format!("`{outer}` is a list: select an item, `.{outer}[0].{name}`"),
+            None => format!("the fields of `{outer}` are {}", known.join(", ")),
         };
-        let message = format!("a {kind} has no field `{field}`: nothing is printed for it");
+        let message = format!("a {kind} has no field `{field}`: the output is empty");
         out.push(Diagnostic::new(&MISSPELT_VALUE, span, message).help(help).strength(Strength::Warning));
         told.push((span, field));
     }
@@ -262,16 +262,16 @@ fn requested(view: &TaskView<'_>, out: &mut Diagnostics) {
             let known = inner.map(|_| tool.under("json", field)).unwrap_or_default();
             let message = match inner.filter(|inner| !known.is_empty() && !inner.is_empty() && !known.contains(inner)) {
                 _ if !asked.contains(&field) => {
-                    format!("`--json {given}` does not ask for `{field}`: nothing is printed for it")
+                    format!("`--json {given}` does not include `{field}`: the output is empty")
                 }
-                Some(inner) => format!("`{field}` have no field `{inner}`: nothing is printed for it"),
+                Some(inner) => format!("`{field}` have no field `{inner}`: the output is empty"),
                 None => continue,
             };
             let span = run.content.span(run.statement.range.clone());
             if !told.contains(&(span, message.clone())) {
                 let help = match asked.contains(&field) {
-                    true => format!("they have {}", known.join(", ")),
-                    false => format!("ask for it: `--json {given},{field}`"),
+                    true => format!("their fields are {}", known.join(", ")),
+                    false => format!("add the field: `--json {given},{field}`"),
                 };
                 out.push(
                     Diagnostic::new(&MISSPELT_VALUE, span, message.clone()).help(help).strength(Strength::Warning),
@@ -416,12 +416,11 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         if let Some(near) = tool.states.iter().find(|state| state.len() > 4 && (is_slip(word, state) || longer(state)))
         {
-            let finding =
-                Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is no state that is known, and nearly one"));
+            let finding = Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is not a known state"));
             out.push(
                 finding
                     .here(format!("did you mean `{near}`?"))
-                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`"),
+                    .help("if it is intended, add `# gevals: allow(misspelt-value)`"),
             );
         }
     }
@@ -443,10 +442,10 @@ fn quoted_keys(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &MISSPELT_VALUE,
                         script.content.span(at + 2..at + 2 + key.len()),
-                        format!("`{key}` is no key of a quota that is known, and nearly one"),
+                        format!("`{key}` is not a known key of a quota"),
                     )
                     .here(format!("did you mean `{near}`?"))
-                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`"),
+                    .help("if it is intended, add `# gevals: allow(misspelt-value)`"),
                 );
             }
         }
@@ -474,9 +473,9 @@ fn paths(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         if let Some(near) = nearest(&name, known.iter().copied()) {
             out.push(
-                Diagnostic::new(&MISSPELT_VALUE, span, format!("set-up sends no `{name}`, and nearly that"))
+                Diagnostic::new(&MISSPELT_VALUE, span, format!("setup does not send `{name}`"))
                     .here(format!("did you mean `{near}`?"))
-                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+                    .help("if it is intended, add `# gevals: allow(misspelt-value)`")
                     .strength(Strength::Warning),
             );
         }
@@ -583,17 +582,23 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
     });
     for (span, condition, kind) in foreign {
         out.push(
-            Diagnostic::new(&MISSPELT_VALUE, span, format!("a {kind} has no condition `{condition}`: it never holds"))
-                .help(match tool.conditions.get(&kind).map(|all| all.join(", ")).filter(|all| !all.is_empty()) {
-                    Some(all) => format!("a {kind} has {all}"),
-                    None => format!("a {kind} has no conditions at all: ask for its fields"),
-                }),
+            Diagnostic::new(
+                &MISSPELT_VALUE,
+                span,
+                format!("a {kind} has no condition `{condition}`: it is never true"),
+            )
+            .help(
+                match tool.conditions.get(&kind).map(|all| all.join(", ")).filter(|all| !all.is_empty()) {
+                    Some(all) => format!("the conditions of a {kind} are {all}"),
+                    None => format!("a {kind} has no conditions: check its fields"),
+                },
+            ),
         );
     }
     let finding = |(span, word, near): (Span, String, String), what: &str| {
-        Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is no {what} that is known, and nearly one"))
+        Diagnostic::new(&MISSPELT_VALUE, span, format!("`{word}` is not a known {what}"))
             .here(format!("did you mean `{near}`?"))
-            .help("where it is meant, say so: `# gevals: allow(misspelt-value)`")
+            .help("if it is intended, add `# gevals: allow(misspelt-value)`")
     };
     found.into_iter().for_each(|fault| out.push(finding(fault, "kind or condition")));
     named.retain(|(span, word, _)| {
@@ -739,11 +744,11 @@ fn arguments(step: &Step<Def>, out: &mut Diagnostics) {
             continue;
         }
         if let Some(near) = near(word, &known) {
-            let message = format!("`{word}` is none of the known values of `{}`, and nearly one", name.value);
+            let message = format!("`{word}` is not a known value of `{}`", name.value);
             out.push(
                 Diagnostic::new(&MISSPELT_VALUE, arg.span, message)
                     .here(format!("did you mean `{near}`?"))
-                    .help("where it is meant, say so: `# gevals: allow(misspelt-value)`"),
+                    .help("if it is intended, add `# gevals: allow(misspelt-value)`"),
             );
         }
     }

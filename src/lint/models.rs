@@ -53,25 +53,25 @@ pub fn provider(view: &EvalView<'_>, out: &mut Diagnostics) {
         let diagnostic = Diagnostic::new(
             &MODEL_WITHOUT_PROVIDER,
             model.span,
-            format!("the model `{}` names no provider", model.value),
+            format!("the model `{}` has no provider", model.value),
         );
         // As other programs write it.
         if let Some((provider, name)) =
             model.value.split_once('/').filter(|(provider, _)| Provider::of(provider).is_some())
         {
             let written = format!("{provider}:{name}");
-            out.push(diagnostic.help(format!("write `{written}`")).fix("name the provider", model.span, written));
+            out.push(diagnostic.help(format!("write `{written}`")).fix("add the provider", model.span, written));
             continue;
         }
         out.push(match guess(&model.value).or(is_old(word).then_some("openai")) {
             Some(provider) => {
                 let written = format!("{provider}:{}", model.value);
                 let diagnostic =
-                    diagnostic.help(format!("write `{written}`")).fix("name the provider", model.span, written);
+                    diagnostic.help(format!("write `{written}`")).fix("add the provider", model.span, written);
                 if is_old(word) { diagnostic.strength(Strength::Warning) } else { diagnostic }
             }
             None => {
-                diagnostic.help("write `PROVIDER:MODEL`, for instance `openai:gpt-4o` or `anthropic:claude-sonnet-4-5`")
+                diagnostic.help("write `PROVIDER:MODEL`, for example `openai:gpt-4o` or `anthropic:claude-sonnet-4-5`")
             }
         });
     }
@@ -87,16 +87,16 @@ pub fn unknown_provider(view: &EvalView<'_>, out: &mut Diagnostics) {
         }
         let known: Vec<_> = Provider::NAMES.iter().map(|n| format!("`{n}`")).collect();
         let help = format!(
-            "known are {}; what serves OpenAI's protocol elsewhere is `openai` with `OPENAI_BASE_URL`",
+            "known providers: {}; for other servers with the OpenAI protocol, use `openai` and set `OPENAI_BASE_URL`",
             known.join(", ")
         );
         if Provider::of(provider).is_some() {
-            let message = format!("`{}` names a provider and no model", model.value);
+            let message = format!("`{}` is a provider without a model", model.value);
             out.push(Diagnostic::new(&UNKNOWN_PROVIDER, model.span, message).help("write `PROVIDER:MODEL`"));
             continue;
         }
         let mut diagnostic =
-            Diagnostic::new(&UNKNOWN_PROVIDER, model.span, format!("unknown provider `{provider}` of a model"));
+            Diagnostic::new(&UNKNOWN_PROVIDER, model.span, format!("unknown model provider `{provider}`"));
         if let Some(near) = nearest(provider, Provider::NAMES) {
             let written = format!("{near}:{name}");
             diagnostic = diagnostic.here(format!("did you mean `{near}`?")).fix(
@@ -115,8 +115,8 @@ pub fn endpoint(view: &EvalView<'_>, out: &mut Diagnostics) {
         if let Some(why) = endpoint::fault(url.value.trim()) {
             // The value may hold a password.
             out.push(
-                Diagnostic::new(&INVALID_ENDPOINT, url.span, format!("this is not the URL of an endpoint: {why}")).help(
-                    "write for instance `http://localhost:8000/v1`; one that changes is named by the provider's own variable, as `OPENAI_BASE_URL`",
+                Diagnostic::new(&INVALID_ENDPOINT, url.span, format!("this is not a valid endpoint URL: {why}")).help(
+                    "for example, write `http://localhost:8000/v1`; to configure it outside the file, use the provider's variable, such as `OPENAI_BASE_URL`",
                 ),
             );
         }
@@ -145,8 +145,8 @@ pub fn deprecated(view: &EvalView<'_>, out: &mut Diagnostics) {
         }
         let new = if kind.value.starts_with("builtin.") { "builtin.llm-agent" } else { "llm-agent" };
         let mut diagnostic =
-            Diagnostic::new(&DEPRECATED_AGENT, kind.span, format!("`{}` is an old name of `{new}`", kind.value))
-                .help(format!("write `{new}`; its model names the provider, too: `openai:…`"))
+            Diagnostic::new(&DEPRECATED_AGENT, kind.span, format!("`{}` is the old name of `{new}`", kind.value))
+                .help(format!("write `{new}`; its model also includes the provider: `openai:…`"))
                 .fix(format!("write `{new}`"), kind.span, new);
         if let Some(model) = model.filter(|m| !m.value.contains(':')) {
             diagnostic = diagnostic.fix("", model.span, format!("openai:{}", model.value));
@@ -163,15 +163,15 @@ pub fn judge_env(view: &EvalView<'_>, out: &mut Diagnostics) {
     {
         if let Some(agent) = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref()) {
             out.push(
-                Diagnostic::new(&DEPRECATED_JUDGE_ENV, first.span, "`env` has no effect beside `ref`")
-                    .label(agent.span, "this agent judges")
+                Diagnostic::new(&DEPRECATED_JUDGE_ENV, first.span, "`env` has no effect because `ref` is set")
+                    .label(agent.span, "this agent is the judge")
                     .help("remove `env`"),
             );
             return;
         }
         out.push(
-            Diagnostic::new(&DEPRECATED_JUDGE_ENV, first.span, "a judge by environment variables is the old way to name one")
-                .help("write `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`; base URL and key come from the provider's own variables"),
+            Diagnostic::new(&DEPRECATED_JUDGE_ENV, first.span, "configuring a judge by environment variables is deprecated")
+                .help("write `ref: {type: builtin.llm-agent, model: PROVIDER:MODEL}`; the base URL and the key come from the provider's variables"),
         );
     }
 }

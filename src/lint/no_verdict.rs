@@ -30,20 +30,20 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
         return;
     }
     let task = &view.task;
-    let message = format!("nothing decides whether `{}` passes", task.name.value);
-    let help = "add a step to verify that can fail, or assertions to the eval's task set";
+    let message = format!("nothing determines whether `{}` passes", task.name.value);
+    let help = "add a step to verify that can fail, or add assertions to the eval's task set";
     out.push(match (view.eval, task.verify.key) {
         // A task with an empty `verify` leaves it to its evals: each that asserts nothing is at fault.
         (Some(eval), Some(verify)) if empty_script.is_none() => {
-            Diagnostic::new(&NO_VERDICT, set(eval), message).label(verify, "the task leaves it to the eval").help(help)
+            Diagnostic::new(&NO_VERDICT, set(eval), message).label(verify, "the task relies on the eval").help(help)
         }
         (Some(eval), verify) => Diagnostic::new(&NO_VERDICT, verify.unwrap_or(task.name.span), message)
-            .label(eval.eval.name.span, "this eval asserts nothing of it either")
+            .label(eval.eval.name.span, "this eval has no assertions for it")
             .help(help),
         (None, Some(verify)) if empty_script.is_some() => dialect::legacy::empty_phase("verify", verify),
         (None, verify) => Diagnostic::new(&NO_VERDICT, verify.unwrap_or(task.name.span), message)
             .strength(Strength::Note)
-            .help("it has no verify step; the assertions of an eval would have to decide"),
+            .help("it has no verify step; only the assertions of an eval could decide"),
     });
 }
 

@@ -40,8 +40,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 }
 
 fn finding(span: Span, message: String) -> Diagnostic {
-    Diagnostic::new(&UNKNOWN_RESOURCE, span, message)
-        .help("verify looks at what set-up makes, or at what the prompt asks for")
+    Diagnostic::new(&UNKNOWN_RESOURCE, span, message).help("check what setup creates, or what the prompt asks for")
 }
 
 /// Whether a word stands in the prompt, or in the task outside of verify.
@@ -86,7 +85,7 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let stem = file.split('.').next().unwrap_or(file);
         let known = is_known(view, said, file) || made.contains(&path) || is_known(view, said, &format!("{stem}*"));
         if whole && siblings && !known && !writes(view, &path) && !redirects && told.insert(path.clone()) {
-            out.push(finding(span, format!("neither the prompt nor the task names the file `{path}`")));
+            out.push(finding(span, format!("neither the prompt nor the task mentions the file `{path}`")));
         }
     }
 }
@@ -115,8 +114,7 @@ fn never_there(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let known = is_known(view, said, folder) || files.iter().any(|made| made.starts_with(&format!("{folder}/")));
         if names.contains(&file) && !known && !path.contains(['$', '…', '{']) && told.insert(span.start) {
             let made = files.iter().find(|made| made.rsplit('/').next() == Some(file));
-            let finding =
-                finding(span, format!("`{path}` is never there, whatever the agent does: nothing makes `{folder}`"));
+            let finding = finding(span, format!("`{path}` never exists: nothing creates the directory `{folder}`"));
             out.push(match made {
                 Some(made) => finding.here(format!("did you mean `{made}`?")),
                 None => finding,
@@ -136,8 +134,11 @@ fn databases(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let file = path.rsplit('/').next().unwrap_or(&path);
         if own.is_known() && path != own.shown() && !is_known(view, said, file) && told.insert(path.clone()) {
             out.push(
-                finding(act.span, format!("set-up makes its tables in `{}`, and verify asks `{path}`", own.shown()))
-                    .label(made.span, "made here"),
+                finding(
+                    act.span,
+                    format!("setup creates its tables in `{}`, but verify queries `{path}`", own.shown()),
+                )
+                .label(made.span, "created here"),
             );
         }
     }
@@ -170,7 +171,7 @@ fn tables(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         let Some(table) = name(act).filter(|table| table.len() > 2 && !table.contains('.')) else { continue };
         let lower = table.to_lowercase();
         if !others.iter().any(|text| has(text, &lower)) && told.insert(table.clone()) {
-            let finding = finding(act.span, format!("neither set-up nor the prompt has a table `{table}`"));
+            let finding = finding(act.span, format!("neither setup nor the prompt mentions a table `{table}`"));
             out.push(match nearest(&table, made.iter().map(String::as_str)) {
                 Some(near) => finding.here(format!("did you mean `{near}`?")),
                 None => finding,
@@ -214,10 +215,7 @@ fn columns(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let lower = name.to_lowercase();
             if !known.contains(&lower) && !is_told(&lower) && told.insert(lower.clone()) {
                 let near = nearest(&lower, known.iter().map(String::as_str).filter(|word| rest.contains(word)));
-                let finding = finding(
-                    sql.span,
-                    format!("no table has a column `{name}`: neither set-up nor the prompt names one"),
-                );
+                let finding = finding(sql.span, format!("neither setup nor the prompt mentions a column `{name}`"));
                 out.push(match near {
                     Some(near) => finding.here(format!("did you mean `{near}`?")),
                     None => finding,
@@ -304,7 +302,7 @@ fn in_git(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             for tag in revisions.filter(|word| VERSION.is_match(word)) {
                 if !is_known(view, said, tag) && told.insert(tag.to_owned()) {
                     let span = run.content.span(run.statement.range.clone());
-                    out.push(finding(span, format!("neither the prompt nor the task names `{tag}`")));
+                    out.push(finding(span, format!("neither the prompt nor the task mentions `{tag}`")));
                 }
             }
             for path in shown.chain(words[behind..].iter().copied()) {
@@ -316,7 +314,7 @@ fn in_git(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 let known = is_known(view, said, file) || said.to_lowercase().contains(&stem);
                 if is_file && !known && told.insert(path.to_owned()) {
                     let span = run.content.span(run.statement.range.clone());
-                    out.push(finding(span, format!("neither the prompt nor the task names the file `{path}`")));
+                    out.push(finding(span, format!("neither the prompt nor the task mentions the file `{path}`")));
                 }
             }
         }
@@ -362,7 +360,7 @@ fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
                 let named = usual || texts::has_word(rest, &key) || quoted.iter().any(|form| said.contains(form));
                 if !named && (!hinted || longer.is_some()) && told.insert(key.clone()) {
                     let span = run.content.span(run.statement.range.clone());
-                    let finding = finding(span, format!("neither the prompt nor the task names the key `{key}`"));
+                    let finding = finding(span, format!("neither the prompt nor the task mentions the key `{key}`"));
                     out.push(match longer {
                         Some(longer) => finding.here(format!("did you mean `{longer}`?")),
                         None => finding,
@@ -392,7 +390,7 @@ fn stored_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let told_apart = parts.iter().all(|part| is_known(view, said, part));
             if !told_apart && told.insert(key.to_owned()) {
                 let span = run.content.span(run.statement.range.clone());
-                out.push(finding(span, format!("neither the prompt nor the task names the key `{key}`")));
+                out.push(finding(span, format!("neither the prompt nor the task mentions the key `{key}`")));
             }
         }
     }
@@ -418,7 +416,7 @@ fn places(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             if !is_known(view, said, path.as_str()) && told.insert(path.as_str().to_owned()) {
                 out.push(finding(
                     content.span(path.range()),
-                    format!("neither the prompt nor the task names `{}`", path.as_str()),
+                    format!("neither the prompt nor the task mentions `{}`", path.as_str()),
                 ));
             }
         }
@@ -458,9 +456,9 @@ fn collections(view: &TaskView<'_>, out: &mut Diagnostics) {
             if own != collection && made.iter().any(|(_, other, _)| other == collection) && told.insert(act.span.start)
             {
                 out.push(
-                    finding(act.span, format!("`{id}` was made at `{own}`, and is looked for at `{collection}`"))
-                        .label(*place, "made here")
-                        .help("take the output of the step that made what this address is about"),
+                    finding(act.span, format!("`{id}` was created at `{own}`, but is requested from `{collection}`"))
+                        .label(*place, "created here")
+                        .help("use the output of the step that created the resource of this URL"),
                 );
             }
         }

@@ -91,7 +91,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                     format!("`{}` is not a known state", word.text),
                 )
                 .here(format!("did you mean `{state}`?"))
-                .help("if it is intended, say so: `# gevals: allow(odd-word)`"),
+                .help("if it is intended, add `# gevals: allow(odd-word)`"),
             );
             continue;
         }
@@ -121,11 +121,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &ODD_WORD,
                 word.place.span(word.text.len()),
-                format!("`{}` appears only here, and a nearly equal word elsewhere", word.text),
+                format!("`{}` appears only here; a similar word appears elsewhere", word.text),
             )
             .here(format!("did you mean `{}`?", near.text))
             .label(near.place.span(near.text.len()), "as here")
-            .help("spell it the same everywhere; if it is intended, say so: `# gevals: allow(odd-word)`"),
+            .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
         );
     }
 }
@@ -178,10 +178,10 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
                         Diagnostic::new(
                             &ODD_WORD,
                             span,
-                            format!("`{name}` appears only in verify, and a nearly equal name elsewhere"),
+                            format!("`{name}` appears only in verify; a similar name appears elsewhere"),
                         )
                         .here(format!("did you mean `{near}`?"))
-                        .help("spell it the same everywhere; if it is intended, say so: `# gevals: allow(odd-word)`"),
+                        .help("use the same spelling everywhere; if it is intended, add `# gevals: allow(odd-word)`"),
                     );
                     told.push(name.to_owned());
                 }

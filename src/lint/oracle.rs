@@ -21,26 +21,29 @@ pub fn missing(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let name = &view.task.name;
     let agent = eval.eval.agent.as_ref().map_or(eval.eval.config, |a| a.span);
     if let Some(recorded) = eval.unit.recording.as_ref().filter(|recorded| !recorded.tasks.contains(&name.value)) {
-        let message = format!("the recording has nothing of the task `{}`", name.value);
+        let message = format!("the recording does not contain the task `{}`", name.value);
         let mut diagnostic = Diagnostic::new(&NO_ORACLE_ENTRY, agent, message).label(name.span, "the task");
         if let Some(near) = nearest(&name.value, recorded.tasks.iter().map(String::as_str)) {
-            diagnostic = diagnostic.here(format!("it has something of `{near}`"));
+            diagnostic = diagnostic.here(format!("it contains `{near}`"));
         }
-        out.push(diagnostic.help("record a run with this task, or leave it out: without one the task is broken"));
+        out.push(diagnostic.help("record a run with this task, or remove the task: without a recording it is broken"));
     }
     let Some(oracle) = &eval.unit.oracle else { return };
     if oracle.tasks.iter().any(|t| t.task.value == name.value) {
         return;
     }
-    let mut diagnostic =
-        Diagnostic::new(&NO_ORACLE_ENTRY, agent, format!("the scripted agent does not know the task `{}`", name.value))
-            .label(name.span, "the task");
+    let mut diagnostic = Diagnostic::new(
+        &NO_ORACLE_ENTRY,
+        agent,
+        format!("the scripted agent has no entry for the task `{}`", name.value),
+    )
+    .label(name.span, "the task");
     if let Some(near) = nearest(&name.value, oracle.tasks.iter().map(|t| t.task.value.as_str()))
         && let Some(entry) = oracle.tasks.iter().find(|t| t.task.value == near)
     {
         diagnostic = diagnostic.label(entry.task.span, "did you mean this entry?");
     }
-    out.push(diagnostic.help("add an entry of that name to the oracle: without one the task is broken"));
+    out.push(diagnostic.help("add an entry with that name to the oracle: without one the task is broken"));
 }
 
 /// The servers that the entries name.
@@ -73,8 +76,11 @@ pub fn unused(view: &ProjectView<'_>, out: &mut Diagnostics) {
         if names.contains(&name.value.as_str()) {
             continue;
         }
-        let mut diagnostic =
-            Diagnostic::new(&UNUSED_ORACLE_ENTRY, name.span, format!("no eval selects a task `{}`", name.value));
+        let mut diagnostic = Diagnostic::new(
+            &UNUSED_ORACLE_ENTRY,
+            name.span,
+            format!("the task `{}` is not selected by any eval", name.value),
+        );
         if let Some(near) = nearest(&name.value, names.iter().copied()) {
             diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
         }

@@ -24,9 +24,9 @@ pub fn check(project: &Project, selected: &IndexSet<usize>, out: &mut Diagnostic
                 Diagnostic::new(
                     &ORPHAN_TASK,
                     task.name.span,
-                    format!("no eval selects the task `{}`", task.name.value),
+                    format!("the task `{}` is not selected by any eval", task.name.value),
                 )
-                .help("name it in a task set of an eval, or remove it: nobody runs it"),
+                .help("add it to a task set of an eval, or remove it: it never runs"),
             );
         }
     }

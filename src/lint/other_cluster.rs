@@ -19,11 +19,11 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         return;
     }
     let mut found = |span, what: &str| {
-        let message = format!("{what} does not count: the cluster is that of `world`");
+        let message = format!("{what} has no effect: `world` determines the cluster");
         out.push(
             Diagnostic::new(&OTHER_CLUSTER, span, message)
-                .here("another cluster is named")
-                .help("remove it, or `world` where that cluster is meant"),
+                .here("another cluster is configured here")
+                .help("remove it, or remove `world` if you want to use that cluster"),
         );
     };
     for extension in &view.eval.extensions {

@@ -16,8 +16,12 @@ rule! {
 }
 
 fn absolute(path: &str, span: Span) -> Diagnostic {
-    Diagnostic::new(&ABSOLUTE_PATH, span, format!("`{path}` is an absolute path: other machines do not have it"))
-        .help("put the file beside the one that names it, and write a relative path")
+    Diagnostic::new(
+        &ABSOLUTE_PATH,
+        span,
+        format!("`{path}` is an absolute path, which does not exist on other machines"),
+    )
+    .help("put the file beside the one that refers to it, and use a relative path")
 }
 
 /// Files that an eval names.
@@ -75,10 +79,10 @@ fn leaves(view: &UnderView<'_, '_>, path: &Path, text: &str, span: Span) -> Opti
             if view.files.refusal(path).is_some() {
                 return None;
             }
-            let what = if *marker == ".git" { "the repository" } else { "the folder of `gevals.toml`" };
+            let what = if *marker == ".git" { "the repository" } else { "the directory of `gevals.toml`" };
             return Some(
-                Diagnostic::new(&PATH_LEAVES_TASK, span, format!("`{text}` lies outside of {what}"))
-                    .help("keep what a task needs inside: who copies or clones the suite gets no more than that"),
+                Diagnostic::new(&PATH_LEAVES_TASK, span, format!("`{text}` is outside {what}"))
+                    .help("keep all files of a task inside: a copy or clone of the suite contains nothing else"),
             );
         }
         let up = matches!(dir.components().next_back(), None | Some(Component::ParentDir));

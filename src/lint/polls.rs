@@ -43,12 +43,12 @@ fn as_one(words: &[ast::Word]) -> Option<(String, String)> {
     let sources: Vec<&str> = words.iter().map(|word| word.source.as_str()).collect();
     match sources.as_slice() {
         [one] if is_number(one) => {
-            let help = format!("`for i in $(seq 1 {one})` has {one} rounds");
-            Some((format!("this loop has one round: `{one}` is a list of one word"), help))
+            let help = format!("`for i in $(seq 1 {one})` runs {one} times");
+            Some((format!("this loop runs once: `{one}` is a list of one word"), help))
         }
         ["seq", rest @ ..] if (1..4).contains(&rest.len()) && rest.iter().all(|word| is_number(word)) => Some((
-            "the loop runs over the word `seq` and its arguments".to_owned(),
-            format!("`$(seq {})` is what `seq` prints", rest.join(" ")),
+            "the loop iterates over the word `seq` and its arguments".to_owned(),
+            format!("write `$(seq {})` to use the output of `seq`", rest.join(" ")),
         )),
         [one] => {
             let inner = one.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
@@ -56,9 +56,8 @@ fn as_one(words: &[ast::Word]) -> Option<(String, String)> {
             // Braces are expanded before variables are, and only around two dots.
             let filled = inner.is_some() && to.starts_with('$');
             let (numbers, bare) = (is_number(from) && is_number(to), inner.is_none() || !one.contains(".."));
-            (is_number(from) && filled || numbers && bare).then(|| {
-                (format!("this loop has one round: `{one}` is no list"), format!("write `$(seq {from} {to})`"))
-            })
+            (is_number(from) && filled || numbers && bare)
+                .then(|| (format!("this loop runs once: `{one}` is not a list"), format!("write `$(seq {from} {to})`")))
         }
         _ => None,
     }

@@ -250,9 +250,9 @@ fn paths(view: &TaskView<'_>, prompt: Span, out: &mut Diagnostics) {
 }
 
 pub(super) fn disagrees(span: Span, expected: &str, said: &str, prompt: Span) -> Diagnostic {
-    Diagnostic::new(&PROMPT_DISAGREES, span, format!("verify expects `{expected}`, and the prompt says `{said}`"))
+    Diagnostic::new(&PROMPT_DISAGREES, span, format!("verify expects `{expected}`, but the prompt says `{said}`"))
         .label(prompt, "in this prompt")
-        .help("one of them was changed alone: make them say the same")
+        .help("use the same value in both")
 }
 
 /// Verify looks for a name that stands nowhere else, and the prompt has one that stands nowhere else and is made of the same parts.
@@ -692,9 +692,9 @@ fn nulls(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, o
     });
     if let Some(span) = first {
         out.push(
-            Diagnostic::new(&PROMPT_DISAGREES, span, "the prompt asks for NULL, and verify never looks for it")
+            Diagnostic::new(&PROMPT_DISAGREES, span, "the prompt asks for NULL, but verify never checks for it")
                 .label(prompt, "in this prompt")
-                .help("NULL equals nothing, not even itself: ask by `IS NULL`"),
+                .help("NULL is not equal to anything, not even to itself: use `IS NULL`"),
         );
     }
 }
@@ -920,10 +920,10 @@ fn given_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: 
                     Diagnostic::new(
                         &PROMPT_DISAGREES,
                         span,
-                        format!("the prompt asks for `{value}`, and this is content with any `{key}`"),
+                        format!("the prompt asks for `{value}`, but this accepts any `{key}`"),
                     )
                     .label(prompt, "in this prompt")
-                    .help(format!("compare with it: `equals: {value}`")),
+                    .help(format!("compare the value: `equals: {value}`")),
                 );
                 return;
             }

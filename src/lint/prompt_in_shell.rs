@@ -80,19 +80,19 @@ pub fn passed(view: &EvalView<'_>, out: &mut Diagnostics) {
         let Some(template) = agent.commands.as_ref().and_then(|c| c.run_prompt.as_ref()).filter(|t| deaf(t)) else {
             continue;
         };
-        let diagnostic = |span| Diagnostic::new(&PROMPT_NOT_PASSED, span, "this command never gets the prompt");
+        let diagnostic = |span| Diagnostic::new(&PROMPT_NOT_PASSED, span, "this command does not receive the prompt");
         let Some(range) = hollow(&template.value) else {
             // It may be a stand-in that needs no prompt.
             out.push(
                 diagnostic(template.span)
                     .strength(Strength::Warning)
-                    .help("put `{{ .Prompt }}` where the command takes one: `my-cli -p \"{{ .Prompt }}\"`"),
+                    .help("add `{{ .Prompt }}` to the command: `my-cli -p \"{{ .Prompt }}\"`"),
             );
             continue;
         };
         let span = tree(view, agent).map_or(template.span, |tree| place(&tree, template, range.clone()));
-        let help = format!("write `{{{{ .Prompt }}}}` for `{}`", &template.value[range]);
-        let diagnostic = diagnostic(span).here("nobody sets this").help(help);
+        let help = format!("write `{{{{ .Prompt }}}}` instead of `{}`", &template.value[range]);
+        let diagnostic = diagnostic(span).here("this is never set").help(help);
         let mut mended = view.sources.get(agent.file).text().to_owned();
         mended.replace_range(span.range(), "{{ .Prompt }}");
         // Within braces it would need quotes.
@@ -132,8 +132,8 @@ fn context_of(agent: &Agent, tree: &Tree, out: &mut Diagnostics) {
     match prompt::prompt_context(&template.value) {
         Err(Fault { range, message }) => out.push(
             Diagnostic::new(&PROMPT_IN_SHELL_TEXT, place(tree, template, range), message)
-                .here("a prompt with quotes or `$` would be read as code")
-                .help("let the prompt stand as a word of the command, in quotes or without"),
+                .here("quotes or `$` in the prompt would be read as code")
+                .help("use the prompt as a separate word of the command, quoted or unquoted"),
         ),
         Ok(places) => {
             let pasted = places.into_iter().find(|(_, context)| *context != Context::QuotedHeredoc);
@@ -142,11 +142,11 @@ fn context_of(agent: &Agent, tree: &Tree, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &PROMPT_IN_SHELL_TEXT,
                         place(tree, template, range),
-                        "other tools paste the prompt into this line",
+                        "other tools insert the prompt into this line",
                     )
                     .strength(Strength::Note)
-                    .here("gevals hands it on as data; elsewhere a quote or `$` in it is read as code")
-                    .help("a here-document with a quoted delimiter (`<<'PROMPT'`) is safe in every tool"),
+                    .here("gevals passes it as data; in other tools, a quote or `$` in it is read as code")
+                    .help("a here-document with a quoted delimiter (`<<'PROMPT'`) is safe in all tools"),
                 );
             }
         }

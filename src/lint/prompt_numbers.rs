@@ -105,10 +105,12 @@ fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
     };
     let found = in_scripts.next().or_else(in_steps);
     if let Some((span, number, other)) = found {
-        let message = format!("the task has `{number}` here, and the prompt says `{other}`");
+        let message = format!("the task contains `{number}` here, but the prompt says `{other}`");
         let finding = Diagnostic::new(&prompt_disagrees::PROMPT_DISAGREES, span, message);
         out.push(
-            finding.label(prompt, "in this prompt").help("the digits stand in another order: make them say the same"),
+            finding
+                .label(prompt, "in this prompt")
+                .help("the digits are in a different order: use the same number in both"),
         );
     }
 }

@@ -45,7 +45,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let diagnostic = Diagnostic::new(
             &SHELL_VARIABLE_IN_PROMPT,
             place,
-            format!("the agent reads `{}` literally", whole.as_str()),
+            format!("`{}` is not expanded in the prompt", whole.as_str()),
         )
         .here("no shell reads a prompt");
         let declared = view.declares(name);
@@ -54,7 +54,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 diagnostic.fix(format!("write `{{env.{name}}}`"), place, format!("{{env.{name}}}"))
             }
             (Dialect::Portable, false) => {
-                diagnostic.help(format!("give it a value under `spec.env`, and write `{{env.{name}}}`"))
+                diagnostic.help(format!("set it under `spec.env`, and write `{{env.{name}}}`"))
             }
             _ => diagnostic.help("write the value itself; the portable dialect fills `{env.NAME}` in prompts"),
         });

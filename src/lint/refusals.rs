@@ -163,10 +163,12 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
         Asked::Is(value) => {
             let lower = value.to_lowercase();
             if truth && is_behind(said, &lower, &WANTED) && !is_behind(said, &lower, &UNWANTED) {
-                return Some(format!("this fails when the value is `{value}`, which its message asks for"));
+                return Some(format!(
+                    "this fails if the value is `{value}`, but its message says that `{value}` is expected"
+                ));
             }
             (!truth && is_behind(said, &lower, &UNWANTED))
-                .then(|| format!("this fails unless the value is `{value}`, which its message rejects"))
+                .then(|| format!("this fails unless the value is `{value}`, but its message rejects `{value}`"))
         }
         Asked::Stands(operator, value) => {
             let met = match operator.as_str() {
@@ -175,13 +177,13 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
                 _ => return None,
             };
             (met == truth && is_behind(said, &value.to_string(), &WANTED))
-                .then(|| format!("this fails when the number is {value}, which its message asks for"))
+                .then(|| format!("this fails if the number is {value}, but its message says that {value} is expected"))
         }
         Asked::There(subject) => {
             let (lacks, stays) = (has_one(&refusal.first, &LACKS), has_one(&refusal.first, &STAYS));
             let lacks = lacks || refusal.first.trim_start_matches(['"', '\'']).starts_with("no ");
             (truth && lacks && !stays && subject.is_meant(said))
-                .then(|| "this fails when something is found, and its message says that it is missing".to_owned())
+                .then(|| "this fails if something is found, but its message says that it is missing".to_owned())
         }
     }
 }
@@ -207,7 +209,7 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
     let value = match (right.literal(), right.variable()) {
         (Some(value), _) => value,
         (None, Some(other)) if printed(other) => {
-            return Some(format!("this fails when `${name}` equals `${other}`, and its message only prints both"));
+            return Some(format!("this fails if `${name}` equals `${other}`, but its message only prints both"));
         }
         _ => return None,
     };
@@ -219,7 +221,7 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
     let is_bad = value.len() < 2 && !value.starts_with(|c: char| ('1'..='9').contains(&c)) || has_one(&lower, &BAD);
     let old = super::texts::has_word(&super::facts::elsewhere(view).rest, &value);
     (!is_bad && !old && tests.count() < 2)
-        .then(|| format!("this fails when `${name}` is `{value}`, and its message only says so"))
+        .then(|| format!("this fails if `${name}` is `{value}`, but its message only prints the value"))
 }
 
 /// `$role` or `${role}` in small letters, and no longer name.

@@ -22,7 +22,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let kind = if thing.system == "http" { "resource" } else { thing.kind.as_str() };
         let mut finding =
-            Diagnostic::new(&RESOURCE_NOT_RELEASED, act.span, format!("nothing deletes the {kind} `{shown}`"));
+            Diagnostic::new(&RESOURCE_NOT_RELEASED, act.span, format!("the {kind} `{shown}` is never deleted"));
         if let Some(help) = command(thing, &shown) {
             finding = finding.help(format!("add to cleanup: `{help}`"));
         }

@@ -67,10 +67,10 @@ fn in_list(script: &ScriptView<'_>, runs: &Runs<'_>, list: &[Statement], out: &m
                     Diagnostic::new(
                         &USED_AFTER_REMOVAL,
                         content.span(first_line(content, used)),
-                        format!("`{}` has been removed before", shown(word)),
+                        format!("`{}` is used after it was removed", shown(word)),
                     )
-                    .label(content.span(removal.range.clone()), "it is removed here")
-                    .help("remove it when nothing needs it any more: at the end, or by `trap '…' EXIT`"),
+                    .label(content.span(removal.range.clone()), "removed here")
+                    .help("remove it at the end, or with `trap '…' EXIT`"),
                 );
             }
         }

@@ -55,10 +55,10 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &DELETES_FOREIGN_RESOURCE,
                     gone.span,
-                    format!("nothing in the task makes or names `{word}`, which this request deletes"),
+                    format!("this request deletes `{word}`, which nothing in the task creates or mentions"),
                 )
                 .here(format!("did you mean `{near}`?"))
-                .help("delete what set-up makes, at the same URL"),
+                .help("delete what setup creates, at the same URL"),
             );
         }
     }

@@ -21,7 +21,7 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
         out.push(
             Diagnostic::new(&UNUSED_REQUIREMENT, name.span, format!("no script of the task runs `{}`", name.value))
                 .strength(Strength::Note)
-                .help("remove the requirement: it keeps the task from running where the program is missing"),
+                .help("remove the requirement: without the program, the task cannot run"),
         );
     }
 }

@@ -20,9 +20,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         (
             PhaseKind::Setup,
             PhaseKind::Verify,
-            "what succeeds before the agent has done anything says nothing about the agent",
+            "a check that succeeds before the agent runs proves nothing about the agent",
         ),
-        (PhaseKind::Verify, PhaseKind::Cleanup, "what checks clears nothing away, or what clears away checks nothing"),
+        (
+            PhaseKind::Verify,
+            PhaseKind::Cleanup,
+            "a script that checks deletes nothing, and a script that deletes checks nothing",
+        ),
     ];
     for (first, second, why) in pairs {
         let mut known: FxHashMap<Vec<&str>, Vec<&ScriptView<'_>>> = FxHashMap::default();
@@ -40,7 +44,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                     later.key,
                     format!("{} runs the same script as {}", second.name(), first.name()),
                 )
-                .label(earlier.key, "the first time")
+                .label(earlier.key, "first used here")
                 .help(why),
             );
         }

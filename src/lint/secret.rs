@@ -12,7 +12,7 @@ use crate::{
     source::Span,
 };
 
-const FROM_ENVIRONMENT: &str = "take it from the environment";
+const FROM_ENVIRONMENT: &str = "read it from the environment";
 
 /// What an MCP config, an eval and the files of its agents say.
 pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
@@ -40,7 +40,7 @@ pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
         if let Some(key) = key.filter(|key| !key.value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')) {
             out.push(
                 named(key.span.head(), "apiKey")
-                    .help("`apiKey` is the name of a variable that holds the key, not the key"),
+                    .help("`apiKey` is the name of the variable that contains the key, not the key"),
             );
         }
         let command = agent.commands.as_ref().and_then(|c| c.run_prompt.as_ref());
@@ -76,19 +76,18 @@ pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
             let finding = token(script.content.span(range.start..line));
             out.push(match script.form {
                 Form::File { .. } => finding,
-                _ => finding.help("take it from the environment: `$NAME`, and `{env.NAME}` under `env`"),
+                _ => finding.help("read it from the environment: `$NAME`, and `{env.NAME}` under `env`"),
             });
         }
     }
 }
 
 fn named(span: Span, name: &str) -> Diagnostic {
-    Diagnostic::new(&SECRET_IN_CLEAR, span, format!("the value of `{name}` looks like a secret, written in clear"))
+    Diagnostic::new(&SECRET_IN_CLEAR, span, format!("the value of `{name}` looks like a hardcoded secret"))
 }
 
 fn token(span: Span) -> Diagnostic {
-    Diagnostic::new(&SECRET_IN_CLEAR, span, "this has the format of a secret, and is written in clear")
-        .help(FROM_ENVIRONMENT)
+    Diagnostic::new(&SECRET_IN_CLEAR, span, "this looks like a hardcoded secret").help(FROM_ENVIRONMENT)
 }
 
 fn variable(name: &str) -> String {
@@ -104,7 +103,7 @@ fn configured(name: &Name, value: &Expand, out: &mut Diagnostics) {
     }
     if is_secret_name(&name.value) && looks_secret(&text) || tokens(&text).next().is_some() {
         let variable = format!("${{{}}}", variable(&name.value));
-        let mut finding = named(name.span, &name.value).help(format!("take it from the environment: `{variable}`"));
+        let mut finding = named(name.span, &name.value).help(format!("read it from the environment: `{variable}`"));
         // Whatever stands before a header's value is its scheme.
         let scheme = text.trim().rsplit_once(' ').map_or("", |(scheme, _)| scheme);
         if !text.contains(['\n', '=']) && scheme.bytes().all(|b| b.is_ascii_alphabetic()) {
@@ -113,7 +112,7 @@ fn configured(name: &Name, value: &Expand, out: &mut Diagnostics) {
         }
         out.push(finding);
     } else if password(&text).is_some() {
-        out.push(named(name.span, &name.value).help("take the password from the environment: `${PASSWORD}`"));
+        out.push(named(name.span, &name.value).help("read the password from the environment: `${PASSWORD}`"));
     }
 }
 
@@ -132,12 +131,12 @@ fn arguments(args: &[Expand], out: &mut Diagnostics) {
         };
         let telling = name.filter(|name| is_flag(name)).filter(|_| looks_given(value));
         if let Some(name) = telling {
-            let help = format!("take it from the environment: `${{{}}}`", variable(&name));
+            let help = format!("read it from the environment: `${{{}}}`", variable(&name));
             out.push(named(arg.span, name.trim_start_matches('-')).help(help));
         } else if tokens(&text).next().is_some() {
             out.push(token(arg.span));
         } else if password(&text).is_some() {
-            out.push(named(arg.span, "password").help("take the password from the environment: `${PASSWORD}`"));
+            out.push(named(arg.span, "password").help("read the password from the environment: `${PASSWORD}`"));
         }
         if text.starts_with('-') && !text.contains('=') {
             flag = Some(text);
@@ -164,14 +163,14 @@ fn looks_given(value: &str) -> bool {
 fn address(url: &Expand, out: &mut Diagnostics) {
     let text = url.display();
     if password(&text).is_some() {
-        out.push(named(url.span, "url").help("take the password from the environment: `${PASSWORD}`"));
+        out.push(named(url.span, "url").help("read the password from the environment: `${PASSWORD}`"));
         return;
     }
     let query = text.split_once('?').map_or("", |(_, query)| query);
     let pairs = query.split(['&', '#']).filter_map(|pair| pair.split_once('='));
     for (name, value) in pairs.filter(|(_, value)| !value.contains("${")) {
         if is_secret_name(name) && looks_given(value) || tokens(value).next().is_some() {
-            let help = format!("take it from the environment: `${{{}}}`", variable(name));
+            let help = format!("read it from the environment: `${{{}}}`", variable(name));
             out.push(named(url.span, name).help(help));
             return;
         }
@@ -189,7 +188,7 @@ fn given(name: &Name, value: &Template<Def>, out: &mut Diagnostics) {
     // What a login at a server of the task's own is made of is no secret.
     let drawn = is_secret_name(&name.value) && !text.starts_with("Basic ") && looks_drawn(text);
     if drawn || tokens(text).next().is_some() || password(text).is_some() {
-        let help = format!("take it from the environment: `{{env.{}}}`", variable(&name.value));
+        let help = format!("read it from the environment: `{{env.{}}}`", variable(&name.value));
         out.push(named(name.span, &name.value).help(help));
     }
 }

@@ -46,8 +46,8 @@ fn missing(unit: &EvalUnit, eval: &Eval, name: &Name) -> Option<Diagnostic> {
         return Some(match unit.may_be_served {
             true => missing
                 .strength(Strength::Warning)
-                .help("write `mcpConfigFile: FILE` in the eval's config, or describe the server by `MCP_*` variables when it is run"),
-            false => missing.help("write `mcpConfigFile: FILE` in the eval's config, or set `MCP_COMMAND` or `MCP_URL`"),
+                .help("add `mcpConfigFile: FILE` to the eval's config, or configure the server with `MCP_*` variables at run time"),
+            false => missing.help("add `mcpConfigFile: FILE` to the eval's config, or set `MCP_COMMAND` or `MCP_URL`"),
         });
     };
     let mut servers = mcp.servers.iter().filter(|s| s.name.value == name.value);
@@ -60,13 +60,13 @@ fn missing(unit: &EvalUnit, eval: &Eval, name: &Name) -> Option<Diagnostic> {
         None => {
             let names: Vec<_> = mcp.servers.iter().map(|s| s.name.value.as_str()).collect();
             let mut diagnostic =
-                Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("no server is called `{}`", name.value));
+                Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("unknown server `{}`", name.value));
             if let Some(near) = nearest(&name.value, names.iter().copied()) {
                 diagnostic =
                     diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), name.span, near);
             }
             let words: Vec<_> = names.iter().map(|n| format!("`{n}`")).collect();
-            Some(diagnostic.help(format!("the MCP config has {}", words.join(", "))))
+            Some(diagnostic.help(format!("the MCP config contains {}", words.join(", "))))
         }
     }
 }
@@ -77,9 +77,9 @@ pub fn redundant(view: &EvalView<'_>, out: &mut Diagnostics) {
         let Some(all) = server.enable_all_tools.as_ref().filter(|all| all.value) else { continue };
         let (Some(first), Some(last)) = (server.always_allow.first(), server.always_allow.last()) else { continue };
         out.push(
-            Diagnostic::new(&REDUNDANT_ALWAYS_ALLOW, first.span.to(last.span), "this list permits nothing more")
-                .label(all.span, "every tool is permitted here")
-                .help("remove `enableAllTools` to permit these tools alone, or `alwaysAllow` to permit all"),
+            Diagnostic::new(&REDUNDANT_ALWAYS_ALLOW, first.span.to(last.span), "this list has no effect")
+                .label(all.span, "all tools are already permitted here")
+                .help("remove `enableAllTools` to permit only these tools, or `alwaysAllow` to permit all"),
         );
     }
 }
@@ -90,8 +90,8 @@ pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
         let silent = server.enable_all_tools.is_none_or(|e| !e.value) && server.always_allow.is_empty();
         if silent && !server.disabled {
             out.push(
-                Diagnostic::new(&NO_TOOLS_PERMITTED, server.name.span, format!("no tool of the server `{}` is permitted", server.name.value))
-                    .help("write `enableAllTools: true`, or list tools under `alwaysAllow`; agents that ask are refused every call"),
+                Diagnostic::new(&NO_TOOLS_PERMITTED, server.name.span, format!("the server `{}` has no permitted tools", server.name.value))
+                    .help("set `enableAllTools: true`, or list tools under `alwaysAllow`; agents that ask for permission are refused every call"),
             );
         }
         for tool in &server.always_allow {
@@ -143,13 +143,13 @@ fn idle(view: &EvalView<'_>, kind: &AssertionKind, matcher: &CallMatcher, out: &
         return;
     }
     let known: Vec<_> = tools.keys().take(12).map(|k| format!("`{k}`")).collect();
-    let help = format!("`gevals.lock` knows {}", known.join(", "));
+    let help = format!("tools in `gevals.lock`: {}", known.join(", "));
     let server = &matcher.server.value;
     out.push(if demanded {
         let message = format!("the server `{server}` has no tool that matches `{}`", pattern.value);
         Diagnostic::new(&crate::decode::UNKNOWN_TOOL, pattern.span, message).help(help)
     } else {
-        let message = format!("no tool of the server `{server}` matches this: the assertion forbids nothing");
+        let message = format!("no tool of the server `{server}` matches this pattern: the assertion is always true");
         Diagnostic::new(&ALWAYS_TRUE_ASSERTION, pattern.span, message).strength(Strength::Warning).help(help)
     });
 }

@@ -46,10 +46,13 @@ pub fn without(view: &EvalView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &SKILLS_WITHOUT_SOURCES,
                 item.key.span,
-                format!("`{}` without skills: none is ever loaded", item.key.value),
+                format!("`{}` has no effect: no skills are configured", item.key.value),
             )
-            .label(view.eval.skills.as_ref().map_or(view.eval.config, |s| s.span), "no source of skills here")
-            .help("write `skills: {sources: [{type: path, path: FOLDER}]}` in the eval's config"),
+            .label(
+                view.eval.skills.as_ref().map_or(view.eval.config, |s| s.span),
+                "no skill sources are configured here",
+            )
+            .help("add `skills: {sources: [{type: path, path: FOLDER}]}` to the eval's config"),
         );
     }
 }
@@ -61,15 +64,15 @@ pub fn taken(view: &EvalView<'_>, out: &mut Diagnostics) {
         return;
     }
     let help = match agent.kind.value.as_str() {
-        "file" => "write `skills: {mountPath: …, toolName: …}` in the agent file, or use `builtin.claude-code`",
-        _ => "agent files with `skills` take them, and `builtin.claude-code`",
+        "file" => "add `skills: {mountPath: …, toolName: …}` to the agent file, or use `builtin.claude-code`",
+        _ => "only agent files with `skills` and `builtin.claude-code` support skills",
     };
     let name = name(view.unit);
-    let message = format!("the agent `{name}` takes no skills, so it gets none");
+    let message = format!("the agent `{name}` does not support skills, so it receives none");
     let mut diagnostic =
         Diagnostic::new(&SKILLS_NOT_TAKEN, skills.span, message).label(agent.span, "this agent").help(help);
     if let Some((item, _)) = assertions(view.eval).next() {
-        diagnostic = diagnostic.label(item.key.span, "this is broken in every run").strength(Strength::Verdict);
+        diagnostic = diagnostic.label(item.key.span, "this assertion fails in every run").strength(Strength::Verdict);
     }
     out.push(diagnostic);
 }
@@ -82,7 +85,7 @@ pub fn seen(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
     for (item, _) in assertions(view.eval) {
         let message = format!(
-            "`{}` is broken in every run: the agent `{}` is a command line, which does not tell what it loads",
+            "`{}` fails in every run: the agent `{}` is a command line, which does not report the skills it loads",
             item.key.value,
             name(view.unit)
         );
@@ -90,7 +93,7 @@ pub fn seen(view: &EvalView<'_>, out: &mut Diagnostics) {
         if let Some(agent) = &view.eval.agent {
             diagnostic = diagnostic.label(agent.span, "this agent");
         }
-        out.push(diagnostic.help("assert it of an agent over ACP, or of `builtin.claude-code`; or remove it"));
+        out.push(diagnostic.help("use this assertion with an ACP agent or `builtin.claude-code`, or remove it"));
     }
 }
 
@@ -122,9 +125,12 @@ pub fn known(view: &ProjectView<'_>, out: &mut Diagnostics) {
 
 fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option<Diagnostic> {
     let listed = match names.len() {
-        0 => "the eval's sources have no skill: each is a folder with a `SKILL.md`".to_owned(),
+        0 => "the eval's sources contain no skill: a skill is a directory with a `SKILL.md`".to_owned(),
         _ => {
-            format!("the eval's sources have {}", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "))
+            format!(
+                "skills in the eval's sources: {}",
+                names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+            )
         }
     };
     if let Some(skill) = &item.skill {
@@ -133,7 +139,7 @@ fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option
         if names.contains(own) {
             return None;
         }
-        let message = format!("no source has the skill `{}`", skill.value);
+        let message = format!("the skill `{}` does not exist in any source", skill.value);
         let diagnostic = Diagnostic::new(&UNKNOWN_SKILL, skill.span, message).help(listed);
         return Some(match nearest(&skill.value, names.iter().map(String::as_str)) {
             Some(near) => {
@@ -154,9 +160,9 @@ fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option
             .iter()
             .any(|input| regex.is_match(&input.to_string()))
     });
-    let message = format!("the pattern `{}` matches no call that loads a skill of the sources", pattern.value);
+    let message = format!("the pattern `{}` does not match any call that loads a skill of the sources", pattern.value);
     let help =
-        format!("it is looked for in the call's arguments, which are JSON, as `{{\"skill\": \"NAME\"}}`; {listed}");
+        format!("it is matched against the JSON arguments of the call, such as `{{\"skill\": \"NAME\"}}`; {listed}");
     (!matches).then(|| Diagnostic::new(&UNKNOWN_SKILL, pattern.span, message).help(help))
 }
 

@@ -26,11 +26,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 content.span(name.range.clone()),
                 format!("`{}` reads the rest of this script as its input", name.text),
             )
-            .here("the shell gets the script on standard input, and this inherits it")
-            .help("begin the text with `#!`, so that it is executed as a file, or give the command `</dev/null`");
+            .here("the shell reads the script from standard input, which this command inherits")
+            .help("start the script with `#!`, so that it is executed as a file, or redirect the command's input from `/dev/null`");
             let shebang = if script.reader == Reader::Posix { "#!/bin/sh" } else { "#!/usr/bin/env bash" };
             if let Some((at, text)) = content.before_line(0, shebang) {
-                diagnostic = diagnostic.fix(format!("begin with `{shebang}`"), at, text);
+                diagnostic = diagnostic.fix(format!("start with `{shebang}`"), at, text);
             }
             out.push(diagnostic);
             // One cure serves them all.

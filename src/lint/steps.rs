@@ -40,19 +40,19 @@ fn continues_in(step: &Step<Def>, whole: Option<&Step<Def>>, out: &mut Diagnosti
     if let Some(flag) = step.continue_on_error.filter(|c| c.value) {
         let name = &step.op.name;
         let (message, label) = match whole {
-            None => (format!("`{name}` still fails the task when it fails"), "only lets verify go on"),
+            None => (format!("`{name}` still fails the task if it fails"), "this only lets verify continue"),
             Some(whole) if whole.op.signature.control == Control::Any => {
-                (format!("`{name}` still is a branch that did not pass"), "the next branch is tried anyway")
+                (format!("`{name}` is still a failed branch"), "the next branch is tried anyway")
             }
             Some(whole) => (
-                format!("`{name}` still fails the `{}` around it when it fails", whole.op.name),
-                "only lets the steps behind it run",
+                format!("`{name}` still fails the enclosing `{}` if it fails", whole.op.name),
+                "this only lets the following steps run",
             ),
         };
         out.push(
             Diagnostic::new(&CONTINUE_ON_ERROR_IN_VERIFY, flag.span, message)
                 .here(label)
-                .help("a check cannot be made optional this way: remove the flag, or the check; `anyOf` passes if one of several does"),
+                .help("a check cannot be made optional this way: remove the flag or the check, or use `anyOf`, which passes if one of its branches does"),
         );
     }
     // In a setup and a cleanup of its own the flag means something.
@@ -72,13 +72,13 @@ pub fn continues_in_cleanup(view: &TaskView<'_>, out: &mut Diagnostics) {
             true => Diagnostic::new(
                 &CONTINUE_ON_ERROR_IN_CLEANUP,
                 flag.span,
-                "cleanup goes on behind every step: this says nothing",
+                "`continueOnError` has no effect: cleanup always continues after a failed step",
             )
             .strength(Strength::Note),
             false => Diagnostic::new(
                 &CONTINUE_ON_ERROR_IN_CLEANUP,
                 flag.span,
-                format!("cleanup goes on all the same when `{}` fails", step.op.name),
+                format!("cleanup continues even if `{}` fails", step.op.name),
             ),
         };
         out.push(diagnostic.help("remove it"));
@@ -134,12 +134,12 @@ fn inner_waits(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
                         &TIMEOUT_BEYOND_TASK,
                         run.content.span(run.statement.range.clone()),
                         format!(
-                            "`timeout` ends this after {}, and the wait in it may take {}",
+                            "`timeout` ends this after {}, but the wait inside may take {}",
                             duration::format(outer),
                             duration::format(inner)
                         ),
                     )
-                    .help("give `timeout` more time than the wait in it, or leave it out"),
+                    .help("give `timeout` more time than the wait inside it, or remove it"),
                 );
             }
         }
@@ -214,9 +214,9 @@ fn within(
             Diagnostic::new(
                 &TIMEOUT_BEYOND_TASK,
                 interval.span,
-                format!("there is never a second round: {} ends after {}", own.what, duration::format(own.time)),
+                format!("there is never a second attempt: {} ends after {}", own.what, duration::format(own.time)),
             )
-            .help("raise the timeout, or lower the interval"),
+            .help("increase the timeout, or reduce the interval"),
         );
     }
     for block in &step.blocks {
@@ -230,12 +230,12 @@ fn never_gets(view: &UnderView<'_, '_>, span: Span, what: &str, time: Duration, 
     let diagnostic = Diagnostic::new(
         &TIMEOUT_BEYOND_TASK,
         span,
-        format!("{what} never gets {time}: {} ends after {end}", limit.what),
+        format!("{what} cannot take {time}: {} ends after {end}", limit.what),
     );
     match limit.at {
-        Some(at) => diagnostic.label(at, "the limit").help("raise this limit, or lower the time"),
+        Some(at) => diagnostic.label(at, "the limit").help("increase this limit, or reduce the time"),
         None => {
-            let diagnostic = diagnostic.help("say how long it may take: `timeout` in `metadata`, and `cleanupTimeout`");
+            let diagnostic = diagnostic.help("set the limits: `timeout` and `cleanupTimeout` in `metadata`");
             // An eval may give its tasks more time.
             if view.eval.is_some() { diagnostic } else { diagnostic.strength(Strength::Note) }
         }
@@ -315,9 +315,9 @@ pub fn status(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &HTTP_WITHOUT_STATUS,
                     stated.map_or(step.key, |s| s.span),
-                    "any answer passes here, a 500 too",
+                    "any response passes, even with status 500",
                 )
-                .help("write `expect: {status: 200}`, or whatever is right"),
+                .help("add the expected status: `expect: {status: 200}`"),
             );
         }
     });
@@ -352,10 +352,10 @@ pub fn loose(view: &TaskView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &LOOSE_EQUALS,
                 equals.span,
-                format!("the {other} {text} equals this text, too: this dialect compares as text"),
+                format!("the {other} {text} is also equal to this string: this dialect compares values as text"),
             )
             .help(format!(
-                "add `type: string` if it is to be a text; remove the quotes and add `type: {}` if not",
+                "add `type: string` if a string is expected; otherwise, remove the quotes and add `type: {}`",
                 if other == "boolean" { "bool" } else { "number" }
             )),
         );
@@ -384,10 +384,10 @@ pub fn dotted(view: &TaskView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &DOTTED_INDEX,
                 path.span,
-                format!("`{text}` looks for a key that is a number: a list is not searched this way"),
+                format!("`{text}` refers to a key that is a number, not to an item of a list"),
             )
-            .help(format!("an index stands in brackets: `{right}`"))
-            .fix("write brackets", path.span, format!("\"{right}\"")),
+            .help(format!("write a list index in brackets: `{right}`"))
+            .fix("use brackets", path.span, format!("\"{right}\"")),
         );
     });
 }
@@ -401,8 +401,8 @@ pub fn is_error(view: &TaskView<'_>, out: &mut Diagnostics) {
         let Some((_, expect)) = &step.expect else { return };
         if let Some(flag) = expect.get("isError").filter(|f| matches!(f.kind, ArgKind::Bool(true))) {
             out.push(
-                Diagnostic::new(&IS_ERROR_ALSO_PASSES, flag.span, "a call that succeeds passes, too: in this dialect an error is only allowed")
-                    .help("look for the error's text with `content: {match: …}`; the portable dialect's `isError: true` asks for an error"),
+                Diagnostic::new(&IS_ERROR_ALSO_PASSES, flag.span, "a successful call also passes: in this dialect `isError: true` only allows an error")
+                    .help("check the error's text with `content: {match: …}`; in the portable dialect, `isError: true` requires an error"),
             );
         }
     });
@@ -424,8 +424,8 @@ pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
             let Some(length) = text.and_then(seconds).filter(|t| *t >= LONG) else { return };
             let written = duration::format(length);
             out.push(
-                Diagnostic::new(&FIXED_SLEEP, content.span(command.range.clone()), format!("every run waits {written}, and a slow one not long enough"))
-                    .help("wait for what it is about: `kubectl wait`, a loop that ends as soon as it is there, or `eventually`"),
+                Diagnostic::new(&FIXED_SLEEP, content.span(command.range.clone()), format!("every run waits {written}, and a slow run may need longer"))
+                    .help("wait for the condition instead: `kubectl wait`, a loop that ends as soon as it is met, or `eventually`"),
             );
         });
     }
@@ -439,10 +439,10 @@ pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &FIXED_SLEEP,
                     arg.span,
-                    format!("every run waits {}, and a slow one not long enough", duration::format(time)),
+                    format!("every run waits {}, and a slow run may need longer", duration::format(time)),
                 )
                 .help(
-                    "wait for what it is about: `eventually: {timeout: …, steps: […]}` ends as soon as its steps pass",
+                    "wait for the condition instead: `eventually: {timeout: …, steps: […]}` ends as soon as its steps pass",
                 ),
             );
         }

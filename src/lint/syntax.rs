@@ -24,11 +24,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let Some(grammar) = grammar(script) else { continue };
         let content = &script.content;
         if !content.is_plain && content.script().is_none() {
-            let message = format!("this {} is nested too deeply: no other rule looks at it", script.what());
-            let help = format!(
-                "no more than {DEPTH} levels may stand in each other, and {} commands in a chain of `&&`",
-                DEPTH / 2
-            );
+            let message = format!("this {} is nested too deeply: no other rule checks it", script.what());
+            let help =
+                format!("at most {DEPTH} levels of nesting are allowed, and {} commands in a chain of `&&`", DEPTH / 2);
             out.push(
                 Diagnostic::new(&SCRIPT_SYNTAX, content.span(0..0), message).strength(Strength::Warning).help(help),
             );
@@ -46,7 +44,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             out.push(
                 Diagnostic::new(&SCRIPT_SYNTAX, content.span(at.clone()), endless(delimiter))
                     .strength(Strength::Warning)
-                    .help("the shell takes the rest of the script for its text, and runs none of it"),
+                    .help("the shell reads the rest of the script as its content, and runs none of it"),
             );
         }
         for (word, path) in read_by(script) {
@@ -55,7 +53,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             if let Some(fault) = self::report(&text, grammar).fault {
                 let line = text[..fault.at.start].matches('\n').count() + 1;
                 let message = format!("the shell cannot parse `{}`: in line {line}, {}", word.text, fault.message);
-                let help = "the script goes on without what this file defines, or ends";
+                let help = "the script ends here, or continues without the definitions in this file";
                 out.push(Diagnostic::new(&SCRIPT_SYNTAX, content.span(word.range.clone()), message).help(help));
             }
         }
@@ -85,16 +83,16 @@ fn report(text: &str, grammar: Grammar) -> Report {
 
 fn help(text: &str, fault: &Fault, endless: bool) -> &'static str {
     if text.contains("\r\n") {
-        "its lines end in CRLF, and the shell takes the `\\r` for a part of the last word: write it with LF"
+        "the lines end with CRLF, and the shell reads `\\r` as part of the last word: use LF line endings"
     } else if endless {
-        "a here-document before it does not end: its delimiter must stand alone in a line, without blanks"
+        "an earlier here-document is not closed: its delimiter must be alone on a line, without spaces"
     } else if fault.open.as_ref().is_some_and(|(_, what)| what.contains("[[")) {
-        "bash reports this, runs nothing that follows, and ends with success"
+        "bash prints an error, skips the rest of the script, and exits with status 0"
     } else {
-        "the shell gives up here: what stands before it may have run, and nothing after it does"
+        "the shell stops here: commands before this may have run, the rest does not"
     }
 }
 
 fn endless(delimiter: &str) -> String {
-    format!("this here-document does not end: no line is `{delimiter}`")
+    format!("this here-document is not closed: there is no line `{delimiter}`")
 }

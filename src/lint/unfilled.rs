@@ -40,9 +40,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 continue;
             }
             let help = match (root.as_str(), dialect) {
-                ("env", _) => format!("a shell has its variables in the environment: write `\"${name}\"`"),
+                ("env", _) => format!("in a shell, read it from the environment: write `\"${name}\"`"),
                 (_, Dialect::Legacy) => UNFILLED_LEGACY.to_owned(),
-                _ => format!("give it to the step, `env: {{NAME: \"{hole}\"}}`, and write `\"$NAME\"`"),
+                _ => format!("pass it to the step, `env: {{NAME: \"{hole}\"}}`, and write `\"$NAME\"`"),
             };
             let what = if is_file { "in a script file" } else { "here" };
             let message = format!("`{hole}` is not filled {what}");
@@ -50,7 +50,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             out.push(
                 Diagnostic::new(&UNEXPANDED_HOLE, span, message)
                     .strength(Strength::Warning)
-                    .here("the shell gets it literally")
+                    .here("the shell reads it literally")
                     .help(help),
             );
         }

@@ -66,23 +66,23 @@ pub fn unread(view: &EvalView<'_>, out: &mut Diagnostics) {
     let place = view.eval.mcp_config.as_ref().map_or(view.eval.config, |name| name.span);
     for (owner, name, schema) in of_tools.chain(of_operations) {
         if let Some(gap) = schema.gap() {
-            let message = format!("the schema of `{owner}.{name}` is not judged as a whole: {gap}");
-            let help = "what it demands there shows when the server is called";
+            let message = format!("the schema of `{owner}.{name}` is only partly supported: {gap}");
+            let help = "this part of the schema is not checked before the server is called";
             out.push(Diagnostic::new(&UNREAD_SCHEMA, place, message).help(help));
         }
     }
 }
 
-const LOCK_IT: &str = "write a lock, once and whenever it changes: `gevals lock EVAL`";
+const LOCK_IT: &str = "create a lock file, and update it after each change: `gevals lock EVAL`";
 
 fn finding(span: Span, what: &str, names: &BTreeSet<&str>) -> Diagnostic {
     let mut words: Vec<_> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
     if names.len() > SHOWN {
         words.push(format!("{} more", names.len() - SHOWN));
     }
-    let label = format!("{} {} on trust", words.join(", "), if names.len() == 1 { "is taken" } else { "are taken" });
+    let label = format!("{} {} not checked", words.join(", "), if names.len() == 1 { "is" } else { "are" });
     // The cause is one, whatever number of evals uses the server: what each uses stands at its place.
-    Diagnostic::new(&NOT_LOCKED, span, format!("no lock says what {what} has")).here(label)
+    Diagnostic::new(&NOT_LOCKED, span, format!("no lock file describes {what}")).here(label)
 }
 
 type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;

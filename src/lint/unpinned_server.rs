@@ -18,9 +18,9 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
             Diagnostic::new(
                 &UNPINNED_SERVER,
                 package.span,
-                format!("`{}` may be another version tomorrow", package.display()),
+                format!("`{}` is not pinned to a version", package.display()),
             )
-            .help(format!("pin it, as in `{example}`")),
+            .help(format!("pin a version, for example `{example}`")),
         );
     }
 }

@@ -50,7 +50,7 @@ fn literal(text: &Template<Def>, dialect: Dialect, anywhere: bool, out: &mut Dia
         _ => format!("write `${{{name}}}`"),
     };
     out.push(
-        Diagnostic::new(&UNEXPANDED_VARIABLE, text.span, format!("`{written}` stays as it is: no shell reads this"))
+        Diagnostic::new(&UNEXPANDED_VARIABLE, text.span, format!("`{written}` is not expanded: no shell reads this"))
             .help(help),
     );
 }

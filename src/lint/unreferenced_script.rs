@@ -36,9 +36,9 @@ pub fn check(view: &ProjectView<'_>, out: &mut Diagnostics) {
         let end = text.find('\n').unwrap_or(text.len());
         let file = view.sources.add(path, text);
         out.push(
-            Diagnostic::new(&UNREFERENCED_SCRIPT, Span::new(file, 0..end), format!("nothing runs `{name}`"))
-                .here("no task, script or other file of the folder names it")
-                .help("name it in a task, or remove it"),
+            Diagnostic::new(&UNREFERENCED_SCRIPT, Span::new(file, 0..end), format!("`{name}` is never run"))
+                .here("no task, script or other file in the directory refers to it")
+                .help("use it in a task, or remove it"),
         );
     }
 }

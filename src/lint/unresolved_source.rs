@@ -66,14 +66,14 @@ fn missing(
         return None;
     }
     let span = script.content.span(word.range.clone());
-    let mut diagnostic = Diagnostic::new(rule, span, format!("there is no file `{}`", word.text));
+    let mut diagnostic = Diagnostic::new(rule, span, format!("the file `{}` does not exist", word.text));
     let folder = path.parent().unwrap_or(Path::new(""));
     if let Some(near) = nearest(&file, view.files.list(folder).iter().map(String::as_str)) {
         diagnostic = diagnostic.here(format!("did you mean `{near}`?"));
     }
     Some(match word.literal {
         true => diagnostic.help(format!("the {} runs in `{}`", script.what(), shown(dir))),
-        false => diagnostic.help(format!("it is looked for as `{}`", path.display())),
+        false => diagnostic.help(format!("it is resolved to `{}`", path.display())),
     })
 }
 
@@ -86,7 +86,7 @@ fn repaired(
     dir: &Path,
 ) -> Diagnostic {
     match upwards(dir, &word.text, view.files) {
-        Some(found) => diagnostic.here("it is there, seen from a folder above").fix(
+        Some(found) => diagnostic.here("the file exists relative to a parent directory").fix(
             format!("write `{found}`"),
             script.content.span(word.range.clone()),
             found,

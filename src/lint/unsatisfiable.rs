@@ -31,13 +31,19 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             && let ArgKind::Int(n) = code.kind
             && !(0..=255).contains(&n)
         {
-            out.push(never(code.span, format!("no process ends with the status {n}")).help("it is between 0 and 255"));
+            out.push(
+                never(code.span, format!("a process cannot exit with status {n}"))
+                    .help("an exit status is between 0 and 255"),
+            );
         }
         if let (Some(status), OperationKind::Builtin("http"), Dialect::Steps) =
             (expect.get("status"), &step.op.kind, dialect)
             && let ArgKind::Int(n @ 1..=99) = status.kind
         {
-            out.push(never(status.span, format!("no answer has the status {n}")).help("it is between 100 and 599"));
+            out.push(
+                never(status.span, format!("a response cannot have status {n}"))
+                    .help("a status is between 100 and 599"),
+            );
         }
         record(expect, "", dialect, out);
     });
@@ -59,9 +65,9 @@ fn there_and_not(view: &TaskView<'_>, out: &mut Diagnostics) {
         if let Some((other, _)) = other.filter(|_| !told.contains(span)) {
             told.push(*span);
             out.push(
-                never(*span, format!("`{path}` has to be there, and not to be there: verify never passes"))
-                    .label(*other, "here it must not be there")
-                    .help("name the file that is meant in each"),
+                never(*span, format!("`{path}` must both exist and not exist: verify never passes"))
+                    .label(*other, "it must not exist here")
+                    .help("use the intended file in each place"),
             );
         }
     }
@@ -86,8 +92,8 @@ fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
                 && matches_none(text, output)
             {
                 out.push(
-                    never(pattern.span, "no text matches this pattern".to_owned())
-                        .help("`^` stands for the beginning of the text and `$` for its end: write `(?m)` before them for those of a line"),
+                    never(pattern.span, "this pattern cannot match any text".to_owned())
+                        .help("`^` matches the start of the text and `$` its end: add `(?m)` to match at each line"),
                 );
             } else {
                 together(arg, pattern, key, dialect, out);
@@ -131,10 +137,10 @@ fn absent(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
         demands && !matches!(arg.kind, ArgKind::Null)
     });
     if let Some((other, _)) = other {
-        let message = format!("what is not there has no `{}`", other.value);
+        let message = format!("a missing value cannot have `{}`", other.value);
         out.push(
             never(other.span, message)
-                .label(exists.span, "nothing may be there")
+                .label(exists.span, "the value must not exist")
                 .help(format!("remove `{}`, or `exists: false`", other.value)),
         );
     }
@@ -167,9 +173,9 @@ fn below_nothing(items: &[Arg<Def>], out: &mut Diagnostics) {
         });
         if let Some((other, path)) = other {
             out.push(
-                never(span, format!("nothing may be at `{absent}`, and `{path}` has to be there"))
-                    .label(other, "this is demanded here")
-                    .help("remove one of the two, or write the path that is meant"),
+                never(span, format!("`{absent}` must not exist, but `{path}` must exist"))
+                    .label(other, "this is required here")
+                    .help("remove one of the two, or correct the path"),
             );
         }
     }
@@ -192,13 +198,13 @@ fn bounds(arg: &Arg<Def>, out: &mut Diagnostics) {
         let (Some((low, least)), Some((high, most))) = (number(low), number(high)) else { continue };
         let Some(order) = crate::ty::number::compare(&least, &most) else { continue };
         if order.is_gt() || order.is_eq() && !may_meet {
-            out.push(exclude(high, low, "no number is between these"));
+            out.push(exclude(high, low, "no number is in this range"));
         }
     }
     if let Some(empty) = arg.get("empty").filter(|empty| matches!(empty.kind, ArgKind::Bool(true))) {
         let holds = ["contains", "atLeast", "atMost", "above", "below"].into_iter().find_map(|key| arg.get(key));
         if let Some(other) = holds {
-            out.push(exclude(other, empty, "an empty text has none of this"));
+            out.push(exclude(other, empty, "an empty text cannot match this"));
         }
     }
 }
@@ -208,23 +214,24 @@ fn refused(arg: &Arg<Def>, not: &Arg<Def>, out: &mut Diagnostics) {
     if let (Some(equals), Some(value)) = (arg.get("equals"), arg.get("equals").and_then(Arg::as_value)) {
         let other = if matches!(not.kind, ArgKind::Text(_)) { Some(not) } else { not.get("equals") };
         if let Some(other) = other.filter(|other| other.as_value().as_ref() == Some(&value)) {
-            out.push(exclude(other, equals, "this is demanded here"));
+            out.push(exclude(other, equals, "this is required here"));
         }
     }
     for key in ["contains", "matches"] {
         let (Some(wanted), Some(other)) = (arg.get(key), not.get(key)) else { continue };
         if wanted.as_literal().is_some() && wanted.as_literal() == other.as_literal() {
-            out.push(exclude(other, wanted, "this is demanded here"));
+            out.push(exclude(other, wanted, "this is required here"));
         }
     }
     if let Some(part) = not.get("contains").filter(|part| part.as_literal() == Some("")) {
-        out.push(never(part.span, "every text contains the empty one".to_owned()).help("write `empty: false`"));
+        out.push(never(part.span, "every text contains the empty text".to_owned()).help("write `empty: false`"));
     }
     if let Some(pattern) = not.get("matches")
         && pattern.as_literal().is_some_and(|text| matches_all(text, Texts::Lines))
     {
         out.push(
-            never(pattern.span, "this pattern matches every text".to_owned()).help("write what must not be there"),
+            never(pattern.span, "this pattern matches every text".to_owned())
+                .help("write a pattern for what must not be present"),
         );
     }
 }
@@ -235,7 +242,7 @@ fn together(arg: &Arg<Def>, pattern: Option<&Arg<Def>>, key: &str, dialect: Dial
         if let (Some(pattern), Some(ty)) = (pattern, arg.get("type"))
             && ty.as_literal().is_some_and(|ty| ty != "string")
         {
-            out.push(exclude(ty, pattern, "only a string matches a pattern"));
+            out.push(exclude(ty, pattern, "only a string can match a pattern"));
         }
         return;
     };
@@ -244,11 +251,11 @@ fn together(arg: &Arg<Def>, pattern: Option<&Arg<Def>>, key: &str, dialect: Dial
     if let (Some(ty), Dialect::Portable) = (arg.get("type"), dialect)
         && ty.as_literal().is_some_and(|ty| ty != JsonType::of(&value).name())
     {
-        out.push(exclude(ty, equals, &format!("this is of the type {}", JsonType::of(&value).name())));
+        out.push(exclude(ty, equals, &format!("the type of this value is {}", JsonType::of(&value).name())));
     }
     let Value::String(text) = &value else {
         if let (Some(pattern), Dialect::Portable) = (pattern, dialect) {
-            out.push(exclude(pattern, equals, "only a string matches a pattern"));
+            out.push(exclude(pattern, equals, "only a string can match a pattern"));
         }
         return;
     };
@@ -266,7 +273,7 @@ fn together(arg: &Arg<Def>, pattern: Option<&Arg<Def>>, key: &str, dialect: Dial
 }
 
 fn exclude(one: &Arg<Def>, other: &Arg<Def>, why: &str) -> Diagnostic {
-    never(one.span, "no value meets both of these demands".to_owned())
+    never(one.span, "no value can meet both of these expectations".to_owned())
         .label(other.span, why)
         .help("remove one of the two")
 }
@@ -280,11 +287,11 @@ fn never(span: Span, message: String) -> Diagnostic {
 pub fn tool_names(view: &EvalView<'_>, out: &mut Diagnostics) {
     for server in view.unit.mcp.iter().flat_map(|mcp| &mcp.servers) {
         for tool in server.always_allow.iter().filter(|tool| tool.value.contains('*')) {
-            let message = format!("`alwaysAllow` has names, no patterns: no tool is called `{}`", tool.value);
+            let message = format!("`alwaysAllow` does not support patterns: no tool is named `{}`", tool.value);
             let finding = Diagnostic::new(&IMPOSSIBLE_TOOL_NAME, tool.span, message);
             out.push(finding.help(match tool.value.as_str() {
-                "*" => "write `enableAllTools: true` in its place",
-                _ => "write the names of the tools, or `enableAllTools: true`",
+                "*" => "use `enableAllTools: true` instead",
+                _ => "list the names of the tools, or set `enableAllTools: true`",
             }));
         }
     }
@@ -321,15 +328,15 @@ fn legal(view: &EvalView<'_>, server: &Name, name: &Name, is_pattern: bool, out:
     if let Some(rest) = bare.strip_prefix("mcp__") {
         let prefix = format!("{}__", server.value);
         let own = rest.strip_prefix(&prefix).filter(|own| !own.is_empty());
-        let diagnostic = diagnostic(format!("this {what} begins as a client writes it: servers do not know `mcp__`"))
-            .help("write the name that the server itself has for the tool");
+        let diagnostic = diagnostic(format!("this {what} has a client's prefix: servers do not use `mcp__`"))
+            .help("use the name that the server gives the tool");
         out.push(match own {
-            Some(own) if !is_pattern => diagnostic.here(format!("the server's own name is `{own}`")),
+            Some(own) if !is_pattern => diagnostic.here(format!("the server's name for it is `{own}`")),
             _ => diagnostic,
         });
     } else if is_pattern && Names::none_matches(text)
         || !is_pattern && !text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
     {
-        out.push(diagnostic(why.to_owned()).help("names of tools have letters, digits, `_`, `-`, `.` and `/`"));
+        out.push(diagnostic(why.to_owned()).help("tool names contain only letters, digits, `_`, `-`, `.` and `/`"));
     }
 }

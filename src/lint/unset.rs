@@ -51,9 +51,9 @@ fn inner_shells(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &UNSET_VARIABLE,
                         run.content.span(words[last].range.clone()),
-                        format!("nothing sets `${name}`: this shell is given no arguments"),
+                        format!("`${name}` is never set: this shell has no arguments"),
                     )
-                    .help(format!("write them behind the text: `{shell} {option} '…' {shell} \"${name}\"`")),
+                    .help(format!("pass arguments after the script: `{shell} {option} '…' {shell} \"${name}\"`")),
                 );
             }
         }
@@ -89,27 +89,27 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
         let span = read.content.span(read.range.clone());
         let finding = match (near, elsewhere) {
             (Some(near), _) if !read.provided => {
-                Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}`"))
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is never set"))
                     .here(format!("did you mean `${near}`?"))
-                    .help("an unset variable is an empty text: declare it under `env`, or give it a default")
+                    .help("an unset variable expands to an empty text: declare it under `env`, or give it a default")
             }
             (None, Some(other)) if !read.provided => {
-                Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}` here"))
-                    .label(other.view.key, "set in this script, which is a process of its own")
-                    .help("declare it under `env` of the task, or set it in this script, too")
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is not set here"))
+                    .label(other.view.key, "set in this script, which runs in a separate process")
+                    .help("declare it under `env` of the task, or set it in this script as well")
             }
             // One was renamed, the other not. Both may be what programs read by themselves.
             (None, None) if !read.provided && unread.is_some() && !asks(read) => {
                 let place = unread.map_or(span, |unread| unread.span);
-                Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing in the task sets `${name}`"))
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is not set in the task"))
                     .strength(Strength::Warning)
-                    .label(place, "the script does not read this")
-                    .help("give the variable one name in both places")
+                    .label(place, "the script does not read this variable")
+                    .help("use the same name in both places")
             }
             // Variables in small letters are a script's own: nobody gives it any.
             (None, None) if !read.provided && is_own(name) && !asks(read) => {
-                Diagnostic::new(&UNSET_VARIABLE, span, format!("nothing sets `${name}`"))
-                    .help("an unset variable is an empty text: declare it under `env`, or give it a default")
+                Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is never set"))
+                    .help("an unset variable expands to an empty text: declare it under `env`, or give it a default")
             }
             _ => continue,
         };
@@ -126,9 +126,9 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &UNSET_VARIABLE,
                     asked.content.span(asked.range.clone()),
-                    format!("`{program}` does not see `{name}`: the script sets it for itself alone"),
+                    format!("`{program}` cannot read `{name}`: the script does not export it"),
                 )
-                .help(format!("write `export {name}`, or give it to this command: `{name}=\"${name}\" {program} …`")),
+                .help(format!("write `export {name}`, or set it for this command: `{name}=\"${name}\" {program} …`")),
             );
         }
         for literal in &script.trace.literal {
@@ -145,9 +145,9 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &UNSET_VARIABLE,
                         literal.content.span(literal.range.clone()),
-                        format!("`${name}` stays as it is written: in a here-document with a quoted delimiter nothing is filled in"),
+                        format!("`${name}` is not expanded: the delimiter of this here-document is quoted"),
                     )
-                    .help("leave the quotes off the delimiter: `<<EOF`"),
+                    .help("remove the quotes around the delimiter: `<<EOF`"),
                 );
             }
         }
@@ -158,14 +158,14 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
         for bad in script.trace.bad.iter().filter(|bad| !is_hole(&bad.text)) {
             let message = match bad.text.strip_prefix("$(") {
                 Some(name) => format!("the shell runs `{}` as a command here", name.trim_end_matches(')')),
-                None if bad.text == "$$" => "`$$` is the number of the process here, and quotes in SQL".to_owned(),
-                None => format!("the shell cannot expand `{}`, and ends the script here", bad.text),
+                None if bad.text == "$$" => "`$$` is the process ID here, but a quote in SQL".to_owned(),
+                None => format!("the shell cannot expand `{}` and ends the script here", bad.text),
             };
             out.push(
                 Diagnostic::new(&BAD_EXPANSION, bad.content.span(bad.range.clone()), message)
                 .help(match bad.in_document {
-                    true => "it belongs to another program: write the delimiter of the here-document in quotes, `<<'EOF'`, or `\\$`",
-                    false => "it belongs to another program: write it in single quotes, or `\\$`",
+                    true => "if it belongs to another program, quote the delimiter of the here-document, `<<'EOF'`, or write `\\$`",
+                    false => "if it belongs to another program, put it in single quotes, or write `\\$`",
                 }),
             );
         }
@@ -200,10 +200,10 @@ pub fn lost(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &VALUE_LOST_IN_SUBSHELL,
                     lost.content.span(lost.read.clone()),
-                    format!("`${}` is what it was before: the shell that changed it has ended", lost.name),
+                    format!("the change to `${}` is lost: it was made in a subshell", lost.name),
                 )
-                .label(lost.content.span(lost.set.clone()), "changed here, in a part of a pipeline or a subshell")
-                .help("feed the loop without a pipe, `done < <(command)`, or let the subshell print the value"),
+                .label(lost.content.span(lost.set.clone()), "changed here, in a pipeline or a subshell")
+                .help("feed the loop without a pipe, `done < <(command)`, or print the value from the subshell"),
             );
         }
     }
@@ -256,13 +256,9 @@ fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &UNDECLARED_PROCESS_VARIABLE,
                         read.content.span(read.range.clone()),
-                        format!(
-                            "nothing in the task sets `${name}`: it is read from the environment that gevals runs in"
-                        ),
+                        format!("`${name}` is not set in the task: its value comes from the environment of gevals"),
                     )
-                    .help(format!(
-                        "declare it under `spec.env`, or say what to take where it is missing: `${{{name}:-…}}`"
-                    )),
+                    .help(format!("declare it under `spec.env`, or add a default: `${{{name}:-…}}`")),
                 );
             }
         }

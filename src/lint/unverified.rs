@@ -44,9 +44,9 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &VALUE_NOT_VERIFIED,
                     prompt.text.span,
-                    format!("the prompt asks for `{value}`, and verify never does"),
+                    format!("the prompt asks for `{value}`, but verify does not check it"),
                 )
-                .help("let verify ask for this value: else an agent passes that gives another one"),
+                .help("check this value in verify: otherwise an agent passes that uses a different one"),
             );
             return;
         }

@@ -114,9 +114,9 @@ fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
                 Diagnostic::new(
                     &IMPOSSIBLE_VALUE,
                     question.span,
-                    format!("the status of an answer is printed in three digits, never as `{value}`"),
+                    format!("the response status is printed as three digits, never as `{value}`"),
                 )
-                .help("compare with the number alone: `200`"),
+                .help("compare only the number: `200`"),
             );
         }
     }
@@ -144,7 +144,7 @@ fn booleans(view: &TaskView<'_>, out: &mut Diagnostics) {
                     question.span,
                     format!("`{field}` is true or false, never `{with}`"),
                 )
-                .help("compare with `true` or `false`, or ask for the field that holds this word"),
+                .help("compare with `true` or `false`, or check the field that contains this word"),
             );
         }
     }
@@ -190,7 +190,7 @@ fn fault(view: &TaskView<'_>, field: &str, value: &str, given: bool) -> Option<(
             let written = seconds.map_or_else(|| "600s".to_owned(), |seconds| format!("{seconds}s"));
             return Some((
                 format!("`{field}` is printed in seconds, never as `{value}`"),
-                format!("compare with the form that is printed, like `{written}`"),
+                format!("compare with the printed format, such as `{written}`"),
             ));
         }
     }
@@ -393,12 +393,8 @@ pub fn keys(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         let escaped = key.replace('.', "\\.");
         out.push(
-            Diagnostic::new(
-                &DOTTED_KEY,
-                span,
-                format!("`{key}` is one key, and this path looks for fields inside of it"),
-            )
-            .help(format!("a dot that belongs to a key is written with a backslash: `{escaped}`")),
+            Diagnostic::new(&DOTTED_KEY, span, format!("`{key}` is a single key, but this path splits it into fields"))
+                .help(format!("escape a dot in a key with a backslash: `{escaped}`")),
         );
         told.push((span, key));
     }

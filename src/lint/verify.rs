@@ -33,7 +33,7 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     if !steps.iter().all(|s| cannot_fail(s, view)) || exit_status::in_vain(view) {
         return;
     }
-    let what = if steps.len() == 1 { "the only step of verify cannot fail" } else { "no step of verify can fail" };
+    let what = if steps.len() == 1 { "the only verify step cannot fail" } else { "no verify step can fail" };
     let certain = view.selected && steps.iter().all(|s| is_certain(s, view));
     let finding = Diagnostic::new(
         &UNFALSIFIABLE_VERIFY,
@@ -41,8 +41,8 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
         format!("{what}: `{}` passes whatever the agent does", task.name.value),
     )
     .help(match steps.iter().all(|s| view.script_of(s).is_some()) {
-        true => "look at what the agent was to bring about, and end with a failure where it is not so",
-        false => "look at what the agent was to bring about, and say what it must be (`expect`)",
+        true => "check what the agent must do, and exit with a failure if it is missing",
+        false => "check what the agent must do, and specify what is expected (`expect`)",
     });
     out.push(if certain { finding } else { finding.strength(Strength::Warning) });
 }
@@ -122,9 +122,10 @@ pub fn absence_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
         });
     });
     if let (Some(first), true, false) = (first, alone, made) {
-        let message = "nothing is verified but that a file is absent, and set-up makes none: a run in which nothing happens passes";
+        let message =
+            "verify only checks that a file is absent, and setup creates none: a run in which nothing happens passes";
         let finding = Diagnostic::new(&ABSENCE_ALONE, first.key, message)
-            .help("make the file in `setup`, or verify something that the agent has to bring about");
+            .help("create the file in `setup`, or check for something that the agent must do");
         out.push(if view.selected { finding } else { finding.strength(Strength::Warning) });
     }
 }
@@ -209,7 +210,7 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
                     {
                         out.push(answered(
                             arg.span,
-                            "the judge looks for words that the prompt contains",
+                            "the judge checks for words that the prompt contains",
                             prompt.text.span,
                         ));
                     }
@@ -225,7 +226,7 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
                 if let (Some(word), true) = (given.first(), given.len() == words.len() && !script.contains("grep -v")) {
                     out.push(answered(
                         step.key,
-                        &format!("the script looks in the answer for `{word}`, which the prompt contains"),
+                        &format!("the script searches the answer for `{word}`, which the prompt contains"),
                         prompt.text.span,
                     ));
                 }
@@ -247,7 +248,7 @@ static CASE: Ascii = ascii(
 fn answered(span: crate::source::Span, message: &str, prompt: crate::source::Span) -> Diagnostic {
     Diagnostic::new(&PROMPT_CONTAINS_ANSWER, span, message)
         .label(prompt, "in this prompt")
-        .help("an agent that only repeats the question would pass: look for what it had to find out or to bring about")
+        .help("an agent that only repeats the prompt would pass: check for what it must find out or do")
 }
 
 /// Lower case, white space made one.
@@ -272,9 +273,9 @@ pub fn exact_words(view: &TaskView<'_>, out: &mut Diagnostics) {
                     Diagnostic::new(
                         &EXACT_WORDS_OF_ANSWER,
                         step.key,
-                        format!("the agent must say “{}” in just these words", crate::builtin::excerpt(phrase)),
+                        format!("the agent must say exactly “{}”", crate::builtin::excerpt(phrase)),
                     )
-                    .help("look for the word that matters, ask the judge, or look at the world itself"),
+                    .help("search for the important word, use the judge, or check the effect itself"),
                 );
             }
         });
@@ -288,8 +289,8 @@ pub fn judge_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
         && !view.asserted
         && steps.iter().all(|s| s.op.signature.judges)
     {
-        out.push(Diagnostic::new(&JUDGE_DECIDES_ALONE, first.key, "nothing but a judge decides this task").help(
-            "a judge reads what the agent says, not what it did: add a step that looks at the world, or an assertion",
+        out.push(Diagnostic::new(&JUDGE_DECIDES_ALONE, first.key, "this task is decided only by a judge").help(
+            "a judge reads what the agent says, not what it did: add a step that checks the effect, or an assertion",
         ));
     }
 }

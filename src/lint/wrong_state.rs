@@ -53,8 +53,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for (span, message) in found {
         out.push(
             Diagnostic::new(&WRONG_STATE, span, message)
-                .label(prompt.text.span, "what the agent is to do")
-                .help("verify asks for the state that the agent has to bring about"),
+                .label(prompt.text.span, "the task of the agent")
+                .help("check for the state that the agent must bring about"),
         );
     }
 }
@@ -74,14 +74,17 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             if asked != "delete" && !*stops && !*deletes && !FORBIDS.is_match(said) {
                 let (succeeded, failed) = flow::outcomes(&run.content.program, &run.statement.range);
                 if succeeded == flow::Status::OTHER && failed.zero {
-                    found.push((span, "verify passes only where this wait is in vain".to_owned()));
+                    found.push((span, "verify passes only if this wait fails".to_owned()));
                     continue;
                 }
             }
             match asked.split('=').collect::<Vec<_>>().as_slice() {
                 // Who scales down ends pods.
                 ["delete"] if !*deletes && !*stops && !SCALES.is_match(said) && !is_going(view, &words) => {
-                    found.push((span, "this waits until a thing is gone, and the prompt deletes nothing".to_owned()));
+                    found.push((
+                        span,
+                        "this waits for a deletion, but the prompt does not ask to delete anything".to_owned(),
+                    ));
                 }
                 ["condition", name, value]
                     if value.eq_ignore_ascii_case("false") && is_good(name) && !*stops && !*deletes =>
@@ -136,7 +139,7 @@ fn both(view: &TaskView<'_>, found: &mut Vec<(Span, String)>) {
         if asked.iter().any(|other| same(&other) && always(other.0)) && always(question) {
             found.push((
                 question.span,
-                "a check before this one fails where this one succeeds: no answer passes both".to_owned(),
+                "an earlier check fails if this one succeeds: no answer can pass both".to_owned(),
             ));
         }
     }
@@ -166,7 +169,7 @@ fn early(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     let lower = said.to_lowercase();
     let early =
         |name: &str| EARLY.iter().any(|(known, word)| known.eq_ignore_ascii_case(name) && !lower.contains(word));
-    let message = |name: &str| format!("the condition `{name}` also holds where nothing runs");
+    let message = |name: &str| format!("the condition `{name}` can be true although nothing runs");
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl") {
             for word in run.words.iter().filter_map(Value::literal) {
@@ -242,7 +245,7 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 && !is_left(said, with)
         };
         if is_well || named() {
-            found.push((question.span, format!("verify fails where this is `{with}`")));
+            found.push((question.span, format!("verify fails if this is `{with}`")));
         }
     }
 }
@@ -280,7 +283,7 @@ fn one_of(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 let all: Vec<&str> = pairs.iter().map(|(_, right)| right.as_str()).collect();
                 found.push((
                     content.span(s.range.clone()),
-                    format!("one of `{}` is enough here, and the prompt asks for each", all.join("`, `")),
+                    format!("one of `{}` is sufficient here, but the prompt asks for all of them", all.join("`, `")),
                 ));
             }
         });
@@ -305,7 +308,7 @@ fn differs(question: &Question<'_>, operator: &str, with: &str, found: &mut Vec<
         && right.zero
         && right.other
     {
-        found.push((question.span, format!("verify is content with every value here but `{with}`")));
+        found.push((question.span, format!("verify accepts any value except `{with}` here")));
     }
 }
 
@@ -360,9 +363,13 @@ fn kept(view: &TaskView<'_>, out: &mut Diagnostics) {
         if let Some((field, value, _)) = KEPT.iter().find(keeps) {
             let made = given.iter().find(|fact| fact.key == *field).map_or(span, |fact| fact.span);
             out.push(
-                Diagnostic::new(&WRONG_STATE, span, format!("`{field}: {value}` keeps it from ever being `{wanted}`"))
-                    .label(made, "set-up makes it so")
-                    .help("wait for the state that the manifest leads to"),
+                Diagnostic::new(
+                    &WRONG_STATE,
+                    span,
+                    format!("because of `{field}: {value}`, this can never be `{wanted}`"),
+                )
+                .label(made, "setup sets it here")
+                .help("wait for the state that the manifest results in"),
             );
         }
     }
@@ -425,7 +432,7 @@ fn before(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
         states.iter().any(|known| known.eq_ignore_ascii_case(state)) && texts::has_word(&lower, verb)
     });
     if let Some((verb, _)) = verb {
-        found.push((*span, format!("the prompt says `{verb}`, and `{state}` is the state before that")));
+        found.push((*span, format!("the prompt says `{verb}`, but `{state}` is the state before that")));
     }
 }
 
@@ -496,8 +503,8 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 _ => continue,
             };
             if wants != *made {
-                let (asks, fails) = if *made { ("make", "where it is there") } else { ("delete", "where it is gone") };
-                found.push((span, format!("the prompt asks to {asks} `{name}`, and verify fails {fails}")));
+                let (asks, fails) = if *made { ("make", "if it exists") } else { ("delete", "if it does not exist") };
+                found.push((span, format!("the prompt asks to {asks} `{name}`, but verify fails {fails}")));
             }
         }
     }

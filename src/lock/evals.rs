@@ -171,15 +171,14 @@ impl EvalChanges {
     /// One line per change.
     pub fn lines(&self) -> Vec<String> {
         let changed = self.changed.iter().map(|changed| {
-            let level =
-                changed.level.as_ref().map(|level| format!("; its level is {}, it was {}", level.to, level.from));
+            let level = changed.level.as_ref().map(|level| format!("; level {} (was {})", level.to, level.from));
             let parts = changed.parts.iter().map(|part| format!("`{part}`")).collect::<Vec<_>>().join(" and ");
             format!("changed: `{}`: {parts}{}", changed.id, level.unwrap_or_default())
         });
-        let renamed = self.renamed.iter().map(|renamed| format!("renamed: `{}` is `{}` now", renamed.from, renamed.to));
+        let renamed = self.renamed.iter().map(|renamed| format!("renamed: `{}` to `{}`", renamed.from, renamed.to));
         let added = self.added.iter().map(|id| format!("added: `{id}`"));
         let removed = self.removed.iter().map(|id| format!("removed: `{id}`"));
-        let tools = self.tools_without_evals.iter().map(|tool| format!("the tool `{tool}` has lost its last eval"));
+        let tools = self.tools_without_evals.iter().map(|tool| format!("the tool `{tool}` no longer has any evals"));
         changed.chain(renamed).chain(added).chain(removed).chain(tools).collect()
     }
 }
@@ -241,12 +240,12 @@ mod tests {
                 "changed: `expected`: `expected`",
                 "changed: `input`: `input`",
                 "changed: `name`: `name`",
-                "changed: `level`: `input` and `expected`; its level is invocation, it was execution",
-                "renamed: `old` is `new` now",
+                "changed: `level`: `input` and `expected`; level invocation (was execution)",
+                "renamed: `old` to `new`",
                 "added: `added`",
                 "removed: `removed`",
-                "the tool `b` has lost its last eval",
-                "the tool `d` has lost its last eval",
+                "the tool `b` no longer has any evals",
+                "the tool `d` no longer has any evals",
             ]
         );
         // Only digests are stored, and they can be read back.
@@ -261,6 +260,6 @@ mod tests {
     fn evals_that_are_alike_are_renamed_one_for_one() {
         let then = locked(json!([eval("a", "t", "x"), eval("b", "t", "x")]));
         let now = locked(json!([eval("c", "t", "x")]));
-        assert_eq!(then.changes(&now).lines(), ["renamed: `a` is `c` now", "removed: `b`"]);
+        assert_eq!(then.changes(&now).lines(), ["renamed: `a` to `c`", "removed: `b`"]);
     }
 }

@@ -597,7 +597,7 @@ fn agent_meaning(agent: &AgentKind) -> String {
             format!("follows its script: {}", list(calls, call, "and"))
         }
         AgentKind::Shell(_) => "works on the prompt".to_owned(),
-        AgentKind::Replay { .. } => "makes the calls of its recording".to_owned(),
+        AgentKind::Replay { .. } => "repeats the calls of its recording".to_owned(),
         AgentKind::Model(agent) => format!("{}:{} works on the prompt", agent.provider.name(), agent.model),
         AgentKind::Acp(agent) => format!("`{}` works on the prompt", excerpt(&agent.command.value)),
         AgentKind::ClaudeCode { .. } => "Claude Code works on the prompt".to_owned(),

@@ -51,8 +51,8 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
         let others: Vec<String> = gone.iter().filter(|&&at| at != nth).map(|at| (at + 1).to_string()).collect();
         let title = match others.as_slice() {
             [] => format!("{name} is not made"),
-            [one] => format!("{name} is not made, nor call {one}, which needs its answer"),
-            several => format!("{name} is not made, nor the calls {}, which need its answer", several.join(", ")),
+            [one] => format!("{name} is not made, nor is call {one}, which needs its answer"),
+            several => format!("{name} is not made, nor are calls {}, which need its answer", several.join(", ")),
         };
         out.push(Mutant { title, cure, plan: scripted(fewer, said) });
         // A call that needs the answer of the previous call cannot be made before it.

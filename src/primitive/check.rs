@@ -24,11 +24,11 @@ pub fn check(documents: &[Document], tools: Option<&Tools>, out: &mut Diagnostic
         for eval in &document.evals {
             let first = *ids.entry(&eval.id.value).or_insert(eval.id.span);
             if first != eval.id.span {
-                let message = format!("the id `{}` stands twice in the list", eval.id.value);
+                let message = format!("duplicate id `{}`", eval.id.value);
                 out.push(
                     Diagnostic::new(&EVAL_ID, eval.id.span, message)
-                        .label(first, "the first time")
-                        .help("an id is what clients know an eval by: each has its own"),
+                        .label(first, "first used here")
+                        .help("clients identify an eval by its id, so ids must be unique"),
                 );
             }
             let first = *asked.entry(question(eval)).or_insert(eval);
@@ -71,11 +71,11 @@ fn question(eval: &Eval) -> String {
 
 fn again(first: &Eval, eval: &Eval) -> Diagnostic {
     let same = first.json.get("expected") == eval.json.get("expected");
-    let message = format!("`{}` asks what `{}` asks", eval.id.value, first.id.value);
-    let diagnostic = Diagnostic::new(&SAME_EVAL_TWICE, eval.id.span, message).label(first.id.span, "the first time");
+    let message = format!("`{}` has the same input as `{}`", eval.id.value, first.id.value);
+    let diagnostic = Diagnostic::new(&SAME_EVAL_TWICE, eval.id.span, message).label(first.id.span, "first used here");
     diagnostic.help(match same {
-        true => "it costs a run, and says nothing new: remove one, or ask something else",
-        false => "and it expects something else: where one passes, the other may not; make it one eval",
+        true => "it costs a run and tests nothing new: remove one, or change its input",
+        false => "the expected results differ: if one passes, the other may fail; combine them into one eval",
     })
 }
 
@@ -207,16 +207,16 @@ fn below<'t>(node: Node<'t>, pointer: &str) -> (Node<'t>, Option<String>) {
 
 /// Reports secrets in fixtures: every client of the server gets them. The value is never shown.
 fn secrets(node: Node<'_>, key: Option<&str>, out: &mut Diagnostics) {
-    const HELP: &str = "every client of the server is sent it: write one that opens nothing";
+    const HELP: &str = "every client of the server receives this value: use a dummy value";
     match node.data() {
         Data::Map => node.entries().for_each(|entry| secrets(entry.value, Some(entry.name), out)),
         Data::Seq => node.items().for_each(|item| secrets(item, key, out)),
         Data::Str(text) => {
             let named = key.filter(|key| is_secret_name(key) && looks_drawn(text));
             let message = match named {
-                Some(key) => format!("the value of `{key}` looks like a secret, written in clear"),
+                Some(key) => format!("the value of `{key}` looks like a hardcoded secret"),
                 None if tokens(text).next().is_some() || password(text).is_some() => {
-                    "this has the format of a secret, and is written in clear".to_owned()
+                    "this looks like a hardcoded secret".to_owned()
                 }
                 None => return,
             };

@@ -44,8 +44,8 @@ impl fmt::Display for Mismatch {
             (Some(expected), Some(found)) => {
                 write!(f, "`{}` is {}, not {}", self.at, shown(found), shown(expected))
             }
-            (Some(expected), None) => write!(f, "`{}` is not there; expected {}", self.at, shown(expected)),
-            (None, Some(found)) => write!(f, "`{}` should not be there; it is {}", self.at, shown(found)),
+            (Some(expected), None) => write!(f, "`{}` is missing; expected {}", self.at, shown(expected)),
+            (None, Some(found)) => write!(f, "`{}` must not exist; it is {}", self.at, shown(found)),
             (None, None) => write!(f, "`{}` compares nothing", self.at),
         }
     }
@@ -268,12 +268,12 @@ mod tests {
         assert!(of(Some("read"), wanted.clone(), vec![("list", json!({})), ("read", right)]).is_empty());
         assert!(of(Some("read"), json!(null), vec![("read", json!(null))]).is_empty());
         assert!(of(None, json!({"a": 1}), vec![("any", json!({"a": 1}))]).is_empty());
-        assert_eq!(of(Some("read"), json!({}), vec![]), ["`toolName` is not there; expected \"read\""]);
+        assert_eq!(of(Some("read"), json!({}), vec![]), ["`toolName` is missing; expected \"read\""]);
         assert_eq!(of(Some("read"), json!({}), vec![("list", json!({}))]), ["`toolName` is \"list\", not \"read\""]);
         // Values of named arguments are compared completely, and the closest call is reported.
         let near = json!({"path": "/a", "n": [1, {"x": 2, "y": 3}]});
         let calls = vec![("list", json!({"path": "/a", "n": [1, {"x": 2}]})), ("read", near), ("read", json!({}))];
-        assert_eq!(of(Some("read"), wanted, calls), ["`arguments.n[1].y` should not be there; it is 3"]);
+        assert_eq!(of(Some("read"), wanted, calls), ["`arguments.n[1].y` must not exist; it is 3"]);
         // A number is not a text.
         assert_eq!(of(None, json!({"a": 1}), vec![("t", json!({"a": "1"}))]), ["`arguments.a` is \"1\", not 1"]);
     }

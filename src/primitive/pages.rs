@@ -95,19 +95,19 @@ impl Pages {
             None => None,
             Some(level) => Some(level.as_str().and_then(Level::named).ok_or_else(|| {
                 let known = Level::ALL.map(|level| format!("`{level}`")).join(", ");
-                format!("unknown level {}; known are {known}", shortened(level))
+                format!("unknown level {}; valid levels are {known}", shortened(level))
             })?),
         };
         let (list, begin) = match of("cursor") {
             None => (self.lists.front(), 0),
             Some(cursor) => {
-                let malformed = || format!("{} is no cursor of `{METHOD}`", shortened(cursor));
+                let malformed = || format!("{} is not a cursor of `{METHOD}`", shortened(cursor));
                 let Cursor { list, level: of, at } = cursor.as_str().and_then(Cursor::parse).ok_or_else(malformed)?;
                 if of != level {
-                    return Err("the cursor is of a list of another `level`: begin without a cursor".to_owned());
+                    return Err("the cursor belongs to a list with another `level`: start without a cursor".to_owned());
                 }
                 let found = self.lists.iter().find(|known| known.name == list);
-                let gone = "the list has changed since the cursor was made: begin without a cursor";
+                let gone = "the list has changed since the cursor was created: start without a cursor";
                 (Some(found.ok_or(gone)?), at)
             }
         };
@@ -230,7 +230,7 @@ mod tests {
             pages.replace(&evals(0..n));
         }
         let gone = pages.list(Some(&json!({"cursor": cursor})), false).unwrap_err();
-        assert_eq!(gone, "the list has changed since the cursor was made: begin without a cursor");
+        assert_eq!(gone, "the list has changed since the cursor was created: start without a cursor");
         // A list that returns is recognized again, also by a restarted process.
         assert_eq!(ids(&Pages::new(&evals(0..7), 2).list(Some(&json!({"cursor": cursor})), false).unwrap()).0, ["e6"]);
     }
@@ -273,17 +273,17 @@ mod tests {
         let wrong = |params: Value| pages.list(Some(&params), false).unwrap_err();
         assert_eq!(
             wrong(json!({"level": "unit"})),
-            "unknown level `\"unit\"`; known are `invocation`, `execution`, `scenario`"
+            "unknown level `\"unit\"`; valid levels are `invocation`, `execution`, `scenario`"
         );
-        assert_eq!(wrong(json!({"cursor": 3})), "`3` is no cursor of `evals/list`");
+        assert_eq!(wrong(json!({"cursor": 3})), "`3` is not a cursor of `evals/list`");
         assert_eq!(wrong(json!([1])), "`params` of `evals/list` must be an object, not [1]");
         let (_, next) = ids(&pages.list(None, false).unwrap());
         let Cursor { list, .. } = Cursor::parse(&next.unwrap()).unwrap();
         for (cursor, why) in [
             (format!("{list}//4"), "beyond the end"),
-            (format!("{list}//-1"), "is no cursor"),
-            (format!("{list}//1/"), "is no cursor"),
-            (format!("{list}/unit/1"), "is no cursor"),
+            (format!("{list}//-1"), "is not a cursor"),
+            (format!("{list}//1/"), "is not a cursor"),
+            (format!("{list}/unit/1"), "is not a cursor"),
             ("0123456789abcdef//1".to_owned(), "the list has changed"),
         ] {
             assert!(wrong(json!({"cursor": BASE64_URL_SAFE_NO_PAD.encode(&cursor)})).contains(why), "{cursor}");

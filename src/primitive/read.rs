@@ -81,15 +81,15 @@ fn eval(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Eval> {
     let (expected, kind) = expected?;
     if level == Level::Scenario && grading.value == Grading::ExactMatch {
         reader.error(
-            Diagnostic::new(&EVAL_GRADING, grading.span, "a scenario cannot be graded by `exact-match`")
+            Diagnostic::new(&EVAL_GRADING, grading.span, "a scenario cannot be graded with `exact-match`")
                 .label(at, "the level")
-                .help("a model takes another way each time: write `llm-as-judge`, and a `rubric`"),
+                .help("models take a different path each time: use `llm-as-judge` and a `rubric`"),
         );
         return None;
     }
     if expected.grading() != grading.value {
         let message =
-            format!("`gradingType` is `{}`, and `expected` is of type `{}`", grading.value, expected.grading());
+            format!("`gradingType` is `{}`, but the type of `expected` is `{}`", grading.value, expected.grading());
         reader.error(
             Diagnostic::new(&EVAL_GRADING, kind, message)
                 .label(grading.span, "`gradingType`")
@@ -117,9 +117,12 @@ fn written(node: Node<'_>) -> Value {
 fn identifier(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Name> {
     let id = reader.name(node, "the id of an eval")?;
     if id.value.trim() != id.value || id.value.contains(char::is_control) {
-        let diagnostic =
-            Diagnostic::new(&INVALID_VALUE, node.span(), "an id has no space at its ends, and no controls");
-        reader.error(diagnostic.help("an id is written on command lines, and in lists"));
+        let diagnostic = Diagnostic::new(
+            &INVALID_VALUE,
+            node.span(),
+            "an id must not start or end with spaces, or contain control characters",
+        );
+        reader.error(diagnostic.help("ids are used on command lines and in lists"));
         return None;
     }
     Some(id)
@@ -138,7 +141,7 @@ fn word<T: Copy, const N: usize>(
     }
     let known: Vec<_> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
     let diagnostic = Diagnostic::new(&INVALID_VALUE, text.span, format!("{what} cannot be `{}`", text.value))
-        .help(format!("it is one of {}", known.join(", ")));
+        .help(format!("expected one of {}", known.join(", ")));
     reader.error(match nearest(&text.value, words.map(|(word, _)| word)) {
         Some(near) => {
             diagnostic.here(format!("did you mean `{near}`?")).fix(format!("write `{near}`"), text.span, near)
@@ -166,7 +169,7 @@ fn input(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<(Level, Span, Inpu
         }
         Level::Execution => {
             let tool = fields.require(reader, "toolName", place).and_then(|n| reader.name(n, "`toolName`"));
-            let none = Some("a tool that takes nothing is called with `arguments: {}`");
+            let none = Some("write `arguments: {}` to call a tool without arguments");
             let arguments = fields.require_entry(reader, "arguments", place, none);
             fields.finish(reader);
             let arguments = arguments.and_then(|e| record(reader, e.value, "`arguments`"));
@@ -190,9 +193,9 @@ fn turns(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Spanned<u32>> {
     let number = reader.integer(node, "`maxTurns`")?;
     let turns = u32::try_from(number.value).ok().filter(|turns| *turns > 0);
     if turns.is_none() {
-        let message = format!("`maxTurns` must be from 1 to {}", u32::MAX);
+        let message = format!("`maxTurns` must be between 1 and {}", u32::MAX);
         let diagnostic = Diagnostic::new(&WRONG_TYPE, node.span(), message);
-        reader.error(diagnostic.help("leave it out, and the client decides"));
+        reader.error(diagnostic.help("remove it to let the client decide"));
     }
     Some(Spanned::new(turns?, number.span))
 }
@@ -233,7 +236,7 @@ fn messages(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Vec<Message>> {
     }
     if node.is_empty() {
         let diagnostic =
-            Diagnostic::new(&SAMPLING_MESSAGE, node.span(), "there is no message: nobody asks for anything");
+            Diagnostic::new(&SAMPLING_MESSAGE, node.span(), "there are no messages: nothing is sent to the model");
         reader.error(diagnostic.help("write `- {role: user, content: {type: text, text: …}}`"));
         return None;
     }
@@ -241,9 +244,13 @@ fn messages(reader: &mut Reader<'_>, entry: Entry<'_>) -> Option<Vec<Message>> {
     let messages: Vec<_> = node.items().filter_map(|item| message(reader, item)).collect();
     if let Some(last) = messages.last().filter(|last| last.role == Role::Assistant) {
         reader.out.push(
-            Diagnostic::new(&SAMPLING_MESSAGE, last.span, "the last message is the model's own: nobody asks it")
-                .strength(Strength::Warning)
-                .help("end with a message of `role: user`"),
+            Diagnostic::new(
+                &SAMPLING_MESSAGE,
+                last.span,
+                "the last message is from the model itself, so there is nothing to answer",
+            )
+            .strength(Strength::Warning)
+            .help("add a message with `role: user` at the end"),
         );
     }
     (messages.len() == listed).then_some(messages)
@@ -259,7 +266,7 @@ fn message(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Message> {
     let content = match content? {
         node if matches!(node.data(), Data::Seq) => {
             if node.is_empty() {
-                reader.error(Diagnostic::new(&SAMPLING_MESSAGE, node.span(), "the message says nothing"));
+                reader.error(Diagnostic::new(&SAMPLING_MESSAGE, node.span(), "the message has no content"));
                 return None;
             }
             let blocks: Vec<_> = node.items().filter_map(|item| block(reader, item)).collect();
@@ -273,8 +280,8 @@ fn message(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Message> {
 fn role(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Role> {
     if node.as_str() == Some("system") {
         reader.error(
-            Diagnostic::new(&SAMPLING_MESSAGE, node.span(), "messages of MCP have no role `system`")
-                .help("say it in a message of `role: user`"),
+            Diagnostic::new(&SAMPLING_MESSAGE, node.span(), "MCP messages do not support the role `system`")
+                .help("use a message with `role: user`"),
         );
         return None;
     }
@@ -285,9 +292,9 @@ fn block(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Value> {
     if let Some(text) = node.as_str() {
         let written = format!("{{type: text, text: {}}}", quote(text));
         reader.error(
-            Diagnostic::new(&SAMPLING_MESSAGE, node.span(), "the content of a message is a block, not a text")
+            Diagnostic::new(&SAMPLING_MESSAGE, node.span(), "the content of a message must be a block, not a string")
                 .help("write `{type: text, text: …}`")
-                .fix("wrap the text", node.span(), written),
+                .fix("convert it to a block", node.span(), written),
         );
         return None;
     }
@@ -314,7 +321,7 @@ fn block(reader: &mut Reader<'_>, node: Node<'_>) -> Option<Value> {
     if let (true, Some(data)) = (complete, node.get("data").filter(|_| matches!(name, "image" | "audio"))) {
         use base64::Engine;
         if base64::prelude::BASE64_STANDARD.decode(data.as_str().unwrap_or_default()).is_err() {
-            reader.error(Diagnostic::new(&SAMPLING_MESSAGE, data.span(), "`data` is no base64"));
+            reader.error(Diagnostic::new(&SAMPLING_MESSAGE, data.span(), "`data` is not valid base64"));
             complete = false;
         }
     }
@@ -332,7 +339,7 @@ fn expected(
     let agrees = grading.is_none_or(|grading| grading.value == kind.value);
     let what = match kind.value {
         Grading::ExactMatch => "what an exact match expects",
-        Grading::LlmAsJudge => "what a judge is told",
+        Grading::LlmAsJudge => "the expectation for a judge",
     };
     let mut fields = reader.fields(node, what)?;
     fields.take(reader, "type");
@@ -341,7 +348,7 @@ fn expected(
             let tool = fields.take_entry(reader, "toolName");
             let arguments = fields.take_entry(reader, "arguments");
             let content = fields.take_entry(reader, "content");
-            misplaced(reader, &mut fields, "rubric", "a rubric is for a judge: `type: llm-as-judge`");
+            misplaced(reader, &mut fields, "rubric", "a rubric requires a judge: `type: llm-as-judge`");
             fields.finish(reader);
             let sensible = agrees && level != Some(Level::Scenario);
             let unused = match level.filter(|_| sensible) {
@@ -367,7 +374,7 @@ fn expected(
         Grading::LlmAsJudge => {
             let rubric = fields.require(reader, "rubric", place).and_then(|n| reader.name(n, "a rubric"));
             for key in ["toolName", "arguments", "content"] {
-                misplaced(reader, &mut fields, key, "a judge reads the rubric alone: say it there");
+                misplaced(reader, &mut fields, key, "a judge only reads the rubric: put it there");
             }
             fields.finish(reader);
             Expected::LlmAsJudge { rubric: rubric? }
@@ -387,7 +394,7 @@ fn flatten<T>(value: Option<Option<T>>) -> Option<Option<T>> {
 /// Reports a key of the other grading.
 fn misplaced(reader: &mut Reader<'_>, fields: &mut Fields<'_>, key: &'static str, help: &str) {
     if let Some(entry) = fields.take_entry(reader, key) {
-        let message = format!("`{key}` means nothing here: nobody reads it");
+        let message = format!("`{key}` has no effect here");
         reader.error(Diagnostic::new(&UNUSED_EXPECTATION, entry.key.span(), message).help(help));
     }
 }
@@ -395,25 +402,27 @@ fn misplaced(reader: &mut Reader<'_>, fields: &mut Fields<'_>, key: &'static str
 /// Reports a key of another level.
 fn unused(reader: &mut Reader<'_>, entry: Entry<'_>, level: Option<Level>) {
     let (level, help) = match level {
-        Some(Level::Invocation) => ("invocation", "an invocation compares `toolName` and `arguments`: no tool is run"),
-        _ => ("execution", "an execution compares `content`: what is called stands in `input`"),
+        Some(Level::Invocation) => {
+            ("invocation", "an invocation compares `toolName` and `arguments`: the tool is not called")
+        }
+        _ => ("execution", "an execution compares `content`: the call is specified in `input`"),
     };
-    let message = format!("`{}` means nothing in an {level}: it is not compared", entry.name);
+    let message = format!("`{}` has no effect in an {level}: it is not compared", entry.name);
     reader.error(Diagnostic::new(&UNUSED_EXPECTATION, entry.key.span(), message).help(help));
 }
 
 /// Reports an expectation that every answer satisfies.
 fn vacuous(reader: &mut Reader<'_>, place: Span, level: Level, call: Option<Entry<'_>>, content: Option<Entry<'_>>) {
     let (compared, help) = match level {
-        Level::Invocation => (call, "name the tool that must be called: `toolName`"),
-        Level::Execution => (content, "say what the tool must answer: `content`"),
+        Level::Invocation => (call, "add `toolName` with the tool that must be called"),
+        Level::Execution => (content, "add `content` with the expected result of the tool"),
         Level::Scenario => return,
     };
     if compared.is_none() {
-        let message = format!("an exact match of an {level} that expects nothing: every answer would do");
+        let message = format!("the exact match of this {level} expects nothing: every answer passes");
         reader.error(Diagnostic::new(&VACUOUS_EXPECTATION, place, message).help(help));
     } else if let Some(empty) = compared.filter(|e| e.name == "arguments" && e.value.is_empty()) {
-        let message = "`arguments` expects nothing: any call would do";
+        let message = "`arguments` expects nothing: any call passes";
         reader.error(Diagnostic::new(&VACUOUS_EXPECTATION, empty.key.span(), message).help(help));
     }
 }

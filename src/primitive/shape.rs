@@ -9,7 +9,7 @@ use super::{Grading, Level};
 pub fn faults(eval: &Value) -> Vec<(&'static str, String)> {
     let mut out = Vec::new();
     let Some(eval) = eval.as_object() else {
-        return vec![("E14", format!("an eval is {}, and no object", kind(Some(eval))))];
+        return vec![("E14", format!("an eval is {}, not an object", kind(Some(eval))))];
     };
     let name = match eval.get("id") {
         Some(Value::String(id)) if !id.trim().is_empty() => format!("`{id}`"),
@@ -47,7 +47,7 @@ pub fn faults(eval: &Value) -> Vec<(&'static str, String)> {
     if let (Some(grading), of) = (grading, text(expected, "type"))
         && of.as_deref() != Some(grading.name())
     {
-        fault("E21", format!("`gradingType` is `{grading}`, and `expected.type` is {}", kind(expected.get("type"))));
+        fault("E21", format!("`gradingType` is `{grading}`, but `expected.type` is {}", kind(expected.get("type"))));
         return out;
     }
     match grading {

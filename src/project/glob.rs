@@ -121,17 +121,17 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Matched {
                     false => Diagnostic::new(
                         &UNREADABLE_FILE,
                         pattern.span,
-                        format!("the folder `{folder}` cannot be searched: {why}"),
+                        format!("the directory `{folder}` cannot be searched: {why}"),
                     ),
                 }));
             }
         }
     }
     if found.is_empty() {
-        let mut diagnostic = Diagnostic::new(&EMPTY_GLOB, pattern.span, format!("`{text}` matches no file"));
+        let mut diagnostic = Diagnostic::new(&EMPTY_GLOB, pattern.span, format!("`{text}` does not match any file"));
         if files.stat(&root).is_none() && !prefix.is_empty() {
             let folder = prefix.trim_end_matches('/');
-            diagnostic = diagnostic.help(format!("there is no folder `{folder}`"));
+            diagnostic = diagnostic.help(format!("the directory `{folder}` does not exist"));
             if let Some(first) = folder.split('/').next()
                 && let Some(near) = nearest(first, files.list(base).iter().map(String::as_str))
             {
@@ -144,9 +144,9 @@ pub fn find(base: &Path, pattern: &Name, files: &dyn Files) -> Matched {
             }
         } else if let Some(Stat::Dir) = files.stat(&resolve(base, text)) {
             let folder = text.trim_end_matches('/');
-            diagnostic = diagnostic.help(format!("it is a folder: write `{folder}/*.yaml` for its files"));
+            diagnostic = diagnostic.help(format!("this is a directory: write `{folder}/*.yaml` to match its files"));
         } else {
-            diagnostic = diagnostic.help("`*` stays inside one folder, `**` goes through all below");
+            diagnostic = diagnostic.help("`*` matches within a directory, `**` also matches all subdirectories");
         }
         return Err(Box::new(diagnostic));
     }
@@ -180,7 +180,7 @@ fn read<'p>(base: &Path, pattern: &'p Name) -> Result<Pattern<'p>, Box<Diagnosti
         Box::new(Diagnostic::new(
             &INVALID_PATTERN,
             pattern.span,
-            format!("`{text}` is not a pattern for files: {}", e.kind()),
+            format!("`{text}` is not a valid file pattern: {}", e.kind()),
         ))
     })?;
     Ok(Pattern { prefix, root: resolve(base, prefix), matcher: glob.compile_matcher() })

@@ -113,7 +113,7 @@ fn searched(dir: &Path, cx: Context<'_>) -> Arc<[glob::Found]> {
 /// The tools of a server according to a lock file.
 pub fn locked_tools(name: &str, server: &LockedServer) -> primitive::Tools {
     let schemas = server.tools.iter().map(|(name, tool)| (name.clone(), tool.input_schema.clone()));
-    let says = "so says its schema in `gevals.lock`".to_owned();
+    let says = "according to its schema in `gevals.lock`".to_owned();
     primitive::Tools { server: name.to_owned(), says, schemas: schemas.collect() }
 }
 
@@ -172,10 +172,10 @@ fn parse_anew(path: &Path, named: bool, cx: Context<'_>) -> Parsed {
         Ok(Judged::Foreign(Some(tree))) if named && !out.has_hard() => {
             let message = match tree.root().is_implicit_null() {
                 true => "this file is empty",
-                false => "this file is not of a kind that gevals knows",
+                false => "gevals does not recognize the kind of this file",
             };
             out.error(Diagnostic::new(&dialect::UNKNOWN_KIND, tree.root().span().head(), message).help(
-                "a file begins with `kind: Task`, `kind: Eval`, `kind: Agent`, `kind: Oracle` or `kind: McpEvals`",
+                "a file starts with `kind: Task`, `kind: Eval`, `kind: Agent`, `kind: Oracle` or `kind: McpEvals`",
             ));
             Parsed::Broken(out)
         }
@@ -324,8 +324,8 @@ impl Loader<'_> {
             }
             let found = self.cx.files.stat(&folder);
             if found != Some(Stat::Dir) {
-                let why = if found.is_some() { "is no folder" } else { "does not exist" };
-                let message = format!("the source of skills `{}` {why}", source.value);
+                let why = if found.is_some() { "is not a directory" } else { "does not exist" };
+                let message = format!("the skill source `{}` {why}", source.value);
                 failed = Some(out.error(Diagnostic::new(&UNREADABLE_FILE, source.span, message)));
             }
         }
@@ -372,7 +372,7 @@ impl Loader<'_> {
                     let place = Span::new(self.cx.sources.add(&path, ""), 0..0);
                     return Err(out.error(match why.is_outside() {
                         true => outside::diagnostic(place, "lock", lock::FILE_NAME, &why),
-                        false => Diagnostic::new(&INVALID_LOCK, place, format!("the lock cannot be read: {why}")),
+                        false => Diagnostic::new(&INVALID_LOCK, place, format!("the lock file cannot be read: {why}")),
                     }));
                 }
                 Err(_) => continue,
@@ -383,9 +383,9 @@ impl Loader<'_> {
                     Diagnostic::new(
                         &INVALID_LOCK,
                         Span::new(file, 0..0),
-                        format!("the lock `{}` cannot be read: {message}", path.display()),
+                        format!("the lock file `{}` cannot be read: {message}", path.display()),
                     )
-                    .help("gevals writes this file; make it anew with `gevals lock EVAL`, or delete it"),
+                    .help("gevals generates this file; recreate it with `gevals lock EVAL`, or delete it"),
                 )
             });
             let dir = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -448,7 +448,7 @@ impl Loader<'_> {
     }
 
     fn recording(&self, agent: &hir::AgentRef, dir: &Path, out: &mut Diagnostics) -> Result<Recorded, Reported> {
-        const HELP: &str = "a run leaves one: `.gevals/runs/RUN/recording.jsonl` in its output folder";
+        const HELP: &str = "each run writes one: `.gevals/runs/RUN/recording.jsonl` in its output directory";
         let name = path_of(agent, "a recording, `.gevals/runs/RUN/recording.jsonl`", out)?;
         let path = resolve(dir, &name.value);
         let unreadable = |why: &dyn std::fmt::Display| {
@@ -460,10 +460,10 @@ impl Loader<'_> {
         }
         let text = match self.cx.files.stat(&path) {
             Some(Stat::File { .. }) => self.cx.files.read(&path).map_err(|e| out.error(unreadable(&e)))?,
-            Some(Stat::Dir) => return Err(out.error(unreadable(&"it is no file"))),
+            Some(Stat::Dir) => return Err(out.error(unreadable(&"it is not a file"))),
             None => {
                 let why = self.cx.files.refusal(&path).map(|why| why.to_string());
-                return Err(out.error(unreadable(&why.as_deref().unwrap_or("there is no such file"))));
+                return Err(out.error(unreadable(&why.as_deref().unwrap_or("the file does not exist"))));
             }
         };
         match recorded(&String::from_utf8_lossy(&text)) {
@@ -510,7 +510,7 @@ fn refused(dir: &Path, depth: usize, files: &dyn Files) -> Option<(PathBuf, Read
 fn path_of<'a>(agent: &'a hir::AgentRef, what: &str, out: &mut Diagnostics) -> Result<&'a Name, Reported> {
     agent.path.as_ref().ok_or_else(|| {
         let message = format!("an agent of type `{}` has no `path`", agent.kind.value);
-        out.error(Diagnostic::new(&MISSING_FIELD, agent.kind.span, message).help(format!("write `path:` with {what}")))
+        out.error(Diagnostic::new(&MISSING_FIELD, agent.kind.span, message).help(format!("add `path:` with {what}")))
     })
 }
 
@@ -531,10 +531,10 @@ fn recorded(text: &str) -> Result<BTreeSet<String>, String> {
     match lines.next() {
         Some(Ok(Line { kind, version: Some(version), .. })) if kind == "recording" => {
             if version > hir::RECORDING_VERSION {
-                return Err(format!("has version {version}, which this version of gevals does not know"));
+                return Err(format!("has version {version}, which this version of gevals does not support"));
             }
         }
-        _ => return Err("is none".to_owned()),
+        _ => return Err("is not a recording".to_owned()),
     }
     // The last line may be truncated if the run died.
     let lines = lines.filter_map(Result::ok).filter(|line| line.kind != "prompt");

@@ -173,7 +173,7 @@ impl EnvServer {
 /// Reads a JSON list, or words separated by commas.
 fn args(text: &str) -> Result<Vec<String>, String> {
     if text.trim_start().starts_with('[') {
-        return serde_json::from_str(text).map_err(|e| format!("`MCP_ARGS` is no JSON list of strings: {e}"));
+        return serde_json::from_str(text).map_err(|e| format!("`MCP_ARGS` is not a JSON list of strings: {e}"));
     }
     Ok(text.split(',').map(str::trim).filter(|arg| !arg.is_empty()).map(str::to_owned).collect())
 }
@@ -181,10 +181,10 @@ fn args(text: &str) -> Result<Vec<String>, String> {
 fn pairs(name: &str, text: Option<String>) -> Result<Vec<(String, String)>, String> {
     let Some(text) = text else { return Ok(Vec::new()) };
     let value: Value = serde_json::from_str(&text).map_err(|e| format!("`{name}` is not JSON: {e}"))?;
-    let Value::Object(map) = value else { return Err(format!("`{name}` is no JSON object of strings")) };
+    let Value::Object(map) = value else { return Err(format!("`{name}` is not a JSON object of strings")) };
     let pairs = map.into_iter().map(|(key, value)| match value {
         Value::String(value) => Ok((key, value)),
-        other => Err(format!("`{name}` is no JSON object of strings: `{key}` is `{other}`")),
+        other => Err(format!("`{name}` is not a JSON object of strings: `{key}` is `{other}`")),
     });
     pairs.collect()
 }

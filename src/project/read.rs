@@ -55,14 +55,17 @@ pub(super) fn read(
             let mut diagnostic =
                 Diagnostic::new(&UNREADABLE_FILE, span, format!("cannot read the {what} file `{shown}`: {error}"));
             if error == ReadError::IsDir && what == "task" {
-                diagnostic = diagnostic.help(format!("write `glob: {written}/*.yaml` for the files of a folder"));
+                diagnostic =
+                    diagnostic.help(format!("write `glob: {written}/*.yaml` to match the files in a directory"));
             }
             if error == ReadError::Missing {
                 let siblings = path.parent().map(|dir| cx.files.list(dir)).unwrap_or_default();
                 let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
                 diagnostic = diagnostic.help(match what == "task" && written.contains('*') {
-                    true => format!("a `path` is one file: write `glob: {}` for all that match", quote(written)),
-                    false => "paths start from the folder of the file that names them".to_owned(),
+                    true => {
+                        format!("a `path` is a single file: write `glob: {}` to match several files", quote(written))
+                    }
+                    false => "paths are relative to the directory of the file that contains them".to_owned(),
                 });
                 if let Some(near) = nearest(&name, siblings.iter().map(String::as_str)) {
                     let near = format!("{}{near}", written.strip_suffix(&name).unwrap_or_default());
@@ -215,11 +218,13 @@ pub(super) fn dir_of(path: &Path) -> PathBuf {
 
 /// Reports a file that is not of the kind that `name` must refer to.
 pub(super) fn wrong_kind(name: &Name, wanted: &str, found: Option<FileKind>, out: &mut Diagnostics) -> Reported {
-    let found =
-        found.map_or_else(|| "it has no `kind` of gevals".to_owned(), |k| format!("it is of kind `{}`", k.name()));
-    let message = format!("`{}` must be of kind `{wanted}`, and {found}", name.value);
+    let found = found.map_or_else(
+        || "it has no `kind` that gevals supports".to_owned(),
+        |k| format!("it is of kind `{}`", k.name()),
+    );
+    let message = format!("`{}` must be of kind `{wanted}`, but {found}", name.value);
     out.error(
         Diagnostic::new(&WRONG_KIND, name.span, message)
-            .help(format!("begin that file with `kind: {wanted}`, or name another")),
+            .help(format!("start that file with `kind: {wanted}`, or use another file")),
     )
 }

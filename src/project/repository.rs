@@ -88,32 +88,32 @@ pub(super) fn base(
     for path in set.path.iter().chain(&set.glob) {
         let climbs = crate::source::normalize(Path::new(&path.value)).starts_with("..");
         if climbs || path.value.starts_with('/') {
-            let message = format!("`{}` leads out of the source `{}`", path.value, name.value);
+            let message = format!("`{}` is outside the source `{}`", path.value, name.value);
             return Err(Box::new(
                 Diagnostic::new(&TASK_SET_SHAPE, path.span, message)
-                    .help("write a path from the root of the repository"),
+                    .help("write a path relative to the root of the repository"),
             ));
         }
     }
     let key = reference(source).unwrap_or_default();
     let Some(locked) = lock.sources.get(&key) else {
         return Err(Box::new(
-            fault(format!("no lock pins the source `{}`", name.value))
-                .label(source.span, "its commit and digest are not known")
-                .help("fetch and pin it: `gevals lock EVAL`"),
+            fault(format!("the source `{}` is not pinned by a lock file", name.value))
+                .label(source.span, "its commit and digest are unknown")
+                .help("to fetch and pin it, run `gevals lock EVAL`"),
         ));
     };
     let dir = lock.dir.join(folder(&key, &locked.commit));
-    let restore = "fetch what the lock pins: `gevals lock EVAL --fetch`";
+    let restore = "to fetch the locked version, run `gevals lock EVAL --fetch`";
     if cx.files.stat(&dir).is_none() {
-        let message = format!("the source `{}` is locked, and was not fetched here", name.value);
-        return Err(Box::new(fault(message).here(format!("it would be in {}", dir.display())).help(restore)));
+        let message = format!("the source `{}` is locked, but has not been fetched", name.value);
+        return Err(Box::new(fault(message).here(format!("expected at {}", dir.display())).help(restore)));
     }
     match digests.entry(dir.clone()).or_insert_with(|| digest(&dir, cx.files)) {
         Ok(now) if *now == locked.sha256 => Ok(dir),
         Ok(now) => {
-            let message = format!("the source `{}` is not what was locked", name.value);
-            let here = format!("the digest of {} is {now}, and the lock has {}", dir.display(), locked.sha256);
+            let message = format!("the source `{}` does not match the lock file", name.value);
+            let here = format!("the digest of {} is {now}, but the lock file has {}", dir.display(), locked.sha256);
             Err(Box::new(fault(message).here(here).help(restore)))
         }
         Err(why) => Err(Box::new(fault(format!("the source `{}` cannot be read: {why}", name.value)).help(restore))),

@@ -204,20 +204,20 @@ fn nothing_selected(tasks: &Tasks, set: &TaskSet, place: &Name, out: &mut Diagno
     let unknown = set.selector.iter().find(|(key, value)| !labels(key).contains(value.value.as_str()));
     let Some((key, value)) = unknown.or_else(|| set.selector.iter().next()) else {
         out.error(
-            Diagnostic::new(&EMPTY_GLOB, place.span, format!("`{}` matches no task", place.value))
-                .help("files match, but none is of kind `Task`"),
+            Diagnostic::new(&EMPTY_GLOB, place.span, format!("`{}` does not match any task", place.value))
+                .help("it matches files, but none is of kind `Task`"),
         );
         return;
     };
     if unknown.is_none() {
         out.push(
-            Diagnostic::new(&EMPTY_SELECTION, value.span, "no task has all of these labels: nothing is selected")
-                .help("each label is some task's, but no task has them together"),
+            Diagnostic::new(&EMPTY_SELECTION, value.span, "no task has all of these labels, so none is selected")
+                .help("each label exists, but no task has all of them"),
         );
         return;
     }
     let values = labels(key);
-    let message = format!("no task has the label `{key}: {}`: nothing is selected", value.value);
+    let message = format!("no task has the label `{key}: {}`, so none is selected", value.value);
     let mut diagnostic = Diagnostic::new(&EMPTY_SELECTION, value.span, message);
     diagnostic = match nearest(&value.value, values.iter().copied()) {
         Some(near) => {

@@ -120,7 +120,7 @@ impl OnApi {
                     lacks.push("no failing world: both pass without an agent".to_owned());
                 }
                 _ if !old.agent && !new.agent => {
-                    lacks.push(format!("no failing world: the setup fails: {}", first(&old.said)));
+                    lacks.push(format!("no failing world: setup fails: {}", first(&old.said)));
                 }
                 _ => {}
             },

@@ -68,7 +68,7 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 async fn bounded(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certificate, String> {
     let done = tokio::time::timeout(LONGEST, compared(job, stage)).await;
     let ended = stage.as_ref().and_then(|stage| stage.watch.take());
-    let late = || format!("after {} of real time its worlds were not all seen", duration::format(LONGEST));
+    let late = || format!("not all worlds finished within {} of real time", duration::format(LONGEST));
     match (done, ended) {
         (Ok(done), None) => done,
         (done, ended) => {
@@ -221,7 +221,7 @@ async fn compared(job: &Job, stage: &mut Option<Arc<Stage>>) -> Result<Certifica
         polls: BTreeMap::new(),
         certificate: Certificate {
             best: best.as_ref().and_then(|(world, _)| serde_json::to_value(world).ok()),
-            counter_example: asked_otherwise.map(|(a, b)| format!("the judge is asked {b:?} and not {a:?}\n")),
+            counter_example: asked_otherwise.map(|(a, b)| format!("the judge is asked {b:?}, not {a:?}\n")),
             ..Certificate::default()
         },
         near: best.into_iter().map(|(world, _)| world).collect(),
@@ -542,7 +542,9 @@ impl Proof<'_> {
             self.lost += 1;
             for id in b.cramped {
                 if !certificate.stronger.iter().any(|(known, _)| *known == id) {
-                    certificate.stronger.push((id, format!("{}, and a variable has no room for it", world.shown())));
+                    certificate
+                        .stronger
+                        .push((id, format!("{}, and the value is too large for a variable", world.shown())));
                 }
             }
             return Ok(());
@@ -550,7 +552,7 @@ impl Proof<'_> {
         if wrong.is_some() {
             let Some(both) = self.afresh(&world, a, b).await? else {
                 self.certificate = Certificate {
-                    hindered: Some("the original does not do the same twice".to_owned()),
+                    hindered: Some("the original does not behave the same way twice".to_owned()),
                     ..Certificate::default()
                 };
                 self.near.clear();
@@ -815,7 +817,7 @@ impl Proof<'_> {
         if certificate.passed == 0 && self.lost > 0 && certificate.counter_example.is_none() {
             let (lost, seeds) = (self.lost, certificate.seeds);
             certificate.counter_example =
-                Some(format!("the conversion never passes, and the original does in {lost} of {seeds} worlds\n"));
+                Some(format!("the conversion never passes, but the original passes in {lost} of {seeds} worlds\n"));
             certificate.agreed -= lost;
         }
         // All that the original calls was seen: what only the conversion calls is no more than a guess.

@@ -234,13 +234,13 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
     let may_fail = may(allow.setup) || may(allow.verify);
     // This needs a label of its own.
     if !b.cramped.is_empty() && (stopped || failed) {
-        return Some("a value of 128 KiB has no room in a variable of the conversion".to_owned());
+        return Some("a value of 128 KiB is too large for a variable of the conversion".to_owned());
     }
     if stopped && !may(allow.setup) || failed && !(stopped || may(allow.verify)) {
-        return Some("the original goes on, the conversion fails".to_owned());
+        return Some("the original continues, but the conversion fails".to_owned());
     }
     if (!a.agent && b.agent || !a.passed && b.passed) && !allow.weaker {
-        return Some("the original fails, the conversion goes on".to_owned());
+        return Some("the original fails, but the conversion continues".to_owned());
     }
     // Where one was killed, the other goes on.
     if world.given.values().any(|given| *given == Given::Hangs) {
@@ -309,7 +309,7 @@ pub fn disagreement(a: &Ran, b: &Ran, world: &World, allow: Allowance, asked: &B
         return Some("they leave different files behind".to_owned());
     }
     let cleanups_agree = a.cleanup_failed == b.cleanup_failed || b.cleanup_failed && (allow.cleanup || may_fail);
-    (!cleanups_agree).then(|| "a cleanup fails in one of them only".to_owned())
+    (!cleanups_agree).then(|| "a cleanup fails in only one of them".to_owned())
 }
 
 /// Two traces side by side, for people.

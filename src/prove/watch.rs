@@ -48,7 +48,7 @@ impl Watch {
                 let command = waiting().unwrap_or_else(|| "a command".to_owned());
                 let time = begun.elapsed().as_secs();
                 *self.ended() = Some(format!(
-                    "`{command}` had not ended after {time} s of real time: what comes of it no world shows"
+                    "`{command}` had not finished after {time} s of real time: its effect cannot be tested"
                 ));
                 stop.cancel();
             }

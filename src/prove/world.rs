@@ -112,11 +112,11 @@ impl Given {
     pub fn shown(&self) -> String {
         match self {
             Self::Fails => "fails".to_owned(),
-            Self::FailsSaying => "says what is waited for and fails".to_owned(),
+            Self::FailsSaying => "prints the expected text and fails".to_owned(),
             Self::FailsWith(status) => format!("fails with status {status}"),
-            Self::Silent => "says nothing".to_owned(),
-            Self::Says(text) if text.len() > LARGEST => format!("says {:?}… ({} bytes)", cut(text), text.len()),
-            Self::Says(text) => format!("says {text:?}"),
+            Self::Silent => "prints nothing".to_owned(),
+            Self::Says(text) if text.len() > LARGEST => format!("prints {:?}… ({} bytes)", cut(text), text.len()),
+            Self::Says(text) => format!("prints {text:?}"),
             Self::Missing => "is missing".to_owned(),
             Self::Hangs => "hangs".to_owned(),
         }
@@ -170,12 +170,12 @@ impl Mood {
     /// A description for people.
     fn shown(self) -> &'static str {
         match self {
-            Self::Good => "all is well",
+            Self::Good => "everything succeeds",
             Self::Bad => "everything fails",
-            Self::Silent => "nothing is said",
-            Self::Mixed => "some of it fails",
-            Self::Odd => "the answers are odd",
-            Self::Late => "what waits waits in vain",
+            Self::Silent => "nothing is printed",
+            Self::Mixed => "some calls fail",
+            Self::Odd => "the answers are unusual",
+            Self::Late => "all waits time out",
         }
     }
 }
@@ -273,10 +273,9 @@ impl World {
         });
         let gone = self.gone.iter().map(|path| format!(", the agent removes `{path}`")).collect::<String>();
         let once = self.once.as_ref().map_or_else(String::new, |(key, nth, given)| {
-            format!(", {}`{}` {} as number {}", when(key), words(&Call::of_key(key).key()), given.shown(), nth + 1)
+            format!(", {}`{}` {} in call {}", when(key), words(&Call::of_key(key).key()), given.shown(), nth + 1)
         });
-        let judge =
-            self.refuses.map(|n| format!(", the judge is not content (question {})", n + 1)).unwrap_or_default();
+        let judge = self.refuses.map(|n| format!(", the judge rejects question {}", n + 1)).unwrap_or_default();
         let given = given.collect::<String>();
         format!("world {}: {}{given}{once}{gone}{env}{agent}{judge}", self.seed, self.mood.shown())
     }
@@ -569,8 +568,8 @@ mod tests {
             }));
             world.unwrap().shown()
         };
-        assert_eq!(shown(None), "world 3: all is well");
-        assert_eq!(shown(Some("4\n2")), "world 3: all is well, the agent answers \"4\\n2\"");
+        assert_eq!(shown(None), "world 3: everything succeeds");
+        assert_eq!(shown(Some("4\n2")), "world 3: everything succeeds, the agent answers \"4\\n2\"");
         let long = shown(Some(&"ü".repeat(41)));
         assert!(long.ends_with(&format!("{}\"…", "ü".repeat(40))), "{long}");
     }

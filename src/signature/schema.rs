@@ -58,7 +58,7 @@ impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(key) => write!(f, "has no `{key}`"),
-            Self::Unknown(key) => write!(f, "has a key `{key}`, which is not known there"),
+            Self::Unknown(key) => write!(f, "has an unknown key `{key}`"),
             Self::Type(demand) | Self::Value(demand) => f.write_str(demand),
         }
     }
@@ -137,7 +137,7 @@ impl Schema {
             }
             let gap = foreign.then(|| "it refers to another document, which is not read".to_owned());
             if weight(&known, &known, 0).is_none() {
-                return Compiled { validator: None, gap: Some("it refers to itself without end".to_owned()) };
+                return Compiled { validator: None, gap: Some("it refers to itself recursively".to_owned()) };
             }
             let patterns = PatternOptions::fancy_regex()
                 .backtrack_limit(BACKTRACKS)
@@ -221,7 +221,7 @@ fn demand(error: &ValidationError<'_>) -> String {
         }
         K::Minimum { limit } => format!("must be at least {limit}"),
         K::Maximum { limit } => format!("must be at most {limit}"),
-        K::ExclusiveMinimum { limit } => format!("must be more than {limit}"),
+        K::ExclusiveMinimum { limit } => format!("must be greater than {limit}"),
         K::ExclusiveMaximum { limit } => format!("must be less than {limit}"),
         K::MultipleOf { multiple_of } => format!("must be a multiple of {multiple_of}"),
         K::MinLength { limit } => format!("must have at least {}", counted(*limit, "character")),
@@ -230,12 +230,12 @@ fn demand(error: &ValidationError<'_>) -> String {
         K::MaxItems { limit } => format!("must have at most {}", counted(*limit, "value")),
         K::MinProperties { limit } => format!("must have at least {}", counted(*limit, "key")),
         K::MaxProperties { limit } => format!("must have at most {}", counted(*limit, "key")),
-        K::UniqueItems => "must not hold a value twice".to_owned(),
-        K::PropertyNames { error } => format!("has a key that is not allowed: it {}", demand(error)),
-        K::FalseSchema => "may not be there".to_owned(),
-        K::Not { .. } => "is what the schema rules out (`not`)".to_owned(),
+        K::UniqueItems => "must not contain duplicate values".to_owned(),
+        K::PropertyNames { error } => format!("has an invalid key: it {}", demand(error)),
+        K::FalseSchema => "must not be present".to_owned(),
+        K::Not { .. } => "must not match the schema in `not`".to_owned(),
         K::OneOfMultipleValid { .. } => {
-            "fits several alternatives of the schema, and only one may fit (`oneOf`)".to_owned()
+            "matches several alternatives of the schema, but only one may match (`oneOf`)".to_owned()
         }
         K::AnyOf { context } | K::OneOfNotValid { context } => {
             let mut demands: Vec<String> = Vec::new();
@@ -251,7 +251,7 @@ fn demand(error: &ValidationError<'_>) -> String {
                 demands.extend(demand.filter(|demand| !demands.contains(demand)));
             }
             match demands.as_slice() {
-                [] => "fits no alternative of the schema".to_owned(),
+                [] => "does not match any alternative of the schema".to_owned(),
                 [one] => one.clone(),
                 [first, rest @ ..] => {
                     let rest: Vec<_> = rest.iter().take(3).map(String::as_str).collect();
@@ -259,7 +259,7 @@ fn demand(error: &ValidationError<'_>) -> String {
                 }
             }
         }
-        _ => format!("does not hold to `{}` of the schema", error.kind().keyword()),
+        _ => format!("does not satisfy `{}` of the schema", error.kind().keyword()),
     }
 }
 
@@ -438,11 +438,11 @@ mod tests {
         });
         let of = |value| faults(schema.clone(), value, &[]);
         assert!(of(json!({ "name": "web", "ports": [1, 2.0], "kind": 1, "one": null })).is_empty());
-        assert_eq!(of(json!({ "nmae": "a" })), ["it has a key `nmae`, which is not known there", "it has no `name`"]);
+        assert_eq!(of(json!({ "nmae": "a" })), ["it has an unknown key `nmae`", "it has no `name`"]);
         assert_eq!(of(json!({ "name": "Web" })), ["`name` must match `^[a-z]+$`"]);
         assert_eq!(of(json!({ "name": "website" })), ["`name` must have at most 5 characters"]);
-        assert_eq!(of(json!({ "name": "a", "ports": [0] })), ["`ports[0]` must be more than 0"]);
-        assert_eq!(of(json!({ "name": "a", "ports": [1, 1] })), ["`ports` must not hold a value twice"]);
+        assert_eq!(of(json!({ "name": "a", "ports": [0] })), ["`ports[0]` must be greater than 0"]);
+        assert_eq!(of(json!({ "name": "a", "ports": [1, 1] })), ["`ports` must not contain duplicate values"]);
         assert_eq!(of(json!({ "name": "a", "kind": "b" })), ["`kind` must be one of `\"a\"`, `1`"]);
         assert_eq!(of(json!({ "name": 1 })), ["`name` must be a string, not a number"]);
         let one = "`one` must be null, not a string, or must have at least 2 characters";

@@ -189,7 +189,7 @@ pub fn filter(name: &str) -> Option<&'static FilterInfo> {
 /// A filter does not accept its input; with the place of the filter, if it is the cause.
 pub fn hole_type(base: &Type, base_may_be_missing: bool, filters: &[Filter]) -> Result<Type, TypeFault> {
     if base_may_be_missing && !filters.first().is_some_and(Filter::is_default) {
-        let help = Some("say what to take instead: `| default('…')`".to_owned());
+        let help = Some("add a default value: `| default('…')`".to_owned());
         return Err(TypeFault { range: None, message: "the value may be missing".to_owned(), help });
     }
     filters.iter().try_fold(base.clone(), |ty, filter| {
@@ -249,7 +249,7 @@ fn apply(value: Option<&Value>, filter: &Filter, blame: Option<&Range<usize>>) -
     match serde_json::to_value(&output) {
         // Values that JSON cannot represent (NaN, infinity) would silently become null.
         Ok(Value::Null) if !output.is_none() => {
-            Err(fault(format!("`{}` gives {output}, which is no number", info.name)))
+            Err(fault(format!("the result of `{}` is {output}, which is not a number", info.name)))
         }
         // Floats of this size are not precise to the unit.
         Ok(Value::Number(n)) if info.name == "int" && n.as_i64().is_none() && !value.is_some_and(is_whole) => {
@@ -331,17 +331,17 @@ fn known(used: &Filter) -> Result<&'static FilterInfo, TypeFault> {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the filters are {}", FILTERS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ")),
         };
-        return Err(TypeFault::new(&used.name.range, format!("there is no filter `{name}`"), Some(help)));
+        return Err(TypeFault::new(&used.name.range, format!("unknown filter `{name}`"), Some(help)));
     };
     if let Some(surplus) = used.args.get(info.args.len()) {
         let message = match info.args.len() {
-            0 => format!("`{name}` takes no argument"),
+            0 => format!("`{name}` does not take arguments"),
             n => format!("`{name}` takes at most {n} argument{}", if n == 1 { "" } else { "s" }),
         };
         return Err(TypeFault::new(&surplus.range, message, Some(info.usage())));
     }
     if let Some(lacking) = info.args.get(used.args.len()).filter(|param| param.required) {
-        let message = format!("`{name}` needs its argument `{}`", lacking.name);
+        let message = format!("`{name}` requires the argument `{}`", lacking.name);
         return Err(TypeFault::new(&used.range, message, Some(info.usage())));
     }
     match info.args.iter().zip(&used.args).find(|(param, arg)| !param.kind.accepts(&arg.value)) {
@@ -367,7 +367,7 @@ impl FilterInfo {
     }
 
     fn usage(&self) -> String {
-        format!("it is written `{}`", self.signature())
+        format!("use `{}`", self.signature())
     }
 }
 
@@ -409,13 +409,17 @@ fn refusal(info: &FilterInfo, ty: &Type) -> String {
 fn conversion(info: &FilterInfo, ty: &Type) -> Option<String> {
     let texts = (info.accepts)(&Type::String);
     match ty {
-        Type::Number if texts => Some("`| string` makes a number a string".to_owned()),
-        Type::String if (info.accepts)(&Type::Number) => Some("`| int` and `| float` read a number".to_owned()),
-        Type::String if (info.accepts)(&Type::list(Type::String)) => {
-            Some("`| lines` and `| split(',')` make a list of a string".to_owned())
+        Type::Number if texts => Some("`| string` converts a number to a string".to_owned()),
+        Type::String if (info.accepts)(&Type::Number) => {
+            Some("`| int` and `| float` convert a string to a number".to_owned())
         }
-        Type::List(_) if texts => Some("`| join(',')` makes a string of a list, `| tojson` JSON".to_owned()),
-        Type::Bool | Type::Null | Type::Record { .. } if texts => Some("`| tojson` makes it JSON text".to_owned()),
+        Type::String if (info.accepts)(&Type::list(Type::String)) => {
+            Some("`| lines` and `| split(',')` convert a string to a list".to_owned())
+        }
+        Type::List(_) if texts => Some("`| join(',')` converts a list to a string, `| tojson` to JSON".to_owned()),
+        Type::Bool | Type::Null | Type::Record { .. } if texts => {
+            Some("`| tojson` converts it to JSON text".to_owned())
+        }
         _ => None,
     }
 }

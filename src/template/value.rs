@@ -59,9 +59,9 @@ fn step_type(ty: Type, segment: &Segment) -> Result<Type, String> {
             Some(ty) => Ok(ty),
             None if open => Ok(Type::Any),
             None => Err(match near(name, &fields) {
-                Some(near) => format!("there is no field `{name}`; did you mean `{near}`?"),
-                None if fields.is_empty() => format!("there is no field `{name}`, nor any other"),
-                None => format!("there is no field `{name}`, only {}", names(fields.keys())),
+                Some(near) => format!("the field `{name}` does not exist; did you mean `{near}`?"),
+                None if fields.is_empty() => format!("the field `{name}` does not exist, nor any other"),
+                None => format!("the field `{name}` does not exist; available: {}", names(fields.keys())),
             }),
         },
         (Type::Record { .. }, SegmentKind::Index(index)) => {

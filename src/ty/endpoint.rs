@@ -5,11 +5,11 @@ use std::borrow::Cow;
 /// Returns what is wrong with the base URL of a model's endpoint, if anything.
 pub fn fault(url: &str) -> Option<&'static str> {
     let Some(rest) = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")) else {
-        return Some("it must begin with `http://` or `https://`");
+        return Some("it must start with `http://` or `https://`");
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if authority.contains('@') {
-        return Some("it holds the name of a user, or a password: it is a key that tells an endpoint who asks");
+        return Some("it contains a user name or a password; endpoints authenticate with a key");
     }
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if !host.ends_with(':') && !port.ends_with(']') => match port.parse::<u16>() {
@@ -20,13 +20,13 @@ pub fn fault(url: &str) -> Option<&'static str> {
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
     if host.is_empty() {
-        Some("it names no host")
+        Some("it has no host")
     } else if !host.chars().all(plain) {
-        Some("it names no host: variables are not expanded here")
+        Some("it has no host: variables are not expanded here")
     } else if path.contains(|c: char| c.is_whitespace() || "${}<>\"".contains(c)) {
-        Some("its path holds what no URL does: variables are not expanded here")
+        Some("its path contains invalid characters: variables are not expanded here")
     } else if path.contains(['?', '#']) {
-        Some("it ends with a query or a fragment, and paths are put behind it")
+        Some("it has a query or a fragment, but paths are appended to it")
     } else {
         None
     }
@@ -63,10 +63,10 @@ mod tests {
             assert_eq!(fault(good), None, "{good}");
         }
         for (bad, why) in [
-            ("localhost:8000", "must begin"),
-            ("127.0.0.1:1/v1", "must begin"),
-            ("${LB}/v1", "must begin"),
-            ("ftp://x/v1", "must begin"),
+            ("localhost:8000", "must start"),
+            ("127.0.0.1:1/v1", "must start"),
+            ("${LB}/v1", "must start"),
+            ("ftp://x/v1", "must start"),
             ("http://", "no host"),
             ("http:///v1", "no host"),
             ("http://${LB}/v1", "variables"),

@@ -86,9 +86,9 @@ fn read(file: FileId, text: &Arc<str>, out: &mut Diagnostics) -> Result<Tree, Re
         }
     }
     if let Some(&second) = later.first() {
-        let d = Diagnostic::new(&SECOND_DOCUMENT, second, "a second document begins here")
-            .help("put each document into a file of its own");
-        out.error(later[1..].iter().fold(d, |d, &span| d.label(span, "and another one")));
+        let d = Diagnostic::new(&SECOND_DOCUMENT, second, "a second document starts here")
+            .help("put each document into its own file");
+        out.error(later[1..].iter().fold(d, |d, &span| d.label(span, "another document")));
     }
     first.unwrap_or_else(|| {
         let root = builder.push(text.len(), text.len(), NOTHING);
@@ -308,7 +308,7 @@ impl<'a> Builder<'a> {
             Some("float") if matches!(by_schema, Core::Int | Core::Float) => Core::Float,
             Some(_) => {
                 out.error(
-                    Diagnostic::new(&UNKNOWN_TAG, span, format!("`{text}` does not fit its tag `{}`", written()))
+                    Diagnostic::new(&UNKNOWN_TAG, span, format!("`{text}` does not match its tag `{}`", written()))
                         .help("remove the tag, or write a value of its type"),
                 );
                 Core::Str
@@ -335,8 +335,8 @@ impl<'a> Builder<'a> {
     fn unknown_tag(&self, span: Span, out: &mut Diagnostics) {
         let tag = &self.text[span.range()];
         out.error(
-            Diagnostic::new(&UNKNOWN_TAG, span, format!("the tag `{tag}` has no meaning here"))
-                .help("remove it; quote the value if the `!` belongs to its text"),
+            Diagnostic::new(&UNKNOWN_TAG, span, format!("the tag `{tag}` is not supported"))
+                .help("remove it, or quote the value if the `!` is part of the text"),
         );
     }
 
@@ -443,14 +443,14 @@ impl<'a> Builder<'a> {
                 seen.get(name).copied()
             };
             if let Some(earlier) = earlier {
-                let message = format!("the key `{name}` stands here twice");
+                let message = format!("duplicate key `{name}`");
                 let help = if is_merge {
-                    "merge several mappings with one key: `<<: [*a, *b]`"
+                    "to merge several mappings, use a single key: `<<: [*a, *b]`"
                 } else {
                     "remove one of them, or rename it"
                 };
                 let d = Diagnostic::new(&DUPLICATE_KEY, self.node_span(key), message).here("again");
-                out.error(d.label(self.node_span(earlier), "first here").help(help));
+                out.error(d.label(self.node_span(earlier), "first used here").help(help));
             } else if is_merge {
                 merge = Some((key, value));
             } else {
@@ -480,14 +480,14 @@ impl<'a> Builder<'a> {
             Kind::Seq { .. } => "a list",
             _ => "a mapping",
         };
-        let message = format!("a key must be a string, and this is {what}");
+        let message = format!("a key must be a string, but this is {what}");
         let mut d = Diagnostic::new(&NON_STRING_KEY, span, message);
         d = match self.nodes[id as usize].kind {
             Kind::Scalar(Scalar { tagged: false, .. }) if !source.is_empty() => {
                 d.help("quote it").fix("quote the key", span, quoted(source))
             }
-            _ if source.starts_with('{') => d.help("quote the value if the brace begins a template"),
-            _ if source.is_empty() => d.help("write a key before the colon"),
+            _ if source.starts_with('{') => d.help("quote the value if the brace starts a template"),
+            _ if source.is_empty() => d.help("add a key before the colon"),
             _ => d.help("write a string"),
         };
         out.error(d);
@@ -526,10 +526,10 @@ impl<'a> Builder<'a> {
                             Diagnostic::new(
                                 &MERGE_KEY,
                                 self.node_span(source),
-                                "`<<` merges mappings, and this is none",
+                                "`<<` merges mappings, but this is not a mapping",
                             )
                             .label(self.node_span(key), "merged by this key")
-                            .help("name a mapping by an alias (`<<: *defaults`); quote the key if it is meant as text"),
+                            .help("use an alias of a mapping (`<<: *defaults`), or quote the key if it is text"),
                         ),
                     );
                 }
@@ -549,17 +549,20 @@ impl<'a> Builder<'a> {
                 self.check_budget(span, out);
                 let depth = self.open.len() as u32 + size.depth;
                 if depth > DEPTH_LIMIT && self.fatal.is_none() {
-                    let d =
-                        Diagnostic::new(&NESTING, span, format!("with `{name}` followed, this is nested too deeply"));
+                    let d = Diagnostic::new(&NESTING, span, format!("including `{name}`, this is nested too deeply"));
                     self.fatal =
-                        Some(out.error(d.help(format!("no more than {DEPTH_LIMIT} levels may stand in each other"))));
+                        Some(out.error(d.help(format!("at most {DEPTH_LIMIT} levels of nesting are allowed"))));
                 }
                 let id = self.push(range.start, range.end, Kind::Alias(node));
                 self.child(id, size);
             }
             _ => {
-                let d = Diagnostic::new(&ALIAS_EXPANSION, span, format!("`{name}` stands inside what it repeats"))
-                    .help("an alias may only repeat what is complete before it");
+                let d = Diagnostic::new(
+                    &ALIAS_EXPANSION,
+                    span,
+                    format!("the alias `{name}` is inside the value it refers to"),
+                )
+                .help("an alias can only refer to a value that is complete before it");
                 self.fatal = Some(out.error(d));
                 self.bad(range.start, range.end);
             }
@@ -568,8 +571,9 @@ impl<'a> Builder<'a> {
 
     fn check_budget(&mut self, span: Span, out: &mut Diagnostics) {
         if self.expanded > EXPANSION_BUDGET && self.fatal.is_none() {
-            let d = Diagnostic::new(&ALIAS_EXPANSION, span, "the aliases up to here repeat more than a million nodes")
-                .help("write the document with fewer aliases to aliases");
+            let d =
+                Diagnostic::new(&ALIAS_EXPANSION, span, "the aliases up to here expand to more than a million nodes")
+                    .help("write the document with fewer nested aliases");
             self.fatal = Some(out.error(d));
         }
     }
@@ -596,12 +600,13 @@ impl<'a> Builder<'a> {
         for (span, name) in std::mem::take(&mut self.unknown) {
             let known = self.anchor_names.iter().map(String::as_str);
             let help = if self.anchor_names.contains(&name) {
-                Some(format!("`&{name}` stands further down; an anchor must come before its aliases"))
+                Some(format!("`&{name}` is defined later; an anchor must come before its aliases"))
             } else {
                 nearest(&name, known).map(|near| format!("did you mean `*{near}`?"))
             };
-            let help = help.unwrap_or_else(|| format!("mark a value with `&{name}`, or quote `*{name}` if it is text"));
-            let d = Diagnostic::new(&UNKNOWN_ANCHOR, span, format!("no anchor `&{name}` stands before this alias"));
+            let help =
+                help.unwrap_or_else(|| format!("define the anchor with `&{name}`, or quote `*{name}` if it is text"));
+            let d = Diagnostic::new(&UNKNOWN_ANCHOR, span, format!("the anchor `&{name}` is not defined"));
             self.fatal = Some(out.error(d.help(help)));
         }
         self.comments.sort_by_key(|c| c.span.start);

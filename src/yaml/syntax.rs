@@ -48,14 +48,14 @@ pub fn decode_utf8(bytes: Vec<u8>) -> Result<String, Undecodable> {
         let start = e.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(e.as_bytes()).into_owned();
         let fault = start..start + char::REPLACEMENT_CHARACTER.len_utf8();
-        Undecodable { text, fault, message: "this byte is not UTF-8", help: SAVE }
+        Undecodable { text, fault, message: "this byte is not valid UTF-8", help: SAVE }
     })?;
     match text.find('\0') {
         Some(nul) => Err(Undecodable {
             fault: nul..nul + 1,
             text,
-            message: "this file holds a NUL byte: it is not text",
-            help: "name a YAML or JSON file",
+            message: "this file contains a NUL byte: it is not a text file",
+            help: "use a YAML or JSON file",
         }),
         None => Ok(text),
     }
@@ -180,19 +180,19 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
     };
     match kind {
         ErrorKind::RecursionLimitExceeded => Diagnostic::new(&NESTING, span, "this is nested too deeply")
-            .help("no more than 255 lists and mappings may stand in each other"),
+            .help("at most 255 levels of lists and mappings are allowed"),
         ErrorKind::UnexpectedCharacter { character: c @ ('@' | '`' | '%') } => {
-            quote(error(&format!("a value without quotes cannot begin with `{c}`"), "quote it"))
+            quote(error(&format!("an unquoted value cannot start with `{c}`"), "quote it"))
         }
         ErrorKind::UnexpectedCharacter { character: '\0' } => {
-            error("this file holds a NUL byte: it is not text", "name a YAML or JSON file")
+            error("this file contains a NUL byte: it is not a text file", "use a YAML or JSON file")
         }
         ErrorKind::UnexpectedCharacter { character: c } if c.is_control() => error(
-            &format!("the control character U+{:04X} cannot stand in YAML as it is", u32::from(*c)),
-            "remove it, or write it as an escape in double quotes",
+            &format!("the control character U+{:04X} is not allowed", u32::from(*c)),
+            "remove it, or write it as an escape sequence in double quotes",
         ),
         ErrorKind::UnexpectedCharacter { character: c } => {
-            error(&format!("`{c}` cannot stand here"), "quote the value if it belongs to its text")
+            error(&format!("unexpected `{c}`"), "quote the value if it is part of the text")
         }
         ErrorKind::TabNotAllowed
         | ErrorKind::TabInBlockIndentation
@@ -200,10 +200,11 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
         | ErrorKind::TabAtBlockScalarStart
         | ErrorKind::TabInPlainScalar => {
             let tab = indenting_tab(text, at).map_or(span, |tab| Span::new(file, tab..tab + 1));
-            Diagnostic::new(&SYNTAX, tab, "a tab indents this line").help("YAML indents with spaces only")
+            Diagnostic::new(&SYNTAX, tab, "this line is indented with a tab")
+                .help("YAML allows only spaces for indentation")
         }
         ErrorKind::UnclosedQuotedScalar | ErrorKind::DocumentIndicatorInQuotedScalar => {
-            error("this quote is never closed", "close it, or quote the whole text if the quote belongs to it")
+            error("this quote is not closed", "close it, or quote the whole text if the quote is part of it")
         }
         ErrorKind::InvalidQuotedScalarIndent => {
             let opening = text.get(place.last_end..at).and_then(|s| s.find(['"', '\''])).map(|i| place.last_end + i);
@@ -217,18 +218,18 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
             }
         }
         ErrorKind::InvalidTrailingSingleQuotedScalar => error(
-            "text stands behind the closing quote",
-            "quote the whole value; in single quotes, a quote is written twice: `''`",
+            "unexpected text after the closing quote",
+            "quote the whole value; in single quotes, write a quote twice: `''`",
         ),
         ErrorKind::InvalidTrailingDoubleQuotedScalar => error(
-            "text stands behind the closing quote",
-            "quote the whole value, in single quotes if it holds double ones",
+            "unexpected text after the closing quote",
+            "quote the whole value, in single quotes if it contains double quotes",
         ),
         ErrorKind::UnknownQuotedScalarEscape => {
             let escape = unknown_escape(text, here.start).unwrap_or(here);
-            let message = format!("`{}` is not an escape of YAML", &text[escape.clone()]);
+            let message = format!("`{}` is not a valid escape sequence", &text[escape.clone()]);
             Diagnostic::new(&SYNTAX, Span::new(file, escape), message)
-                .help("write `\\\\` for a backslash, or use single quotes, which know no escapes")
+                .help("write `\\\\` for a backslash, or use single quotes, which have no escape sequences")
         }
         ErrorKind::InvalidQuotedScalarHexEscape
         | ErrorKind::InvalidLowSurrogateHexEscape
@@ -236,29 +237,30 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
         | ErrorKind::MissingLowSurrogate
         | ErrorKind::UnpairedLowSurrogate
         | ErrorKind::InvalidUnicodeEscape => error(
-            "this text holds an escape that names no character",
-            "`\\x` takes two, `\\u` four and `\\U` eight hexadecimal digits",
+            "this text contains an incomplete or invalid escape sequence",
+            "`\\x` requires two hexadecimal digits, `\\u` four and `\\U` eight",
         ),
         ErrorKind::UnclosedFlowCollection { open } => {
-            error(&format!("this `{open}` is never closed"), "close it, or quote the text if the bracket belongs to it")
+            error(&format!("this `{open}` is not closed"), "close it, or quote the text if the bracket is part of it")
         }
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
-            let d = error(&format!("`{close}` cannot close `{open}`"), "close brackets in the order they were opened");
+            let d = error(
+                &format!("`{close}` does not match `{open}`"),
+                "close brackets in the order in which they were opened",
+            );
             match place.bracket {
                 Some(b) => d.label(Span::new(file, b..b + 1), "opened here"),
                 None => d,
             }
         }
-        ErrorKind::MisplacedFlowCollectionEnd => {
-            error("this bracket closes nothing", "remove it, or quote the text if the bracket belongs to it")
-        }
+        ErrorKind::MisplacedFlowCollectionEnd => error(
+            "this closing bracket has no opening one",
+            "remove it, or quote the text if the bracket is part of it",
+        ),
         ErrorKind::InvalidIndentation | ErrorKind::InvalidFlowScalarIndent if place.bracket.is_some() => {
             let bracket = place.bracket.unwrap_or(at);
-            error(
-                "this line stands inside brackets, but is not indented",
-                "close the bracket above, or indent the line",
-            )
-            .label(Span::new(file, bracket..bracket + 1), "the bracket opens here")
+            error("this line is inside brackets, but is not indented", "close the bracket above, or indent the line")
+                .label(Span::new(file, bracket..bracket + 1), "the bracket is opened here")
         }
         ErrorKind::UnexpectedEofFlowSequence
         | ErrorKind::UnexpectedEofFlowMapping
@@ -267,7 +269,7 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
         | ErrorKind::ExpectedFlowSequenceSeparator => {
             let d = error("a comma or the closing bracket is missing before this", "separate items with commas");
             match place.bracket {
-                Some(b) => d.label(Span::new(file, b..b + 1), "the bracket opens here"),
+                Some(b) => d.label(Span::new(file, b..b + 1), "the bracket is opened here"),
                 None => d,
             }
         }
@@ -275,12 +277,12 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
             let colon = value.clone().filter(|v| v.contains(&at));
             let d = error(
                 match colon {
-                    Some(_) => "a value without quotes cannot hold `: `",
-                    None => "a key cannot stand here",
+                    Some(_) => "an unquoted value cannot contain `: `",
+                    None => "a key is not allowed here",
                 },
                 match colon {
-                    Some(_) => "quote the value if the colon belongs to its text",
-                    None => "indent it like the keys beside it; the line above may be the culprit",
+                    Some(_) => "quote the value if the colon is part of the text",
+                    None => "indent it like the adjacent keys; the error may be in the line above",
                 },
             );
             if colon.is_some() { quote(d) } else { d }
@@ -289,31 +291,31 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
         | ErrorKind::ExpectedBlockSequenceEntry
         | ErrorKind::InvalidIndentation
         | ErrorKind::BlockSequenceEntryNotAllowed => error(
-            "this line does not fit the lines above",
-            "indent it like its siblings; siblings are all keys or all `-`",
+            "this line does not match the structure of the lines above",
+            "indent it like its siblings; all siblings must be keys, or all must start with `-`",
         ),
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
-            error("this is neither a key nor a value", "a key needs a colon and a space behind it: `key: value`")
+            error("this is neither a key nor a value", "a key must be followed by a colon and a space: `key: value`")
         }
         ErrorKind::InvalidMappingValueWhitespace
         | ErrorKind::ExpectedWhitespace
         | ErrorKind::InvalidBlockEntryWhitespace => {
             error("a space is missing here", "write `key: value` and `- item`, with a space")
         }
-        ErrorKind::CommentNotSeparated => error("a comment needs a space before its `#`", "put a space before the `#`"),
+        ErrorKind::CommentNotSeparated => {
+            error("a comment requires a space before its `#`", "add a space before the `#`")
+        }
         ErrorKind::CommentInterceptedScalar => {
-            error("a comment stands inside a text of several lines", "use a block (`|` or `>`) for the text")
+            error("a comment is not allowed inside a text of several lines", "use a block (`|` or `>`) for the text")
         }
         ErrorKind::ZeroBlockScalarIndent | ErrorKind::InvalidBlockScalarHeader => error(
-            "this is no header of a block",
-            "behind `|` or `>` only `-`, `+`, a digit from 1 to 9 and a comment may stand; the text begins on the next line",
+            "this is not a valid block header",
+            "after `|` or `>`, only `-`, `+`, a digit from 1 to 9 and a comment are allowed; the text starts on the next line",
         ),
         ErrorKind::InvalidBlockScalarIndent => {
-            error("this line is indented less than the block it stands in", "indent every line of the block alike")
+            error("this line is indented less than its block", "indent all lines of the block equally")
         }
-        ErrorKind::BomInsideDocument => {
-            error("a byte order mark stands inside the text", "remove it; it is invisible in most editors")
-        }
+        ErrorKind::BomInsideDocument => error("unexpected byte order mark", "remove it; most editors do not show it"),
         ErrorKind::ExpectedDocumentStart
         | ErrorKind::DirectiveDisallowed
         | ErrorKind::InvalidDirectiveName
@@ -324,23 +326,23 @@ pub(super) fn diagnose(kind: &ErrorKind, place: &Place<'_>) -> Diagnostic {
             Some(p) => Diagnostic::new(
                 &SYNTAX,
                 Span::new(file, p..p + 1),
-                "a line that begins with `%` is a directive to the YAML parser",
+                "a line that starts with `%` is a directive for the YAML parser",
             )
             .help("quote the line if it is text; a real directive is followed by `---`"),
-            None => error("a document cannot begin here", "separate documents with a line `---`"),
+            None => error("a document cannot start here", "separate documents with a line `---`"),
         },
         ErrorKind::MissingAnchorOrAliasName => quote(error(
-            "`&` and `*` begin an anchor or an alias, whose name is missing",
-            "quote the value if the character belongs to its text",
+            "the name of the anchor or alias after `&` or `*` is missing",
+            "quote the value if the character is part of the text",
         )),
         ErrorKind::UndeclaredTagHandle
         | ErrorKind::MissingTagUri
         | ErrorKind::UnclosedVerbatimTag
         | ErrorKind::InvalidTagTerminator
         | ErrorKind::InvalidGlobalTagCharacter => {
-            quote(error("`!` begins a tag, and this is none", "quote the value if the `!` belongs to its text"))
+            quote(error("this tag is not valid", "quote the value if the `!` is part of the text"))
         }
-        ErrorKind::UnexpectedEof => error("the file ends too early", "complete what the last line begins"),
+        ErrorKind::UnexpectedEof => error("unexpected end of the file", "complete the last line"),
         other => error(&other.to_string(), "see https://yaml.org/spec/1.2.2 for the rules of YAML"),
     }
 }
@@ -360,8 +362,8 @@ fn template(place: &Place<'_>, value: Range<usize>) -> Option<Diagnostic> {
     })?;
     let span = Span::new(file, value.start + start..value.start + end);
     let source = &line[start..end];
-    let d = Diagnostic::new(&UNQUOTED_HOLE, span, "a value that begins with a hole needs quotes")
-        .here("without them, `{` begins a YAML mapping")
+    let d = Diagnostic::new(&UNQUOTED_HOLE, span, "a value that starts with a hole must be quoted")
+        .here("without quotes, `{` starts a YAML mapping")
         .help("quote this template");
     Some(if is_one_line(text, &value) { d.fix("quote the hole", span, quoted(source)) } else { d })
 }
@@ -460,7 +462,7 @@ mod tests {
         let utf16 = "a: é".encode_utf16().flat_map(u16::to_le_bytes);
         let bytes: Vec<u8> = [0xff, 0xfe].into_iter().chain(utf16).collect();
         assert_eq!(fault(&bytes), Err((0..0, "this file is UTF-16, not UTF-8", "a: é".to_owned())));
-        assert_eq!(fault(b"a: \xff\n"), Err((3..6, "this byte is not UTF-8", "a: \u{fffd}\n".to_owned())));
+        assert_eq!(fault(b"a: \xff\n"), Err((3..6, "this byte is not valid UTF-8", "a: \u{fffd}\n".to_owned())));
         assert!(matches!(fault(b"a\0"), Err((Range { start: 1, end: 2 }, _, _))));
     }
 

@@ -698,7 +698,7 @@ fn what_is_recorded_is_bounded_and_what_is_cut_is_told() {
     fs::copy(recording(&world), world.path("part.jsonl")).unwrap();
     // Missing parts do not count as a pass.
     let replay = ["run", "eval.yaml", "--agent", "builtin.replay:part.jsonl"];
-    world.run(&replay).expect(2, &["the recording has nothing of the task `b`"]);
+    world.run(&replay).expect(2, &["the recording does not contain the task `b`"]);
     world.run(&[&replay[..], &["--run", "^a$"]].concat()).expect(3, &["was full before the task"]);
 }
 

@@ -82,7 +82,7 @@ pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sour
         }
         match part {
             Part::Text => {
-                unrelated.push(format!("no task and no eval refers to `{}`", path.display()));
+                unrelated.push(format!("no task or eval refers to `{}`", path.display()));
                 named.retain(|other| other != path);
             }
             _ => everything = true,
@@ -219,7 +219,7 @@ fn from_here(dir: &Path) -> PathBuf {
 /// The root of the repository around the current folder, and the files that are not as they were at a revision.
 fn changed_since(rev: &str) -> Result<(PathBuf, Vec<PathBuf>), String> {
     if rev.starts_with('-') {
-        return Err(format!("`{rev}` is no revision"));
+        return Err(format!("`{rev}` is not a revision"));
     }
     let text = |args: &[&str]| git(args).map(|out| String::from_utf8_lossy(&out).trim_end().to_owned());
     let root = text(&["rev-parse", "--show-toplevel"])?;

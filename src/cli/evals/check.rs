@@ -140,11 +140,11 @@ async fn tools(server: &Server) -> Result<Tools, Fault> {
 fn unstable(documents: &[Document], again: &[&str], out: &mut Diagnostics) {
     for eval in documents.iter().flat_map(|document| &document.evals) {
         if !again.contains(&eval.id.value.as_str()) {
-            let message = format!("the id `{}` is gone when the list is read again", eval.id.value);
+            let message = format!("the id `{}` is missing when the list is read again", eval.id.value);
             out.push(
                 Diagnostic::new(&EVAL_ID, eval.id.span, message)
                     .strength(Strength::Verdict)
-                    .help("an id must stay: today's result of an eval is compared with yesterday's by its id"),
+                    .help("ids must be stable: results of different runs are compared by id"),
             );
         }
     }

@@ -162,7 +162,7 @@ fn exported(unit: &TaskUnit, index: usize, compiled: &Compiled, files: &dyn File
         None => None,
         Some(file) => {
             let text = files.read(&file.value).ok().and_then(|bytes| yaml::decode_utf8(bytes).ok());
-            Some(text.ok_or_else(|| left_out(file.span, "the file of the prompt cannot be read"))?)
+            Some(text.ok_or_else(|| left_out(file.span, "the prompt file cannot be read"))?)
         }
     };
     let portable =

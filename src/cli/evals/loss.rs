@@ -98,6 +98,6 @@ pub fn summary(lost: &[Lost]) -> String {
     let decide = lost.iter().filter(|lost| matches!(lost.effect, Effect::Weaker | Effect::Differs)).count();
     match decide {
         0 => String::new(),
-        n => format!("; {} what is decided", count(n, "loss changes", "losses change")),
+        n => format!("; {} the result", count(n, "loss changes", "losses change")),
     }
 }

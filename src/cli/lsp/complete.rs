@@ -353,12 +353,12 @@ fn words(tree: &Tree, way: &[Way], lock: &Lock) -> Vec<Completion> {
 
 /// The roots that are in scope in all phases.
 const ROOTS: [(&str, &str); 6] = [
-    ("env", "a variable of the task's `env`, else of the process"),
-    ("random.id", "letters and digits that no other run has"),
-    ("random.port", "a port that is free when the run begins"),
+    ("env", "a variable of the task's `env`, or of the process"),
+    ("random.id", "letters and digits that are unique to this run"),
+    ("random.port", "a port that is free when the run starts"),
     ("task.name", "of the task"),
-    ("steps", "what a step has left: `steps.ID.outputs.NAME`"),
-    ("agent.output", "what the agent said last; in verify and cleanup"),
+    ("steps", "an output of a step: `steps.ID.outputs.NAME`"),
+    ("agent.output", "the agent's last answer; in verify and cleanup"),
 ];
 
 fn in_hole(text: &str, start: usize, path: &str, lock: &Lock) -> (Vec<Completion>, usize) {
@@ -386,7 +386,7 @@ fn in_hole(text: &str, start: usize, path: &str, lock: &Lock) -> (Vec<Completion
                 .collect()
         }
         ["steps", _] => steps().into_iter().map(|step| completion(&step.id, step.name, VARIABLE)).collect(),
-        ["steps", _, _] => vec![completion("outputs", "what the step has left".to_owned(), PROPERTY)],
+        ["steps", _, _] => vec![completion("outputs", "an output of the step".to_owned(), PROPERTY)],
         ["steps", id, "outputs", inside @ .., _] => {
             let steps = steps();
             let of = |id: &str| steps.iter().find(|step| step.id == id);

@@ -51,7 +51,7 @@ pub fn of(path: &Path, shown: RangeInclusive<usize>, reading: &Reading, suite: &
     let holes = reading.checked.as_ref().map(holes).unwrap_or_default();
     for hole in holes.iter().filter(|hole| hole.filters.is_empty()) {
         let (label, tooltip) = match &hole.reference.target {
-            Target::RandomId => ("8 letters and digits", "the same in the whole run of a task, and in no other run"),
+            Target::RandomId => ("8 letters and digits", "the same throughout a run of a task, and unique to it"),
             Target::RandomPort => ("a free port", "a number"),
             _ => continue,
         };

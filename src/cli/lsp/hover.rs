@@ -85,16 +85,16 @@ fn about_hole(hole: &Hole<Def>, task: &Task<Def>, output: Option<(String, String
     let what = match &hole.reference.target {
         Target::TaskEnv(name) => format!("the variable `{name}` of the task{}", value(name, task)),
         Target::ProcessEnv(name) => format!("the variable `{name}` of the process that runs gevals"),
-        Target::RandomId => "letters and digits that no other run has, the same in the whole run of a task".to_owned(),
-        Target::RandomPort => "a port that is free when the run begins".to_owned(),
+        Target::RandomId => "letters and digits that are unique to this run of the task".to_owned(),
+        Target::RandomPort => "a port that is free when the run starts".to_owned(),
         Target::TaskName => format!("the name of the task: `{}`", task.name.value),
-        Target::AgentOutput => "what the agent said last".to_owned(),
+        Target::AgentOutput => "the agent's last answer".to_owned(),
         Target::AgentPrompt => "the prompt as it is sent".to_owned(),
         Target::Output { step, name } => {
             let (step, name) = output.unwrap_or_else(|| (step.clone(), name.clone()));
             about_output(&step, &name, of_step(&step))
         }
-        Target::Loop(name) => format!("the value `{name}` of this round"),
+        Target::Loop(name) => format!("the value `{name}` of this iteration"),
         Target::Local(name) => format!("`{name}` of this step"),
         Target::Calls => "the answer of an earlier call".to_owned(),
     };
@@ -132,7 +132,7 @@ pub fn step(offset: usize, reading: &Reading, files: &dyn Files) -> Option<Said>
         OperationKind::Tool { server, tool } => {
             let known = reading.lock.tools(server).and_then(|tools| tools.get(tool));
             let about = known
-                .map_or("The lock does not know it: `gevals lock` asks the server.", |tool| tool.description.as_str());
+                .map_or("It is not in the lock file: `gevals lock` asks the server.", |tool| tool.description.as_str());
             let args = known.map(|tool| arguments(&tool.input_schema)).unwrap_or_default();
             format!("the tool `{tool}` of the server `{server}`\n\n{about}\n\n{args}")
         }
@@ -175,9 +175,9 @@ fn acts(step: &Step<Def>, task: &Task<Def>, reading: &Reading, files: &dyn Files
     match (lines.is_empty(), step.op.signature.effects) {
         (false, _) => format!("It\n\n{}", lines.concat()),
         (true, Effects::None) => "It changes nothing.".to_owned(),
-        (true, Effects::Creates) => "It makes something.".to_owned(),
+        (true, Effects::Creates) => "It creates something.".to_owned(),
         (true, Effects::Deletes) => "It deletes something.".to_owned(),
-        (true, Effects::Any) => "gevals knows of nothing that it changes.".to_owned(),
+        (true, Effects::Any) => "gevals does not know of any changes.".to_owned(),
     }
 }
 

@@ -157,7 +157,7 @@ impl Server {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || !is_variable && letter == '-';
         if !new.starts_with(first) || !new.chars().all(plain) {
             let marks = if is_variable { "`_`" } else { "`-` and `_`" };
-            return refuse(format!("a name begins with a letter and goes on with letters, digits, {marks}"));
+            return refuse(format!("a name starts with a letter, followed by letters, digits, {marks}"));
         }
         let renamed = match &one.named {
             Named::Step(_) => Named::Step(new.to_owned()),
@@ -166,10 +166,10 @@ impl Server {
             Named::Anchor(_) => Named::Anchor(new.to_owned()),
         };
         if renamed != one.named && all.iter().any(|other| other.named == renamed) {
-            return refuse(format!("there is `{new}` already"));
+            return refuse(format!("`{new}` already exists"));
         }
         if !all.iter().any(|other| other.given && other.named == one.named) {
-            return refuse(format!("`{}` is given nowhere", one.named.name()));
+            return refuse(format!("`{}` is not defined", one.named.name()));
         }
         if let Some(why) = self.hindrance(path, &one.named, new, &names, &reading) {
             return refuse(why);
@@ -207,7 +207,7 @@ impl Server {
                 used.iter().any(|name| name == old) && own.iter().any(|name| name == new)
             };
             if new != old && names.scripts.iter().any(|script| both(&script)) {
-                return Some(format!("a script that uses `{old}` has a `{new}` of its own"));
+                return Some(format!("a script that uses `{old}` has its own `{new}`"));
             }
             if let Some((_, at)) = names.doubts.iter().find(|(name, _)| name == old) {
                 return Some(format!("`{old}` in {} may be the same variable; rename it by hand", place(*at)));
@@ -215,7 +215,7 @@ impl Server {
         }
         let uses: Vec<Span> = names.all.iter().filter(|one| one.named == *named).map(|one| one.span).collect();
         if let Some(at) = uses.iter().find(|span| names.shared.contains(span)) {
-            return Some(format!("`{old}` in {} is used for something else, too; rename it by hand", place(*at)));
+            return Some(format!("`{old}` in {} has another use as well; rename it by hand", place(*at)));
         }
         let task = reading.task()?;
         let mut files: Vec<_> = uses.iter().map(|span| span.file).filter(|file| *file != task.file).collect();
@@ -225,7 +225,7 @@ impl Server {
             let file = normalize(reading.sources.get(file).path());
             let (reader, at) = self.suite().reader(&file, path, &task.name.value)?;
             let (file, at) = (file.display(), at.display());
-            Some(format!("the task `{reader}` ({at}) reads {file}, too, and would miss `{old}` there"))
+            Some(format!("the task `{reader}` ({at}) reads {file} as well, and would miss `{old}` there"))
         })
     }
 

@@ -24,13 +24,14 @@ use crate::{
 /// Built-in commands that are also programs, or that are handled further down.
 const ALSO_PROGRAMS: [&str; 8] = ["[", "command", "echo", "false", "printf", "pwd", "test", "true"];
 
-pub(super) const ONE_STATUS: &str = "expects status 1 where the script took any but 0";
-pub(super) const PIPE_STATUS: &str = "the command must succeed too, not only what reads its output";
-pub(super) const PIPE_DENIED: &str = "what was printed counts, also where the command failed";
-pub(super) const OUTPUT_STATUS: &str = "the command must succeed too, not only print this";
-pub(super) const BARE: &str = "a value of several words, or with blanks around it, is another one";
+pub(super) const ONE_STATUS: &str = "it expects status 1, but the script accepted any status except 0";
+pub(super) const PIPE_STATUS: &str =
+    "the command itself must succeed as well, not only the command that reads its output";
+pub(super) const PIPE_DENIED: &str = "its output counts even if the command failed";
+pub(super) const OUTPUT_STATUS: &str = "the command must succeed as well, not only print this";
+pub(super) const BARE: &str = "a value with several words or surrounding spaces is treated differently";
 pub(super) const PLAIN_NUMBER: &str =
-    "only plain decimal numbers compare; the script went on where there was no number";
+    "only plain decimal numbers are compared; the script continued if the value was not a number";
 
 impl<'a> Lifter<'a> {
     /// Returns the literal name of a command.
@@ -544,8 +545,8 @@ impl<'a> Lifter<'a> {
         let mut step = Step::new(step::Kind::Http { url: url?, method, headers, body, expect });
         step.timeout = timeout;
         let out = Out::step(step);
-        let out = if fails { out.but(Label::Stronger, "an answer must be a 2xx") } else { out };
-        Some(if follows { out } else { out.but(Label::Weaker, "redirections are followed") })
+        let out = if fails { out.but(Label::Stronger, "a response must have a 2xx status") } else { out };
+        Some(if follows { out } else { out.but(Label::Weaker, "redirects are followed") })
     }
 
     /// Converts a pipeline: to one step, as for `A | grep -q B` and `cat <<EOF | kubectl apply -f -`, or to steps that pass

@@ -68,7 +68,7 @@ impl<'a> Lifter<'a> {
                     return match flow {
                         Flow::Falls(_) | Flow::Passes(..) if skipped => None,
                         Flow::Fails(more) if skipped && read_only(&out.steps) => {
-                            self.shared.note("what only looks before the script fails is left out");
+                            self.shared.note("read-only commands before a failure of the script are omitted");
                             said.extend(more);
                             Some(Flow::Fails(said))
                         }
@@ -116,7 +116,7 @@ impl<'a> Lifter<'a> {
         let option = if append { "-a" } else { "--" };
         let words = ["tee", option, &bash::quote(&path)].map(|word| Word::read(word, 0)).to_vec();
         let opened = self.command(&Simple { words, ..Simple::default() }, st, false)?;
-        self.shared.note(format!("what was written to `{path}` is in the report, and the file stays empty"));
+        self.shared.note(format!("what was written to `{path}` is now in the report, and the file is empty"));
         let inner = State { tail: after.is_empty() && st.tail, ..st.clone() };
         Some(match self.seq(body, inner, End::Falls)? {
             Flow::Falls(out) => Next::Steps(opened.then(out), 1),
@@ -440,7 +440,7 @@ impl<'a> Lifter<'a> {
             && override_of != assign.name
             && ast::is_name(override_of)
         {
-            self.shared.note(format!("`{override_of}` of the environment overrides `{}`", assign.name));
+            self.shared.note(format!("the environment variable `{override_of}` overrides `{}`", assign.name));
         }
         if let Some((template, constant)) = self.shared.env.get(&assign.name)
             && *template == value.template()
@@ -1489,7 +1489,7 @@ impl<'a> Lifter<'a> {
         step.timeout = None;
         let mut lifted = Out { steps: vec![step], label: out.label, why: out.why };
         if last && !st.errexit && several {
-            lifted = lifted.but(Label::Stronger, "every round must pass, not only the last");
+            lifted = lifted.but(Label::Stronger, "every iteration must pass, not only the last");
         }
         Some(Next::Steps(lifted, 1))
     }
@@ -1514,7 +1514,7 @@ impl<'a> Lifter<'a> {
         if found.is_empty() || found.len() > LIST as usize {
             return None;
         }
-        self.shared.note(format!("`{pattern}` is now the list of the files that are there"));
+        self.shared.note(format!("`{pattern}` is now a list of the files that match it"));
         let path = |file: String| if pattern.contains('/') { format!("{folder}/{file}") } else { file };
         Some(found.into_iter().map(path).collect())
     }

@@ -573,40 +573,40 @@ fn reason(stmt: &Stmt) -> String {
         _ => name(s),
     };
     let by = |what: &str, condition: &[Stmt]| match condition.first().and_then(shown) {
-        Some(text) => format!("{what} by `{}`", cut(&text)),
+        Some(text) => format!("{what}: `{}`", cut(&text)),
         None => what.to_owned(),
     };
     match &stmt.kind {
         Kind::Pipeline(list) => match list.last().and_then(name) {
             Some(name) => format!("a pipeline into `{}`", cut(&name)),
-            None => "a pipeline into more than one command".to_owned(),
+            None => "a pipeline into several commands".to_owned(),
         },
         Kind::Subshell(_) => "a subshell".to_owned(),
-        Kind::Other(text) => format!("not understood: `{}`", cut(text)),
+        Kind::Other(text) => format!("not supported: `{}`", cut(text)),
         Kind::Assign(assigns) => {
             let inner = assigns.iter().filter_map(|a| a.value.as_ref()).flat_map(|w| &w.parts).find_map(|p| match p {
                 Part::Command { text, .. } => Some(text),
                 _ => None,
             });
             match inner {
-                Some(text) => format!("a value that only a shell can make: what `{}` prints", cut(text)),
-                None => "a value that only a shell can make".to_owned(),
+                Some(text) => format!("a value that only a shell can compute: the output of `{}`", cut(text)),
+                None => "a value that only a shell can compute".to_owned(),
             }
         }
         Kind::For { values, .. } => {
             let values: Vec<&str> = values.iter().map(|w| w.source.as_str()).collect();
-            format!("a loop over `{}`, of which steps can make no list and no waiting", cut(&values.join(" ")))
+            format!("a loop over `{}`, which is neither a fixed list nor a wait", cut(&values.join(" ")))
         }
-        Kind::Count { .. } => "a loop that counts, and is no waiting".to_owned(),
+        Kind::Count { .. } => "a counting loop that is not a wait".to_owned(),
         Kind::While { condition, .. } if condition.first().and_then(name).as_deref() == Some("read") => {
             "a loop that reads lines".to_owned()
         }
-        Kind::While { condition, .. } => by("a loop that is no waiting", condition),
+        Kind::While { condition, .. } => by("a loop that is not a wait", condition),
         Kind::If { branches, .. } => {
             let condition = branches.first().map(|(condition, _)| condition.as_slice()).unwrap_or_default();
-            by("branches that steps cannot tell apart", condition)
+            by("a condition that steps cannot express", condition)
         }
-        Kind::And(pair) | Kind::Or(pair) => by("branches that steps cannot tell apart", &pair[..1]),
+        Kind::And(pair) | Kind::Or(pair) => by("a condition that steps cannot express", &pair[..1]),
         Kind::Function { .. } => "a function".to_owned(),
         Kind::Simple(simple) => {
             let runs = simple.words.iter().flat_map(|w| &w.parts).find_map(|p| match p {
@@ -620,16 +620,16 @@ fn reason(stmt: &Stmt) -> String {
                 _ => None,
             });
             match (simple.words.first().map(|w| w.source.as_str()), runs, written) {
-                (Some("trap"), ..) => "a trap whose rest stays".to_owned(),
-                (Some("set" | "shopt" | "cd" | "source" | "."), ..) => "what it sets, or reads, is no step".to_owned(),
-                (_, Some(text), _) => format!("a command that is given what `{}` prints", cut(text)),
+                (Some("trap"), ..) => "a trap that is still needed".to_owned(),
+                (Some("set" | "shopt" | "cd" | "source" | "."), ..) => "it changes the state of the shell".to_owned(),
+                (_, Some(text), _) => format!("a command that uses the output of `{}`", cut(text)),
                 (_, _, Some(to)) if document => format!("a here-document that is written to `{}`", cut(to)),
                 (_, _, Some(to)) => format!("a command whose output is written to `{}`", cut(to)),
                 _ if document => "a command that reads a here-document".to_owned(),
-                _ => "a command with words only a shell can make".to_owned(),
+                _ => "a command with words that only a shell can compute".to_owned(),
             }
         }
-        _ => "a test of what only the script knows".to_owned(),
+        _ => "a test of the script's own state".to_owned(),
     }
 }
 
@@ -650,13 +650,13 @@ pub fn whole(text: &str) -> (usize, String, &'static str) {
     let rest = text.lines().enumerate().find(|(_, l)| !l.trim_start().starts_with('#') && !l.trim().is_empty());
     let plain = rest.map_or((1, String::new()), |(at, line)| (at + 1, line.trim().to_owned()));
     if first.starts_with("#!") && !is_shell(first) {
-        return (plain.0, plain.1, "it is for another program than bash");
+        return (plain.0, plain.1, "it is not a bash script");
     }
     if text.contains(['\r', '\0']) {
-        return (plain.0, plain.1, "its lines end otherwise than lines of bash");
+        return (plain.0, plain.1, "its lines do not end with a line feed");
     }
     let Some(list) = bash::parse(text).and_then(|script| ast::read(&script)) else {
-        return (plain.0, plain.1, "a part of it is no bash that is understood");
+        return (plain.0, plain.1, "a part of it cannot be parsed as bash");
     };
     let prepares = |s: &Stmt| match &s.kind {
         Kind::Simple(simple) => simple
@@ -672,7 +672,7 @@ pub fn whole(text: &str) -> (usize, String, &'static str) {
         let shown = text[stmt.range.clone()].lines().next().unwrap_or_default().trim().to_owned();
         (line(stmt.range.start), shown)
     });
-    (at, shown, "what stays of it needs the place of the script, or a function that is not in it")
+    (at, shown, "the remaining statements depend on the script's location, or on a function that it does not define")
 }
 
 /// Assembles the steps, the counts, and the text of what stays.

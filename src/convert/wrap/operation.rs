@@ -127,7 +127,7 @@ impl Converter<'_> {
         let mut patterns: Vec<(String, Span)> =
             text(content.get("match")).map(|p| (p, content.span)).into_iter().collect();
         if !patterns.is_empty() {
-            self.note("`match` was held against the JSON text of a tool's content; here against the text in it");
+            self.note("`match` was applied to the JSON text of a tool's content; now it applies to the text inside it");
         }
         let fields = match content.get("fields").map(|f| &f.kind) {
             Some(ArgKind::List(fields)) => fields.as_slice(),
@@ -140,7 +140,7 @@ impl Converter<'_> {
             let known = field.get("exists").is_none() && text(field.get("type")).is_none_or(|t| t == "string");
             match (what, &equals, text(field.get("match"))) {
                 (Some("type"), Some(ty), None) if ty == "text" && known => {
-                    self.note("that a tool's content is text follows from what is expected of its text");
+                    self.note("the check of the content type was removed: the check of its text implies it");
                 }
                 (Some("text"), Some(whole), None) if known => {
                     patterns.push((format!("^{}$", regex::escape(whole)), field.span));
@@ -149,7 +149,7 @@ impl Converter<'_> {
                 _ => {
                     return Err(refusal(
                         field.span,
-                        format!("the portable dialect looks at the text of a tool's content, and not at `{path}`"),
+                        format!("the portable dialect checks the text of a tool's content, not `{path}`"),
                     ));
                 }
             }
@@ -162,7 +162,10 @@ impl Converter<'_> {
             let place =
                 if regex::escape(&pattern) == pattern && contains.is_none() { &mut contains } else { &mut matches };
             if place.replace(pattern).is_some() {
-                return Err(refusal(span, "the portable dialect holds the text of a content against one pattern"));
+                return Err(refusal(
+                    span,
+                    "the portable dialect checks the text of a tool's content with only one pattern",
+                ));
             }
         }
         let mut entries = Vec::new();
@@ -200,7 +203,7 @@ impl Converter<'_> {
                         }
                     }
                     if field.get("equals").is_some() {
-                        self.note(format!("`{path}` was compared as text; here a value has a type"));
+                        self.note(format!("`{path}` was compared as text; now it is compared as a typed value"));
                     }
                     items.push(Item { comments: Vec::new(), value: Value::Map(entries) });
                 }
@@ -267,7 +270,7 @@ impl Converter<'_> {
             body.push(Entry::new("inline", Value::text(escape(text))));
             if !text.starts_with("#!") {
                 body.push(Entry::new("shell", Value::text("bash")));
-                self.note("a script without `#!` was read by `$SHELL`; here it is read by bash");
+                self.note("a script without `#!` was run by `$SHELL`; now it is run by bash");
             }
         } else {
             let file = old.arg("file").ok_or_else(|| refusal(old.span, "the script is empty"))?;
@@ -276,11 +279,11 @@ impl Converter<'_> {
             let dir = Path::new(name).parent().map(crate::source::normalize).filter(|d| !d.as_os_str().is_empty());
             match (self.cx.files.stat(&path), source) {
                 (Some(Stat::File { executable: false }), Some(source)) if source.text.starts_with("#!") => {
-                    self.note(format!("`{name}` is not executable, so its text stands in the task"));
+                    self.note(format!("`{name}` is not executable, so its text is now part of the task"));
                     body.push(Entry::new("inline", Value::text(escape(&source.text))));
                 }
                 (Some(Stat::File { .. }), _) => body.push(Entry::new("file", Value::text(escape(name)))),
-                _ => return Err(refusal(file.span, format!("there is no file `{name}`"))),
+                _ => return Err(refusal(file.span, format!("the file `{name}` does not exist"))),
             }
             if let Some(dir) = dir {
                 body.push(Entry::new("workdir", Value::text(escape(&dir.to_string_lossy()))));

@@ -158,7 +158,7 @@ impl Converter<'_> {
         }
         if unset && self.task.dialect != Dialect::Portable {
             self.note(
-                "the task had no limit of its own; now the eval's applies, or 5m: write `metadata.timeout` if its agent needs longer",
+                "the task had no timeout of its own; now the eval's timeout or 5m applies: set `metadata.timeout` if its agent needs longer",
             );
         }
         fields
@@ -178,7 +178,10 @@ impl Converter<'_> {
         };
         let own = aliases().find(|(_, name)| is_bundled(&name.value).is_some()).map(|(alias, _)| alias.to_owned());
         if own.is_none() && aliases().any(|(alias, _)| alias == kubernetes::ALIAS) {
-            self.note(format!("`{}` is another extension here: commands of kubectl stay", kubernetes::ALIAS));
+            self.note(format!(
+                "`{}` is another extension here, so kubectl commands are not converted",
+                kubernetes::ALIAS
+            ));
             return None;
         }
         let lifted = kubernetes::lift(phases, own.as_deref().unwrap_or(kubernetes::ALIAS), &|name| {
@@ -187,7 +190,7 @@ impl Converter<'_> {
         });
         self.kubectl = (lifted.operations, lifted.commands);
         if lifted.unplaced {
-            let note = "commands without `-n` meant the namespace of the current context; operations mean `default`";
+            let note = "commands without `-n` used the current namespace; operations use `default`";
             self.note(note.to_owned());
         }
         if lifted.reported {
@@ -219,7 +222,7 @@ impl Converter<'_> {
                 refusal(
                     name.span,
                     format!(
-                        "the package of the extension `{}` is not known: convert it with the eval that declares it",
+                        "the package of the extension `{}` is unknown: convert the task together with the eval that declares the extension",
                         name.value
                     ),
                 )

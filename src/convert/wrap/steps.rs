@@ -30,7 +30,7 @@ impl Converter<'_> {
                     if text.contains("{steps.") {
                         return Err(refusal(
                             entry.value.span(),
-                            "`{steps.` makes the prompt a template of the steps dialect, and there is no escape",
+                            "`{steps.` makes the prompt a template in the steps dialect, and it cannot be escaped",
                         ));
                     }
                     allowed_braces(&mut value);
@@ -47,7 +47,7 @@ impl Converter<'_> {
                             if arg.as_literal().is_some_and(|t| t.contains(['{', '}'])) {
                                 return Err(refusal(
                                     arg.span,
-                                    "braces have a meaning for a judge of the steps dialect, and there is no escape",
+                                    "braces have a meaning for the judge in the steps dialect, and they cannot be escaped",
                                 ));
                             }
                         }
@@ -79,7 +79,7 @@ impl Converter<'_> {
             if step.op.value == "script" {
                 let text = step.arg("file").and_then(Arg::as_literal).unwrap_or_default().to_owned();
                 self.tally.add(Label::Residual, 1);
-                let (label, why) = (Label::Residual, Some("no script".to_owned()));
+                let (label, why) = (Label::Residual, Some("it is not a script".to_owned()));
                 self.pieces.push(Piece { phase, file: None, line: 1, text, label, statements: 1, why });
             }
             return;
@@ -88,8 +88,8 @@ impl Converter<'_> {
         self.tally.add(Label::Residual, statements);
         let (line, text, why) = lift::whole(&source.text);
         let why = match self.cx.target {
-            Target::Wrap => "without `--target` a script stays one",
-            _ if step.arg("env").is_some() => "its step has an `env` of its own",
+            Target::Wrap => "without `--target`, scripts are not converted",
+            _ if step.arg("env").is_some() => "its step sets `env`",
             _ if step.continue_on_error.is_some() => "its step may fail",
             _ => why,
         };

@@ -47,15 +47,18 @@ pub struct Exported {
 pub fn export(of: &Portable<'_>) -> Result<Exported, Loss> {
     let task = of.task;
     if task.dialect != Dialect::Portable {
-        let message = "it is not in the portable dialect: `gevals convert` writes it in that";
+        let message = "it is not in the portable dialect: convert it with `gevals convert`";
         return Err(Loss::left_out(task.name.span, message));
     }
     let id = &task.name.value;
     if id.trim() != id || id.contains(char::is_control) {
-        return Err(Loss::left_out(task.name.span, "an id has no space at its ends, and no controls"));
+        return Err(Loss::left_out(
+            task.name.span,
+            "an id must not start or end with spaces, or contain control characters",
+        ));
     }
     if let Some(first) = task.setup.steps.first() {
-        return Err(Loss::left_out(first.key, "nothing prepares a world for an eval, and `setup` prepares one"));
+        return Err(Loss::left_out(first.key, "an eval cannot prepare an environment, as `setup` does"));
     }
     let mut export = Export { of, losses: Vec::new() };
     let judges = task.verify.steps.iter().any(|step| step.op.value == "llm");
@@ -64,8 +67,8 @@ pub fn export(of: &Portable<'_>) -> Result<Exported, Loss> {
         Some(_) if judges => export.scenario()?,
         None => export.invocation()?,
         Some(first) => {
-            let message = "the world after an agent's work decides, and no eval looks at that: it calls one tool of the \
-                           server as it is (for a task under `builtin.noop`), looks at one call, or asks a judge";
+            let message = "the task checks the effect of the agent's work, which an eval cannot do: it calls one tool of the \
+                           unmodified server (for a task with `builtin.noop`), checks one call, or asks a judge";
             return Err(Loss::left_out(first.key, message));
         }
     };
@@ -109,13 +112,13 @@ impl<'a> Export<'a> {
             match (self.tool(step), &found) {
                 (Some((server, tool)), None) => found = Some((step, server, tool)),
                 (Some(_), Some(_)) => {
-                    return Err(Loss::left_out(step.key, "an eval calls one tool, and this is a second call"));
+                    return Err(Loss::left_out(step.key, "an eval calls one tool, but this is a second call"));
                 }
                 (None, _) => self.unsaid(step),
             }
         }
         let Some((step, server, tool)) = found else {
-            let message = "an eval calls a tool of a server, and no step of this task does";
+            let message = "an eval calls a tool of a server, but no step of this task does";
             return Err(Loss::left_out(task.verify.key.unwrap_or(task.name.span), message));
         };
         let arguments = match step.arg("args") {
@@ -126,7 +129,7 @@ impl<'a> Export<'a> {
         self.step(step);
         let said = self.of.assertions.iter().flat_map(|set| &set.items);
         for assertion in said.filter(|assertion| !matches!(assertion.kind, AssertionKind::MaxToolCalls(0))) {
-            let message = format!("`{}` is about calls of an agent, and none works here", assertion.key.value);
+            let message = format!("`{}` checks calls of an agent, but this eval has no agent", assertion.key.value);
             self.lose(Effect::Dropped, assertion.key.span, message);
         }
         Ok(Said {
@@ -155,7 +158,7 @@ impl<'a> Export<'a> {
                         "json" if fields.len() == 1 && !named.contains_key("structuredContent") => match root(value)? {
                             Some(value) => {
                                 let message =
-                                    "it is compared with the text of the answer, not with its structured content";
+                                    "it is compared with the text of the result, not with its structured content";
                                 self.lose(Effect::Differs, key.span, message);
                                 named.insert("content".to_owned(), value);
                             }
@@ -170,7 +173,7 @@ impl<'a> Export<'a> {
             named.len() > 1 || named.iter().any(|(key, value)| key != "isError" || value == &Value::Bool(true))
         };
         if let Some(key) = unsaid {
-            let message = format!("an exact match compares the whole content, and `{}` a part of it", key.value);
+            let message = format!("an exact match compares the whole content, but `{}` only a part of it", key.value);
             if !says(&named) {
                 return Err(Loss::left_out(key.span, message));
             }
@@ -195,17 +198,20 @@ impl<'a> Export<'a> {
         let call = calls.pop();
         let Some(call) = call.filter(|_| calls.is_empty()) else {
             let (at, message) = match call {
-                Some(second) => (second.span, "an invocation expects one call, and `toolsUsed` has several"),
+                Some(second) => (second.span, "an invocation expects one call, but `toolsUsed` has several"),
                 None => (
                     of.task.verify.key.unwrap_or(of.task.name.span),
-                    "nothing says what is expected: it has no verify steps, and no eval file that was named demands a \
-                     call by `toolsUsed`",
+                    "nothing is expected: it has no verify steps, and no specified eval file requires a call with \
+                     `toolsUsed`",
                 ),
             };
             return Err(Loss::left_out(at, message));
         };
         if let Some(pattern) = &call.pattern {
-            return Err(Loss::left_out(pattern.span, "an invocation names one tool, and a pattern may name several"));
+            return Err(Loss::left_out(
+                pattern.span,
+                "an invocation expects one tool, but a pattern can match several",
+            ));
         }
         let mut expected = Map::from_iter([("type".to_owned(), Value::from("exact-match"))]);
         if let Some(name) = &call.name {
@@ -218,7 +224,7 @@ impl<'a> Export<'a> {
             _ if call.name.is_none() => {
                 return Err(Loss::left_out(
                     call.span,
-                    "an invocation expects a tool or arguments, and this is any call",
+                    "an invocation expects a tool or arguments, but this matches any call",
                 ));
             }
             _ => {}
@@ -229,7 +235,11 @@ impl<'a> Export<'a> {
             (call.max_duration.is_some(), call.max_duration.map(|d| d.span), "maxDuration"),
         ] {
             if let (true, Some(at)) = (there, at) {
-                self.lose(Effect::Weaker, at, format!("an invocation carries out no call, so there is no `{key}`"));
+                self.lose(
+                    Effect::Weaker,
+                    at,
+                    format!("an invocation does not execute the call, so `{key}` is not checked"),
+                );
             }
         }
         let mut limited = false;
@@ -239,14 +249,14 @@ impl<'a> Export<'a> {
                 AssertionKind::MaxToolCalls(CALLS) => limited = true,
                 AssertionKind::MinToolCalls(0..=CALLS) | AssertionKind::NoDuplicateCalls(_) => {}
                 _ => {
-                    let message = format!("an invocation expects one call, and nothing of `{}`", item.key.value);
+                    let message = format!("an invocation expects one call and cannot check `{}`", item.key.value);
                     self.lose(Effect::Weaker, item.key.span, message);
                 }
             }
         }
         if !limited {
-            let message = "the agent may make other calls before this one, and an eval looks at the first answer alone \
-                           (`maxToolCalls: 1` says the same)";
+            let message = "the agent may make other calls before this one, but an eval only checks the first answer \
+                           (`maxToolCalls: 1` is equivalent)";
             self.lose(Effect::Differs, call.span, message);
         }
         Ok(Said { input, expected: expected.into(), server: Some(call.server.value.clone()) })
@@ -261,7 +271,7 @@ impl<'a> Export<'a> {
         });
         let servers: Vec<&Name> = servers.collect();
         if let [_, second, ..] = servers.as_slice() {
-            return Err(Loss::left_out(second.span, "an eval has one server, and this is a second one"));
+            return Err(Loss::left_out(second.span, "an eval has one server, but this is a second one"));
         }
         let message = self.message()?;
         let mut demands = Vec::new();
@@ -283,7 +293,7 @@ impl<'a> Export<'a> {
                     _ => (None, text),
                 };
                 if let Some(effect) = effect {
-                    let message = format!("an eval has a rubric only, which says what `{}` means in words", key.value);
+                    let message = format!("an eval only has a rubric, which describes `{}` in words", key.value);
                     self.lose(effect, key.span, message);
                 }
                 demands.push(text);
@@ -296,14 +306,14 @@ impl<'a> Export<'a> {
                 self.lose(
                     Effect::Differs,
                     of.task.verify.key.unwrap_or(of.task.name.span),
-                    "the judge is asked once about all",
+                    "the judge is asked once about all of them",
                 );
                 let numbered = several.iter().enumerate().map(|(nth, demand)| format!("\n{}. {demand}", nth + 1));
                 format!("Each of these must hold:{}", numbered.collect::<String>())
             }
         };
         for assertion in of.assertions.iter().flat_map(|set| &set.items) {
-            let message = format!("no scenario looks at calls: `{}` is not checked", assertion.key.value);
+            let message = format!("a scenario cannot check calls: `{}` is not checked", assertion.key.value);
             self.lose(Effect::Weaker, assertion.key.span, message);
         }
         let mut input = json!({"type": "scenario", "messages": [message]});
@@ -325,7 +335,12 @@ impl<'a> Export<'a> {
         let text = match of.prompt {
             Some(text) => match scan(text).pieces.as_slice() {
                 [Piece::Text(text)] => text.clone(),
-                _ => return Err(Loss::left_out(prompt.text.span, "the prompt in this file has holes, or is empty")),
+                _ => {
+                    return Err(Loss::left_out(
+                        prompt.text.span,
+                        "the prompt in this file contains holes, or is empty",
+                    ));
+                }
             },
             None => plain(&prompt.text)?,
         };
@@ -347,7 +362,11 @@ impl<'a> Export<'a> {
 
     /// Reports a verify step of a kind that evals do not have.
     fn unsaid(&mut self, step: &Step<Path>) {
-        self.lose(Effect::Weaker, step.key, format!("no eval has a step `{}`: it is not checked", step.op.value));
+        self.lose(
+            Effect::Weaker,
+            step.key,
+            format!("an eval does not support steps of type `{}`: it is not checked", step.op.value),
+        );
     }
 
     /// Reports the keys of a step that evals do not have.
@@ -360,7 +379,7 @@ impl<'a> Export<'a> {
         ];
         let there: Vec<_> = parts.iter().filter(|(_, there)| *there).map(|(key, _)| format!("`{key}`")).collect();
         if !there.is_empty() {
-            let message = format!("an eval has no place for the {} of a step", there.join(", "));
+            let message = format!("an eval does not support these keys of a step: {}", there.join(", "));
             self.lose(Effect::Dropped, step.key, message);
         }
     }
@@ -370,11 +389,11 @@ impl<'a> Export<'a> {
         let task = self.of.task;
         let meta = &task.meta;
         if let Some(step) = task.cleanup.steps.first() {
-            let message = "nothing cleans up after an eval: what it changes stays";
+            let message = "an eval has no cleanup: its changes remain";
             self.lose(Effect::Differs, task.cleanup.key.unwrap_or(step.key), message);
         }
         if let Some(gate) = &meta.gate {
-            self.lose(Effect::Differs, gate.span, "every run of an eval must pass: there is no `gate`");
+            self.lose(Effect::Differs, gate.span, "every run of an eval must pass: `gate` is not supported");
         }
         let spans = [
             ("difficulty", meta.difficulty.as_ref().map(|x| x.span)),
@@ -390,7 +409,7 @@ impl<'a> Export<'a> {
         let there: Vec<_> = spans.into_iter().filter_map(|(key, span)| Some((format!("`{key}`"), span?))).collect();
         if let Some((_, first)) = there.first() {
             let keys: Vec<_> = there.iter().map(|(key, _)| key.as_str()).collect();
-            let message = format!("an eval has no place for {}", keys.join(", "));
+            let message = format!("an eval does not support {}", keys.join(", "));
             self.lose(Effect::Dropped, *first, message);
         }
     }
@@ -416,7 +435,7 @@ fn plain(template: &Template<Path>) -> Result<String, Loss> {
 }
 
 fn filled((span, text): (Span, &str)) -> Loss {
-    Loss::left_out(span, format!("an eval says the same each time, and `{text}` is filled when the task runs"))
+    Loss::left_out(span, format!("an eval is the same in each run, but `{text}` is filled when the task runs"))
 }
 
 /// The value that a JSON expectation requires of the whole document, if that is all it requires and an exact match can

@@ -60,8 +60,7 @@ pub fn import(eval: &Eval, server: &str) -> Result<Imported, Loss> {
         (Input::Invocation { messages }, Expected::ExactMatch(expected)) => {
             let prompt = prompt(eval, messages, &mut losses)?;
             assertions = Some(demanded(expected, server));
-            let message =
-                "the agent's call is carried out, and all its calls count, not those of its first answer alone";
+            let message = "the agent's call is executed, and all its calls count, not only those of its first answer";
             losses.push(Loss::new(Effect::Differs, eval.id.span, message));
             json!({"requires": [{"mcpServer": server}], "prompt": prompt, "verify": []})
         }
@@ -69,7 +68,10 @@ pub fn import(eval: &Eval, server: &str) -> Result<Imported, Loss> {
             let prompt = prompt(eval, messages, &mut losses)?;
             if let Some(turns) = max_turns {
                 annotations.insert(MAX_TURNS.to_owned(), turns.value.to_string().into());
-                let message = format!("no task limits an agent to {} answers: `maxTurns` is a note in it", turns.value);
+                let message = format!(
+                    "a task cannot limit an agent to {} answers: `maxTurns` becomes an annotation",
+                    turns.value
+                );
                 losses.push(Loss::new(Effect::Differs, turns.span, message));
             }
             let verify = json!([{"llm": {"rubric": escape(&rubric.value)}}]);
@@ -78,19 +80,19 @@ pub fn import(eval: &Eval, server: &str) -> Result<Imported, Loss> {
         (_, Expected::LlmAsJudge { rubric }) => {
             let what = match eval.level() {
                 Level::Execution => "the result of a tool",
-                _ => "the first answer of a model, and stops it there",
+                _ => "a single answer of a model",
             };
             return Err(Loss::left_out(
                 rubric.span,
-                format!("the judge of a task reads what an agent did, not {what}"),
+                format!("the judge of a task evaluates the work of an agent, not {what}"),
             ));
         }
         (Input::Scenario { .. }, Expected::ExactMatch(_)) => {
-            return Err(Loss::left_out(eval.grading.span, "a scenario cannot be graded by `exact-match`"));
+            return Err(Loss::left_out(eval.grading.span, "a scenario cannot be graded with `exact-match`"));
         }
     };
     if eval.json.get("_meta").is_some() {
-        losses.push(Loss::new(Effect::Dropped, eval.id.span, "`_meta` has no place in a task"));
+        losses.push(Loss::new(Effect::Dropped, eval.id.span, "a task does not support `_meta`"));
     }
     let mut metadata = Map::from_iter([("name".to_owned(), Value::from(eval.id.value.as_str()))]);
     if let Some(description) = &eval.description {
@@ -136,26 +138,30 @@ fn demanded(expected: &ExactMatch, server: &str) -> Value {
 fn prompt(eval: &Eval, messages: &[Message], losses: &mut Vec<Loss>) -> Result<String, Loss> {
     let [message] = messages else {
         let at = messages.get(1).map_or(eval.id.span, |message| message.span);
-        return Err(Loss::left_out(at, format!("a prompt is one message, and these are {}", messages.len())));
+        return Err(Loss::left_out(at, format!("a prompt must be a single message, but there are {}", messages.len())));
     };
     if message.role == Role::Assistant {
-        return Err(Loss::left_out(message.span, "a prompt is a message of the user, and not of the model"));
+        return Err(Loss::left_out(message.span, "a prompt must be a message of the user, not of the model"));
     }
     let kind = |block: &Value| block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(other) = message.content.iter().map(kind).find(|kind| kind != "text") {
-        return Err(Loss::left_out(message.span, format!("a prompt is a text, and this message has `{other}`")));
+        return Err(Loss::left_out(
+            message.span,
+            format!("a prompt must be text, but this message contains `{other}`"),
+        ));
     }
     let text = message.text();
     if text.trim().is_empty() {
-        return Err(Loss::left_out(message.span, "a prompt says something, and this message is blank"));
+        return Err(Loss::left_out(message.span, "this message is empty"));
     }
     if message.content.len() > 1 {
-        let message_text = format!("its {} texts become one prompt, each on lines of its own", message.content.len());
+        let message_text =
+            format!("its {} texts are joined to one prompt, each on separate lines", message.content.len());
         losses.push(Loss::new(Effect::Differs, message.span, message_text));
     }
     let more = |block: &Value| block.as_object().is_some_and(|block| block.len() > 2);
     if message.content.iter().any(more) {
-        losses.push(Loss::new(Effect::Dropped, message.span, "of a text, a prompt has nothing but the text"));
+        losses.push(Loss::new(Effect::Dropped, message.span, "only the text is used for the prompt"));
     }
     Ok(escape(&text))
 }

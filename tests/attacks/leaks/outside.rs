@@ -210,7 +210,7 @@ fn links_in_a_searched_folder_lead_nowhere() {
     // A linked directory is skipped, and reported.
     let world = repository();
     symlink(world.path("beyond"), world.path("repo/beyond")).unwrap();
-    let ran = at(&world, "repo", &["check", "--verbose"]).expect(0, &["left alone: beyond\n"]);
+    let ran = at(&world, "repo", &["check", "--verbose"]).expect(0, &["skipped: beyond\n"]);
     keeps_quiet(&ran, "check");
     world.write("repo/eval.yaml", &eval("agent: {type: builtin.noop}\ntaskSets: [{glob: '**/*.yaml'}]\n"));
     let ran = at(&world, "repo", &["check", "eval.yaml"]).expect(1, &["outside-project", "the folder `beyond`"]);
@@ -433,7 +433,7 @@ fn links_in_circles_end() {
     let ran = at(&world, "repo", &["check", "--format", "json"]);
     assert!(matches!(ran.code, Some(0 | 1)), "{}{}", ran.out, ran.err);
     let ran = at(&world, "repo", &["check", "--verbose"]);
-    assert!(ran.out.contains("left alone: self\n") && ran.out.contains("left alone: disk\n"), "{}", ran.out);
+    assert!(ran.out.contains("skipped: self\n") && ran.out.contains("skipped: disk\n"), "{}", ran.out);
     // Cycles contain nothing new; paths that are too long are reported.
     world.write("repo/eval.yaml", &eval("agent: {type: builtin.noop}\ntaskSets: [{glob: 'tasks/**/*.yaml'}]\n"));
     at(&world, "repo", &["plan", "eval.yaml"]).expect(0, &["web"]);
