@@ -281,7 +281,7 @@ fn empty_keys_fit_exactly_where_check_takes_them() {
             *empty.pointer_mut(&place).unwrap() = Value::Null;
             let key = place.rsplit('/').next().unwrap_or_default().to_owned();
             // An empty expectation is a semantic error, which an editor may show as well.
-            let of_it = format!("vacuous-expectation: `{key}` has nothing behind it");
+            let of_it = format!("vacuous-expectation: `{key}` has no value");
             let found = errors(&empty).0.into_iter();
             let blank: Vec<_> = found.filter(|e| !beyond(e) || e.starts_with(&of_it)).collect();
             let fits = validator(name).is_valid(&empty);

@@ -43,8 +43,8 @@ const EXAMPLES: &str = "\
 Examples:
   gevals check                        check everything below this directory
   gevals check eval.yaml              check an eval and everything it refers to
-  gevals check tasks/pod/verify.sh    check the tasks and evals that refer to a script, prompt or config
-  gevals check --changed-since main   check what differs from a revision, and everything that refers to it
+  gevals check tasks/pod/verify.sh    check what refers to a script, prompt or config
+  gevals check --changed-since main   check what differs from a revision and what refers to it
   gevals check --watch                check again whenever a file changes
   gevals check --fix tasks/           apply the safe fixes (same as `gevals fix tasks/`)
   gevals check --unsafe-fixes tasks/  also apply the fixes that may change what a file means
@@ -53,14 +53,14 @@ Examples:
   gevals check -D unused-requirement  treat a warning as an error
   gevals check --write-baseline known.json && gevals check --baseline known.json
 
-The printed output is kept in the user's cache (`gevals config checks` shows where) and printed again
-until a file that affects it changes. After an edit, only the affected tasks are compiled.
+The printed output is kept in the user's cache (`gevals config checks` shows where) and printed
+again until a file that affects it changes. After an edit, only the affected tasks are compiled.
 
 A comment `# gevals: allow(RULE)` silences a rule on its line and the next one (including the block
 scalar that starts there); gevals.toml sets levels for all files.
 
-Exit status: 0 no errors, 1 errors were found, 2 a given path cannot be read, or there was nothing to
-check";
+Exit status: 0 no errors, 1 errors were found, 2 a given path cannot be read, or there was nothing
+to check";
 
 /// Check tasks, evals and the files they refer to, without running anything.
 ///

@@ -21,8 +21,8 @@ Examples:
   gevals config NO_COLOR rules        describe these settings and show their values
   gevals config --format json         write JSON, for other programs
 
-A setting is a key of gevals.toml, an environment variable, or a value derived from them. Secrets are
-never shown: for a variable that contains one, only the fact that it is set.
+A setting is a key of gevals.toml, an environment variable, or a value derived from them. Secrets
+are never shown: for a variable that contains one, only the fact that it is set.
 
 Exit status: 0 shown, 1 gevals.toml has errors, 2 no such setting";
 

@@ -24,8 +24,8 @@ Examples:
   gevals coverage eval.yaml --format json
       write JSON, for other programs
 
-The tools are those recorded by `gevals lock`; without a lock there are none. An assertion counts for
-the tool that it names; a pattern counts if it matches exactly one tool.
+The tools are those recorded by `gevals lock`; without a lock there are none. An assertion counts
+for the tool that it names; a pattern counts if it matches exactly one tool.
 
 Exit status: 0 success, 1 fewer tools are used than --min demands, 2 usage error, or nothing is
 locked";

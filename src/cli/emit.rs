@@ -18,13 +18,13 @@ Examples:
   gevals emit kubernetes-job suite.gevals --image registry.example/gevals:1 -o evals.yaml
   gevals emit argo suite.gevals --image registry.example/gevals:1 --store s3://evals/nightly
 
-Each job runs its share of the units with `gevals exec-unit`, passes signals on to it, and fails if a
-unit could not run; a verdict does not make it fail. The pack must be available at the path given by
---at and must be the same one as here: each job compares its digest.
+Each job runs its share of the units with `gevals exec-unit`, passes signals on to it, and fails if
+a unit could not run; a verdict does not make it fail. The pack must be available at the path given
+by --at and must be the same one as here: each job compares its digest.
 
 kubernetes-job, argo and tekton start pods. Their image needs gevals, bash and whatever the units
-use. A PersistentVolumeClaim is mounted at /evals: it contains the pack, and each attempt finds there
-what the previous one left.
+use. A PersistentVolumeClaim is mounted at /evals: it contains the pack, and each attempt finds
+there what the previous one left.
 
 With --store, each job uploads the results of its units to an object store, below a path named after
 the pack; the last job merges them and uploads the merged results as well. This needs a gevals with

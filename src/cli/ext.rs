@@ -26,7 +26,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals ext list                                list the extensions that evals below this directory use
+  gevals ext list                                list the extensions used by evals in this directory
   gevals ext add eval.yaml github.com/acme/files@v1.2.0
                                                  download and pin it, and add it to the eval
   gevals ext update eval.yaml                    update extensions at `latest` to newer releases

@@ -18,9 +18,9 @@ Examples:
   gevals self check bubblewrap node      exit with 1 unless these are available
   gevals self check --format json        write JSON, for other programs
 
-What an eval needs depends on the eval: run `gevals run --preflight EVAL` to check that. A browser is
-never needed: reports and pictures are files. Secrets are never shown: for a key, only whether it is
-set.
+What an eval needs depends on the eval: run `gevals run --preflight EVAL` to check that. A browser
+is never needed: reports and pictures are files. Secrets are never shown: for a key, only whether
+it is set.
 
 Exit status: 0 everything that was named is available, or without names, what every run needs; 1
 something of it is missing; 2 unknown name";

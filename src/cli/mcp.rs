@@ -53,8 +53,8 @@ Examples:
   gevals mcp --http 127.0.0.1:8080                 over HTTP, for clients on this machine
 
 Tools: check, plan, explain, convert, new, result; with --allow-run also run. Nothing is written and
-nothing is started unless an option allows it. Only files below the root are accessible: `--root`, or
-the current directory by default.
+nothing is started unless an option allows it. Only files below the root are accessible: `--root`,
+or the current directory by default.
 
 Exit status: 0 the client has disconnected, or the server was stopped, 2 usage error, 3 the address
 cannot be used";

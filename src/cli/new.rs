@@ -25,9 +25,9 @@ Examples:
   gevals new task tasks/create-note.yaml --from-server https://example.org/mcp
 
 With --from-server, gevals starts the server and lists its tools: the task calls one of them, a
-comment lists the others, and gevals.lock makes them all known to `gevals check`. It picks a tool that
-only reads and whose arguments the schema determines; placeholder values are reported. The files that
-are written pass `gevals check`.
+comment lists the others, and gevals.lock makes them all known to `gevals check`. It picks a tool
+that only reads and whose arguments the schema determines; placeholder values are reported. The
+files that are written pass `gevals check`.
 
 Exit status: 0 written, 2 a file already exists: nothing is written, 3 the server does not start";
 

@@ -31,7 +31,7 @@ Examples:
   gevals result summary out.json              one line per task, and the totals
   gevals result view out.json --task create   details of tasks with `create` in their names
   gevals result view calls.jsonl              the calls in a recording
-  gevals result verify out.json               exit with 1 unless all tasks passed and none is missing
+  gevals result verify out.json               exit with 1 unless all tasks are present and passed
   gevals result verify out.json --task 0.8    exit with 1 if fewer than 80 % of the tasks passed
   gevals result diff --base old.json --current new.json
   gevals result html out.json -o report.html  an interactive page
@@ -46,13 +46,13 @@ An argument is a results file; a directory or an archive (zip, tar, tar.gz, tar.
 (s3://, gs://, az://, file://) of a file, an archive or a directory. From directories and archives,
 the files named like those of `gevals run`, gevals-EVAL-out.json, are read, or if there are none,
 results.json; parts of one run are merged. An archive may have 1,000,000 entries, 2 GiB per file and
-16 GiB in total, and no links. Object stores need a build with the feature `store`; their credentials
-are read from the environment: see docs/reference/config.md.
+16 GiB in total, and no links. Object stores need a build with the feature `store`; their
+credentials are read from the environment: see docs/reference/config.md.
 
 Files written by mcpchecker can be read as well, in both of their forms.
 
-Exit status: 0 success, 1 the answer is no (a regression, a missed threshold, a missing shard, a file
-             in a store that `push` would have to replace), 2 usage error, or not a results file,
+Exit status: 0 success, 1 the answer is no (a regression, a missed threshold, a missing shard, a
+file in a store that `push` would have to replace), 2 usage error, or not a results file,
              3 a store cannot be reached, or the output cannot be written";
 
 /// View, compare, merge and export results files.
@@ -154,10 +154,10 @@ Examples:
   gevals result diff main.json mine.json --fail-on any-loss
 
 If fewer runs of a task passed, an exact test (Fisher's, with Holm's correction over the tasks)
-decides whether that is a regression or may be chance; all tasks together are tested in pairs of runs
-(McNemar's). By default, the exit status is 1 if a test finds a regression; if every task ran once,
-if a task that passed no longer passes. It is always 1 if a task is gone, which counts as not passed,
-and if the current results are incomplete.";
+decides whether that is a regression or may be chance; all tasks together are tested in pairs of
+runs (McNemar's). By default, the exit status is 1 if a test finds a regression; if every task ran
+once, if a task that passed no longer passes. It is always 1 if a task is gone, which counts as not
+passed, and if the current results are incomplete.";
 
 /// Compare two results files: show what got worse or better, and what is new or gone.
 #[derive(clap::Args, Debug)]

@@ -12,9 +12,9 @@ Examples:
 
 Each worker needs the same pack, and what the pack needs. Each slot runs its units in a separate
 process, which ends with the worker. A signal (INT, TERM) ends the worker: its units clean up, and
-other workers run them. The same signal again, at least a second later, ends it immediately, as if it
-had been killed. If a worker is killed, another worker cleans up after its units, as far as that is
-possible from another machine, before they are run again.
+other workers run them. The same signal again, at least a second later, ends it immediately, as if
+it had been killed. If a worker is killed, another worker cleans up after its units, as far as that
+is possible from another machine, before they are run again.
 
 Exit status: 2 the pack cannot be used, 3 no server responds, or it stops responding,
              129, 130 or 143 ended by a signal (cleanups were run)";

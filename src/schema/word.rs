@@ -68,7 +68,7 @@ words! {
     AgentType = json_schema!({ "type": "string", "enum": AGENT_TYPES });
     /// Any version that selects a dialect, or none.
     AnyVersion = json_schema!({ "type": "string", "enum": DIALECTS.iter().flat_map(versions).collect::<Vec<_>>() });
-    /// A version; if absent, the first one.
+    /// A version of the legacy dialect; empty or null means the first version.
     LegacyVersion = {
         let mut words: Vec<_> = versions_of(Dialect::Legacy).into_iter().map(serde_json::Value::from).collect();
         words.extend(["".into(), serde_json::Value::Null]);

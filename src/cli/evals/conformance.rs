@@ -23,8 +23,8 @@ gevals connects to the server twice. Nothing is run: no tool is called, no model
 A file of expected failures has one number per line; `#` starts a comment. A listed requirement that
 does not fail is a failure. A SHOULD that is not followed is a warning, or a failure with --strict.
 
-Exit status: 0 the server meets every MUST that could be tested, 1 it does not, 2 usage error, or the
-server ships no evals, 3 the server does not start";
+Exit status: 0 the server meets every MUST that could be tested, 1 it does not, 2 usage error, or
+the server ships no evals, 3 the server does not start";
 
 /// Test whether a server conforms to the evals primitive, requirement by requirement.
 #[derive(clap::Args, Debug)]

@@ -24,9 +24,9 @@ Examples:
   gevals evals diff old.yaml new.yaml      between two files of evals
   gevals evals diff --format json --mcp-config mcp.json notes
 
-For changed evals, the changed parts are shown: `input`, `expected`, `gradingType`; `name` stands for
-everything that decides nothing. An eval counts as renamed if it asks and expects the same as another
-one did. Tools that have lost their last eval are listed.
+For changed evals, the changed parts are shown: `input`, `expected`, `gradingType`; `name` stands
+for everything that decides nothing. An eval counts as renamed if it asks and expects the same as
+another one did. Tools that have lost their last eval are listed.
 
 Exit status: 0 no differences, 1 differences, 2 usage error, unreadable, or not locked, 3 the server
 does not start or does not list its evals";

@@ -27,8 +27,8 @@ Examples:
       for an HTTP server
 
 The server declares `evals`, answers `evals/list`, and notifies clients when the file changes. If a
-changed file has errors, they are reported on standard error, and the previous evals stay in use. All
-other messages are passed on unchanged.
+changed file has errors, they are reported on standard error, and the previous evals stay in use.
+All other messages are passed on unchanged.
 
 Exit status: 0 the client has disconnected, 2 usage error, or the file has errors, 3 the server does
 not start or has ended";

@@ -17,11 +17,11 @@ Examples:
   gevals result push gevals-e-out.json gs://evals/nightly
   gevals result push out az://evals/nightly --recordings --replace
 
-Each file is uploaded to its path relative to the directory, below the URL. A file that already exists
-with the same content is skipped, so you can repeat a push. A file that exists with other content is
-kept, and the exit status is 1, unless --replace is given. If the store supports it, a file that
-somebody else has written in the meantime is never replaced. This needs a build with the feature
-`store`; credentials are read from the environment: see docs/reference/config.md.";
+Each file is uploaded to its path relative to the directory, below the URL. A file that already
+exists with the same content is skipped, so you can repeat a push. A file that exists with other
+content is kept, and the exit status is 1, unless --replace is given. If the store supports it, a
+file that somebody else has written in the meantime is never replaced. This needs a build with the
+feature `store`; credentials are read from the environment: see docs/reference/config.md.";
 
 /// Upload results to an object store: S3, Google Cloud Storage, Azure.
 #[derive(clap::Args, Debug)]

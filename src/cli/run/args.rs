@@ -44,7 +44,7 @@ Examples:
   gevals run eval.yaml --format json        write events as JSON lines, for other programs
   gevals run eval.yaml --otlp http://localhost:4318   send traces to an OpenTelemetry collector
   gevals run eval.yaml --resume             finish a run that was interrupted
-  gevals run eval.yaml --preflight          check that everything is available, without running tasks
+  gevals run eval.yaml --preflight          check that everything is available; run no tasks
   gevals run eval.yaml --run '^web$' --phase setup     set up the environment, and keep it
   gevals run eval.yaml --run '^web$' --phase verify    verify it, without an agent
   gevals run eval.yaml --run '^web$' --phase cleanup   clean it up
@@ -59,8 +59,8 @@ its name, and MCP_ENABLE_ALL_TOOLS=false allows no tools.
 Pending cleanups are recorded in a journal, .gevals/runs/RUN/journal.jsonl. A recording of all
 messages of agents and servers is written beside it.
 
-Exit status: 0 all tasks passed, 1 a task did not pass, 2 the eval cannot be run, 3 nothing could run,
-             4 tasks passed, but a cleanup did not, 129, 130 or 143 interrupted (cleanups were run)";
+Exit status: 0 all tasks passed, 1 a task did not pass, 2 the eval cannot be run, 3 nothing could
+run, 4 tasks passed, but a cleanup did not, 129, 130 or 143 interrupted (cleanups were run)";
 
 /// Run an eval: start its servers, let the agent do the tasks, verify the results, clean up.
 #[derive(clap::Args, Clone, Debug)]

@@ -29,7 +29,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  gevals pack eval.yaml -o suite.gevals                  pack the eval, its tasks and all their files
+  gevals pack eval.yaml -o suite.gevals                  pack the eval, its tasks and their files
   gevals pack eval.yaml -o suite.gevals -n 5 --model openai:gpt-5 --model anthropic:claude-opus-4-5
                                                          five runs per task, with two models
   gevals pack eval.yaml -o suite.gevals --include data   also a directory that no file refers to

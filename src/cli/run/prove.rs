@@ -40,9 +40,9 @@ Examples:
 Each task is run with an agent that does nothing, with its script, with its script again (the
 control), with every mutant of the script (a call omitted, two calls swapped, an argument with
 another value, a call that fails or returns a wrong answer, no final answer), and with its script
-once more. Mutants only count if the control passes: otherwise a task that leaves things behind would
-seem to detect them. The environment is inspected before and after each trial: what servers list,
-files, Kubernetes. What is left behind is reported.
+once more. Mutants only count if the control passes: otherwise a task that leaves things behind
+would seem to detect them. The environment is inspected before and after each trial: what servers
+list, files, Kubernetes. What is left behind is reported.
 
 Exit status: 0 success, 1 a task passes although nothing was done, does not pass as it should or
 leaves things behind, its cleanup fails, or a score is too low, 2 usage error, 3 nothing could run";

@@ -64,11 +64,11 @@ Examples:
   gevals exec-unit suite.gevals --unit a-1-3f9a2c1b07 --unit a-2-77c01d9e45 --out out/a     two
   gevals result merge --pack suite.gevals out -o all.json     merge their results into one run
 
-A unit is one run of one task with one agent and one model. The results are written to its directory,
-and the journal and the recording below .gevals/runs there. Give each unit its own directory. If an
-earlier attempt was killed, the same command with the same directory first cleans up after it and
-then runs the unit again; if that cleanup fails, the unit is not run. A signal (TERM, INT) stops the
-agent and runs the cleanup.
+A unit is one run of one task with one agent and one model. The results are written to its
+directory, and the journal and the recording below .gevals/runs there. Give each unit its own
+directory. If an earlier attempt was killed, the same command with the same directory first cleans
+up after it and then runs the unit again; if that cleanup fails, the unit is not run. A signal
+(TERM, INT) stops the agent and runs the cleanup.
 
 Several units share the directory to which the pack is unpacked, like the tasks of an eval; each has
 its own servers. They must have the same agent and model.
