@@ -246,7 +246,7 @@ mod tests {
         assert!(met([Kept::Yes, no(), Kept::Yes], "", false));
         assert!(!met([Kept::Yes, no(), Kept::Yes], "", true));
         assert!(met([Kept::Yes, no(), Kept::Untried("y".to_owned())], "A2\nA3", true));
-        for (text, why) in [("A4", "line 1: `A4` is no requirement"), ("A1\n\nA1", "line 3: `A1` stands there twice")] {
+        for (text, why) in [("A4", "line 1: `A4` is not a requirement"), ("A1\n\nA1", "line 3: `A1` is listed twice")] {
             assert!(Judgement::read(text, &RULES, false).unwrap_err().starts_with(why));
         }
     }
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(
             said,
             "no   A1   it answers\n           it\\u{1b} said <no>\nwarn A2   it is kind\n           rude\nno   A3   it ends\n           \
-             it is expected to fail, and is kept: take it out of the expected failures\n1 requirement is not met; 1 requirement \
+             it is expected to fail, but is met: remove it from the expected failures\n1 requirement is not met; 1 requirement \
              is met against expectation; 1 recommendation is not followed\n"
         );
         let list: Value = serde_json::from_str(&write("json", "x", &results, &judgement)).unwrap();

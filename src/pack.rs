@@ -451,33 +451,33 @@ pub mod tests {
             assert!(told.contains(why), "`{told}` does not say `{why}`");
         };
         refused(&[], "it is empty");
-        refused(&[eval, head], "does not begin with `manifest.json`");
+        refused(&[eval, head], "does not start with `manifest.json`");
         refused(&[head], "`eval.yaml` is not in it");
-        refused(&[head, eval, eval], "is in it twice");
-        refused(&[head, eval, ("files/more", b"", Regular)], "does not list it");
-        refused(&[head, ("files/eval.yaml", b"kind: Evil\n", Regular)], "is not what its manifest says");
+        refused(&[head, eval, eval], "it contains `files/eval.yaml` twice");
+        refused(&[head, eval, ("files/more", b"", Regular)], "does not list");
+        refused(&[head, ("files/eval.yaml", b"kind: Evil\n", Regular)], "does not match its manifest");
         for path in
             ["../x", "/etc/x", "files/../../x", "files//x", "files/./x", "files/a\\b", "files/\u{1b}[2J", "eval.yaml"]
         {
-            refused(&[head, eval, (path, b"", Regular)], "leads out of the pack");
+            refused(&[head, eval, (path, b"", Regular)], "leads outside the pack");
         }
         for kind in [Symlink, Link, Directory, Block] {
-            refused(&[head, ("files/eval.yaml", b"", kind)], "no plain file");
+            refused(&[head, ("files/eval.yaml", b"", kind)], "is not a regular file");
         }
         // Listing an escaping path in the manifest does not make it acceptable.
         let outside: Contents = [("../x".to_owned(), (Vec::new(), false))].into_iter().chain(files.clone()).collect();
         let lists = json(&manifest(&outside));
-        refused(&[("manifest.json", &lists, Regular), ("files/../x", b"", Regular)], "leads out of the pack");
+        refused(&[("manifest.json", &lists, Regular), ("files/../x", b"", Regular)], "leads outside the pack");
         let changed = json(&Manifest { name: "other".to_owned(), ..own.clone() });
-        refused(&[("manifest.json", &changed, Regular), eval], "digest does not fit");
+        refused(&[("manifest.json", &changed, Regular), eval], "digest does not match");
         let newer = json(&Manifest { version: VERSION + 1, ..own.clone() }.sealed());
         refused(&[("manifest.json", &newer, Regular), eval], "use a newer gevals");
         let mut many = own.clone();
         many.tasks[0].runs = u32::MAX;
-        refused(&[("manifest.json", &json(&many.sealed()), Regular), eval], "units, and may have");
+        refused(&[("manifest.json", &json(&many.sealed()), Regular), eval], "units, but the limit is");
         refused(&[("manifest.json", b"{}", Regular)], "cannot be read");
         let told = read(b"PK\x03\x04").unwrap_err();
-        assert!(told.contains("it is no pack"), "{told}");
+        assert!(told.contains("it is not a pack"), "{told}");
     }
 
     /// A gigabyte of zeros compresses to a few kilobytes.
@@ -499,6 +499,6 @@ pub mod tests {
         add("files/bomb", size, &mut io::repeat(0).take(size));
         let bytes = tar.into_inner().unwrap().finish().unwrap();
         assert!(bytes.len() < 1 << 20, "{}", bytes.len());
-        assert_eq!(read(&bytes).unwrap_err(), format!("it holds more than {} MiB", MOST_BYTES >> 20));
+        assert_eq!(read(&bytes).unwrap_err(), format!("it contains more than {} MiB", MOST_BYTES >> 20));
     }
 }

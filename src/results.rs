@@ -1014,7 +1014,7 @@ mod tests {
             assert_eq!(gaps.contains(&"it has no results".to_owned()), !whole, "{summary}: {gaps:?}");
         }
         let told = read(r#"{"summary": {"complete": false}, "results": [{"taskName": "a"}]}"#).unwrap().gaps();
-        assert_eq!(told, ["the file says that it is not complete"]);
+        assert_eq!(told, ["the file is marked as incomplete"]);
         let told = read(r#"{"summary": {"complete": true}, "results": [{"taskName": "a"}]}"#).unwrap().gaps();
         assert!(told.is_empty(), "{told:?}");
     }

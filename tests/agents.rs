@@ -145,7 +145,7 @@ fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
         world.run(&["check", "eval.yaml"])
     };
     for (agent, file, exit, expected) in [
-        ("type: file, path: agent.yaml, model: x", SHELL, 1, "`model` has no effect: a command line does not get it"),
+        ("type: file, path: agent.yaml, model: x", SHELL, 1, "`model` has no effect: a command line does not receive it"),
         (
             "type: file, path: agent.yaml, model: x",
             "kind: Agent\nacp: {cmd: a}\n",
@@ -243,7 +243,7 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
         let (sent, ran) = key(both, variables, &[]);
         assert_eq!(sent, None);
         ran.expect(3, &["`MYLOCAL`, which must contain the key of the model, is not set"]);
-        key(both, variables, &["--preflight"]).1.expect(3, &["missing agent `mine`", "`MYLOCAL` is not set"]);
+        key(both, variables, &["--preflight"]).1.expect(3, &["missing agent `mine`", "`MYLOCAL`, which must contain the key of the model, is not set"]);
     }
     // A model of another provider is not requested from this endpoint, and uses another key.
     let (asked, ran) = key(both, &[("MYLOCAL", KEY)], &["--model", "anthropic:x"]);
@@ -384,7 +384,7 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
     world.run(&["run", "eval.yaml", "--agent", "builtin.replay"]).expect(2, &["has no `path`"]);
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:task.yaml"])
-        .expect(2, &["the recording `task.yaml` is none"]);
+        .expect(2, &["the recording `task.yaml` is not a recording"]);
     let head = world.read(&recording(&world)).lines().next().unwrap().to_owned();
     world.write("empty.jsonl", &head);
     world
@@ -743,7 +743,7 @@ fn skills_are_mounted_and_assertions_see_which_are_loaded() {
         "agent.yaml",
         "kind: Agent\nmetadata: {name: sh}\nskills: {mountPath: .sh, toolName: Load}\ncommands: {runPrompt: 'cat .sh/baking/SKILL.md; : {{ .Prompt }}'}\n",
     );
-    world.run(&["run", "eval.yaml"]).expect(2, &["skills-not-seen", "is broken in every run: the agent `sh`"]);
+    world.run(&["run", "eval.yaml"]).expect(2, &["skills-not-seen", "fails in every run: the agent `sh`"]);
     asserted("maxToolCalls: 9");
     world.run(&["run", "eval.yaml"]);
     assert!(world.results("e")["results"][0]["taskOutput"].as_str().unwrap().contains("Use rye."));

@@ -106,7 +106,7 @@ fn what_refers_to_a_script_or_a_config_is_checked_with_it() {
     assert_eq!(found(&["--affected", "deploy/tekton.yaml", "deploy/build.sh"]), (false, false));
     let slip = world.run(&["check", "--affected", "nowhere.yaml"]).expect(0, &[]);
     assert!(slip.err.contains("`nowhere.yaml` does not exist, and nothing refers to it"), "{}", slip.err);
-    world.run(&["check", "deploy/build.sh"]).expect(2, &["no task and no eval refers to `deploy/build.sh`"]);
+    world.run(&["check", "deploy/build.sh"]).expect(2, &["no task or eval refers to `deploy/build.sh`"]);
     world.run(&["check", "deploy/tekton.yaml"]).expect(1, &["unknown-kind"]);
     // A file that belongs to nothing does not hide findings in the others.
     let both = world.run(&["check", "--format", "concise", "deploy/build.sh", "evals/tasks/b/task.yaml"]);
@@ -265,7 +265,7 @@ fn a_server_that_is_no_longer_as_locked_breaks_evals_by_name() {
         "`gevals lock EVAL`",
     ];
     world.run(&["check", "evals/eval.yaml"]).expect(1, &told);
-    let cure = ["cannot read `evals/gevals.lock`: servers.notes", "anew with `gevals lock evals/eval.yaml`"];
+    let cure = ["cannot read `evals/gevals.lock`: servers.notes", "recreate it with `gevals lock evals/eval.yaml`"];
     world.run(&["lock", "evals/eval.yaml", "--check"]).expect(1, &cure);
     world.run(&["lock", "evals/eval.yaml", "--fetch"]).expect(3, &cure);
     world.run(&["lock", "evals/eval.yaml"]).expect(0, &["locked "]);
@@ -368,7 +368,7 @@ fn the_action_annotates_counts_and_sums_up() {
 
     // If gevals cannot do its work, the reason is an annotation.
     let (code, out, ..) = run("--run ^nothing$");
-    assert!(code == Some(2) && out.contains("::error title=gevals::no task is selected"), "{out}");
+    assert!(code == Some(2) && out.contains("::error title=gevals::no tasks selected"), "{out}");
     let (code, out, output, _) = act(&[("INPUT_PATHS", "no-such.yaml")]);
     assert!(code == Some(2) && out.contains("::error title=gevals::cannot read `no-such.yaml`"), "{out}");
     assert!(output.ends_with("status=2\n"), "{output}");

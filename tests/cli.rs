@@ -152,7 +152,7 @@ fn manual_pages_are_written_for_every_command() {
         ".SH NAME\ngevals\\-run \\- ",
         "\\fB\\-\\-max\\-cost\\fR",
         ".SH EXAMPLES\n.nf\n  gevals run ",
-        ".SH \"EXIT STATUS\"\n0 all passed",
+        ".SH \"EXIT STATUS\"\n0 all tasks passed",
     ] {
         assert!(page.contains(part), "{part}\n{page}");
     }
@@ -373,8 +373,8 @@ fn bad_files_are_refused_with_their_place() {
     }
     let ran = world.run(&["check", "folder"]).expect(2, &["no tasks or evals found"]);
     assert!(ran.out.is_empty(), "{}", ran.out);
-    world.run(&["run", "folder"]).expect(2, &["`folder` contains no eval"]);
-    world.run(&["run", "other"]).expect(2, &["contains no eval"]);
+    world.run(&["run", "folder"]).expect(2, &["there is no eval in `folder`"]);
+    world.run(&["run", "other"]).expect(2, &["there is no eval in"]);
     for command in ["check", "run", "plan"] {
         let ran = world.run(&[command, "missing.yaml"]).expect(2, &["cannot read `missing.yaml`: no such file"]);
         assert!(ran.out.is_empty(), "{}", ran.out);
@@ -391,24 +391,24 @@ fn bad_files_are_refused_with_their_place() {
 fn wrong_usage_is_said_before_anything_runs() {
     let world = small("touch WORLD/ran", OK, "");
     world.run(&["run", "eval.yaml", "--run", "("]).expect(2, &["--run"]);
-    world.run(&["run", "eval.yaml", "--run", "^nothing$"]).expect(2, &["no task name matches `^nothing$`"]);
+    world.run(&["run", "eval.yaml", "--run", "^nothing$"]).expect(2, &["no task's name matches `^nothing$`"]);
     world.run(&["run", "eval.yaml", "--runs", "0"]).expect(2, &["--runs"]);
     world.run(&["run", "eval.yaml", "--server-timeout", "30"]).expect(2, &["the unit is missing"]);
     world.run(&["run", "eval.yaml", "--format", "xml"]).expect(2, &["xml"]);
     world.run(&["run", "task.yaml"]).expect(2, &["is a task"]);
-    world.run(&["run", "eval.yml"]).expect(2, &["no such file; there is `eval.yaml`"]);
+    world.run(&["run", "eval.yml"]).expect(2, &["no such file; did you mean `eval.yaml`"]);
     std::os::unix::fs::symlink("nowhere", world.path("link.yaml")).unwrap();
     let ran = world.run(&["check", "link.yaml"]).expect(2, &["`link.yaml`: it is a link that leads nowhere"]);
-    assert!(!ran.err.contains("there is `link.yaml`"), "{}", ran.err);
+    assert!(!ran.err.contains("did you mean"), "{}", ran.err);
     std::fs::remove_file(world.path("link.yaml")).unwrap();
-    world.run(&["run", "eval.yaml", "--task", "^nothing$"]).expect(2, &["no task name matches `^nothing$`"]);
-    world.run(&["plan", "eval.yaml", "--run", "nope"]).expect(2, &["no task name matches `nope`"]);
+    world.run(&["run", "eval.yaml", "--task", "^nothing$"]).expect(2, &["no task's name matches `^nothing$`"]);
+    world.run(&["plan", "eval.yaml", "--run", "nope"]).expect(2, &["no task's name matches `nope`"]);
     world.run(&["plan", "eval.yaml", "--why", "verify/0"]).expect(0, &["verify/0  in ", "waits for", "agent", "order"]);
     world
         .run(&["plan", "eval.yaml", "--why", "agent", "--format", "json"])
         .expect(0, &["\"waitsFor\"", "\"kind\": \"order\""]);
     world.run(&["plan", "eval.yaml", "--why", "verfy/0"]).expect(2, &["no step named `verfy/0`", "`verify/0`"]);
-    world.run(&["plan", "eval.yaml", "--why", "agent", "--format", "svg"]).expect(2, &["tree or json, not as `svg`"]);
+    world.run(&["plan", "eval.yaml", "--why", "agent", "--format", "svg"]).expect(2, &["tree or json, not `svg`"]);
     world.run(&["plan", "eval.yaml", "--why", "agent", "--open"]).expect(2, &["cannot be used with"]);
     world
         .run(&["run", "eval.yaml", "--agent", "llm-agent"])
@@ -779,7 +779,7 @@ fn coverage_names_what_no_task_touches() {
     let ran = world.run(&["coverage", quickstart]).expect(0, &["5 of 6 tools", "never called: notes_search"]);
     let uncalled = ran.out.lines().find(|line| line.contains("never called")).unwrap();
     assert!(!uncalled.contains("notes_create"), "{uncalled}");
-    world.run(&["coverage", quickstart, "--min", "0.9"]).expect(1, &["touch 5 of 6 tools"]);
+    world.run(&["coverage", quickstart, "--min", "0.9"]).expect(1, &["use 5 of 6 tools"]);
     let ran = world.run(&["coverage", quickstart, "--format", "json"]).expect(0, &[]);
     let told: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(told["evals"][0]["totals"]["tools"], serde_json::json!({"touched": 5, "all": 6}));

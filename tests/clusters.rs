@@ -234,7 +234,7 @@ fn a_control_plane_is_up_with_all_its_programs() {
     }
     kube("down").expect(0, &["stopped kube-apiserver, etcd"]);
     play("echo I1127 starting; echo F1127 no port; echo goroutine 1; exit 255");
-    let said = kube("up").expect(3, &["`kube-controller-manager` has ended: F1127 no port (see "]);
+    let said = kube("up").expect(3, &["`kube-controller-manager` has exited: F1127 no port (see "]);
     assert_eq!(said.out, "");
     assert_eq!(world.survivors(), [""; 0]);
 }

@@ -925,7 +925,7 @@ fn what_an_engine_cannot_start_is_refused() {
     world.run(&["emit", "github-matrix", "s.gevals", "--at", "${{ x }}"]).expect(2, &["`${{`"]);
     world.run(&["emit", "slurm", "s.gevals", "--at", "a\nb"]).expect(2, &["on one line"]);
     world.run(&["emit", "nomad", "s.gevals"]).expect(2, &["github-matrix", "kubernetes-job", "argo", "tekton"]);
-    world.run(&["emit", "slurm", "p/eval.yaml"]).expect(2, &["it is no pack"]);
+    world.run(&["emit", "slurm", "p/eval.yaml"]).expect(2, &["not a pack"]);
     // No path is interpreted by a shell.
     let script = world.run(&["emit", "slurm", "s.gevals", "--at", "a'; touch pwned; '"]).expect(0, &[]).out;
     world.start(job(&world, &script, &[("SLURM_ARRAY_TASK_ID", "1")])).end();

@@ -95,10 +95,10 @@ fn a_first_suite_holds_what_came_out_alike_and_says_what_it_leaves_out() {
         "skipped: `clock`: its answer is different each time",
         "skipped: `env`: its answer contains a secret",
         "skipped: `leaks`: its answer contains a secret",
-        "left out: `fails`: called with {}, it reports an error: no such thing",
-        "left out: `refuses`: unknown method (-32601)",
+        "skipped: `fails`: called with {}, it reports an error: no such thing",
+        "skipped: `refuses`: unknown method (-32601)",
         "skipped: `silent`: its answer is empty",
-        "left out: `long`: its answer has 20027 bytes",
+        "skipped: `long`: its answer has 20027 bytes",
         "skipped: `token`: its answer contains a secret",
         "skipped: `picky`: no arguments were found that match its schema",
         "skipped: `writes`: it is not declared as read-only (`readOnlyHint`)",
@@ -130,7 +130,7 @@ fn the_demonstration_server_has_a_first_suite_that_its_shim_serves() {
     let own = gevals().into_string().unwrap();
     let demo = ["--", own.as_str(), "demo-server", "--dir", "notes"];
     let drafted = world.run(&[&["evals", "draft"][..], &demo].concat()).expect(0, &["id: notes_list-answers"]);
-    assert!(drafted.err.contains("left out: `notes_delete`"), "{}", drafted.err);
+    assert!(drafted.err.contains("skipped: `notes_delete`"), "{}", drafted.err);
     world.write("evals.yaml", &drafted.out);
     world.run(&[&["evals", "check", "evals.yaml"][..], &demo].concat()).expect(0, &["no findings in 1 file"]);
     let shim = [&["evals", "conformance", "--", own.as_str(), "evals", "serve", "evals.yaml"][..], &demo].concat();
@@ -569,7 +569,7 @@ fn a_config_that_is_written_says_what_reaches_the_server_from_elsewhere() {
     let said = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
     assert_eq!(out.status.code(), Some(0), "{said}");
     assert!(
-        said.contains("the value of the header `Authorization` is not written: set `AUTHORIZATION` to this value"),
+        said.contains("the value of the header `Authorization` is not written: set it in `AUTHORIZATION` to this value"),
         "{said}"
     );
     let config = world.read("http/mcp.yaml");
@@ -688,7 +688,7 @@ config:
     world.run(&export).expect(2, &["`out.json` already exists"]);
     let text = world.run(&[&export[..], &["--force"]].concat()).expect(1, &["wrote out.json: 7 evals of 17 tasks"]);
     assert!(
-        text.out.contains("dropped: `answers`: an eval has no place for `difficulty`; the same for `equal`"),
+        text.out.contains("dropped: `answers`: an eval does not support `difficulty`; the same for `equal`"),
         "{}",
         text.out
     );

@@ -140,7 +140,7 @@ fn failures_are_expected_by_a_file_and_a_stale_expectation_is_a_failure() {
     let world = World::new(&[("known.txt", "E17 # issue 3\n"), ("bad.txt", "E99\n"), ("soft.txt", "E33\n")]);
     let known = ["--expected-failures", "known.txt"];
     tried(&world, &known, "no-name").expect(0, &["xno  E17", "are met, except those expected to fail"]);
-    tried(&world, &known, "").expect(1, &["no   E17", "take it out of the expected failures"]);
+    tried(&world, &known, "").expect(1, &["no   E17", "remove it from the expected failures"]);
     tried(&world, &known, "no-rubric")
         .expect(1, &["no   E17", "no   E30", "1 requirement is not met; 1 requirement is met against"]);
     tried(&world, &["--expected-failures", "soft.txt", "--strict"], "own-level").expect(0, &["xno  E33"]);

@@ -129,7 +129,7 @@ fn the_tool_that_a_model_chooses_is_not_called() {
     let other = Model::new([text("I would rather not.")]);
     let (code, out, _) = evals(&world, &["run", "--model", "openai:m-1"], Some(&other));
     assert_eq!(code, 1);
-    assert!(out.contains("`toolName` is not there") && out.contains("with the model openai:m-1"), "{out}");
+    assert!(out.contains("`toolName` is missing") && out.contains("with the model openai:m-1"), "{out}");
 }
 
 #[test]

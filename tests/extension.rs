@@ -188,7 +188,7 @@ async fn what_is_no_extension_is_named() {
         ("./refuses", "not this version (-32602)"),
         ("github.com/acme/thing@v1", "is a release"),
         ("builtin:kube", "is not a bundled extension"),
-        ("thing", "is neither a path"),
+        ("thing", "is not a path"),
     ] {
         let begun = Instant::now();
         let why = programs.once(name, json!({})).await.unwrap_err();

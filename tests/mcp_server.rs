@@ -265,7 +265,7 @@ async fn arguments_that_do_not_fit_are_refused_with_a_reason() {
         ),
         ("new", json!({"path": "a", "what": "tusk"}), "`what`: unknown variant `tusk`"),
         ("check", json!({"max_findings": 0}), "from 1 to 200"),
-        ("check", json!({"paths": ["tsk.yaml"]}), "there is `task.yaml`"),
+        ("check", json!({"paths": ["tsk.yaml"]}), "did you mean `task.yaml`"),
         ("check", json!({"files": {"notes.txt": "hello"}}), ""),
         ("plan", json!({"format": "svg"}), "`format`: unknown variant `svg`"),
         ("convert", json!({"paths": ["eval.yaml"], "to": "steps", "target": "builtin"}), "only wraps"),

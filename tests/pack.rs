@@ -275,7 +275,7 @@ fn agents_are_packed_side_by_side() {
         .run(&["exec-unit", "s.gevals", "--unit", &all[0], "--unit", &all[2], "--out", "two"])
         .expect(2, &["has another agent or model"]);
     let merge = ["result", "merge", "--pack", "s.gevals", "out"];
-    world.run(&merge).expect(2, &["name a folder"]);
+    world.run(&merge).expect(2, &["specify a directory"]);
     let merge: Vec<_> = merge.into_iter().chain(["-o", "merged"]).collect();
     world.run(&merge).expect(1, &[&all[2], &all[3]]);
     let (whole, merged) = ("whole/builtin.noop/gevals-e-out.json", "merged/builtin.noop/gevals-e-out.json");
@@ -335,7 +335,7 @@ fn an_attempt_after_a_kill_cleans_up_first() {
 fn a_build_without_an_engine_says_so() {
     let world = suite();
     world.run(&["pack", "p", "-o", "s.gevals"]).expect(0, &[]);
-    let said = ["this gevals was built without Temporal: `cargo install gevals -F temporal` builds one with it"];
+    let said = ["this gevals was built without Temporal: build one with `cargo install gevals -F temporal`"];
     world.run(&["run", "s.gevals", "--engine", "temporal"]).expect(2, &said);
     world.run(&["worker", "--pack", "s.gevals"]).expect(2, &said);
     world.run(&["run", "s.gevals", "--retries", "2"]).expect(2, &["--engine"]);

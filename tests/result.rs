@@ -376,7 +376,7 @@ fn folders_archives_and_urls_stand_for_the_results_in_them() {
     let other = merged.replacen("\"name\": \"", "\"name\": \"other-", 1);
     assert_ne!(other, merged);
     world.write("both/b/gevals-q-out.json", &other);
-    let told = ["`both` has the results of 2 runs", "`both/a/gevals-q-out.json`, `both/b/gevals-q-out.json`"];
+    let told = ["`both` contains the results of 2 runs", "`both/a/gevals-q-out.json`, `both/b/gevals-q-out.json`"];
     world.run(&["result", "summary", "both"]).expect(2, &told);
     world.run(&["result", "compare", "both"]).expect(0, &["both/a/gevals-q-out.json", "both/b/gevals-q-out.json"]);
     world.run(&["result", "compare", "whole"]).expect(2, &["only one run"]);
@@ -615,7 +615,7 @@ fn runs_are_told_with_what_they_are_worth() {
     world.run(&["plan", "eval.yaml", "--gate", "2"]).expect(2, &["such as `0.9@95%`"]);
     world
         .run(&["plan", "flaky.yaml", "--gate", "0.5"])
-        .expect(0, &["1 task: to show `0.5@95%`", "once there are results"]);
+        .expect(0, &["1 task: showing `0.5@95%`", "once there are results"]);
 }
 
 /// `tests/render/report.cjs` tests the page of results in a browser.
@@ -644,7 +644,7 @@ fn results_become_a_page_that_needs_nothing_else() {
     let html = |args: &[&str]| world.run(&[&["result", "html", "gevals-quickstart-out.json"], args].concat());
     html(&["-o", "r.html", "--source-url", "https://example.org/"]).expect(0, &["r.html"]);
     assert!(world.read("r.html").contains(r#""link":"https://example.org/""#));
-    html(&["--source-url", "javascript:alert(1)"]).expect(2, &["begins with `https://`"]);
+    html(&["--source-url", "javascript:alert(1)"]).expect(2, &["starts with `https://`"]);
     html(&["none.json"]).expect(2, &["none.json"]);
     let two = html(&["gevals-quickstart-out.json"]).expect(0, &["<!doctype html>"]);
     assert!(two.out.contains(r#""name":"write-note""#));

@@ -773,12 +773,12 @@ fn limits_hold_over_all_workers() {
     // Each costs 0.016.
     let _with = worker("with", &["--prices", "prices.yaml"]);
     let ran = world.start(server.client(&world, &["--max-cost", "0.03"])).end_within(LIMIT);
-    ran.expect(1, &["2 of 5 units in", "the limit of cost of 0.03 is spent"]);
+    ran.expect(1, &["2 of 5 units in", "the cost limit of 0.03 is spent"]);
     assert_eq!(results(&world, "results")["summary"]["complete"], false);
     assert_eq!(model.asked().len(), 3);
 
     let ran = world.start(server.client(&world, &["--max-time", "1ms"])).end_within(LIMIT);
-    ran.expect(1, &["1 of 5 units in", "the limit of time of 0.001 s is over"]);
+    ran.expect(1, &["1 of 5 units in", "the time limit of 0.001 s is reached"]);
 }
 
 /// Three units, one of which may start each second.
@@ -823,10 +823,10 @@ fn without_a_server_nothing_is_begun() {
     world.run(&["worker", "--pack", "s.gevals", "--address", "127.0.0.1:1"]).expect(3, &said);
     world
         .run(&["run", "p/eval.yaml", "--engine", "temporal"])
-        .expect(2, &["an engine runs packs: `gevals pack p/eval.yaml"]);
+        .expect(2, &["an engine runs packs: create one with `gevals pack p/eval.yaml"]);
     world
         .run(&["run", "s.gevals", "--engine", "temporal", "-n", "2"])
         .expect(2, &["`--runs` cannot be used with an engine"]);
-    world.run(&["worker", "--pack", "p/eval.yaml"]).expect(2, &["it is no pack"]);
+    world.run(&["worker", "--pack", "p/eval.yaml"]).expect(2, &["not a pack"]);
     assert!(!Path::new(&world.path("gevals-e-out.json")).exists());
 }

@@ -462,10 +462,10 @@ mod tests {
         for version in 0..=VERSION {
             assert_eq!(read(&[&head(version), output]), Ok("done".to_owned()));
         }
-        let newer = "the recording `x` has version 2, which this version does not know";
+        let newer = "the recording `x` has version 2, which this version of gevals does not support";
         assert_eq!(read(&[&head(VERSION + 1), output]), Err(newer.to_owned()));
         for lines in [&[][..], &[output], &["", output]] {
-            assert_eq!(read(lines), Err("`x` is no recording".to_owned()));
+            assert_eq!(read(lines), Err("`x` is not a recording".to_owned()));
         }
         // A crash truncates the last line; a newer gevals may write other types.
         assert_eq!(read(&[&head(1), output, r#"{"type":"mess"#]), Ok("done".to_owned()));
@@ -502,7 +502,7 @@ mod tests {
         // Calls are identified by their lines.
         assert_eq!(read(&[called("t"), called("u"), called("t"), output("t")]), Ok(vec![2, 4]));
 
-        let too_long = "line 3 of the recording `x` stands for a message of 7 bytes, which was too long for it: record it \
+        let too_long = "line 3 of the recording `x` replaces a message of 7 bytes, which was too long: record it \
                         again with a larger `--max-recorded`";
         let lines = [called("t"), long("t", 7), long("t", 8), output("t")];
         assert_eq!(read(&lines), Err(too_long.to_owned()), "the first of them");

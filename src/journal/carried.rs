@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(follower.follow().unwrap(), News { any: true, matters: true });
         let error = follower.carried().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-        assert!(error.to_string().contains("more than 1024 KiB"), "{error}");
+        assert!(error.to_string().contains("exceeds 1024 KiB"), "{error}");
     }
 
     #[test]
@@ -421,7 +421,7 @@ mod tests {
             base64::engine::general_purpose::STANDARD.encode(packed)
         };
         for (journal, why) in
-            [("%".to_owned(), "symbol"), (packed(""), "does not begin"), (packed("{\"reported\":null}\n"), "")]
+            [("%".to_owned(), "symbol"), (packed(""), "does not start"), (packed("{\"reported\":null}\n"), "")]
         {
             let carried = Carried { pending: Vec::new(), place: String::new(), journal };
             let told = carried.rebuild(there.path(), Path::new("/project")).unwrap_err().to_string();

@@ -319,9 +319,9 @@ mod tests {
         let long = "d/".repeat(40) + "x.json";
         for name in ["../x.json", "/x.json", "a/../x.json", "a//x.json", "a\\x.json", "\u{1b}[2J.json", ".."] {
             let told = read(&tar_of(&[("a.json", b"1", Regular), (name, b"", Regular)])).unwrap_err();
-            assert!(told.contains("leads out of it"), "{name}: {told}");
+            assert!(told.contains("leads outside it"), "{name}: {told}");
             let told = read(&zip_of(&[("a.json", b"1"), (name, b"")])).unwrap_err();
-            assert!(told.contains("leads out of it"), "{name}: {told}");
+            assert!(told.contains("leads outside it"), "{name}: {told}");
         }
         assert_eq!(read(&tar_of(&[(&long, b"1", Regular)])).unwrap().len(), 1);
         for kind in [Symlink, Link, Block] {
@@ -350,13 +350,13 @@ mod tests {
         let huge = vec![b'0'; 4 << 20];
         refused(&gzipped(&tar_of(&[("a.json", &large, Regular)])), "`a.json` in it has more than 1 MiB");
         refused(&zip_of(&[("a.json", &large)]), "`a.json` in it has more than 1 MiB");
-        refused(&gzipped(&tar_of(&[("a", &huge, Regular), ("b.json", b"1", Regular)])), "it holds more than 3 MiB");
+        refused(&gzipped(&tar_of(&[("a", &huge, Regular), ("b.json", b"1", Regular)])), "it contains more than 3 MiB");
         assert_eq!(read_with(&zip_of(&[("a", &huge), ("b.json", b"1")]), limits).unwrap().len(), 1);
         let one = &huge[..1 << 20];
         let several: Vec<(String, &[u8])> = (0..4).map(|nth| (format!("{nth}.json"), one)).collect();
         let several: Vec<(&str, &[u8])> = several.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
         let told = read_with(&zip_of(&several), Limits { entries: 9, ..limits }).unwrap_err();
-        assert_eq!(told, "it holds more than 3 MiB");
+        assert_eq!(told, "it contains more than 3 MiB");
         // A name is read into memory before it is requested.
         let told = read(&tar_of(&[("x", &huge, tar::EntryType::GNULongName), ("a.json", b"1", Regular)])).unwrap_err();
         assert!(told.contains("more than a name"), "{told}");
@@ -378,7 +378,7 @@ mod tests {
         assert!(read(&whole[..600]).is_err());
         for at in [1024, 1536, 2048] {
             let told = read(&whole[..at]).unwrap_err();
-            assert!(told.contains("cut short"), "cut at {at}: {told}");
+            assert!(told.contains("truncated"), "cut at {at}: {told}");
         }
     }
 }

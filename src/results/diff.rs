@@ -575,7 +575,7 @@ mod tests {
         };
         let (none, some, all) = (of(&[None, None]), of(&[Some(5), None]), of(&[Some(9), Some(1)]));
         assert!(diff(&none, &all, 0.05).warnings().is_empty(), "{:?}", diff(&none, &all, 0.05).warnings());
-        assert_eq!(diff(&all, &some, 0.05).warnings(), ["tokens of current are those of 1 of 2 results"]);
+        assert_eq!(diff(&all, &some, 0.05).warnings(), ["tokens of current are for 1 of 2 results only"]);
         let row = |base, current| {
             diff(base, current, 0.05).rows().into_iter().find(|row| row[0] == "Tokens (estimate)").unwrap()
         };

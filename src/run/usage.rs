@@ -310,8 +310,8 @@ mod tests {
         assert!(make(&calls) && !make(&calls));
         assert!(!next.call(&call("ok")).is_any());
         let Over { task, run } = next.end("done", None);
-        assert_eq!(run.unwrap(), "the run went beyond its limit of 3 tool calls: 4 were made");
-        assert_eq!(task.unwrap(), "the agent went beyond its limit of 1 tool calls: 2 were made");
+        assert_eq!(run.unwrap(), "the run exceeded its limit of 3 tool calls: 4 were made");
+        assert_eq!(task.unwrap(), "the agent exceeded its limit of 1 tool calls: 2 were made");
     }
 
     #[test]

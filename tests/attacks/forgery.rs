@@ -518,7 +518,7 @@ fn strict(agent: &str, bwrap: bool) {
         0,
         &[
             "sandbox  strict, for the agent",
-            "its file asks for read somewhere, env GRANTED",
+            "its file requests read somewhere, env GRANTED",
             "the eval grants read granted, env GRANTED",
         ],
     );

@@ -623,7 +623,7 @@ fn a_daemon_of_a_killed_run_is_found_by_its_control_group() {
         return;
     };
     assert!(fs::read_to_string(group.join("cgroup.procs")).unwrap().lines().any(|member| member == pid.trim()));
-    world.run(&["recover"]).expect(0, &["ended ", "`b`: cleanup/0 is done"]);
+    world.run(&["recover"]).expect(0, &["terminated ", "`b`: cleanup/0 is done"]);
     assert!(!lives(&pid) && !group.exists());
 }
 
@@ -715,7 +715,7 @@ fn a_message_that_is_too_long_is_recorded_by_its_length() {
     assert!(text.len() < 100 << 10, "{}", text.len());
     assert_eq!(text.matches("\"message\":null,\"cut\":11").count(), 4);
     fs::copy(recording, world.path("part.jsonl")).unwrap();
-    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:part.jsonl"]).expect(3, &["which was too long for it"]);
+    world.run(&["run", "eval.yaml", "--agent", "builtin.replay:part.jsonl"]).expect(3, &["which was too long"]);
 }
 
 #[test]
@@ -723,7 +723,7 @@ fn results_are_bounded_and_what_decides_is_kept() {
     let world = large();
     world
         .run(&["run", "eval.yaml", "--max-results", "4"])
-        .expect(0, &["larger than 4 MiB: of 1 of them only what decides is kept"]);
+        .expect(0, &["larger than 4 MiB: for 1 of them, only the parts that decide the verdict are kept"]);
     let results = world.results("e");
     assert_eq!(results["summary"]["cut"], 1);
     assert_eq!((&results["summary"]["complete"], results["results"].as_array().unwrap().len()), (&true.into(), 2));
