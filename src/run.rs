@@ -536,7 +536,7 @@ pub async fn run_eval(
             match budget.time {
                 Some(limit) => {
                     host.sleep(limit.saturating_sub(options.used_time)).await;
-                    format!("the run went beyond its limit of {}", duration::format(limit))
+                    format!("the run exceeded its limit of {}", duration::format(limit))
                 }
                 None => std::future::pending().await,
             }

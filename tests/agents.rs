@@ -145,7 +145,12 @@ fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
         world.run(&["check", "eval.yaml"])
     };
     for (agent, file, exit, expected) in [
-        ("type: file, path: agent.yaml, model: x", SHELL, 1, "`model` has no effect: a command line does not receive it"),
+        (
+            "type: file, path: agent.yaml, model: x",
+            SHELL,
+            1,
+            "`model` has no effect: a command line does not receive it",
+        ),
         (
             "type: file, path: agent.yaml, model: x",
             "kind: Agent\nacp: {cmd: a}\n",
@@ -163,7 +168,7 @@ fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
             "type: file, path: agent.yaml",
             "kind: Agent\ncommands: {runPrompt: 'a {{ .McpServerFileArgs }} {{ .Prompt }}'}\n",
             1,
-            "`{{ .McpServerFileArgs }}` stands for nothing: there is no",
+            "`{{ .McpServerFileArgs }}` is always empty",
         ),
         (
             "type: file, path: agent.yaml",
@@ -171,10 +176,10 @@ fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
             0, // a warning: the agent may know its servers in other ways
             "`argTemplateMcpServer` has no effect",
         ),
-        ("type: file, path: agent.yaml", "kind: Agent\nacp: {args: [x]}\n", 1, "help: write `cmd:`"),
+        ("type: file, path: agent.yaml", "kind: Agent\nacp: {args: [x]}\n", 1, "help: add `cmd:`"),
         ("path: agent.yaml", SHELL, 1, "help: write `type: file` for an agent file"),
-        ("type: builtin.replay, path: none.jsonl", "", 1, "help: a run leaves one"),
-        ("type: builtin.replay, path: agent.yaml", SHELL, 1, "the recording `agent.yaml` is none"),
+        ("type: builtin.replay, path: none.jsonl", "", 1, "help: each run writes one"),
+        ("type: builtin.replay, path: agent.yaml", SHELL, 1, "the recording `agent.yaml` is not a recording"),
     ] {
         said(agent, "", file).expect(exit, &[expected]);
     }
@@ -243,7 +248,9 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
         let (sent, ran) = key(both, variables, &[]);
         assert_eq!(sent, None);
         ran.expect(3, &["`MYLOCAL`, which must contain the key of the model, is not set"]);
-        key(both, variables, &["--preflight"]).1.expect(3, &["missing agent `mine`", "`MYLOCAL`, which must contain the key of the model, is not set"]);
+        key(both, variables, &["--preflight"])
+            .1
+            .expect(3, &["missing agent `mine`", "`MYLOCAL`, which must contain the key of the model, is not set"]);
     }
     // A model of another provider is not requested from this endpoint, and uses another key.
     let (asked, ran) = key(both, &[("MYLOCAL", KEY)], &["--model", "anthropic:x"]);

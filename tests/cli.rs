@@ -252,7 +252,7 @@ fn a_proxy_bridges_processes_and_http() {
     let mut served = Killed(served);
     let mut said = std::io::BufReader::new(served.0.stderr.take().unwrap()).lines();
     let line = said.next().unwrap().unwrap();
-    let url = line.split_once(" is at ").unwrap().1;
+    let url = line.split_once(" is listening on ").unwrap().1;
     let (out, err) = talk(world.command(&["proxy", "--url", url]), &[GREETING[0], GREETING[1], CREATE]);
     assert!(out.lines().count() == 3 && out.contains(r#""id":"é""#), "{out}");
     assert!(err.contains("  127.0.0.1.notes_create  ok  "), "{err}");

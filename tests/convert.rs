@@ -527,7 +527,7 @@ fn files_are_written_where_asked_and_nowhere_else() {
     assert_eq!(contents(&world.path("suite")), after, "twice is once");
 
     world.run(&["convert", "suite/tasks", "--target", "k9s"]).expect(2, &["possible values", "kubernetes"]);
-    world.run(&["convert", "suite/tasks", "--to", "steps", "--target", "builtin"]).expect(2, &["does not support it"]);
+    world.run(&["convert", "suite/tasks", "--to", "steps", "--target", "builtin"]).expect(2, &["only wraps them"]);
     world.run(&["convert", "nowhere"]).expect(2, &["nowhere"]);
 }
 

@@ -642,7 +642,7 @@ fn pods_are_limited_by_the_time_of_their_units() {
         };
         let most = number(match engine {
             "tekton" => r"\n      timeout: (\d+)s\n      workingDir",
-            _ => r"activeDeadlineSeconds: (\d+)\n +# A unit",
+            _ => r"activeDeadlineSeconds: (\d+)\n +# The time for",
         });
         assert_eq!(most, all + grace + 600, "{engine}");
         match engine {
@@ -698,7 +698,7 @@ fn hostile_names_stay_names() {
     let held = Regex::new("name: (gevals-[^,]+), key").unwrap();
     for engine in PODS {
         let path = if engine == "tekton" { path.replace("$(", "$") } else { path.to_owned() };
-        world.run(&["emit", engine, "s.gevals", "--image", "i", "--at", "a\u{85}b"]).expect(2, &["on one line"]);
+        world.run(&["emit", engine, "s.gevals", "--image", "i", "--at", "a\u{85}b"]).expect(2, &["on a single line"]);
         fs::copy(world.path("s.gevals"), world.path("evals").join(&path)).unwrap();
         let text = emitted(&world, engine, &["--at", &format!("{MOUNT}/{path}")]);
         assert_eq!(faults(&text), Vec::<String>::new(), "{engine}\n{text}");
@@ -923,7 +923,7 @@ fn what_an_engine_cannot_start_is_refused() {
     world.run(&["emit", "slurm", "s.gevals", "--jobs", "3"]).expect(2, &["2 units are too few for 3 jobs"]);
     world.run(&["emit", "github-matrix", "s.gevals", "--jobs", "257"]).expect(2, &["at most 256 jobs"]);
     world.run(&["emit", "github-matrix", "s.gevals", "--at", "${{ x }}"]).expect(2, &["`${{`"]);
-    world.run(&["emit", "slurm", "s.gevals", "--at", "a\nb"]).expect(2, &["on one line"]);
+    world.run(&["emit", "slurm", "s.gevals", "--at", "a\nb"]).expect(2, &["on a single line"]);
     world.run(&["emit", "nomad", "s.gevals"]).expect(2, &["github-matrix", "kubernetes-job", "argo", "tekton"]);
     world.run(&["emit", "slurm", "p/eval.yaml"]).expect(2, &["not a pack"]);
     // No path is interpreted by a shell.

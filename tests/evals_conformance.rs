@@ -166,7 +166,7 @@ fn the_shim_keeps_all_of_them_over_stdio_and_http() {
     let served = [&shim[..], &["--http", "127.0.0.1:0"], &behind].concat();
     let mut process = world.command(&served).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
     let mut said = BufReader::new(process.stderr.take().unwrap()).lines();
-    let url = said.next().unwrap().unwrap().split_once(" is at ").unwrap().1.to_owned();
+    let url = said.next().unwrap().unwrap().split_once(" is listening on ").unwrap().1.to_owned();
     let ran = world.run(&["evals", "conformance", "--strict", &url]);
     process.kill().unwrap();
     process.wait().unwrap();

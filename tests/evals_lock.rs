@@ -90,7 +90,9 @@ fn files_and_lists_are_compared_too() {
     let listed = evals(&world, &["list", "--format", "json"]).expect(0, &[]);
     world.write("old.json", &listed.out);
     evals(&world, &["diff", "old.json"]).expect(0, &["2 evals of gevals-notes are the same as in old.json"]);
-    world.run(&["evals", "diff", "old.json", "evals.yaml"]).expect(0, &["2 evals of evals.yaml are the same as in old.json"]);
+    world
+        .run(&["evals", "diff", "old.json", "evals.yaml"])
+        .expect(0, &["2 evals of evals.yaml are the same as in old.json"]);
     world.write("new.yaml", &EVALS.replace("id: delete-plan", "id: delete").replace("Says that", "Tells that"));
     let said = ["changed: `no-such-note`: `name`", "renamed: `delete-plan` to `delete`", "2 differences between"];
     let ran = world.run(&["evals", "diff", "old.json", "new.yaml"]).expect(1, &said);
@@ -130,7 +132,9 @@ fn the_tools_and_the_evals_of_a_server_are_locked_in_one_file() {
     world.run(&[&["evals", "lock"][..], &reach].concat()).expect(0, &[]);
     assert_eq!(world.read("suite/gevals.lock"), text);
     world.run(&["lock", "suite/eval.yaml", "--check"]).expect(0, &["nothing differs from"]);
-    world.run(&[&["evals", "diff"][..], &reach].concat()).expect(0, &["2 evals of notes are the same as in suite/gevals.lock"]);
+    world
+        .run(&[&["evals", "diff"][..], &reach].concat())
+        .expect(0, &["2 evals of notes are the same as in suite/gevals.lock"]);
     // A lock that contains only evals does not make the tools of the server unknown.
     std::fs::remove_file(world.path("suite/gevals.lock")).unwrap();
     world.run(&[&["evals", "lock"][..], &reach].concat()).expect(0, &[]);

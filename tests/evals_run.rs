@@ -231,8 +231,8 @@ impl Served {
         let mut command = world.command(&args);
         command.stdout(Stdio::null()).stderr(std::fs::File::create(world.path("served")).unwrap());
         let process = world.start_with_own_streams(command);
-        let url = world.wait_for_line("served", " is at ");
-        Self { process: Some(process), url: url.split_once(" is at ").unwrap().1.trim().to_owned() }
+        let url = world.wait_for_line("served", " is listening on ");
+        Self { process: Some(process), url: url.split_once(" is listening on ").unwrap().1.trim().to_owned() }
     }
 }
 

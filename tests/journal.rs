@@ -490,7 +490,7 @@ fn a_torn_journal_is_read_up_to_the_tear() {
     assert_eq!(made(&world), 0);
     assert!(fs::read_to_string(&path).unwrap().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
     fs::write(&path, "{}\n").unwrap();
-    world.run(&["recover"]).expect(4, &["the first line of its journal is damaged, or of no journal"]);
+    world.run(&["recover"]).expect(4, &["the first line of its journal is damaged or not from a journal"]);
 }
 
 /// A full disk (here, a limit on the size of files) stops the run before it does anything that could not be undone.
@@ -562,7 +562,7 @@ fn processes_end_with_their_world() {
     let world = tasks(&[("b", &SLOW.replace("  setup:\n", &format!("  setup:\n{start}\n")))]);
     killed(&world, &["run", "eval.yaml"], "here");
     assert!(lives(&world, "pid"));
-    world.run(&["recover"]).expect(0, &["ended "]);
+    world.run(&["recover"]).expect(0, &["terminated "]);
     assert!(!lives(&world, "pid"));
 
     world.write("quick", "");

@@ -644,5 +644,5 @@ fn a_judge_is_priced_by_the_model_of_its_file() {
     world.write("eval.yaml", &eval);
     let mut command = world.command(&["run", "eval.yaml"]);
     command.env("J_URL", "localhost:8000").env("J_KEY", "sk-judges-own-key").env("J_MODEL", "judge-1");
-    world.start(command).end().expect(3, &["`J_URL` is not the URL of an endpoint: it must begin"]);
+    world.start(command).end().expect(3, &["`J_URL` is not the URL of an endpoint: it must start"]);
 }

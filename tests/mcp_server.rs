@@ -243,7 +243,7 @@ async fn files_are_written_where_it_is_allowed_and_none_is_overwritten() {
     );
     assert_eq!(world.read("p/fresh/eval.yaml"), texts["fresh/eval.yaml"]);
     let why = served.refuses("new", json!({"what": "eval", "path": "fresh/eval.yaml", "write": true})).await;
-    assert!(why.contains("already exists"), "{why}");
+    assert!(why.contains("already exist"), "{why}");
     served.gives("new", json!({"what": "task", "path": "fresh/tasks/more", "dialect": "legacy", "write": true})).await;
     assert!(world.read("p/fresh/tasks/more.yaml").contains("steps:"));
     // The generated files pass.

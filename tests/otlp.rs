@@ -263,6 +263,6 @@ fn what_a_collector_does_not_take_is_said_and_changes_no_verdict() {
     world.start(odd).end().expect(3, &["TRACEPARENT is `00-0-0-01`"]);
     let mut odd = world.command(&[&passed[..], &["http://127.0.0.1:9"]].concat());
     odd.env("OTEL_EXPORTER_OTLP_HEADERS", "hunter2%zz");
-    let ran = world.start(odd).end().expect(3, &["OTEL_EXPORTER_OTLP_HEADERS must be like"]);
+    let ran = world.start(odd).end().expect(3, &["OTEL_EXPORTER_OTLP_HEADERS must have the form"]);
     assert!(!ran.err.contains("hunter2"));
 }

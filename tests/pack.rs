@@ -197,7 +197,7 @@ fn what_is_missing_doubled_or_foreign_is_named() {
     world.run(&["exec-unit", "s.gevals", "--unit", &all[1], "--out", "out/1"]).expect(1, &[]);
     merge(&["out"], 0, &["2 results of 2 files"]);
     world.copy_within("out/0", "out/again");
-    merge(&["out"], 1, &[&format!("unit `{}` (`scripted`, run 1) is there 2 times", all[0]), "out/again"]);
+    merge(&["out"], 1, &[&format!("unit `{}` (`scripted`, run 1) appears 2 times", all[0]), "out/again"]);
     fs::remove_dir_all(world.path("out/again")).unwrap();
 
     // From another pack with the same plan; then from another plan.
@@ -365,7 +365,7 @@ fn an_interrupted_unit_cleans_up_itself() {
     assert!(!world.path("out/.gevals/pack").exists());
     world
         .run(&["result", "merge", "--pack", "s.gevals", "out", "-o", "m.json"])
-        .expect(1, &[&format!("unit `{id}` (`slow`, run 1) was cut short")]);
+        .expect(1, &[&format!("unit `{id}` (`slow`, run 1) was interrupted")]);
 }
 
 /// The supervising process must acknowledge pending cleanups before the unit continues. When that process is gone, the
@@ -512,7 +512,7 @@ fn unpacked(world: &World, pack: &str) -> String {
 #[test]
 fn what_cannot_be_packed_is_refused() {
     let world = suite();
-    world.run(&["pack", "p", "-o", "p"]).expect(2, &["is a folder"]);
+    world.run(&["pack", "p", "-o", "p"]).expect(2, &["is a directory"]);
     let eval = world.read("p/eval.yaml");
     world.run(&["pack", "p", "-o", "p/eval.yaml"]).expect(2, &["already exists and is not a pack"]);
     assert_eq!(world.read("p/eval.yaml"), eval);
@@ -551,8 +551,8 @@ fn archives_that_are_hostile_or_damaged_are_refused() {
         assert!(!world.path("out").exists(), "{name}");
     };
     refused("cut.gevals", &whole[..whole.len() / 2], "it is not a complete pack");
-    refused("empty.gevals", b"", "it is no pack");
-    refused("text.gevals", b"kind: Eval\n", "it is no pack");
+    refused("empty.gevals", b"", "it is not a pack");
+    refused("text.gevals", b"kind: Eval\n", "it is not a pack");
     let changed = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>)| {
         let mut entries = entries(&whole);
         change(&mut entries);

@@ -180,7 +180,7 @@ fn a_cache_that_was_lost_is_filled_again_with_what_was_locked_and_nothing_else()
     // The program in the cache is overwritten.
     world.write(&program_in_cache("v1.0.0"), &PROGRAM.replace("VERSION", "evil"));
     run(&world, NOWHERE, &["ext", "verify", "eval.yaml"])
-        .expect(1, &["no   github.com/acme/files@v1.0.0: it was changed in the cache", "and the lock has"]);
+        .expect(1, &["no   github.com/acme/files@v1.0.0: it was changed in the cache", "but the lock has"]);
     run(&world, NOWHERE, &["run", "eval.yaml"]).expect(3, &["cannot download"]);
     run(&world, &url, &["run", "eval.yaml"]).expect(0, &["1 of 1 task passed"]);
 
@@ -196,7 +196,7 @@ fn a_cache_that_was_lost_is_filled_again_with_what_was_locked_and_nothing_else()
     // The owner accepts the change.
     run(&world, &url, &["ext", "update", "eval.yaml"]).expect(0, &["is v1.0.0: its files have changed"]);
     run(&world, &url, &["ext", "rollback", "eval.yaml"])
-        .expect(3, &[&format!("its digest is {new}, and the lock has {old}")]);
+        .expect(3, &[&format!("its digest is {new}, but the lock has {old}")]);
     assert!(world.read("gevals.lock").contains(&new), "a rollback that fails changes nothing");
 }
 

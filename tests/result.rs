@@ -140,7 +140,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
         ("an outcome of another type", file(complete, &[a.clone(), b.replace(r#""passed"}"#, "5}")]), "`b`"),
         ("a task without a result", file(complete, std::slice::from_ref(&a)), "`b` has no result"),
         ("a missing run", file(complete, &[a.clone(), result("b", r#", "totalRuns": 2"#)]), "no run 2 of 2"),
-        ("a run that is not over", file(r#", "complete": false"#, &[a.clone(), b.clone()]), "not complete"),
+        ("a run that is not over", file(r#", "complete": false"#, &[a.clone(), b.clone()]), "marked as incomplete"),
         ("a run cut short", file(r#", "cancelled": "SIGINT""#, &[a.clone(), b.clone()]), "cut short: SIGINT"),
         ("nothing", file("", &[]), "`a` has no result"),
     ] {
@@ -189,7 +189,7 @@ fn a_regression_is_an_exit_status() {
         "2/4 (50.00%, 15–85 %)",
         "+0.00 pp",
         "(no base data)",
-        "tokens of current were not all counted",
+        "not all tokens of current were counted",
     ];
     let ran = world.run(&["result", "diff", "--base", "old.json", "--current", "new.json"]);
     ran.expect(1, &said);
@@ -370,7 +370,7 @@ fn folders_archives_and_urls_stand_for_the_results_in_them() {
     world.run(&["result", "merge", "out/1"]).expect(1, &["shard 2/2 is missing"]);
     std::fs::copy(world.path("out/1/gevals-quickstart-out.json"), world.path("out/2/gevals-quickstart-out.json"))
         .unwrap();
-    world.run(&["result", "verify", "out"]).expect(1, &["shard 2/2 is missing", "shard 1/2 is there twice"]);
+    world.run(&["result", "verify", "out"]).expect(1, &["shard 2/2 is missing", "shard 1/2 appears twice"]);
     // Results of several agents are separate runs.
     world.write("both/a/gevals-q-out.json", &world.read("whole/gevals-quickstart-out.json"));
     let other = merged.replacen("\"name\": \"", "\"name\": \"other-", 1);
@@ -544,10 +544,10 @@ fn a_gate_may_be_a_rate_that_runs_show() {
     assert_eq!(summary["gate"], json!({ "passes": 5, "of": 5, "rate": 0.5, "confidence": 0.95 }));
     world.write("log", "");
     gate(&["0.5@95%", "-n", "8"]).expect(0, &["which is 7 passes of 8 runs: met"]);
-    gate(&["0.9@95%", "-n", "20"]).expect(2, &["20 runs cannot show the gate `0.9@95%`", "29 can"]);
+    gate(&["0.9@95%", "-n", "20"]).expect(2, &["20 runs cannot show the gate `0.9@95%`", "at least 29 are needed"]);
     gate(&["0.5@95%", "--until-decided"]).expect(2, &["--max-runs"]);
     gate(&["0.5@95%", "--max-runs", "20"]).expect(2, &["--until-decided"]);
-    gate(&["0.9@95%", "--until-decided", "--max-runs", "20"]).expect(2, &["29 can"]);
+    gate(&["0.9@95%", "--until-decided", "--max-runs", "20"]).expect(2, &["at least 29 are needed"]);
 }
 
 /// No more runs than necessary; the results are complete, and every command treats them so.
@@ -555,7 +555,7 @@ fn a_gate_may_be_a_rate_that_runs_show() {
 fn tasks_run_until_their_gate_is_decided() {
     let world = one_flaky();
     let args = ["run", "eval.yaml", "--gate", "0.3@90%", "--until-decided", "--max-runs", "12"];
-    world.run(&args).expect(0, &["looked at after each of at most 12 runs: met", "flaky: "]);
+    world.run(&args).expect(0, &["checked after each of at most 12 runs: met", "flaky: "]);
     let results = world.results("e");
     let decided = &results["summary"]["decided"];
     let runs = |task: &str| results["results"].as_array().unwrap().iter().filter(|r| r["taskName"] == task).count();
@@ -600,7 +600,7 @@ fn runs_are_told_with_what_they_are_worth() {
         &[
             "e: showing `0.9@95%` takes at least 29 runs, all of which pass",
             "            99 %      92.2 %      46      45",
-            "by gevals-e-out.json",
+            "as in gevals-e-out.json",
         ],
     );
     // Or by another file.
@@ -609,9 +609,9 @@ fn runs_are_told_with_what_they_are_worth() {
         &world.read("gevals-e-out.json").replace("\"durationSeconds\": 0", "\"durationSeconds\": 100"),
     );
     let other = ["plan", "eval.yaml", "--gate", "0.9@95%", "--results"];
-    world.run(&[&other[..], &["other.json"]].concat()).expect(0, &["by other.json", "h"]);
+    world.run(&[&other[..], &["other.json"]].concat()).expect(0, &["as in other.json", "h"]);
     world.run(&[&other[..], &["none.json"]].concat()).expect(2, &["cannot read `none.json`"]);
-    world.run(&[&other[..], &["eval.yaml"]].concat()).expect(2, &["`eval.yaml` is no JSON"]);
+    world.run(&[&other[..], &["eval.yaml"]].concat()).expect(2, &["`eval.yaml` is not valid JSON"]);
     world.run(&["plan", "eval.yaml", "--gate", "2"]).expect(2, &["such as `0.9@95%`"]);
     world
         .run(&["plan", "flaky.yaml", "--gate", "0.5"])
@@ -799,7 +799,7 @@ fn a_suite_proves_that_it_can_fail() {
     assert_eq!(serde_json::from_str::<Value>(&world.read("badge.json")).unwrap()["message"], "66 %");
     let said = [
         "4 of 6 mutants detected (66 %)",
-        "✗ call 1 (notes.notes_create) has another `tags[0]`: not detected; add a verify step",
+        "✗ call 1 (notes.notes_create) has a different `tags[0]`: not detected; add a verify step",
     ];
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.5"]).expect(0, &said);
     world.run(&["prove", "q", "--run", "write-note", "--min-score", "0.7"]).expect(1, &said);
@@ -875,7 +875,7 @@ fn what_a_task_leaves_behind_is_named_and_proves_nothing() {
     task("hello", cleanup);
     let ran = world
         .run(&["prove", "l"])
-        .expect(0, &["4 of 5 mutants detected (80 %)", "✓ call 1 (notes.notes_create) has another `title`"]);
+        .expect(0, &["4 of 5 mutants detected (80 %)", "✓ call 1 (notes.notes_create) has a different `title`"]);
     assert!(!ran.out.contains("left behind"), "{}", ran.out);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     world.run(&["prove", "l", "--min-task-score", "0.9"]).expect(1, &["4 of 5"]);
@@ -967,14 +967,14 @@ fn a_plan_shows_what_its_checks_noticed() {
     let proof = world.run(&["prove", "q", "--format", "json"]).expect(0, &[]);
     world.write("proof.json", &proof.out);
     let shown = [
-        "proof    4 of 6 mutants detected; not detected: call 1 (notes.notes_create) has another `tags[0]`; the answer is empty",
+        "proof    4 of 6 mutants detected; not detected: call 1 (notes.notes_create) has a different `tags[0]`; the answer is empty",
         "detected 4 mutants",
         "detected no mutant",
     ];
     world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json"]).expect(0, &shown);
     let page = world.run(&["plan", "q", "--task", "write-note", "--proof", "proof.json", "--format", "html"]);
     page.expect(0, &["detected 4 mutants: call 1 (notes.notes_create) is not made; call 1"]);
-    world.run(&["plan", "q", "--proof", "q/eval.yaml"]).expect(2, &["`q/eval.yaml` is no JSON"]);
+    world.run(&["plan", "q", "--proof", "q/eval.yaml"]).expect(2, &["`q/eval.yaml` is not valid JSON"]);
     world.write("other.json", "{\"results\": []}");
     world.run(&["plan", "q", "--proof", "other.json"]).expect(2, &["`other.json` is not a proof"]);
     world.write("old.json", &proof.out.replace("verify/read", "verify/gone"));
@@ -1005,7 +1005,7 @@ fn a_recording_is_followed_and_mutated() {
     // A task that it does not contain is reported before anything runs.
     let none = world.read("q/tasks/write-note.yaml").replace("name: write-note", "name: unheard");
     world.write("q/tasks/write-note.yaml", &none);
-    world.run(&["prove", "q", "--agent", &recorded]).expect(2, &["contains nothing for the task `unheard`"]);
+    world.run(&["prove", "q", "--agent", &recorded]).expect(2, &["does not contain the task `unheard`"]);
 }
 
 /// A wrong answer of a tool is detected by what uses the answer, and its failure by an assertion about its status.
@@ -1221,7 +1221,7 @@ fn how_much_is_printed_can_be_chosen() {
         "eval.yaml",
         "kind: Eval\nmetadata: {name: e}\nconfig:\n  agent: {type: builtin.noop}\n  taskSets: [{path: task.yaml}]\n",
     );
-    let ran = world.run(&["run", "eval.yaml"]).expect(0, &["are not shown: `gevals check eval.yaml` shows them"]);
+    let ran = world.run(&["run", "eval.yaml"]).expect(0, &["are not shown: use `gevals check eval.yaml` to show them"]);
     assert!(ran.err.lines().count() < 10, "{}", ran.err);
     assert!(world.results("e")["findings"].as_array().unwrap().len() > 5);
     assert!(world.run(&["run", "eval.yaml", "-v"]).expect(0, &[]).err.lines().count() > 20);
@@ -1248,7 +1248,10 @@ fn new_files_pass_check_and_run() {
     let gevals = env!("CARGO_BIN_EXE_gevals");
     let more = more.map(|word| word.replace("gevals demo", &format!("{gevals} demo")));
     let more: Vec<_> = more.iter().map(String::as_str).collect();
-    world.run(&more).expect(0, &["add `- path: e/tasks/more.yaml` to the `taskSets`", "needs an entry `more`"]);
+    world.run(&more).expect(
+        0,
+        &["add `- path: e/tasks/more.yaml`, relative to the eval, to the `taskSets`", "needs an entry `more`"],
+    );
     world.run(&["check"]).expect(0, &[]);
     world.run(&["run", "e"]).expect(0, &["1 of 1 task passed"]);
     world.write("e/eval.yaml", &(world.read("e/eval.yaml") + "    - path: tasks/more.yaml\n"));
@@ -1406,7 +1409,7 @@ MCP schema tokens    600                    500                                -
 Agent input tokens   700                    900                                +200
 Agent output tokens  90                     90                                 +0
 
-warning: tokens of base are those of 2 of 5 results
+warning: tokens of base are for 2 of 5 results only
 ";
     assert_eq!(ran.out, text);
     let ran = world.run(&["result", "diff", "old.json", "new.json", "-o", "markdown"]);
@@ -1441,7 +1444,7 @@ Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exa
 | Agent input tokens | 700 | 900 | +200 |
 | Agent output tokens | 90 | 90 | +0 |
 
-> ⚠\u{fe0f} tokens of base are those of 2 of 5 results
+> ⚠\u{fe0f} tokens of base are for 2 of 5 results only
 ";
     assert_eq!(ran.out, markdown);
 }

@@ -77,13 +77,13 @@ find_gevals() {
     download || status=$?
     [ "$status" = 1 ] || return "$status"
     if ! command -v cargo >/dev/null; then
-        annotate "gevals is not on the PATH, there is no release of this version and machine, and no cargo to build one: set the \
+        annotate "gevals is not on the PATH, there is no release for this version and machine, and no cargo to build one: set the \
 input \`gevals\`, or install Rust first"
         return 3
     fi
     local features=(--no-default-features) root=${RUNNER_TEMP:-/tmp}/gevals-$command
     [ "$command" = check ] || features=()
-    echo "::group::building gevals, because there is no release of this version and machine"
+    echo "::group::building gevals, because there is no release for this version and machine"
     if ! cargo install --locked --quiet --root "$root" --path "$sources" ${features[@]+"${features[@]}"}; then
         echo "::endgroup::"
         annotate "gevals could not be built: it requires Rust 1.95 or newer, and a C compiler"

@@ -88,7 +88,7 @@ pub async fn serve(
         Some(address) => {
             let front = hub.serve_http_at(kind.clone(), address).await;
             let front = front.map_err(|error| (status::USAGE, format!("cannot serve at {address}: {error}")))?;
-            say(&format!("{} is available at {}", hub.name(), front.url));
+            say(&format!("{} is listening on {}", hub.name(), front.url));
             Some(front)
         }
         None => None,

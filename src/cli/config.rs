@@ -230,7 +230,7 @@ fn holds_secrets(name: &str) -> bool {
 fn listed() -> Vec<(String, String)> {
     let page = explain::page("config").unwrap_or_default();
     let section = page.split("\n## ").find(|section| section.starts_with("Environment\n")).unwrap_or_default();
-    let read = section.split("\nWhat gevals sets").next().unwrap_or_default();
+    let read = section.split("\nVariables that gevals se").next().unwrap_or_default();
     let mut found = Vec::new();
     for row in read.lines().filter(|line| line.starts_with("| `")) {
         let mut cells = row.trim_matches('|').splitn(2, " | ");

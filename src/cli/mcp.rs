@@ -107,7 +107,7 @@ async fn served(server: Server, http: Option<SocketAddr>) -> Result<(), Fault> {
     let unbound = |error: std::io::Error| (status::BROKEN, format!("cannot serve at {address}: {error}"));
     let listener = tokio::net::TcpListener::bind(address).await.map_err(unbound)?;
     let bound = listener.local_addr().map_err(unbound)?;
-    between::say(&format!("gevals is available at http://{bound}/mcp"));
+    between::say(&format!("gevals is listening on http://{bound}/mcp"));
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     tokio::spawn(async move {

@@ -295,8 +295,8 @@ fn refuse_existing<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), 
         return Ok(());
     }
     let names: Vec<_> = there.iter().map(|p| format!("`{}`", p.display())).collect();
-    let (is, it) = if there.len() == 1 { ("exists", "it") } else { ("exist", "them") };
-    Err((status::USAGE, format!("{} already {is}; {it} will not be overwritten", names.join(", "))))
+    let exist = if there.len() == 1 { "exists" } else { "exist" };
+    Err((status::USAGE, format!("{} already {exist}; nothing was written", names.join(", "))))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Fault> {

@@ -38,7 +38,7 @@ Examples:
   gevals plan eval.yaml --format html --open           open an interactive page
   gevals plan eval.yaml --results gevals-web-out.json  show the outcomes of a run
   gevals plan eval.yaml --proof proof.json --open      show which check detected which mutant
-  gevals plan eval.yaml --why verify/ready             show the dependencies of a step in both directions
+  gevals plan eval.yaml --why verify/ready             show the dependencies of a step
   gevals plan eval.yaml --gate 0.9@95%                 show how many runs this gate takes
   gevals plan eval.yaml --diff-rev origin/main         show what changed since a revision
   gevals plan eval.yaml --diff-rev origin/main --format markdown --deny-growth

@@ -82,7 +82,7 @@ pub fn mutants(plan: &Plan) -> Vec<Mutant> {
                 undo(&mut plan, &old);
             }
             let cure = format!("a verify step that checks the effect of `{key}`");
-            out.push(Mutant { title: format!("{name} has another `{path}`"), cure, plan });
+            out.push(Mutant { title: format!("{name} has a different `{path}`"), cure, plan });
         }
     }
     let answered = |nth: usize, kind, title: &str, cure: &str| {

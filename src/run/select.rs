@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(gate("0.9@95%", None), Ok(Gate { passes: 29, of: 29 }));
         assert_eq!(gate("90%", Some(46)), Ok(Gate { passes: 45, of: 46 }));
         for (text, runs, said) in [
-            ("0.9@95%", Some(20), "29 can"),
+            ("0.9@95%", Some(20), "at least 29 are needed"),
             ("4/5", Some(6), "--runs"),
             ("1", None, "P/N"),
             ("x@y", None, "such as `0.9@95%`"),
