@@ -452,7 +452,7 @@ pub mod tests {
         };
         refused(&[], "it is empty");
         refused(&[eval, head], "does not start with `manifest.json`");
-        refused(&[head], "`eval.yaml` is not in it");
+        refused(&[head], "it does not contain `eval.yaml`");
         refused(&[head, eval, eval], "it contains `files/eval.yaml` twice");
         refused(&[head, eval, ("files/more", b"", Regular)], "does not list");
         refused(&[head, ("files/eval.yaml", b"kind: Evil\n", Regular)], "does not match its manifest");

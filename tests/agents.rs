@@ -155,7 +155,7 @@ fn settings_that_an_agent_ignores_are_reported_before_it_runs() {
             "type: file, path: agent.yaml, model: x",
             "kind: Agent\nacp: {cmd: a}\n",
             1,
-            "`model` has no effect: a program over ACP",
+            "`model` has no effect: an ACP program",
         ),
         ("type: builtin.noop, model: x", "", 1, "`model` has no effect: `builtin.noop` does not use a model"),
         (
@@ -255,7 +255,7 @@ fn a_key_goes_only_to_the_endpoint_it_belongs_to() {
     // A model of another provider is not requested from this endpoint, and uses another key.
     let (asked, ran) = key(both, &[("MYLOCAL", KEY)], &["--model", "anthropic:x"]);
     assert_eq!(asked, None);
-    ran.expect(3, &["`ANTHROPIC_API_KEY` is not set"]);
+    ran.expect(3, &["`ANTHROPIC_API_KEY`, which must contain the key of the model, is not set"]);
     let elsewhere = Model::new([text("done")]);
     let others = [("MYLOCAL", KEY), ("ANTHROPIC_API_KEY", OWN), ("ANTHROPIC_BASE_URL", elsewhere.url.as_str())];
     assert_eq!(key(both, &others, &["--model", "anthropic:x"]).0, None);
@@ -396,7 +396,7 @@ fn a_replay_makes_the_calls_of_a_recording_and_tells_what_has_changed() {
     world.write("empty.jsonl", &head);
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:empty.jsonl"])
-        .expect(2, &["the recording contains nothing for the task `t`"]);
+        .expect(2, &["the recording does not contain the task `t`"]);
     world.write("new.jsonl", &head.replace("\"version\":1", "\"version\":99"));
     world
         .run(&["run", "eval.yaml", "--agent", "builtin.replay:new.jsonl"])

@@ -226,7 +226,7 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
 
     // HTTP on both sides.
     let mut process = Talk::start(world.command(&served(&own, &["--http", "127.0.0.1:0"])));
-    let url = process.complains(" is listening on ").split_once(" is at ").unwrap().1.to_owned();
+    let url = process.complains(" is listening on ").split_once(" is listening on ").unwrap().1.to_owned();
     world.run(&["evals", "list", &url]).expect(0, &rows);
     world.run(&["evals", "list", "--url", &url]).expect(0, &rows);
     let listed = world.run(&["evals", "list", "--url", &url, "--level", "scenario", "--format", "json"]).expect(0, &[]);
@@ -238,7 +238,7 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
     world.run(&["evals", "list", &url]).expect(2, &["ships no evals", "`gevals evals serve` adds evals to any server"]);
     let behind = ["evals", "serve", "evals.yaml", "--http", "127.0.0.1:0", "--url", &url];
     let mut behind = Talk::start(world.command(&behind));
-    let url = behind.complains(" is listening on ").split_once(" is at ").unwrap().1.to_owned();
+    let url = behind.complains(" is listening on ").split_once(" is listening on ").unwrap().1.to_owned();
     world.run(&["evals", "list", &url]).expect(0, &rows);
     world.run(&["evals", "check", &url]).expect(0, &["no findings in 1 file"]);
     drop((process, demo, behind));

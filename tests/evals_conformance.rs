@@ -144,7 +144,8 @@ fn failures_are_expected_by_a_file_and_a_stale_expectation_is_a_failure() {
     tried(&world, &known, "no-rubric")
         .expect(1, &["no   E17", "no   E30", "1 requirement is not met; 1 requirement is met against"]);
     tried(&world, &["--expected-failures", "soft.txt", "--strict"], "own-level").expect(0, &["xno  E33"]);
-    tried(&world, &["--expected-failures", "bad.txt"], "").expect(2, &["`bad.txt`, line 1: `E99` is no requirement"]);
+    tried(&world, &["--expected-failures", "bad.txt"], "")
+        .expect(2, &["`bad.txt`, line 1: `E99` is not a requirement"]);
     tried(&world, &["--expected-failures", "none.txt"], "").expect(2, &["cannot read `none.txt`"]);
     let ran = tried(&world, &["--format", "junit"], "no-name").expect(1, &["<failure", "E17 `name` is a string"]);
     let report = quick_junit::Report::deserialize_from_str(&ran.out).unwrap();

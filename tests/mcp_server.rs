@@ -278,7 +278,7 @@ async fn arguments_that_do_not_fit_are_refused_with_a_reason() {
         assert!(why.is_empty() || said.is_error && said.text().contains(why), "{tool} {arguments}: {}", said.text());
     }
     let unknown = served.client.call_tool("rn", json!({})).await.unwrap_err().to_string();
-    assert!(unknown.contains("there is no tool `rn`"), "{unknown}");
+    assert!(unknown.contains("unknown tool `rn`"), "{unknown}");
     // Capabilities that are not declared are not available.
     for method in ["prompts/list", "resources/list", "resources/templates/list"] {
         let refused = served.client.request(method, None).await.unwrap_err().to_string();

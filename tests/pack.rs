@@ -531,7 +531,7 @@ fn what_cannot_be_packed_is_refused() {
     world.run(&["pack", "p", "-o", "s.gevals"]).expect(2, &["verfiy", "tasks/b/task.yaml"]);
     // A reference that leaves the project is an error of `check`.
     world.write("p/tasks/b/task.yaml", &PLAIN.replace("prompt: Do it.", "prompt: {file: ../../../outside.json}"));
-    world.run(&["pack", "p", "-o", "s.gevals"]).expect(2, &["outside of the project"]);
+    world.run(&["pack", "p", "-o", "s.gevals"]).expect(2, &["outside the project"]);
     assert!(!world.path("s.gevals").exists());
 }
 
@@ -559,7 +559,7 @@ fn archives_that_are_hostile_or_damaged_are_refused() {
         archive(&entries)
     };
     assert_eq!(changed(&|_| {}).len(), archive(&entries(&whole)).len());
-    refused("changed.gevals", &changed(&|all| all[1].1[0] ^= 1), "is not what its manifest says");
+    refused("changed.gevals", &changed(&|all| all[1].1[0] ^= 1), "does not match its manifest");
     refused("more.gevals", &changed(&|all| all.push(("files/x".to_owned(), Vec::new()))), "does not list it");
     refused("less.gevals", &changed(&|all| all.truncate(all.len() - 1)), "is not in it");
     refused("out.gevals", &changed(&|all| all.push(("../../out".to_owned(), b"x".to_vec()))), "leads out of the pack");

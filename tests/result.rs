@@ -141,7 +141,7 @@ fn every_command_obeys_the_outcome_and_the_completeness() {
         ("a task without a result", file(complete, std::slice::from_ref(&a)), "`b` has no result"),
         ("a missing run", file(complete, &[a.clone(), result("b", r#", "totalRuns": 2"#)]), "no run 2 of 2"),
         ("a run that is not over", file(r#", "complete": false"#, &[a.clone(), b.clone()]), "marked as incomplete"),
-        ("a run cut short", file(r#", "cancelled": "SIGINT""#, &[a.clone(), b.clone()]), "cut short: SIGINT"),
+        ("a run cut short", file(r#", "cancelled": "SIGINT""#, &[a.clone(), b.clone()]), "was interrupted: SIGINT"),
         ("nothing", file("", &[]), "`a` has no result"),
     ] {
         world.write("bad.json", &text);
@@ -1265,7 +1265,7 @@ fn new_files_pass_check_and_run() {
         assert!(checked.out.contains("no findings"), "{}", checked.out);
     }
     std::fs::remove_file(world.path("e/eval.yaml")).unwrap();
-    world.run(&["new", "eval", "e"]).expect(2, &["e/mcp.yaml", "are there already"]);
+    world.run(&["new", "eval", "e"]).expect(2, &["e/mcp.yaml", "already exist"]);
     assert!(world.read("e/eval.yaml").is_empty(), "nothing is written");
     let server = format!("{} demo-server --dir 'my notes'", env!("CARGO_BIN_EXE_gevals"));
     let args = ["new", "eval", "s/suite.yaml", "--from-server", &server, "--server-name", "n"];
@@ -1399,7 +1399,7 @@ New tasks (1):
 Removed tasks (1):
   - gone  passed
 
-Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exact McNemar test, p = 1, alpha 0.05)
+Of 4 pairs of runs, 2 passed only before and 1 only now: this may be chance (exact McNemar test, p = 1, alpha 0.05)
 
                      Base                   Current                            Change
 Tasks                4/5 (80.00%, 37–97 %)  3/6 (50.00%, 23–89 % of 5 judged)  -30.00 pp
@@ -1433,7 +1433,7 @@ warning: tokens of base are for 2 of 5 results only
 
 - **gone** passed
 
-Of 4 pairs of runs, 2 passed before only and 1 now only: this may be chance (exact McNemar test, p = 1, alpha 0.05)
+Of 4 pairs of runs, 2 passed only before and 1 only now: this may be chance (exact McNemar test, p = 1, alpha 0.05)
 
 | | Base | Current | Change |
 |---|---|---|---|

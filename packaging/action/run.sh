@@ -55,7 +55,7 @@ download() {
         done
         expected=$(sed -n "s/^\([0-9a-f]\{64\}\) [ *]$name\.tar\.gz\$/\1/p" "$root/checksums.sha256")
         if [ "$(sha256 "$file")" != "$expected" ]; then
-            annotate "$url/releases/download/v$version/$name.tar.gz is not what checksums.sha256 of this release says"
+            annotate "$url/releases/download/v$version/$name.tar.gz does not match checksums.sha256 of this release"
             return 3
         fi
         tar -xzf "$file" -C "$root" || { rm -rf "${root:?}/$name"; return 1; }

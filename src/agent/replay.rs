@@ -472,7 +472,7 @@ mod tests {
         assert_eq!(read(&[&head(1), r#"{"type":"new"}"#, output]), Ok("done".to_owned()));
         let cut = read(&[&head(1), r#"{"type":"mess"#, output]).unwrap_err();
         assert!(cut.starts_with("line 2 of the recording `x` is not JSON: "), "{cut}");
-        assert_eq!(read(&[&head(1)]), Err("the recording `x` has nothing of the task `t`".to_owned()));
+        assert_eq!(read(&[&head(1)]), Err("the recording `x` contains nothing for the task `t`".to_owned()));
     }
 
     /// An incomplete recording is not replayed as if it were complete.

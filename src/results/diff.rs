@@ -205,7 +205,7 @@ impl Diff<'_> {
             (false, _) => "this may be chance",
         };
         format!(
-            "Of {all} pairs of runs, {lost} only passed before and {won} only pass now: {said} (exact McNemar test, {}, alpha {})",
+            "Of {all} pairs of runs, {lost} passed only before and {won} only now: {said} (exact McNemar test, {}, alpha {})",
             probability(p),
             self.alpha
         )

@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(until("2/3", None), Ok(Sequential::passes(2, 3)));
         assert!(until("0.5@95%", Some(20)).is_ok());
         assert!(until("0.5@95%", None).is_err_and(|why| why.contains("--max-runs")));
-        assert!(until("0.5@95%", Some(4)).is_err_and(|why| why.contains("5 can")));
+        assert!(until("0.5@95%", Some(4)).is_err_and(|why| why.contains("at least 5 are needed")));
     }
 
     fn labels(text: &str) -> Labels {
