@@ -391,7 +391,7 @@ fn bad_files_are_refused_with_their_place() {
 fn wrong_usage_is_said_before_anything_runs() {
     let world = small("touch WORLD/ran", OK, "");
     world.run(&["run", "eval.yaml", "--run", "("]).expect(2, &["--run"]);
-    world.run(&["run", "eval.yaml", "--run", "^nothing$"]).expect(2, &["no task's name matches `^nothing$`"]);
+    world.run(&["run", "eval.yaml", "--run", "^nothing$"]).expect(2, &["no task name matches `^nothing$`"]);
     world.run(&["run", "eval.yaml", "--runs", "0"]).expect(2, &["--runs"]);
     world.run(&["run", "eval.yaml", "--server-timeout", "30"]).expect(2, &["the unit is missing"]);
     world.run(&["run", "eval.yaml", "--format", "xml"]).expect(2, &["xml"]);
@@ -401,8 +401,8 @@ fn wrong_usage_is_said_before_anything_runs() {
     let ran = world.run(&["check", "link.yaml"]).expect(2, &["`link.yaml`: it is a link that leads nowhere"]);
     assert!(!ran.err.contains("did you mean `link.yaml`"), "{}", ran.err);
     std::fs::remove_file(world.path("link.yaml")).unwrap();
-    world.run(&["run", "eval.yaml", "--task", "^nothing$"]).expect(2, &["no task's name matches `^nothing$`"]);
-    world.run(&["plan", "eval.yaml", "--run", "nope"]).expect(2, &["no task's name matches `nope`"]);
+    world.run(&["run", "eval.yaml", "--task", "^nothing$"]).expect(2, &["no task name matches `^nothing$`"]);
+    world.run(&["plan", "eval.yaml", "--run", "nope"]).expect(2, &["no task name matches `nope`"]);
     world.run(&["plan", "eval.yaml", "--why", "verify/0"]).expect(0, &["verify/0  in ", "waits for", "agent", "order"]);
     world
         .run(&["plan", "eval.yaml", "--why", "agent", "--format", "json"])

@@ -234,7 +234,7 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
     assert_eq!((&listed["evals"][0]["id"], listed["evals"].as_array().unwrap().len()), (&json!("rename"), 1));
     assert!(listed["digest"].as_str().unwrap().starts_with("sha256:"));
     let mut demo = Talk::start(world.command(&["demo-server", "--dir", "notes", "--http", "127.0.0.1:0"]));
-    let url = demo.complains(" at ").split_once(" at ").unwrap().1.to_owned();
+    let url = demo.complains("listening on ").split_once("listening on ").unwrap().1.to_owned();
     world.run(&["evals", "list", &url]).expect(2, &["ships no evals", "`gevals evals serve` adds evals to any server"]);
     let behind = ["evals", "serve", "evals.yaml", "--http", "127.0.0.1:0", "--url", &url];
     let mut behind = Talk::start(world.command(&behind));
@@ -245,7 +245,7 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
 
     for (args, said) in [
         (&["evals", "list"][..], "specify a server: `-- COMMAND`, a URL, or `--mcp-config FILE NAME`"),
-        (&["evals", "list", "notes"], "`notes` is no URL"),
+        (&["evals", "list", "notes"], "`notes` is not a URL"),
         (&["evals", "list", "--url", "http://x/", "--", "true"], "specify one server"),
         (&["evals", "list", "--mcp-config", "mcp.yaml"], "specify a server of `mcp.yaml`: `shim`, `bare`"),
         (&["evals", "list", "--mcp-config", "mcp.yaml", "shi"], "did you mean `shim`?"),

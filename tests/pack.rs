@@ -560,10 +560,10 @@ fn archives_that_are_hostile_or_damaged_are_refused() {
     };
     assert_eq!(changed(&|_| {}).len(), archive(&entries(&whole)).len());
     refused("changed.gevals", &changed(&|all| all[1].1[0] ^= 1), "does not match its manifest");
-    refused("more.gevals", &changed(&|all| all.push(("files/x".to_owned(), Vec::new()))), "does not list it");
-    refused("less.gevals", &changed(&|all| all.truncate(all.len() - 1)), "is not in it");
-    refused("out.gevals", &changed(&|all| all.push(("../../out".to_owned(), b"x".to_vec()))), "leads out of the pack");
-    refused("twice.gevals", &changed(&|all| all.push(all[1].clone())), "is in it twice");
+    refused("more.gevals", &changed(&|all| all.push(("files/x".to_owned(), Vec::new()))), "its manifest does not list");
+    refused("less.gevals", &changed(&|all| all.truncate(all.len() - 1)), "does not contain");
+    refused("out.gevals", &changed(&|all| all.push(("../../out".to_owned(), b"x".to_vec()))), "leads outside the pack");
+    refused("twice.gevals", &changed(&|all| all.push(all[1].clone())), "twice");
     let reworded = changed(&|all| {
         let text = String::from_utf8(all[0].1.clone()).unwrap();
         all[0].1 = text.replace("\"scripted\"", "\"swapped\"").into_bytes();

@@ -439,7 +439,7 @@ fn tasks_are_selected_and_nonsense_is_refused() {
     let world = quickstart();
     for (args, code, said) in [
         (vec!["--run", "^arch"], 0, "1 of 1 task passed"),
-        (vec!["--run", "no such"], 2, "no task's name matches `no such`"),
+        (vec!["--run", "no such"], 2, "no task name matches `no such`"),
         (vec!["--run", "("], 2, "not a valid regular expression"),
         (vec!["-l", "suite=legacy"], 0, "1 of 1 task passed"),
         (vec!["-l", "suite=legacy,suite=other", "--label-selector", "suite=third"], 0, "1 of 1 task passed"),

@@ -189,7 +189,7 @@ pub(super) fn drawn(
     let planned = select(compiled, task);
     if planned.evals.is_empty() && planned.loose.is_empty() {
         let why = task.map(|name| format!(": no task name matches `{name}`")).unwrap_or_default();
-        return Err(format!("no task is selected{why}"));
+        return Err(format!("no tasks selected{why}"));
     }
     let format = FORMATS.iter().find(|f| f.name == format).ok_or_else(|| format!("unknown plan format `{format}`"))?;
     let view = View { expand: task.is_some(), sources: Some(sources), files: Some(files), ..View::new(&[]) };
@@ -261,7 +261,7 @@ fn planned(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -
     let planned = select(compiled, args.task.as_ref());
     if planned.evals.is_empty() && planned.loose.is_empty() {
         let why = args.task.as_ref().map(|name| format!(": no task name matches `{name}`")).unwrap_or_default();
-        complain(&format!("no task is selected{why}"));
+        complain(&format!("no tasks selected{why}"));
         return None;
     }
     Some(planned)

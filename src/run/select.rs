@@ -93,7 +93,7 @@ impl Selection {
         let among = |labels: &Labels| plan.tasks.iter().any(|t| labels.of(&t.task));
         match (&self.name, self.labels.is_empty()) {
             _ if plan.tasks.is_empty() => "the eval selects no tasks".to_owned(),
-            (Some(name), true) => format!("no task's name matches `{name}`"),
+            (Some(name), true) => format!("no task name matches `{name}`"),
             (None, _) => format!("no task has the labels `{}`", self.labels),
             (Some(_), false) if !among(&self.labels) => format!("no task has the labels `{}`", self.labels),
             (Some(name), false) => format!("no task whose name matches `{name}` has the labels `{}`", self.labels),
