@@ -174,9 +174,9 @@ fn the_context_of_a_prompt() {
         ("a <<-'EOT'\n\t{{ .Prompt }}\n\tEOT\n", "tabs"),
         ("a $((1 + {{ .Prompt }}))", "cannot be parsed as bash"),
         ("a \"{{ .Prompt }}", "cannot be parsed"),
-        ("a {{ .Promt }}", "no field `Promt`"),
+        ("a {{ .Promt }}", "unknown field `Promt`"),
         ("a {{ if .Prompt }}", "no `{{ end }}`"),
-        ("a {{ frob .Prompt }}", "no function `frob`"),
+        ("a {{ frob .Prompt }}", "unknown function `frob`"),
         ("a {{ if .McpServerFileArgs }}$(b {{ .Prompt }}){{ end }}", "`$(…)`"),
     ] {
         let fault = prompt_context(text).expect_err(text);

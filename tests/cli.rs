@@ -418,13 +418,15 @@ fn wrong_usage_is_said_before_anything_runs() {
     world.run(&["lock", "mcp.yaml"]).expect(2, &["is an MCP config: lock the eval that uses it"]);
     world.write("more/a.yaml", &world.read("eval.yaml").replace("task.yaml", "../task.yaml"));
     world.write("more/b.yaml", &world.read("more/a.yaml"));
-    world.run(&["lock", "more"]).expect(2, &["several evals in `more`; specify one: `more/a.yaml`, `more/b.yaml`"]);
+    world
+        .run(&["lock", "more"])
+        .expect(2, &["`more` contains several evals; specify one: `more/a.yaml`, `more/b.yaml`"]);
     for nth in 10..20 {
         world.write(&format!("more/e{nth}.yaml"), &world.read("more/a.yaml"));
     }
     for command in ["lock", "run"] {
         let refused =
-            world.run(&[command, "more"]).expect(2, &["there are 12 evals in `more`", "`more/e12.yaml` and 7 more"]);
+            world.run(&[command, "more"]).expect(2, &["`more` contains 12 evals", "`more/e12.yaml` and 7 more"]);
         assert!(!refused.err.contains("e13"), "{}", refused.err);
     }
     world.run(&["run"]).expect(2, &["EVAL"]);

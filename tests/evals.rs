@@ -251,7 +251,7 @@ fn a_server_is_reached_by_a_command_a_url_or_a_config_and_served_over_http_too()
         (&["evals", "list", "--mcp-config", "mcp.yaml", "shi"], "did you mean `shim`?"),
         (&["evals", "list", "--mcp-config", "none.yaml", "a"], "cannot read `none.yaml`: no such file"),
         (&["evals", "list", "--mcp-config", "evals.yaml", "a"], "evals.yaml:1:1"),
-        (&["evals", "list", "--level", "unit", "--", "true"], "it is one of invocation, execution, scenario"),
+        (&["evals", "list", "--level", "unit", "--", "true"], "expected one of invocation, execution, scenario"),
         (&["evals", "list", "--header", "a: b", "--", "true"], "`--header` requires a server with a URL"),
         (&["evals", "list", "--mcp-config", "mcp.yaml", "bare"], "ships no evals"),
         (&["evals", "serve", "none.yaml", "--", "true"], "cannot read `none.yaml`"),
