@@ -34,6 +34,6 @@ assert.equal((await call("check", { files: fresh })).found, 0);
 
 const refused = await client.callTool({ name: "check", arguments: { paths: ["/etc/hostname"] } });
 assert.ok(refused.isError && refused.content[0].text.includes("outside the root"));
-await assert.rejects(client.callTool({ name: "run", arguments: {} }), /there is no tool `run`/);
+await assert.rejects(client.callTool({ name: "run", arguments: {} }), /unknown tool `run`/);
 await client.close();
 console.log(`${tools.length} tools, listed and called`);
