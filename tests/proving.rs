@@ -43,7 +43,7 @@ fn hundreds_of_mutants_are_noticed_or_the_missing_check_is_named() {
                     faults.push(format!("{name}: {mutant}: no check is named"));
                 }
                 // A mutant can break a step that requires the answer; other mutants cannot.
-                let of_answer = [" fails", "gets an empty answer", "gets the answer of", "has another"];
+                let of_answer = [" fails", "gets an empty answer", "gets the answer of", "has a different"];
                 if tried["verdict"] == "broken" && !of_answer.iter().any(|part| mutant.contains(part)) {
                     faults.push(format!("{name}: {mutant}: it does not count"));
                 }
