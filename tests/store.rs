@@ -10,12 +10,14 @@
 mod world;
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::Mutex,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -68,8 +70,15 @@ fn listening(mut command: Command, folder: &Path, port: u16) -> Child {
     process
 }
 
+/// A free port that no other test of this program was given: its server may not listen yet.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if GIVEN.lock().unwrap().insert(port) {
+            return port;
+        }
+    }
 }
 
 impl Server {
@@ -82,9 +91,7 @@ impl Server {
             "actions": ["Admin", "Read", "Write", "List"],
         });
         world.write("s3/config.json", &json!({ "identities": [identity] }).to_string());
-        let free: Vec<_> = (0..8).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> = free.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        drop(free);
+        let ports: Vec<u16> = (0..8).map(|_| free_port()).collect();
         let folder = world.path("s3");
         let mut command = Command::new(program);
         command.arg("server").arg(format!("-dir={}", folder.display()));
@@ -236,8 +243,8 @@ fn what_is_pushed_to_azure_comes_back() {
 fn push_and_read(world: &World, server: &Server) {
     let at = |path: &str| format!("{}/{path}", server.at);
     let push = |more: &[&str]| server.run(world, &[&["result", "push", "out", &at("x y/")], more].concat());
-    push(&[]).expect(0, &["2 uploaded, 0 replaced, 0 there already"]);
-    push(&[]).expect(0, &["0 uploaded, 0 replaced, 2 there already"]);
+    push(&[]).expect(0, &["2 uploaded, 0 replaced, 0 unchanged"]);
+    push(&[]).expect(0, &["0 uploaded, 0 replaced, 2 unchanged"]);
     for (args, said) in [
         (["summary", "x y"].as_slice(), "2/2 passed"),
         (&["verify", "x y/"], "2 of 2 passed"),
@@ -252,15 +259,15 @@ fn push_and_read(world: &World, server: &Server) {
     // Other content is kept, unless replacing it is requested.
     world.write("out/2/gevals-e-out.json", &results("c"));
     let other = &*format!("`{}` already exists with other content", at("x y/2/gevals-e-out.json"));
-    push(&[]).expect(1, &["0 uploaded, 0 replaced, 1 there already", other]);
+    push(&[]).expect(1, &["0 uploaded, 0 replaced, 1 unchanged", other]);
     server.run(world, &["result", "view", &at("x y/2")]).expect(0, &["b"]);
-    push(&["--replace"]).expect(0, &["0 uploaded, 1 replaced, 1 there already"]);
+    push(&["--replace"]).expect(0, &["0 uploaded, 1 replaced, 1 unchanged"]);
     let seen = server.run(world, &["result", "summary", &at("x y/2")]).expect(0, &["✓ c"]);
     assert!(!seen.out.contains("✓ b"));
     // Recordings are beside results, but are not results.
     world.write("out/1/.gevals/runs/r/journal.jsonl", "");
     world.write("out/1/.gevals/runs/r/recording.jsonl", "{}\n");
-    push(&["--recordings"]).expect(0, &["1 uploaded, 0 replaced, 2 there already"]);
+    push(&["--recordings"]).expect(0, &["1 uploaded, 0 replaced, 2 unchanged"]);
     server.run(world, &["result", "summary", &at("x y")]).expect(0, &["2/2 passed"]);
     // An archive counts as one wherever it is.
     let tar = Command::new("tar").args(["czf", "out.tgz", "out"]).current_dir(world.path("")).status().unwrap();

@@ -773,7 +773,7 @@ fn limits_hold_over_all_workers() {
     // Each costs 0.016.
     let _with = worker("with", &["--prices", "prices.yaml"]);
     let ran = world.start(server.client(&world, &["--max-cost", "0.03"])).end_within(LIMIT);
-    ran.expect(1, &["2 of 5 units in", "the cost limit of 0.03 is spent"]);
+    ran.expect(1, &["2 of 5 units in", "the cost limit of 0.03 is reached"]);
     assert_eq!(results(&world, "results")["summary"]["complete"], false);
     assert_eq!(model.asked().len(), 3);
 
@@ -808,7 +808,7 @@ fn a_worker_with_another_pack_is_not_asked() {
     world.run(&["pack", "p", "-o", "s.gevals", "-n", "2"]).expect(0, &[]);
     let other = server.worker_of(&world, "one", world.command(&["worker", "--pack", "t.gevals"]));
     let client = world.start(server.client(&world, &[]));
-    world.wait_for_line("stderr", "no worker with this pack is running: `gevals worker --address");
+    world.wait_for_line("stderr", "no worker with this pack is running: start one with `gevals worker --address");
     client.signal(Signal::INT);
     client.end_within(LIMIT).expect(130, &["nothing was started"]);
     assert!(!world.path("ran").exists());
