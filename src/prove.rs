@@ -128,10 +128,10 @@ impl Certificate {
         let mut lacks = Vec::new();
         if self.passed == 0 {
             let why = self.hindered.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            lacks.push(format!("both never pass{why}"));
+            lacks.push(format!("no world in which both pass{why}"));
         }
         if self.failed == 0 {
-            lacks.push("both never fail".to_owned());
+            lacks.push("no world in which both fail".to_owned());
         }
         lacks.extend(self.unreached.iter().map(|command| format!("`{command}` was never reached")));
         // If no world passes, no condition can decide.

@@ -750,7 +750,7 @@ fn skills_are_mounted_and_assertions_see_which_are_loaded() {
         "agent.yaml",
         "kind: Agent\nmetadata: {name: sh}\nskills: {mountPath: .sh, toolName: Load}\ncommands: {runPrompt: 'cat .sh/baking/SKILL.md; : {{ .Prompt }}'}\n",
     );
-    world.run(&["run", "eval.yaml"]).expect(2, &["skills-not-seen", "fails in every run: the agent `sh`"]);
+    world.run(&["run", "eval.yaml"]).expect(2, &["skills-not-seen", "is broken in every run: the agent `sh`"]);
     asserted("maxToolCalls: 9");
     world.run(&["run", "eval.yaml"]);
     assert!(world.results("e")["results"][0]["taskOutput"].as_str().unwrap().contains("Use rye."));

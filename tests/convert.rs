@@ -906,7 +906,10 @@ fn what_is_not_proved_is_not_written() {
         .expect(1, &["and is not written"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["tasks"][0]["proof"]["proved"], false);
-    assert!(report["tasks"][0]["proof"]["lacks"][0].as_str().unwrap().contains("both never pass"), "{report}");
+    assert!(
+        report["tasks"][0]["proof"]["lacks"][0].as_str().unwrap().contains("no world in which both pass"),
+        "{report}"
+    );
     assert!(!world.path("open.portable.yaml").exists());
     // It is printed nevertheless, with a warning.
     world
@@ -1247,7 +1250,7 @@ fn worlds_are_found_in_which_scripts_pass() {
     }
     // What differs from run to run is not a fault of the conversion.
     let proof = proof_of("set -e\nkubectl label pod a run=$RANDOM", &[]);
-    assert_eq!(proof.lacks()[0], "both never pass: the original does not behave the same way twice");
+    assert_eq!(proof.lacks()[0], "no world in which both pass: the original does not behave the same way twice");
     assert_eq!(proof.counter_example, None);
 }
 

@@ -563,7 +563,7 @@ fn archives_that_are_hostile_or_damaged_are_refused() {
     refused("more.gevals", &changed(&|all| all.push(("files/x".to_owned(), Vec::new()))), "its manifest does not list");
     refused("less.gevals", &changed(&|all| all.truncate(all.len() - 1)), "does not contain");
     refused("out.gevals", &changed(&|all| all.push(("../../out".to_owned(), b"x".to_vec()))), "leads outside the pack");
-    refused("twice.gevals", &changed(&|all| all.push(all[1].clone())), "twice");
+    refused("twice.gevals", &changed(&|all| all.push(all[1].clone())), "` twice");
     let reworded = changed(&|all| {
         let text = String::from_utf8(all[0].1.clone()).unwrap();
         all[0].1 = text.replace("\"scripted\"", "\"swapped\"").into_bytes();

@@ -726,7 +726,6 @@ fn a_wait_in_vain_says_how_long_it_was() {
     let ran = world
         .run(&["run", "eval.yaml", "--agent", "a.yaml"])
         .expect(1, &["    not within 1s, ", " rounds\n", "stdout    not yet"]);
-    assert!(!ran.out.contains("no round passed"), "{}", ran.out);
     world.run(&["result", "view", "gevals-e-out.json"]).expect(0, &["waited    not within 1s, "]);
     world.run(&["result", "html", "gevals-e-out.json"]).expect(0, &[": not within 1s, "]);
 }

@@ -72,7 +72,8 @@ pub fn taken(view: &EvalView<'_>, out: &mut Diagnostics) {
     let mut diagnostic =
         Diagnostic::new(&SKILLS_NOT_TAKEN, skills.span, message).label(agent.span, "this agent").help(help);
     if let Some((item, _)) = assertions(view.eval).next() {
-        diagnostic = diagnostic.label(item.key.span, "this assertion fails in every run").strength(Strength::Verdict);
+        diagnostic =
+            diagnostic.label(item.key.span, "this assertion is broken in every run").strength(Strength::Verdict);
     }
     out.push(diagnostic);
 }
@@ -85,7 +86,7 @@ pub fn seen(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
     for (item, _) in assertions(view.eval) {
         let message = format!(
-            "`{}` fails in every run: the agent `{}` is a command line, which does not report the skills it loads",
+            "`{}` is broken in every run: the agent `{}` is a command line, which does not report the skills it loads",
             item.key.value,
             name(view.unit)
         );
