@@ -268,17 +268,17 @@ fn verify(path: &Path) -> u8 {
             (Ok(Package::Bundled(_)), _) => Ok("it is built into gevals".to_owned()),
             (Ok(Package::Release { .. }), None) => Err("it is not locked".to_owned()),
             (Ok(Package::Release { owner, repo, .. }), Some(pin)) => installed(&cache, owner, repo, pin)
-                .map(|_| format!("{} is in the cache, and its files are as locked", pin.tag))
+                .map(|_| format!("{} is in the cache, and its files match the lock", pin.tag))
                 .map_err(|why| format!("it {why}")),
             (Ok(Package::Local(_)), _) => {
                 match (runtime.block_on(extensions.describe(entry.name, entry.dir)), entry.locked) {
                     (Err(why), _) => Err(why),
                     (Ok(_), None) => Err("it is not locked".to_owned()),
                     (Ok(now), Some(locked)) if now.sha256 != locked.sha256 => Err(format!(
-                        "its manifest is not the one that was locked: its digest is {}, and the lock has {}",
+                        "its manifest differs from the locked one: its digest is {}, but the lock has {}",
                         now.sha256, locked.sha256
                     )),
-                    (Ok(_), Some(_)) => Ok("its manifest is as locked".to_owned()),
+                    (Ok(_), Some(_)) => Ok("its manifest matches the lock".to_owned()),
                 }
             }
         };

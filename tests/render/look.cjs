@@ -75,6 +75,13 @@ const assert = require('node:assert');
     return found.slice(0, 3);
   });
   assert.deepStrictEqual(overlaps, [], `${name}: boxes that overlap`);
+  // Data and pending cleanups have arrows, unless a folded box hides both of their ends.
+  const missing = await page.evaluate(() => {
+    if (document.querySelector('.folded')) return [];
+    const kinds = new Set(JSON.parse(document.getElementById('data').textContent).links.map(link => link.kind));
+    return [...kinds].filter(kind => !document.querySelector(`svg path.${kind}`));
+  });
+  assert.deepStrictEqual(missing, [], `${name}: links without an arrow`);
   assert.deepStrictEqual(complaints, [], `${name}: complaints of the browser`);
   await browser.close();
 })().catch(error => { console.error(String(error.stack || error)); process.exit(1); });
