@@ -723,7 +723,7 @@ fn a_wait_in_vain_says_how_long_it_was() {
     let world = failing(
         "    - eventually:\n        timeout: 1s\n        interval: 300ms\n        steps:\n          - command: {run: \"echo not yet; test -e WORLD/none\"}\n",
     );
-    let ran = world
+    world
         .run(&["run", "eval.yaml", "--agent", "a.yaml"])
         .expect(1, &["    not within 1s, ", " rounds\n", "stdout    not yet"]);
     world.run(&["result", "view", "gevals-e-out.json"]).expect(0, &["waited    not within 1s, "]);
