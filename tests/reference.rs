@@ -402,7 +402,7 @@ fn objects(schema: &Value, pointer: &str, found: &mut impl FnMut(&str, &Value)) 
 #[test]
 fn every_option_is_one() {
     /// Options of cargo, npm, gh, kubectl, curl, docker, and of programs in examples.
-    const OTHERS: [&str; 19] = [
+    const OTHERS: [&str; 18] = [
         "--acp",
         "--api-key",
         "--arg",
@@ -416,7 +416,6 @@ fn every_option_is_one() {
         "--no-headers",
         "--path",
         "--read-only",
-        "--release",
         "--repo",
         "--rm",
         "--save-dev",
