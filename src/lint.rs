@@ -1,5 +1,4 @@
-//! Rules for texts that are well-formed and have a meaning, but probably not the one that the author expects. One file
-//! per fault.
+//! Texts that are well-formed, but probably do not mean what their author expects. Related faults share a file.
 //!
 //! A rule has an ID, a page and a function. To add one, write the function here, a line in [`RULES`] and a page in
 //! `lints/`. Rules that report while a file is read or checked have their code there, but are listed here too.
@@ -513,8 +512,7 @@ pub fn rule(name: &str) -> Option<&'static Rule> {
     RULES.iter().map(|l| l.rule).find(|r| r.name == name)
 }
 
-/// Runs every rule about a task, independent of the evals that select it. If `soft` is not set, only rules for hard
-/// errors.
+/// Runs every rule about a task, independent of its evals. Without `soft`, only rules for hard errors.
 pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
     for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
         if let Found::InTask(check) | Found::InBoth(check, _) = lint.found {

@@ -36,8 +36,7 @@ pub struct Facts<'a> {
     followed: OnceCell<Places>,
 }
 
-/// Indices in a list, by the address of the item's subject. Lookups must be fast because a task may have thousands of
-/// steps.
+/// Indices in a list, by the address of the item's subject: a task may have thousands of steps.
 type Places = FxHashMap<usize, usize>;
 
 fn places<T>(of: impl Iterator<Item = *const T>) -> Places {
@@ -353,8 +352,7 @@ fn in_argument(key: Option<&str>, arg: &Arg<Def>, found: &mut Vec<(String, Strin
     }
 }
 
-/// Labels in a manifest: after `labels:`, `matchLabels:` or `selector:`, in braces on the same line or on indented
-/// lines.
+/// Labels in a manifest, after `labels:`, `matchLabels:` or `selector:`: in braces, or on indented lines.
 fn in_manifest(text: &str, found: &mut Vec<(String, String)>) {
     let mut depth = None;
     let clean = |text: &str| text.trim().trim_matches(['"', '\'']).to_owned();

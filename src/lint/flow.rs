@@ -150,8 +150,7 @@ fn named_by_agent(entry: &OracleTask<Path>, used: &mut IndexSet<(String, String)
     }
 }
 
-/// In the steps dialect, outputs are named after the type of their step. If two steps have the same type, a hole refers
-/// to the later one (`tests/coverage.md` C10).
+/// In the steps dialect, holes refer to a step by its type: of two, to the later one (`tests/coverage.md` C10).
 pub fn overwritten(view: &TaskView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     if task.dialect != Dialect::Steps {

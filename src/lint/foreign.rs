@@ -23,8 +23,7 @@ rule! {
 
 /// The target of a deletion.
 enum Target {
-    /// A resource with this name. `derived`: controllers also create resources of this kind and prefix their names with
-    /// the owner's.
+    /// A resource with this name. `derived`: its name may begin with that of another one, as controllers name them.
     Named { name: String, derived: bool },
     /// Everything, whatever its name.
     Everything(String),
@@ -52,8 +51,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             found.extend(in_step(step));
         }
     });
-    // Most names appear in the prompt, or in a script that deletes nothing. Check these first: the rest is more
-    // expensive.
+    // Most names appear in the prompt, or in a script that deletes nothing. The complete search is slower.
     let prompt = view.task.prompt.as_ref().map(|p| texts::written(&p.text)).unwrap_or_default();
     let makers = view.scripts.iter().filter(|s| s.phase != PhaseKind::Cleanup && !may_delete(&s.content.text));
     let said: Vec<&str> = makers.map(|s| s.content.text.as_str()).chain([prompt.as_str()]).collect();

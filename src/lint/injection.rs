@@ -140,8 +140,7 @@ impl<'a> Origins<'a> {
     }
 }
 
-/// `eval "$A"` and `sh -c "… $A"` with untrusted text in the variable: it is expanded before the text is parsed as
-/// code.
+/// `eval "$A"` and `sh -c "… $A"` with untrusted text in the variable, which is expanded before the code is parsed.
 fn by_variable(origins: &Origins<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
     let Some(ArgKind::Record(env)) = text.step.arg("env").map(|e| &e.kind) else { return };
     let foreign: Vec<_> = env

@@ -14,8 +14,7 @@ rule! {
     pub static JUDGE_IS_AGENT = "judge-is-agent", Warning;
 }
 
-/// A task that needs a judge under an eval without one. Upstream installs a judge that passes everything
-/// (`tests/coverage.md` B11).
+/// No judge is configured. Upstream installs a judge that passes everything (`tests/coverage.md` B11).
 pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     if view.eval.is_some_and(|e| e.eval.judge.is_some()) {
         return;

@@ -95,8 +95,7 @@ pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     });
 }
 
-/// A tool in an assertion or in `alwaysAllow` that its server is not known to have. Servers in the lock are not checked
-/// here.
+/// A tool in an assertion or in `alwaysAllow` that its server, which is not in the lock, is not known to have.
 pub fn tools(view: &EvalView<'_>, out: &mut Diagnostics) {
     let sets = view.eval.task_sets.iter().filter_map(|set| set.assertions.as_ref());
     for item in sets.flat_map(|set| &set.items) {

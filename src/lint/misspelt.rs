@@ -759,8 +759,7 @@ fn arguments(step: &Step<Def>, out: &mut Diagnostics) {
     }
 }
 
-/// The known word that was probably meant. Prefers words whose first letter has the same case, and the singular over
-/// the plural.
+/// The known word that was probably meant: preferably with the same initial case, and in the singular.
 fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let is_upper = |word: &str| word.starts_with(char::is_uppercase);
     let mut words: Vec<&str> = known.iter().copied().filter(|known| is_upper(known) == is_upper(word)).collect();

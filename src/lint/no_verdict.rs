@@ -14,7 +14,7 @@ rule! {
     pub static NO_VERDICT = "no-verdict", Verdict;
 }
 
-/// Neither a verify step nor an assertion: upstream passes such a task whenever the agent exits (`tests/coverage.md` A4).
+/// Neither a verify step nor an assertion: upstream passes such a task if the agent exits (`tests/coverage.md` A4).
 pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     if !view.task.verify.steps.is_empty() {
         return;

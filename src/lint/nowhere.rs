@@ -1,5 +1,4 @@
-//! Verify uses a path, a column, a key or a collection that nothing else in the task mentions: the agent cannot know
-//! it.
+//! Verify uses a path, column, key or collection that nothing else in the task mentions: the agent cannot know it.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +21,7 @@ use crate::{
     source::Span,
 };
 
-/// Most checks require that all effects of setup are known. A name is reported only if neither setup nor the prompt
-/// contains it.
+/// Reports only names that neither setup nor the prompt contains. Most checks require that setup is fully known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() {
         return;

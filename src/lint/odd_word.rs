@@ -57,8 +57,7 @@ impl Place<'_> {
     }
 }
 
-/// The maximum number of words with the same first letter to which each word is compared. A task with more is
-/// generated.
+/// The maximum number of words with the same initial to compare with each word: a task with more was generated.
 const COMPARED: usize = 512;
 
 /// A word of at least six letters that appears in only one part of the task (prompt, variables, setup, verify,

@@ -140,8 +140,7 @@ fn is_counted(lower: &str, number: &str, verified: &str) -> bool {
     })
 }
 
-/// Numbers that are not values: file descriptors (`>&2`, `2>&1`, `2>/dev/null`), pauses, exit statuses, and ranges
-/// (`seq 1 5`, `{1..5}`).
+/// Numbers that are not values: file descriptors (`>&2`, `2>/dev/null`), pauses, exit statuses, ranges (`seq 1 5`).
 static STREAM: Ascii = ascii(r"[12]?>&[12]|2>|\b(?:sleep|exit|return)\s+\d+|\bseq\s+\d+(?:\s+\d+)*|\{\d+\.\.\d+\}");
 
 /// The files that verify reads, with their full paths as far as they are known.

@@ -1,5 +1,4 @@
-//! Deletions of everything that a search finds: by a label, a pattern or a list. They may delete what another task has
-//! created.
+//! Deletions of everything that a search finds, by a label, a pattern or a list: possibly resources of another task.
 
 use regex::Regex;
 

@@ -48,8 +48,7 @@ fn fetched(server: &Server) -> Option<(&Expand, bool)> {
         "uvx" => false,
         _ => return None,
     };
-    // An option may specify the package. Otherwise, it is the first word that is neither an option nor an option's
-    // value.
+    // The package is the value of such an option, or else the first word that is not part of an option.
     let (from, with_value): (&[&str], &[&str]) = match npm {
         true => (&["-p", "--package"], &["-c", "--call", "--registry"]),
         false => (&["--from"], &["-p", "--python", "--with", "--index-url", "--index"]),
