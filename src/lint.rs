@@ -1,7 +1,7 @@
-//! What is well formed and means something, and still probably fools its author. One file a fault.
+//! Texts that are well-formed, but probably do not mean what their author expects. Related faults share a file.
 //!
-//! A rule is an id, a page and a function. Three files make one: the function here, a line in [`RULES`], a page in
-//! `lints/`. Rules whose fault shows while a file is read or checked have their code there; they are listed all the same.
+//! A rule has an ID, a page and a function. To add one, write the function here, a line in [`RULES`] and a page in
+//! `lints/`. Rules that report while a file is read or checked have their code there, but are listed here too.
 
 mod agent;
 mod allowed;
@@ -112,19 +112,19 @@ pub use collisions::{Touch, between, touches};
 pub use facts::Facts;
 pub use orphan::check as orphans;
 
-/// A rule and where its fault is found.
+/// A rule and where it is checked.
 #[derive(Debug)]
 pub struct Lint {
     pub rule: &'static Rule,
     pub found: Found,
 }
 
-/// Where a fault is found.
+/// Where a rule is checked.
 #[derive(Debug)]
 pub enum Found {
     /// While reading or checking.
     OnTheWay,
-    /// In a task, whatever selects it.
+    /// In a task, independent of the evals that select it.
     InTask(fn(&TaskView<'_>, &mut Diagnostics)),
     /// In a task under each eval that selects it, or under none.
     UnderEval(fn(&UnderView<'_, '_>, &mut Diagnostics)),
@@ -143,37 +143,37 @@ pub enum Found {
 pub struct TaskView<'a> {
     pub unit: &'a TaskUnit,
     pub task: &'a Task<Def>,
-    /// Everything its steps give to a shell.
+    /// All scripts of its steps.
     pub scripts: &'a [script::ScriptView<'a>],
-    /// What all of it does.
+    /// The effects of all its steps.
     pub effects: &'a Model<'a>,
-    /// What is known of programs.
+    /// The tables of programs.
     pub tools: &'a Tools,
-    /// What several rules look for in it.
+    /// Facts that several rules use, computed on first use.
     pub facts: &'a Facts<'a>,
     /// Whether an eval selects it.
     pub selected: bool,
     /// Whether each eval that selects it has assertions that apply to it.
     pub asserted: bool,
-    /// Keys of the task that nobody reads, which have been reported.
+    /// Keys of the task that are not recognized, which have already been reported.
     pub unread: &'a [Span],
     pub sources: &'a Sources,
     pub files: &'a dyn Files,
 }
 
-/// Verify looks at another thing than the task is about, or names what nobody can know.
+/// Verify checks a resource that the task does not concern, or uses a name that nothing else mentions.
 fn looks_elsewhere(view: &TaskView<'_>, out: &mut Diagnostics) {
     elsewhere::check(view, out);
     nowhere::check(view, out);
 }
 
-/// Cleanup deletes what nobody has made, by commands and steps, and by requests.
+/// Cleanup deletes what nothing in the task creates: by commands and steps, or by requests.
 fn deletes_foreign(view: &TaskView<'_>, out: &mut Diagnostics) {
     foreign::check(view, out);
     requests::check(view, out);
 }
 
-/// The prompt and verify ask for two things; of those that are numbers only where nothing else was found.
+/// The prompt and verify disagree. Numbers are compared only if nothing else was found.
 fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Diagnostics::default();
     prompt_disagrees::check(view, &mut found);
@@ -183,19 +183,19 @@ fn disagrees(view: &TaskView<'_>, out: &mut Diagnostics) {
     out.extend(found);
 }
 
-/// Verify asks for the opposite of the prompt, or of what it says itself.
+/// Verify checks for the opposite of the prompt, or of its own messages.
 fn asks_otherwise(view: &TaskView<'_>, out: &mut Diagnostics) {
     wrong_state::check(view, out);
     refusals::check(view, out);
 }
 
 impl<'a> TaskView<'a> {
-    /// The text that a step gives to a shell.
+    /// The script of a step.
     pub fn script_of(&self, step: &Step<Def>) -> Option<&'a script::ScriptView<'a>> {
         self.facts.script_of(self.scripts, step)
     }
 
-    /// What the scripts of verify ask of the world.
+    /// The questions that the scripts of verify ask.
     pub fn asked(&self) -> &'a [Question<'a>] {
         self.facts.questions(|| {
             let scripts = self.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify);
@@ -203,7 +203,7 @@ impl<'a> TaskView<'a> {
         })
     }
 
-    /// What was seen in a script.
+    /// The analysis of a script.
     pub fn followed(&self, script: &script::ScriptView<'_>) -> Option<&'a Followed<'a>> {
         self.facts.followed(&self.effects.scripts, script)
     }
@@ -213,7 +213,7 @@ impl<'a> TaskView<'a> {
         self.facts.declares(self.task, name)
     }
 
-    /// Whether a key in this place was to say something, and is not read: what is missing there follows from it.
+    /// Whether an unrecognized key is inside `place`: then whatever is missing there is a consequence of it.
     pub fn has_unread(&self, place: Span) -> bool {
         let inside = |key: &Span| key.file == place.file && place.start <= key.start && key.end <= place.end;
         self.unread.iter().any(inside)
@@ -229,12 +229,12 @@ pub struct UnderView<'a, 't> {
     pub asserted: bool,
 }
 
-/// An eval, as far as it concerns one of its tasks: what others say changes nothing there.
+/// An eval that selects the task. Other evals do not affect its findings.
 #[derive(Clone, Copy)]
 pub struct Selecting<'a> {
     pub unit: &'a EvalUnit,
     pub eval: &'a Eval,
-    /// The places, in the eval's `task_sets`, of those that select the task.
+    /// The indices, in the eval's `task_sets`, of the sets that select the task.
     pub sets: &'a [usize],
 }
 
@@ -264,7 +264,7 @@ pub struct EvalView<'a> {
     pub files: &'a dyn Files,
 }
 
-/// All that was read.
+/// The whole project.
 #[derive(Clone, Copy)]
 pub struct ProjectView<'a> {
     pub project: &'a Project,
@@ -453,7 +453,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &place::ABSOLUTE_PATH, found: Found::InEval(place::eval_paths) },
     way(&collisions::SAME_RESOURCE_IN_PARALLEL_TASKS),
     Lint { rule: &downloads::DOWNLOAD_WITHOUT_DIGEST, found: Found::InTask(downloads::check) },
-    // the world
+    // the environment
     Lint { rule: &released::RESOURCE_NOT_RELEASED, found: Found::InTask(cleanup::released) },
     Lint { rule: &leftovers::NOT_RESET, found: Found::InTask(leftovers::check) },
     Lint { rule: &foreign::DELETES_FOREIGN_RESOURCE, found: Found::InTask(deletes_foreign) },
@@ -466,7 +466,7 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &cluster::DELETE_THEN_CREATE, found: Found::InTask(cluster::race) },
     Lint { rule: &error_branch::ERROR_BRANCH_CONTINUES, found: Found::InTask(error_branch::check) },
     Lint { rule: &verify::EXACT_WORDS_OF_ANSWER, found: Found::InTask(verify::exact_words) },
-    // Behind those that know what a word is.
+    // After the rules that know the meaning of a word.
     Lint { rule: &odd_word::ODD_WORD, found: Found::InTask(odd_word::check) },
     // evals
     Lint { rule: &agent::UNKNOWN_AGENT, found: Found::InEval(agent::check) },
@@ -507,12 +507,12 @@ pub static RULES: &[Lint] = &[
     Lint { rule: &oracle::UNUSED_ORACLE_ENTRY, found: Found::InProject(oracle::unused) },
 ];
 
-/// The rule of this name.
+/// The rule with this name.
 pub fn rule(name: &str) -> Option<&'static Rule> {
     RULES.iter().map(|l| l.rule).find(|r| r.name == name)
 }
 
-/// Runs every rule about a task, whatever selects it. `soft`: whether what means something, but nothing good, is looked for as well.
+/// Runs every rule about a task, independent of its evals. Without `soft`, only rules for hard errors.
 pub fn in_task(view: &TaskView<'_>, soft: bool, out: &mut Diagnostics) {
     for lint in RULES.iter().filter(|lint| soft || lint.rule.strength == Strength::Hard) {
         if let Found::InTask(check) | Found::InBoth(check, _) = lint.found {
@@ -539,7 +539,7 @@ pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Runs every rule about all that was read.
+/// Runs every rule about the whole project.
 pub fn in_project(view: &ProjectView<'_>, out: &mut Diagnostics) {
     for lint in RULES {
         if let Found::InProject(check) = lint.found {

@@ -1,4 +1,4 @@
-//! What set-up says of things, and what verify asks of them: names of fields with their values.
+//! The fields that setup sets and verify checks, with their values.
 
 use std::cell::{LazyCell, OnceCell};
 
@@ -23,7 +23,7 @@ use crate::{
     source::{Span, resolve},
 };
 
-/// What was found of a task, when a rule first asked for it.
+/// Facts about a task, each computed when a rule first needs it.
 #[derive(Debug, Default)]
 pub struct Facts<'a> {
     questions: OnceCell<Vec<Question<'a>>>,
@@ -36,11 +36,11 @@ pub struct Facts<'a> {
     followed: OnceCell<Places>,
 }
 
-/// Places in a list, by the address of what an item is about: a task may have thousands of steps.
+/// Indices in a list, by the address of the item's subject: a task may have thousands of steps.
 type Places = FxHashMap<usize, usize>;
 
 fn places<T>(of: impl Iterator<Item = *const T>) -> Places {
-    // The first of several.
+    // The first one wins.
     let mut places = Places::default();
     of.enumerate().for_each(|(place, of)| {
         places.entry(of.addr()).or_insert(place);
@@ -49,7 +49,7 @@ fn places<T>(of: impl Iterator<Item = *const T>) -> Places {
 }
 
 impl<'a> Facts<'a> {
-    /// What verify asks of the world, found where nobody has asked before.
+    /// The questions that verify asks, computed by `find` on first use.
     pub(super) fn questions(&self, find: impl FnOnce() -> Vec<Question<'a>>) -> &[Question<'a>] {
         self.questions.get_or_init(find)
     }
@@ -69,7 +69,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Every word of the scripts of a task, and of the values that they are given.
+/// Every word in the scripts of a task and in their environment variables.
 pub(super) fn shell_words<'a>(view: &TaskView<'a>) -> &'a FxHashSet<String> {
     view.facts.words.get_or_init(|| {
         let mut found = FxHashSet::default();
@@ -92,23 +92,23 @@ pub(super) fn shell_words<'a>(view: &TaskView<'a>) -> &'a FxHashSet<String> {
     })
 }
 
-/// A field and a value that it is given, or that it is compared with.
+/// A field and a value that it is set to or compared with.
 #[derive(Debug)]
 pub(super) struct Fact {
-    /// The last part of its path.
+    /// The last part of the path.
     pub(super) key: String,
-    /// The part before, where that is known.
+    /// The part before the last, if known.
     pub(super) parent: Option<String>,
     pub(super) value: Json,
     pub(super) span: Span,
-    /// Its type counts: it is a value of JSON that is compared with another.
+    /// Whether the type matters: a JSON value is compared with another.
     pub(super) typed: bool,
-    /// It is this very value, and no bound.
+    /// Whether the value must be equal, rather than a bound.
     pub(super) exact: bool,
 }
 
 impl Fact {
-    /// The value as a text.
+    /// The value as text.
     pub(super) fn text(&self) -> String {
         match &self.value {
             Json::String(text) => text.clone(),
@@ -117,7 +117,7 @@ impl Fact {
     }
 }
 
-/// What stands in a task beside its prompt.
+/// The texts of a task except its prompt.
 #[derive(Debug)]
 pub(super) struct Elsewhere {
     /// In verify.
@@ -126,7 +126,7 @@ pub(super) struct Elsewhere {
     pub(super) rest: String,
 }
 
-/// What stands in a task beside its prompt: variables, the texts of steps, scripts.
+/// The texts of a task except its prompt: variables, the texts of steps, scripts.
 pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
     view.facts.elsewhere.get_or_init(|| {
         let mut found = Elsewhere { verify: String::new(), rest: String::new() };
@@ -144,7 +144,7 @@ pub(super) fn elsewhere<'a>(view: &TaskView<'a>) -> &'a Elsewhere {
     })
 }
 
-/// What set-up gives to fields: in manifests, bodies of requests, arguments of tools and options.
+/// The fields that setup sets: in manifests, request bodies, arguments of tools and options.
 pub(super) fn given<'a>(view: &TaskView<'a>) -> &'a [Fact] {
     view.facts.given.get_or_init(|| find_given(view))
 }
@@ -210,7 +210,7 @@ fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
             exact: true,
         });
     };
-    // `--min-available=1`, `--ack-deadline 10`: most options are called like the field that they set.
+    // `--min-available=1`, `--ack-deadline 10`: most options are named after the field that they set.
     if matches!(
         words.first().map(String::as_str),
         Some("kubectl" | "oc" | "gcloud" | "aws" | "az" | "docker" | "gh" | "helm")
@@ -272,7 +272,7 @@ fn in_run(run: &Run<'_>, span: Span, found: &mut Vec<Fact>) {
     }
 }
 
-/// The labels that set-up gives to things, and asks them for by selectors of their own. `None`: there may be others.
+/// The labels that setup sets, and those in its own selectors. `None` if there may be others.
 pub(super) fn labels(view: &TaskView<'_>) -> Option<Vec<(String, String)>> {
     if !view.effects.sees(PhaseKind::Setup) {
         return None;
@@ -282,7 +282,7 @@ pub(super) fn labels(view: &TaskView<'_>) -> Option<Vec<(String, String)>> {
         for run in &script.trace.runs {
             let words: Vec<String> = run.words.iter().map(Value::shown).collect();
             let spelt: Vec<&str> = words.iter().map(String::as_str).collect();
-            // What a chart, a manifest from elsewhere or another program makes has labels that only it knows.
+            // The labels that charts, remote manifests and other programs set are not visible here.
             let foreign = matches!(run.statement.tool(), "helm" | "virtctl" | "kind" | "make" | "terraform")
                 || spelt
                     .iter()
@@ -352,7 +352,7 @@ fn in_argument(key: Option<&str>, arg: &Arg<Def>, found: &mut Vec<(String, Strin
     }
 }
 
-/// Labels in the text of a manifest: behind `labels:` on the same line, or on lines further in.
+/// Labels in a manifest, after `labels:`, `matchLabels:` or `selector:`: in braces, or on indented lines.
 fn in_manifest(text: &str, found: &mut Vec<(String, String)>) {
     let mut depth = None;
     let clean = |text: &str| text.trim().trim_matches(['"', '\'']).to_owned();
@@ -387,10 +387,10 @@ fn in_manifest(text: &str, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// `key: value` and `"key": value`, a line each.
+/// Every `key: value`, `"key": value` and `key: [item]`, line by line.
 pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
     let mut found: Vec<Fact> = Vec::new();
-    // The keys that hold others, by how far they are indented.
+    // The keys that contain the current line, with their indentation.
     let mut around: Vec<(usize, &str)> = Vec::new();
     for line in text.lines() {
         let content = line.trim_start();
@@ -442,7 +442,7 @@ pub(super) fn lines(text: &str, span: Span) -> impl Iterator<Item = Fact> {
     found.into_iter()
 }
 
-/// `ackDeadline` for `ack-deadline`.
+/// The camel-case form of an option: `ackDeadline` for `ack-deadline`.
 fn camel(option: &str) -> String {
     let mut parts = option.split('-');
     let mut name = parts.next().unwrap_or_default().to_owned();
@@ -543,7 +543,7 @@ fn find_asked(view: &TaskView<'_>) -> Vec<Fact> {
     found
 }
 
-/// `{path: $.a.b, equals: c}`, wherever it stands in an expectation.
+/// `{path: $.a.b, equals: c}`, anywhere in an expectation.
 fn paths(arg: &Arg<Def>, found: &mut Vec<Fact>) {
     match &arg.kind {
         ArgKind::Record(fields) => {
@@ -650,7 +650,7 @@ fn in_calls(content: &Content, found: &mut Vec<Fact>) {
     });
 }
 
-/// `found.get("mode") != "live"`, `found["mode"] == "live"` in a program of Python.
+/// `found.get("mode") != "live"`, `found["mode"] == "live"` in Python code.
 fn in_python(content: &Content, found: &mut Vec<Fact>) {
     let text = content.text.as_str();
     if !text.contains("python") {
@@ -735,7 +735,7 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
         if !(matches!(s.kind, Kind::Test) || s.name() == "test") {
             return;
         }
-        // What ends the script in a failure is no value that is asked for.
+        // If a match makes the script fail, the value is not the expected one.
         let outcomes = LazyCell::new(|| flow::outcomes(&content.program, &s.range));
         let is_refused = |test: &str| {
             let is = |operators: &[&str]| test.split_whitespace().any(|word| operators.contains(&word));
@@ -743,7 +743,7 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
             is(&["=", "==", "-eq"]) && !met.zero && missed.zero || is(&["!=", "-ne"]) && !missed.zero && met.zero
         };
         for test in TEST.captures_iter(text) {
-            // `"x$mode"` is more than the field.
+            // `"x$mode"` contains more than the field.
             let before = &text[..test.get(0).map_or(0, |whole| whole.start())];
             if !before.is_empty() && !before.ends_with([' ', '\t', '\n', '(', '!']) {
                 continue;
@@ -754,7 +754,7 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
                 (None, Some(command)) => field(command),
                 _ => None,
             };
-            // What `[[ … == v1.* ]]` compares with is a pattern.
+            // `[[ … == v1.* ]]` compares with a pattern.
             let value = group("value").filter(|value| !(text.starts_with("[[") && value.contains(['*', '?', '['])));
             if let (Some(path), Some(value)) = (path, value)
                 && let Some(key) = last_name(path)
@@ -772,7 +772,7 @@ fn in_tests(content: &Content, found: &mut Vec<Fact>) {
 pub(super) fn field(command: &str) -> Option<&str> {
     let found = FIELD.captures(command)?;
     let path = (1..5).find_map(|group| found.get(group))?;
-    // Of `.items[] | select(…) | .name` the last part is what is printed.
+    // In `.items[] | select(…) | .name`, the last part is printed.
     if let Some(quote @ ('\'' | '"')) = command[..path.start()].chars().next_back().filter(|_| found.get(2).is_some())
         && let Some((filter, _)) = command[path.start()..].split_once(quote)
         && let Some((_, last)) = filter.rsplit_once("| ")
@@ -791,11 +791,12 @@ static FIELD: Ascii = ascii(
     r#"jsonpath=["']?\{([^}]*)\}|\bjq\s+(?:-\w+\s+)*["']?(\.[\w.\[\]"-]+)|["']\{\{\s*(?:json )?(\.[\w.]+)\s*\}\}["']|["']\{(\.[^}]*)\}["']"#,
 );
 
-/// `.key == value` in a filter of jq.
+/// `.key == value` or `.key != value` in a jq filter.
 static EQUAL: Ascii = ascii(r#"\.([A-Za-z_]\w*)\s*[!=]=\s*("?)([^"\s()]+)"?"#);
 
-/// A variable or a capture, an operator, a literal.
+/// The operator of a bound.
 static BOUND: Ascii = ascii(r"\s-(?:ge|gt|lt)\s");
+/// A variable or a capture, an operator, a literal.
 static TEST: Ascii = ascii(
     r#""?(?:\$\{?(?P<var>\w+)(?::-[^}]*)?\}?|\$\((?P<command>[^\n]*)\))"?\s+(?:=|==|!=|-eq|-ne|-ge|-gt|-lt)\s+["']?(?P<value>[^"'\s$\]]+)["']?"#,
 );

@@ -1,4 +1,4 @@
-//! Values that are given and not used, and values that are overwritten before they are used.
+//! Values that are never used, and values that are overwritten before they are used.
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -17,8 +17,8 @@ rule! {
     pub static UNPRINTED_OUTPUT = "unprinted-output", Verdict;
 }
 
-/// Outputs that a hole asks for, of a script that prints a description (`protocol: json`) with others. Needs: the script writes its outputs
-/// as one object, with keys that are literals.
+/// Holes for an output that a script with `protocol: json` does not print. Requires that the script writes its outputs
+/// as one object with literal keys.
 pub fn unprinted(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut printed: IndexMap<&str, (Span, Vec<&str>)> = IndexMap::new();
     view.task.walk(&mut |_, step| {
@@ -49,7 +49,7 @@ pub fn unprinted(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// The keys of `"outputs": {"total": …}`, where that is all that a script says of its outputs.
+/// The keys of `"outputs": {"total": …}`, if this is the script's only mention of outputs.
 fn printed_outputs(text: &str) -> Option<Vec<&str>> {
     let mut mentions = text.match_indices("outputs");
     let ((at, word), None) = (mentions.next()?, mentions.next()) else { return None };
@@ -72,7 +72,7 @@ fn printed_outputs(text: &str) -> Option<Vec<&str>> {
                 rest = behind;
                 continue;
             }
-            // What is spread, computed or escaped.
+            // Spread, computed or escaped keys.
             '*' | '.' | '$' | '\\' | '`' if depth == 0 => return None,
             _ => {}
         }
@@ -81,7 +81,7 @@ fn printed_outputs(text: &str) -> Option<Vec<&str>> {
     None
 }
 
-/// Outputs that a step lists and no hole names.
+/// Outputs that a step declares and nothing uses.
 pub fn unused(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let task = view.task;
     if task.dialect != Dialect::Portable {
@@ -107,7 +107,7 @@ pub fn unused(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
-/// What asks for the rounds of a loop may use everything in it.
+/// `all`: a hole uses the `rounds` of an enclosing loop, and so possibly every output in it.
 fn walk(step: &Step<Def>, all: bool, used: &IndexSet<(String, String)>, out: &mut Diagnostics) {
     let id = step.id.as_ref().map(|i| i.value.clone());
     for (name, _) in step.outputs.iter().flatten() {
@@ -130,7 +130,7 @@ fn walk(step: &Step<Def>, all: bool, used: &IndexSet<(String, String)>, out: &mu
     step.blocks.iter().flat_map(|b| &b.steps).for_each(|s| walk(s, all, used, out));
 }
 
-/// What the scripted agent's calls name.
+/// Adds the outputs that the scripted agent's calls use.
 fn named_by_agent(entry: &OracleTask<Path>, used: &mut IndexSet<(String, String)>) {
     let mut visit = |template: &Template<Path>| {
         for path in template.holes().map(|h| &h.reference) {
@@ -150,7 +150,7 @@ fn named_by_agent(entry: &OracleTask<Path>, used: &mut IndexSet<(String, String)
     }
 }
 
-/// In the steps dialect outputs go by the type of their step: of two, the later one's are found (`tests/coverage.md` C10).
+/// In the steps dialect, holes refer to a step by its type: of two, to the later one (`tests/coverage.md` C10).
 pub fn overwritten(view: &TaskView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     if task.dialect != Dialect::Steps {
@@ -186,7 +186,7 @@ pub fn overwritten(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// The name under which a step's outputs are found.
+/// The name under which holes refer to a step's outputs.
 fn gives(step: &Step<Def>) -> Option<String> {
     match &step.op.kind {
         OperationKind::Builtin(_) => None,

@@ -1,4 +1,4 @@
-//! Deletions of what the task did not make: a cluster or a machine that others use, too, is worse off after the run.
+//! Deletions of resources that the task did not create: they damage a cluster or machine that others use too.
 
 use std::path::Path;
 
@@ -21,25 +21,25 @@ rule! {
     pub static DELETES_FOREIGN_RESOURCE = "deletes-foreign-resource", Warning;
 }
 
-/// What a deletion is about.
+/// The target of a deletion.
 enum Target {
-    /// A thing of this name. Of some kinds others are made by controllers, whose names begin with that of their owner.
+    /// A resource with this name. `derived`: its name may begin with that of another one, as controllers name them.
     Named { name: String, derived: bool },
-    /// Whatever there is.
+    /// Everything, whatever its name.
     Everything(String),
 }
 
 struct Deletion {
     target: Target,
-    /// The namespace it is in, where that is written.
+    /// The namespace, if it is specified.
     within: Option<String>,
     span: Span,
 }
 
-/// A setup or a cleanup deletes what nothing in the task makes or names.
+/// Setup or cleanup deletes something that nothing in the task creates or mentions.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found = Vec::new();
-    // What compose makes has names of its own.
+    // Compose generates the names of what it creates.
     let composed = is_composed(view);
     let mut by = Diagnostics::default();
     by_model(view, composed, &mut by);
@@ -51,7 +51,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             found.extend(in_step(step));
         }
     });
-    // Most names stand in the prompt, or where nothing is deleted: then no more has to be known.
+    // Most names appear in the prompt, or in a script that deletes nothing. The complete search is slower.
     let prompt = view.task.prompt.as_ref().map(|p| texts::written(&p.text)).unwrap_or_default();
     let makers = view.scripts.iter().filter(|s| s.phase != PhaseKind::Cleanup && !may_delete(&s.content.text));
     let said: Vec<&str> = makers.map(|s| s.content.text.as_str()).chain([prompt.as_str()]).collect();
@@ -72,7 +72,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         let (message, near) = match &target {
             Target::Everything(what) => (format!("this deletes {what}"), None),
             Target::Named { name, derived } => {
-                // What lives in a namespace of the task's own is the task's own.
+                // Everything in a namespace that belongs to the task also belongs to the task.
                 let own = within.as_deref().is_some_and(|ns| !is_shared(ns) && made.knows(ns, false));
                 if own || made.knows(name, *derived) {
                     continue;
@@ -94,7 +94,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Where a step names what it deletes.
+/// The span of the name that an act deletes.
 fn named_at(view: &TaskView<'_>, act: &Act) -> Span {
     let mut found = None;
     let name = act.thing.name.as_ref().and_then(|name| name.literal());
@@ -121,8 +121,8 @@ fn is_composed(view: &TaskView<'_>) -> bool {
     view.scripts.iter().any(|script| script.content.text.contains("compose"))
 }
 
-/// What steps of cleanup and statements of SQL delete, and nothing in the task makes: names that are filled in, tables, things behind tools.
-/// Needs: all that set-up does is known, and a prompt that names things does not name this.
+/// Deletions by cleanup steps and SQL statements of what nothing in the task creates: names with holes, tables,
+/// resources behind tools. Requires that all effects of setup are known and that the prompt does not name the resource.
 fn by_model(view: &TaskView<'_>, composed: bool, out: &mut Diagnostics) {
     let model = view.effects;
     if !model.sees(PhaseKind::Setup) || view.task.prompt.is_none() {
@@ -153,7 +153,7 @@ fn by_model(view: &TaskView<'_>, composed: bool, out: &mut Diagnostics) {
         let same = |other: &Act| {
             other.thing.system == thing.system && other.thing.name.as_ref().is_none_or(|other| other.may_be(name))
         };
-        // In a namespace of the task's own may be what the agent makes.
+        // The agent may create resources in a namespace of the task.
         let own = thing.space.is_some();
         if own || model.acts.iter().filter(other).any(same) || said.contains(&name.shown()) {
             continue;
@@ -173,7 +173,7 @@ fn by_model(view: &TaskView<'_>, composed: bool, out: &mut Diagnostics) {
     }
 }
 
-/// `clusterrole/viewer`, where the task is about another cluster role, and only something else is called `viewer`.
+/// `clusterrole/viewer`, if the task uses another cluster role, and only a resource of another kind is called `viewer`.
 fn is_other_of_kind(view: &TaskView<'_>, act: &Act, name: &Value, said: &str) -> bool {
     let thing = &act.thing;
     let wide = view.tools.tool("kubectl").and_then(|tool| tool.kind(&thing.kind)).is_some_and(|(_, wide)| wide);
@@ -190,17 +190,17 @@ fn is_other_of_kind(view: &TaskView<'_>, act: &Act, name: &Value, said: &str) ->
         && !super::elsewhere::is_called(view, said, text, &thing.kind)
 }
 
-/// Whether a text has a word of those that [`in_command`] knows.
+/// Whether a text contains a word by which [`in_command`] recognizes a deletion.
 fn may_delete(text: &str) -> bool {
     ["delete", "uninstall", "rm", "prune"].iter().any(|word| text.contains(word))
 }
 
-/// A namespace that every cluster has.
+/// Whether every cluster has this namespace.
 fn is_shared(namespace: &str) -> bool {
     namespace == "default" || namespace.starts_with("kube-") || namespace.starts_with("openshift-")
 }
 
-/// What a command deletes, as far as its words tell.
+/// Collects what a command deletes, as far as its words show.
 fn in_command(command: &Statement, script: &ScriptView<'_>, composed: bool, found: &mut Vec<Deletion>) {
     let words = command.words();
     let mut push = |target: Option<Target>, within: Option<&Word>, word: &Word| {
@@ -237,7 +237,7 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, composed: bool, foun
                 push(target, None, word);
                 return;
             }
-            // Where the namespace is filled in, nobody knows whose it is.
+            // If the namespace is not literal, its owner is unknown.
             if namespace.is_some_and(|n| !n.literal) {
                 return;
             }
@@ -259,7 +259,7 @@ fn in_command(command: &Statement, script: &ScriptView<'_>, composed: bool, foun
             let Some(verb) = words.get(2) else { return };
             match verb.text.as_str() {
                 "prune" => push(every("everything that is not in use".to_owned()), None, verb),
-                // A prompt says `alpine`, and with which tags, in its own words.
+                // Prompts name images without registry and tag (`alpine`).
                 "rm" if words[1].text == "image" => operands(command.tool(), words_of(1)).skip(2).for_each(|w| {
                     let end = w.text.rfind('/').map_or(0, |slash| slash + 1);
                     let name = w.text[end..].split([':', '@']).next().unwrap_or_default();
@@ -287,7 +287,7 @@ fn is_recursive(flag: &str) -> bool {
     flag == "--recursive" || flag.strip_prefix('-').is_some_and(|f| !f.starts_with('-') && f.contains(['r', 'R']))
 }
 
-/// The folder that everybody's things are in, where a path is one, or all that is in one.
+/// The shared directory that a path denotes, or whose whole content it denotes.
 fn shared_folder(path: &str) -> Option<&'static str> {
     let path = path.replace('"', "");
     let folder = path.trim_end_matches('*');
@@ -296,7 +296,7 @@ fn shared_folder(path: &str) -> Option<&'static str> {
     shared.into_iter().find(|s| *s == folder)
 }
 
-/// Kinds of which there is one list for the whole cluster.
+/// Whether a kind is cluster-scoped.
 fn is_global(kind: &str) -> bool {
     matches!(
         kind,
@@ -323,13 +323,13 @@ fn is_global(kind: &str) -> bool {
     )
 }
 
-/// Kinds that controllers make, too.
+/// Whether controllers also create resources of this kind.
 fn is_derived(kind: &str) -> bool {
     !is_global(kind)
         && !matches!(kind.split('.').next(), Some("deployment" | "deployments" | "deploy" | "project" | "projects"))
 }
 
-/// What a step of an extension, or a tool, deletes.
+/// What a step of an extension or a tool deletes.
 fn in_step(step: &Step<Def>) -> Option<Deletion> {
     let operation = match &step.op.kind {
         OperationKind::Extension { operation, .. } => operation.as_str(),
@@ -344,10 +344,10 @@ fn in_step(step: &Step<Def>) -> Option<Deletion> {
     Some(Deletion { target, within: None, span: name.span })
 }
 
-/// All that a task says about the things it has: its cleanup, and what it deletes, aside.
+/// All texts of a task about its resources, except its cleanup and its deletions.
 struct Made {
     texts: Vec<String>,
-    /// Whether something may be made that no text shows.
+    /// Whether something may be created that no text shows.
     opaque: bool,
 }
 
@@ -360,7 +360,7 @@ impl Made {
         task.walk(&mut |phase, step| {
             if phase != PhaseKind::Cleanup && texts::script(step).is_none() && in_step(step).is_none() {
                 step.templates(&mut |t| made.texts.push(texts::written(t)));
-                // A script is read below, without what it deletes.
+                // Scripts are read below, without their deletions.
                 let is_script = || view.scripts.iter().any(|script| std::ptr::eq(script.step, step));
                 if phase == PhaseKind::Setup && !is_script() {
                     step.templates(&mut |t| {
@@ -375,7 +375,7 @@ impl Made {
         made
     }
 
-    /// The text of a file that is named, where there is one.
+    /// Adds the text of a named file. Returns whether it could be read.
     fn read(&mut self, view: &TaskView<'_>, dir: &Path, name: Option<&str>) -> bool {
         let path = name.filter(|n| n.contains(['.', '/'])).map(|name| resolve(dir, name));
         let text = path.and_then(|path| String::from_utf8(view.files.read(&path).ok()?).ok());
@@ -433,7 +433,7 @@ impl Made {
     }
 }
 
-/// Whether a text makes a name of this beginning, or of this end: `web-$i`.
+/// Whether a text builds names with the beginning or the end of this one: `web-$i`.
 fn assembles(text: &str, name: &str) -> bool {
     let filled = |c: char| matches!(c, '$' | '{' | '%' | HOLE);
     (2..name.len()).filter(|at| name.is_char_boundary(*at)).any(|at| {
@@ -444,7 +444,7 @@ fn assembles(text: &str, name: &str) -> bool {
     })
 }
 
-/// Commands that make nothing but what their words, and the files they name, tell.
+/// Commands that create only what their words, and the files they name, show.
 const PLAIN: &[&str] = &[
     "kubectl", "docker", "git", "curl", "wget", "jq", "yq", "echo", "printf", "cat", "tee", "sleep", "set", "cd",
     "mkdir", "touch", "cp", "mv", "ln", "rm", "chmod", "trap", "exit", "return", "true", "false", ":", "test", "[",

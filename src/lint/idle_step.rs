@@ -1,4 +1,4 @@
-//! Single steps of verify that decide nothing, beside others that do.
+//! Verify steps that decide nothing, although others do.
 
 use super::{TaskView, exit_status, facts, pattern, texts, verify};
 use crate::{
@@ -15,7 +15,7 @@ rule! {
     pub static STEP_DECIDES_NOTHING = "step-decides-nothing", Warning;
 }
 
-/// `cd FOLDER` as a step of its own: the next one is another shell, in its own folder.
+/// `cd DIRECTORY` as a step: the next step runs in another shell, in its own directory.
 fn moves(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         if let ([statement], true) = (script.content.program.body.as_slice(), script.content.program.sound)
@@ -32,7 +32,8 @@ fn moves(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A step that passes whatever the agent does, and that gives nothing to others. Where no step of verify can fail, `unfalsifiable-verify` says so.
+/// A step that passes whatever the agent does and provides nothing for other steps. If no verify step can fail,
+/// `unfalsifiable-verify` reports it.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     moves(view, out);
     let steps = &view.task.verify.steps;
@@ -90,7 +91,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a file is written for a later step of verify, and not for the agent, who does not hear of it.
+/// Whether a later verify step reads the file that this step writes, and neither the prompt nor setup mentions it.
 fn is_handed_on(step: &Step<Def>, view: &TaskView<'_>) -> bool {
     let source = view.sources.get(view.unit.file);
     let text = source.text();
@@ -103,11 +104,11 @@ fn is_handed_on(step: &Step<Def>, view: &TaskView<'_>) -> bool {
         (step.span.end as usize, view.task.verify.steps.first().map_or(0, |s| s.span.start as usize));
     let end = view.task.verify.steps.last().map_or(behind, |last| last.span.end as usize);
     let read = text.get(behind..end.max(behind)).is_some_and(|later| later.contains(path));
-    // What is above verify is the prompt and set-up.
+    // The prompt and setup precede verify.
     read && !path.is_empty() && !text.get(..before).is_some_and(|above| above.contains(path))
 }
 
-/// A step that asks what one before it has asked, and nothing between them changes anything.
+/// A step that repeats an earlier check, with nothing in between that changes anything.
 fn again(view: &TaskView<'_>, out: &mut Diagnostics) {
     let source = view.sources.get(view.unit.file);
     let looks = |step: &Step<Def>| {
@@ -120,7 +121,7 @@ fn again(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut asked: Vec<(String, Span)> = Vec::new();
     for step in &view.task.verify.steps {
         if !looks(step) || step.id.is_some() || step.outputs.is_some() {
-            // What is between may change what is there, or take a while.
+            // This step may change something, or take a while.
             asked.clear();
             continue;
         }
@@ -138,7 +139,7 @@ fn again(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A value that is asked for, and compared with nothing, or with a pattern that every number fits.
+/// A command whose output or exit status is not checked, or only by a pattern that every number matches.
 fn told(step: &Step<Def>, out: &mut Diagnostics) {
     let Some(run) = step.arg("run").and_then(texts::script_text) else { return };
     if !matches!(step.op.kind, OperationKind::Builtin("command")) {
@@ -182,12 +183,12 @@ fn told(step: &Step<Def>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a command only looks: what changes something may be there for that.
+/// Whether a command only reads. A command that changes something may be there for its effect.
 fn texts_alone(run: &str) -> bool {
     crate::bash::tools::looks(run.trim()) && !run.contains(['|', '>', ';', '&'])
 }
 
-/// Whether a command prints a number, whatever it finds.
+/// Whether a command always prints a number.
 fn prints_number(run: &str) -> bool {
     let last = run.trim().rsplit('|').next().unwrap_or(run).trim();
     let field = || facts::field(run).and_then(facts::last_name);
@@ -200,7 +201,7 @@ fn prints_number(run: &str) -> bool {
         || field().is_some_and(|field| ["kubectl", "docker"].iter().any(|program| fields::is_number(program, &field)))
 }
 
-/// `SELECT count(*) …` as a whole.
+/// `SELECT count(*) …` that returns nothing else.
 fn counts(run: &str) -> bool {
     let lower = run.to_lowercase();
     let Some(at) = lower.find("select count(") else { return false };
@@ -208,7 +209,7 @@ fn counts(run: &str) -> bool {
     !list.contains(',') && !list.contains("group by") && !lower.contains('|')
 }
 
-/// Whether a command asks for one value, and succeeds whatever it is.
+/// Whether a command prints one value, and succeeds whatever it is.
 fn asks_value(run: &str) -> bool {
     let run = run.trim();
     let lower = run.to_lowercase();
@@ -232,7 +233,7 @@ fn asks_value(run: &str) -> bool {
     }
 }
 
-/// A loop whose rounds all look at the same thing: its variable stands nowhere, or only in what is expected.
+/// A loop whose iterations all check the same resource: its variable is not used, or only in the expectation.
 fn rounds(step: &Step<Def>, out: &mut Diagnostics) {
     let (Control::Each, Some(var), Some(ArgKind::List(values))) =
         (step.op.signature.control, &step.var, step.arg("in").map(|list| &list.kind))
@@ -296,7 +297,7 @@ fn rounds(step: &Step<Def>, out: &mut Diagnostics) {
     }
 }
 
-/// A value that has to be as the loop says, as a whole.
+/// The span of an expected value that must equal the loop variable.
 fn exactly(expect: &Arg<Def>, uses: &dyn Fn(&Template<Def>) -> bool) -> Option<Span> {
     match &expect.kind {
         ArgKind::Text(template) if uses(template) => Some(expect.span),
@@ -308,7 +309,7 @@ fn exactly(expect: &Arg<Def>, uses: &dyn Fn(&Template<Def>) -> bool) -> Option<S
     }
 }
 
-/// Whether a step asks a thing for what it was found by: its kind, its name.
+/// Whether a step queries a property that selected the resource: its kind, API version, name or namespace.
 fn asks_what_it_is(step: &Step<Def>) -> bool {
     let path = step.arg("jsonpath").and_then(|path| path.as_literal()).unwrap_or_default();
     matches!(step.op.kind, OperationKind::Extension { .. })
@@ -320,7 +321,7 @@ fn same_thing(a: &Step<Def>, b: &Step<Def>) -> bool {
     thing(a).is_some_and(|a| thing(b) == Some(a))
 }
 
-/// Whether a step asks for the existence of what set-up has made.
+/// Whether a step checks the existence of a resource that setup has created.
 fn is_true_already(step: &Step<Def>, view: &TaskView<'_>) -> bool {
     let exists = matches!(&step.op.kind, OperationKind::Extension { operation, .. } if operation.contains("exists"));
     let made = |act: &crate::effects::Act| {

@@ -1,4 +1,4 @@
-//! What somebody else wrote, read as code.
+//! Untrusted text that is interpreted as code.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ rule! {
     pub static SHELL_INJECTION = "shell-injection", Warning;
 }
 
-/// The agent's words, and what tools and requests answered, in the text of a shell or in an address.
+/// The agent's output and the responses of tools and servers, inserted into shell code or a URL.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let origins = Origins::of(view.task);
     for text in view.scripts {
@@ -33,7 +33,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         };
         url.templates(&mut |template| {
             for hole in template.holes() {
-                // The words of a server that the author asks himself, ids mostly, are parts of addresses everywhere.
+                // A response to the author's own request, usually an ID, is a common part of a URL.
                 let Some(origin @ (Origin::Agent | Origin::Tool)) = origins.of_hole(hole) else { continue };
                 let message = match origin {
                     Origin::Agent => "the agent's output is inserted into this URL".to_owned(),
@@ -68,7 +68,7 @@ fn in_script(view: &TaskView<'_>, origins: &Origins<'_>, text: &ScriptView<'_>, 
     out.push(diagnostic);
 }
 
-/// Whose words they are.
+/// The source of an untrusted text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Agent,
@@ -86,10 +86,10 @@ impl Origin {
     }
 }
 
-/// Loops over the items of loops that are followed.
+/// The maximum number of nested loops that are followed to the source of a loop variable.
 const LOOPS: usize = 4;
 
-/// Whose words the outputs of steps and the items of loops are, by their names.
+/// The sources of step outputs and loop items, by name.
 struct Origins<'a> {
     outputs: HashMap<&'a str, Origin>,
     loops: HashMap<&'a str, Vec<&'a Arg<Def>>>,
@@ -114,7 +114,7 @@ impl<'a> Origins<'a> {
         origins
     }
 
-    /// Whose words a hole brings, where they are not the author's: what his own commands print is his.
+    /// The source of a hole's text, if it is untrusted. The output of the author's own commands is trusted.
     fn of_hole(&self, hole: &Hole<Def>) -> Option<Origin> {
         self.within(hole, LOOPS)
     }
@@ -140,7 +140,7 @@ impl<'a> Origins<'a> {
     }
 }
 
-/// `eval "$A"` and `sh -c "… $A"`, where the variable is given such words: it is filled before they are read as code.
+/// `eval "$A"` and `sh -c "… $A"` with untrusted text in the variable, which is expanded before the code is parsed.
 fn by_variable(origins: &Origins<'_>, text: &ScriptView<'_>, out: &mut Diagnostics) {
     let Some(ArgKind::Record(env)) = text.step.arg("env").map(|e| &e.kind) else { return };
     let foreign: Vec<_> = env
@@ -182,7 +182,7 @@ fn by_variable(origins: &Origins<'_>, text: &ScriptView<'_>, out: &mut Diagnosti
     }
 }
 
-/// Whether `$NAME` or `${NAME}` stands in a word.
+/// Whether a word contains `$NAME` or `${NAME}`.
 fn expands(word: &str, name: &str) -> bool {
     let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     word.match_indices('$').any(|(at, _)| {
@@ -197,7 +197,7 @@ fn is_text(hole: &Hole<Def>) -> bool {
 
 type Edit = (crate::source::Span, String);
 
-/// The edits that pass every one of these by `env`; none where one of them cannot be moved.
+/// The edits that pass each of these by `env`. `None` if one of them cannot be moved.
 fn edits(
     view: &TaskView<'_>,
     text: &ScriptView<'_>,
@@ -253,7 +253,7 @@ fn variable(hole: &Hole<Def>) -> Option<String> {
     Some(name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect())
 }
 
-/// How the variable is written where the hole stands.
+/// How the variable is written in place of the hole.
 fn reference(content: &Content, range: &std::ops::Range<usize>, name: &str) -> Option<String> {
     let script = content.script().filter(|s| s.is_sound())?;
     let node = script.root().descendant_for_byte_range(range.start, range.end)?;

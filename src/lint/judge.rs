@@ -1,4 +1,4 @@
-//! Judges: one that nobody configured, one that cannot judge, one that judges itself.
+//! Judges that are not configured, that cannot judge, or that judge their own answers.
 
 use super::{EvalView, UnderView};
 use crate::{
@@ -14,7 +14,7 @@ rule! {
     pub static JUDGE_IS_AGENT = "judge-is-agent", Warning;
 }
 
-/// Upstream installs a judge that passes everything (`tests/coverage.md` B11).
+/// No judge is configured. Upstream installs a judge that passes everything (`tests/coverage.md` B11).
 pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     if view.eval.is_some_and(|e| e.eval.judge.is_some()) {
         return;
@@ -40,14 +40,14 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     if places.is_empty() {
         return;
     }
-    // The eval's fault, once, whatever number of steps asks.
+    // Reported once, at the eval, however many steps need a judge.
     let message = "this eval configures no judge, but its tasks require one";
     let diagnostic = Diagnostic::new(&NO_JUDGE, eval.eval.config, message);
     let diagnostic = places.into_iter().fold(diagnostic, |d, (span, why)| d.label(span, why));
     out.push(diagnostic.help("add `llmJudge: {ref: {type: …}}` to the eval's config"));
 }
 
-/// Agents that read nothing cannot read an answer; and what should be the name of a variable may be something else.
+/// Agents that read no input cannot judge. The name of an environment variable may also be invalid.
 pub fn cannot(view: &EvalView<'_>, out: &mut Diagnostics) {
     let Some(judge) = &view.eval.judge else { return };
     if let Some(agent) = &judge.agent {
@@ -77,7 +77,7 @@ pub fn cannot(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Who judges its own answers is kinder to them than others would be.
+/// A model tends to judge its own answers too favorably.
 pub fn own(view: &EvalView<'_>, out: &mut Diagnostics) {
     let (Some(agent), Some(judge)) = (&view.eval.agent, view.eval.judge.as_ref().and_then(|j| j.agent.as_ref())) else {
         return;

@@ -1,4 +1,5 @@
-//! What the agent cannot do: tools that its server does not have, folders that it must not enter, and tools that it needs and must not use.
+//! What the agent cannot do: call tools that its server lacks, access directories outside its roots, use tools that it
+//! needs but must not call.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -24,21 +25,21 @@ struct Table {
     server: Vec<Known>,
 }
 
-/// A server that many use.
+/// A widely used server.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
     packages: Vec<String>,
-    /// Words of names of tools of which all are listed.
+    /// Words in tool names: every tool with such a word is listed.
     families: Vec<String>,
     tools: Vec<String>,
-    /// The only tools that make or change things of Kubernetes other than pods.
+    /// The only tools that create or change Kubernetes resources other than pods.
     #[serde(default)]
     writers: Vec<String>,
-    /// Its arguments are the folders that it may enter.
+    /// Whether its arguments are the directories that it may access.
     #[serde(default)]
     roots: bool,
-    /// The arguments of tools.
+    /// The arguments of each tool.
     #[serde(default)]
     arguments: BTreeMap<String, Vec<String>>,
 }
@@ -59,7 +60,8 @@ fn known(server: &Server) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.packages.iter().any(|name| name == bare(&package)))
 }
 
-/// A step that calls a tool which its server is not known to have, or gives it an argument that the tool is not known to take.
+/// A step that calls a tool that its server is not known to have, or passes an argument that the tool is not known to
+/// accept.
 pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
     view.task.walk(&mut |_, step| {
@@ -93,7 +95,7 @@ pub fn steps(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     });
 }
 
-/// A tool that an assertion names, where neither a lock nor what is known of the server has it.
+/// A tool in an assertion or in `alwaysAllow` that its server, which is not in the lock, is not known to have.
 pub fn tools(view: &EvalView<'_>, out: &mut Diagnostics) {
     let sets = view.eval.task_sets.iter().filter_map(|set| set.assertions.as_ref());
     for item in sets.flat_map(|set| &set.items) {
@@ -126,7 +128,7 @@ fn listed(view: &EvalView<'_>, server: &Name, name: &Name, out: &mut Diagnostics
     unknown(known, name, out);
 }
 
-/// Says that a server is not known to have a tool, where it is one of a family that is known to be complete.
+/// Reports a tool that a server is not known to have, if the tool belongs to a family whose list is complete.
 fn unknown(known: &Known, name: &Name, out: &mut Diagnostics) {
     let text = name.value.as_str();
     let words: Vec<&str> = text.split('_').collect();
@@ -134,7 +136,7 @@ fn unknown(known: &Known, name: &Name, out: &mut Diagnostics) {
     if !family || known.tools.iter().any(|tool| tool == text) {
         return;
     }
-    // Of the same family; the nearest first.
+    // Tools of the same family.
     let related: Vec<&str> = known
         .tools
         .iter()
@@ -159,7 +161,7 @@ fn unknown(known: &Known, name: &Name, out: &mut Diagnostics) {
     }));
 }
 
-/// A file that set-up makes and the prompt names, in a folder that the server of files must not enter.
+/// A file that the task uses and the prompt names, in a directory that the file server cannot access.
 pub fn roots(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     read_only(view, out);
     let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
@@ -167,7 +169,7 @@ pub fn roots(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let mut roots: Vec<String> = Vec::new();
     let mut server_name = None;
     for server in mcp.servers.iter().filter(|server| !server.disabled) {
-        // Another server may have other ways to files.
+        // Another server may have other access to files.
         if !known(server).is_some_and(|known| known.roots) {
             return;
         }
@@ -203,7 +205,7 @@ pub fn roots(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
-/// A server that was told to change nothing, the only one of its eval, and a prompt that asks for a change.
+/// A prompt that asks for a change, if the eval's only server is read-only.
 fn read_only(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     const CHANGES: [&str; 20] = [
         "create", "delete", "scale", "update", "install", "upgrade", "rename", "write", "add", "remove", "patch",
@@ -225,7 +227,7 @@ fn read_only(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     });
     let Some(place) = option.or_else(|| variable.map(|(name, _)| name.span)) else { return };
     let said = view.effects.prompt.shown().to_lowercase();
-    // A sentence begins with what is to be done.
+    // An instruction begins with its verb.
     let asks = said.split(['.', '\n', ';', ',']).find_map(|sentence| {
         let first = sentence.trim().trim_start_matches("then ").trim_start_matches("and ").split_whitespace().next()?;
         CHANGES.iter().find(|verb| **verb == first)
@@ -243,7 +245,7 @@ fn read_only(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
-/// `toolsNotUsed: helm_rollback`, where the prompt asks to roll back.
+/// `toolsNotUsed: helm_rollback`, although the prompt asks to roll back.
 pub fn forbidden(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let (Some(eval), Some(prompt)) = (view.eval, &view.task.prompt) else { return };
     if !view.asserted {
@@ -290,7 +292,8 @@ pub fn forbidden(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
-/// What verify wants and set-up does not make, where the only server has no tool but a forbidden one that makes it. `tool`: a name or a pattern.
+/// What verify expects and setup does not create, if the only server can create it only with forbidden tools. `tool` is
+/// a name or a pattern.
 fn only_writer(view: &UnderView<'_, '_>, eval: Selecting<'_>, matcher: &CallMatcher, tool: &str) -> Option<String> {
     let mut servers = eval.unit.mcp.as_ref()?.servers.iter().filter(|server| !server.disabled);
     let (server, None) = (servers.next()?, servers.next()) else { return None };
@@ -322,7 +325,7 @@ fn only_writer(view: &UnderView<'_, '_>, eval: Selecting<'_>, matcher: &CallMatc
     Some(format!("the {}", wanted.thing.shown()))
 }
 
-/// Words of tools that change something, and how a prompt says them.
+/// Verbs in tool names, the forms in which prompts use them, and the particle of a separable form (`roll … back`).
 const VERBS: [(&str, &[&str], &str); 14] = [
     ("rollback", &["roll back", "rolled back", "rollback"], "back"),
     ("rename", &["rename"], ""),
@@ -340,7 +343,8 @@ const VERBS: [(&str, &[&str], &str); 14] = [
     ("close", &["close"], ""),
 ];
 
-/// The verb of a tool that a prompt asks for, and what it is about. `tool` may be a pattern: each branch of it is a name.
+/// The verb of a tool, if the prompt asks for its action on the tool's object. `tool` may be a pattern: each
+/// alternative is a name.
 fn needed(tool: &str, server: &str, said: &str) -> Option<&'static str> {
     let group = tool.split_once('(').and_then(|(before, rest)| {
         let (inside, behind) = rest.split_once(')')?;

@@ -1,4 +1,4 @@
-//! Deletions that delete nothing, and deletions where something is to be checked.
+//! Deletions that delete nothing, and deletions in verify.
 
 use super::TaskView;
 use crate::{
@@ -13,7 +13,7 @@ rule! {
     pub static VERIFY_DELETES = "verify-deletes", Warning;
 }
 
-/// `kubectl delete pod web-*`: names have no patterns (author mistake 4).
+/// `kubectl delete pod web-*`: kubectl does not expand patterns in names (author mistake 4). Also `rm "dir/*"`.
 pub fn glob(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         for command in script.content.program.commands() {
@@ -58,7 +58,7 @@ pub fn glob(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Verify that changes what it checks (author mistake 5). What the script made itself it may clear away.
+/// Verify that changes what it checks (author mistake 5). A script may delete what it created itself.
 pub fn in_verify(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify) {
         let content = &script.content;
@@ -100,7 +100,7 @@ pub fn in_verify(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether the text of a trap deletes something that is not the script's own.
+/// Whether the text of a trap deletes something that the script did not create.
 fn deletes_in(text: &str, is_own: &dyn Fn(&str) -> bool) -> bool {
     let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c == ';').collect();
     let at = words.iter().position(|w| *w == "delete");
@@ -110,7 +110,7 @@ fn deletes_in(text: &str, is_own: &dyn Fn(&str) -> bool) -> bool {
     })
 }
 
-/// Where the verb of a deletion stands.
+/// The index of the verb in a command that deletes.
 fn delete(command: &Statement) -> Option<usize> {
     if command.tool() != "kubectl" {
         return None;

@@ -1,4 +1,4 @@
-//! What an interrupted run has left: set-up takes it as it is, and verify for the work of the agent.
+//! Leftovers of an interrupted run that setup keeps and verify accepts as the agent's work.
 
 use super::TaskView;
 use crate::{
@@ -16,9 +16,10 @@ rule! {
     pub static NOT_RESET = "not-reset", Warning;
 }
 
-/// Something that verify looks at, or that cleanup deletes, and that the agent is to make: under a fixed name, where an earlier run may
-/// have left it. Needs: all that set-up does is known; set-up shows that something may be left, since it takes a place that is there
-/// (`mkdir -p`, `… || kubectl create namespace`), or deletes other things first; and it does not delete this one.
+/// A resource with a fixed name that verify checks or cleanup deletes, that the agent must create, and that an earlier
+/// run may have left behind. Requires that all effects of setup are known, that setup allows for leftovers (it reuses a
+/// location, as with `mkdir -p` or `… || kubectl create namespace`, or first deletes other resources), and that it does
+/// not delete this one.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     if view.task.prompt.is_none() || !model.sees(PhaseKind::Setup) {
@@ -26,7 +27,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
     let setup: Vec<&Act> = model.in_phase(PhaseKind::Setup).collect();
     let gone: Vec<&Thing> = setup.iter().filter(|act| act.verb == Verb::Deletes).map(|act| &act.thing).collect();
-    // Places that set-up takes as they are.
+    // Locations that setup reuses.
     let taken: Vec<&&Act> =
         setup.iter().filter(|act| act.verb == Verb::Creates && act.again && fixed(&act.thing).is_some()).collect();
     if taken.is_empty() && gone.is_empty() {
@@ -58,7 +59,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             .iter()
             .find(|outer| !is_gone(&outer.thing) && holds(&outer.thing, thing) && !refuses(view, &setup, &outer.thing));
         let beside = || {
-            // Where it lies in nothing of the task's own, what else set-up does with such things tells.
+            // If no location of the task contains it, what setup does with similar resources is the evidence.
             let free = match thing.system.as_str() {
                 "docker" | "sqlite" | "postgres" | "mysql" | "aws" | "gcloud" => true,
                 "kubernetes" => thing.kind != "namespace" && is_wide(&thing.kind),
@@ -86,7 +87,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A release that is installed or upgraded counts its revisions on, and verify asks for one by its number.
+/// `helm upgrade --install` increments the revision of an existing release, and verify checks for a fixed revision.
 fn releases(
     view: &TaskView<'_>,
     setup: &[&Act],
@@ -106,7 +107,7 @@ fn releases(
     }
 }
 
-/// What verify looks at, and what cleanup deletes.
+/// What verify checks and what cleanup deletes.
 fn asked<'a>(view: &'a TaskView<'_>) -> Vec<Act> {
     let model: &'a crate::effects::Model<'_> = view.effects;
     let mut found: Vec<Act> = model
@@ -136,7 +137,7 @@ fn asked<'a>(view: &'a TaskView<'_>) -> Vec<Act> {
     found
 }
 
-/// The name of a thing that is called the same in every run.
+/// The name of a resource, if it and its location are the same in every run.
 fn fixed(thing: &Thing) -> Option<&str> {
     let place = thing.space.as_ref().is_none_or(|space| place_of(space).is_some());
     let name = thing.name.as_ref().and_then(Value::literal)?;
@@ -148,7 +149,7 @@ fn place(thing: &Thing) -> Option<String> {
     thing.space.as_ref().and_then(place_of)
 }
 
-/// A place that is the same in every run; the home of who runs it is.
+/// A location, if it is the same in every run. The user's home directory is.
 fn place_of(space: &Value) -> Option<String> {
     let same = |piece: &Piece| match piece {
         Piece::Text(_) => true,
@@ -158,7 +159,7 @@ fn place_of(space: &Value) -> Option<String> {
     space.pieces().iter().all(same).then(|| space.shown())
 }
 
-/// Whether a thing lies in another that set-up takes as it is.
+/// Whether a resource is inside another one that setup reuses.
 fn holds(outer: &Thing, thing: &Thing) -> bool {
     let Some((outer_name, name)) = fixed(outer).zip(fixed(thing)) else { return false };
     match thing.system.as_str() {
@@ -175,7 +176,8 @@ fn holds(outer: &Thing, thing: &Thing) -> bool {
     }
 }
 
-/// Whether set-up ends with an error where what it makes in a place is there already: then nobody takes it for the agent's.
+/// Whether setup fails if something that it creates in a location already exists. Then nothing is mistaken for the
+/// agent's work.
 fn refuses(view: &TaskView<'_>, setup: &[&Act], outer: &Thing) -> bool {
     let stops = |act: &Act| {
         let mut scripts = view.scripts.iter().filter(|script| script.step.key == act.step);
@@ -184,11 +186,11 @@ fn refuses(view: &TaskView<'_>, setup: &[&Act], outer: &Thing) -> bool {
     setup.iter().any(|act| act.verb == Verb::Creates && !act.again && holds(outer, &act.thing) && stops(act))
 }
 
-/// Whether a thing is gone where another is deleted.
+/// Whether deleting `gone` also deletes `thing`.
 fn goes(thing: &Thing, gone: &Thing) -> bool {
     let name = |thing: &Thing| thing.name.as_ref().map(Value::shown);
     if gone.system == "file" {
-        // A database in a file goes with it.
+        // Deleting a file deletes the database in it.
         let path = if thing.system == "file" { name(thing) } else { place(thing) };
         let Some((path, gone)) = path.zip(name(gone)) else { return thing.system == "file" };
         let gone = gone.trim_end_matches(['/', '*', '…']);
@@ -197,14 +199,14 @@ fn goes(thing: &Thing, gone: &Thing) -> bool {
     let outer = gone.kind == "namespace"
         && thing.space.as_ref().zip(gone.name.as_ref()).is_some_and(|(space, name)| space.may_be(name));
     let database = gone.system == thing.system && matches!(gone.kind.as_str(), "database" | "schema");
-    // `DROP TABLE` and a view that is read as a table are of one name.
+    // A view may be read as a table, so only the names are compared.
     let same_name = thing.system == gone.system
         && thing.system != "kubernetes"
         && thing.name.as_ref().zip(gone.name.as_ref()).is_none_or(|(a, b)| a.may_be(b));
     outer || database || same_name || thing.may_be(gone)
 }
 
-/// Whether what holds such things is made anew by set-up.
+/// Whether setup recreates what contains the tables of such a system.
 fn is_held(view: &TaskView<'_>, system: &str) -> bool {
     matches!(system, "postgres" | "mysql" | "sqlite")
         && view.effects.in_phase(PhaseKind::Setup).any(|act| {
@@ -217,7 +219,7 @@ fn is_wide(kind: &str) -> bool {
     crate::bash::tools::tool("kubectl").and_then(|tool| tool.kind(kind)).is_some_and(|(_, wide)| wide)
 }
 
-/// Whether a prompt asks for anything to be made.
+/// Whether a prompt asks to create anything.
 pub(super) fn makes(said: &str) -> bool {
     const MAKES: [&str; 24] = [
         "create",

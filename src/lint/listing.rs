@@ -1,4 +1,4 @@
-//! Verify that rests on commands which succeed whatever they find.
+//! Verify that relies only on commands that succeed whatever they find.
 
 use std::cell::LazyCell;
 
@@ -19,7 +19,7 @@ rule! {
     pub static VERIFY_ONLY_LISTS = "verify-only-lists", Warning;
 }
 
-/// Every step of verify either cannot fail or only lists, and no assertion decides.
+/// Every verify step either cannot fail or only lists, and no assertion applies.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let steps = &view.task.verify.steps;
     if view.asserted || steps.is_empty() || exit_status::in_vain(view) {
@@ -50,7 +50,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a step passes whatever the agent did; `first` becomes the first listing.
+/// Whether a step passes whatever the agent did. Sets `first` to the first listing.
 fn rests_on_lists<'v>(
     view: &'v TaskView<'_>,
     step: &Step<Def>,
@@ -68,7 +68,7 @@ fn rests_on_lists<'v>(
         || holds && inner().next().is_some() && inner().all(|s| rests_on_lists(view, s, repository, first))
 }
 
-/// The first listing of a script that does nothing else.
+/// The first listing of a script that only lists.
 fn only_lists<'s>(script: &'s ScriptView<'_>, repository: &Repository<'_>) -> Option<&'s Statement> {
     let program = &script.content.program;
     if !program.sound || !script.decides_by_status() {
@@ -78,7 +78,7 @@ fn only_lists<'s>(script: &'s ScriptView<'_>, repository: &Repository<'_>) -> Op
     program.body.iter().all(|s| says_nothing(program, s, repository, &mut first)).then_some(first)?
 }
 
-/// Whether the status of a statement says nothing of the world; `first` becomes the first listing.
+/// Whether the exit status of a statement is independent of what it finds. Sets `first` to the first listing.
 fn says_nothing<'s>(
     program: &Program,
     statement: &'s Statement,
@@ -105,7 +105,7 @@ fn says_nothing<'s>(
     }
 }
 
-/// Whether set-up has made a repository, as far as can be seen; asked where a script of verify runs git.
+/// Whether setup probably created a repository. Computed only if a script of verify runs Git.
 type Repository<'v> = LazyCell<bool, Box<dyn FnOnce() -> bool + 'v>>;
 
 fn runs_git(view: &TaskView<'_>) -> bool {
@@ -113,7 +113,7 @@ fn runs_git(view: &TaskView<'_>) -> bool {
     scripts.any(|script| script.content.program.commands().iter().any(|command| command.name() == "git"))
 }
 
-/// `git diff` in a repository that set-up has made, `find . -name FILE`: what is found is only printed.
+/// `git diff` in a repository that setup created, `find . -name FILE`: the result is only printed.
 fn is_look(repository: &Repository<'_>, statement: &Statement) -> bool {
     let words: Vec<&str> = statement.words()[1..].iter().map(|w| w.text.as_str()).collect();
     match statement.name() {
@@ -144,8 +144,8 @@ fn is_listing(name: &str, words: &[Word]) -> bool {
     }
 }
 
-/// `get KIND` without a name: nothing found is a success. Of kinds that every cluster knows, for another one may be what
-/// was to be installed; a template may fail where there is nothing.
+/// `get KIND` without a name succeeds even if nothing is found. Only built-in kinds count, because the task may be to
+/// install others. With a template, the command may fail if nothing is found.
 fn lists_objects(words: &[&str]) -> bool {
     const KINDS: &str = "all cm configmap configmaps cronjob cronjobs daemonset daemonsets deploy deployment deployments \
         endpoints events ing ingress ingresses job jobs namespaces networkpolicies no nodes ns persistentvolumeclaims po pod \
@@ -159,8 +159,8 @@ fn lists_objects(words: &[&str]) -> bool {
     matches!(names.as_slice(), ["get", kinds] if kinds.split(',').all(|k| KINDS.split(' ').any(|known| known == k)))
 }
 
-/// Without `--fail` any answer is a success. A server that the agent was to start may answer or not, so only what has a
-/// name of its own in the world counts.
+/// Without `--fail`, every response is a success. A server that the agent starts may not respond at all, so only hosts
+/// with a domain name count.
 fn asks_other_machine(words: &[&str]) -> bool {
     let fails = |w: &str| w.starts_with("--fail") || w.starts_with('-') && !w.starts_with("--") && w.contains('f');
     let host = words.iter().find_map(|w| w.split_once("://")?.1.split(['/', ':', '?']).next());

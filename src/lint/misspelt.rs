@@ -1,4 +1,4 @@
-//! Arguments that are nearly a word that their operation knows.
+//! Arguments that differ slightly from a word that their operation knows.
 
 use std::{
     cell::{LazyCell, RefCell},
@@ -28,8 +28,9 @@ rule! {
     pub static MISSPELT_VALUE = "misspelt-value", Verdict;
 }
 
-/// `condition: Avialable`, `resource: deploymnt/web`, `kind: podz`: the schema of the argument has examples, this is none of them and nearly one.
-/// Needs a schema of the operation, from the lock or of a bundled extension; a word that is near to none is no matter of this rule.
+/// `condition: Avialable`, `resource: deploymnt/web`, `kind: podz`: not one of the examples in the argument's schema,
+/// but close to one. Requires a schema, from the lock or a bundled extension. Words that are not close to any example
+/// are not reported.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     view.task.walk(&mut |_, step| {
         if matches!(step.op.kind, OperationKind::Extension { .. }) {
@@ -46,7 +47,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     capitals(view, out);
 }
 
-/// `kubctl get pod`: no program that is known, and nearly one. The status of what is not found, 127, is one that a check may take for its answer.
+/// `kubctl get pod`: not a known program, but close to one. A check may take the exit status for a missing program,
+/// 127, for an answer.
 fn programs(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut told: Vec<&str> = Vec::new();
     for script in view.scripts {
@@ -81,7 +83,7 @@ fn programs(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What scripts of suites run most, with names that are long enough.
+/// The programs that scripts use most, and a few builtins, with names of at least four characters.
 #[rustfmt::skip]
 const PROGRAMS: [&str; 52] = [
     "kubectl", "helm", "docker", "podman", "nerdctl", "virtctl", "gcloud", "psql", "mysql", "sqlite3", "redis", "mongosh", "curl", "wget", "terraform",
@@ -90,11 +92,12 @@ const PROGRAMS: [&str; 52] = [
     "timeout", "mktemp", "source", "local", "true",
 ];
 
-/// Signs by which a script writes all letters small, or large, before it looks.
+/// Signs that a script folds case before it compares.
 const FOLDS: [&str; 9] =
     ["[:lower:]", "[:upper:]", "a-z", "tolower", "toupper", "ascii_downcase", "ascii_upcase", "lower()", "\\L"];
 
-/// `contains: Bike Repair Miller`, where set-up writes `Bike repair Miller`. Needs: the text of several words stands nowhere as verify has it.
+/// `contains: Bike Repair Miller`, if setup writes `Bike repair Miller`. Requires a phrase of several words that
+/// appears nowhere else with the capitalization of verify.
 fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut asked: Vec<(Span, String)> = Vec::new();
     let folds = |text: &str| FOLDS.iter().any(|sign| text.contains(sign));
@@ -153,8 +156,8 @@ fn capitals(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 static ESCAPE: Ascii = ascii(r"\\[A-Za-z]");
 
-/// `.status.phase` of a deployment, `.spec.port[0]` of a service: what may stand there is known, and this is none of it. Gives what
-/// was found, and where.
+/// `.status.phase` of a deployment, `.spec.port[0]` of a service: the table of the kind has no such field. Returns the
+/// spans and fields that were reported.
 fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
     let mut found: Vec<(Span, String, String)> = Vec::new();
     let programs = ["kubectl", "helm", "docker"];
@@ -197,7 +200,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
     for (span, kind, path) in found {
         let tools = || programs.iter().filter_map(|program| view.tools.tool(program));
         let kind = tools().find_map(|tool| tool.kind(&kind)).map_or(kind.as_str(), |(kind, _)| kind);
-        // `.data.queu` of a config map, where set-up gives it a key `queue`.
+        // `.data.queu` of a config map, if setup gives it the key `queue`.
         if let ("configmap" | "secret", Some(key)) = (kind, path.strip_prefix(".data.")) {
             let given = super::facts::given(view);
             let plural = |known: &str| key.trim_end_matches('s') == known.trim_end_matches('s');
@@ -236,7 +239,7 @@ fn places(view: &TaskView<'_>, out: &mut Diagnostics) -> Vec<(Span, String)> {
     told
 }
 
-/// `gh issue view 7 --json title,labels`, and then `.assignees`, or `.labels[].title`: nothing is printed for it.
+/// `gh issue view 7 --json title,labels` followed by `.assignees` or `.labels[].title`: the output is empty.
 fn requested(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(tool) = view.tools.tool("gh") else { return };
     let mut told: Vec<(Span, String)> = Vec::new();
@@ -282,7 +285,7 @@ fn requested(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `.[0]`, `.[] | select(…)`: what a filter chooses it hands on whole.
+/// Whether a filter only selects items and outputs them unchanged: `.[0]`, `.[] | select(…)`.
 fn is_choice(filter: &str) -> bool {
     let (list, rest) = filter.split_once('|').map_or((filter, ""), |(list, rest)| (list, rest.trim()));
     let chosen = rest.is_empty() || rest.starts_with("select(") && rest.ends_with(')') && !rest.contains('|');
@@ -291,7 +294,7 @@ fn is_choice(filter: &str) -> bool {
             || list.trim().strip_prefix(".[").is_some_and(|at| at.ends_with(']') && !at.contains('.')))
 }
 
-/// The path that a filter of jq begins with: `.spec.replicas` of `.spec.replicas // 0`.
+/// The path at the beginning of a jq filter: `.spec.replicas` in `.spec.replicas // 0`.
 fn leading(filter: &str) -> &str {
     let filter = filter.trim_start_matches(['[', '(', ' ']);
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '[' | ']' | '?');
@@ -299,8 +302,8 @@ fn leading(filter: &str) -> &str {
     if path.starts_with('.') { path } else { "" }
 }
 
-/// The first field on a path that a thing of a kind does not have, behind which field it stands, and what may stand there: nothing where
-/// that is a list, and none of its items is chosen.
+/// The first field of a path that a kind does not have: the path before it, its name, and the known fields there. The
+/// list is empty if the path before it is a list and the path selects no item.
 fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Option<(String, String, Vec<&'t str>)> {
     let plain = |segment: &'_ str| segment.split(['[', ']']).next().map(|name| name.trim_end_matches('?').to_owned());
     let mut segments = path.split('.').skip(1);
@@ -339,10 +342,11 @@ fn unknown_place<'t>(tool: &'t Tool, kind: &str, path: &str) -> Option<(String, 
     None
 }
 
-/// `grep -c Runing` in what `kubectl get pods` prints, `.status.phase` compared with `Runing`: nearly a state that is known.
+/// `grep -c Runing` in the output of `kubectl get pods`, `.status.phase` compared with `Runing`: not a known state, but
+/// close to one.
 fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found: Vec<(Span, String, &Tool)> = Vec::new();
-    // Things of other kinds, and what happened to them, have words of their own.
+    // Custom resources and events have other states.
     let tool_of = |run: &Run<'_>| {
         let tool = view.tools.tool(run.statement.tool())?;
         let kind = view.effects.read_by(run).map_or("", |act| act.thing.kind.as_str());
@@ -358,7 +362,7 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
     }
     let asked = found.len();
-    // `value: Bounded` of an operation that reads the phase.
+    // `value: Bounded` in an operation that compares the phase.
     let compares =
         |path: &str| matches!(path.trim_end_matches('}').rsplit('.').next(), Some("phase" | "printableStatus"));
     if let Some(tool) = view.tools.tool("kubectl") {
@@ -374,7 +378,7 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
             }
         });
     }
-    // Who compares writes the whole word; who searches a list may leave out its end.
+    // A comparison contains the whole word; a search in a list may omit its end.
     let whole = found.len();
     for (first, others) in view.effects.scripts.iter().flat_map(asked::lists) {
         let Some(tool) = tool_of(first) else { continue };
@@ -407,7 +411,7 @@ fn states(view: &TaskView<'_>, out: &mut Diagnostics) {
         let plain = word.len() > 4 && word.bytes().all(|b| b.is_ascii_alphabetic());
         if !plain
             || tool.states.iter().any(|state| state == word)
-            // Another case in an operation is the rule of comparisons.
+            // Other rules report a different case in an operation.
             || (asked..whole).contains(&at) && tool.states.iter().any(|state| state.eq_ignore_ascii_case(word))
             || view.effects.prompt.shown().contains(word)
             || others.contains(word)
@@ -452,7 +456,7 @@ fn quoted_keys(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `$.asignee` where set-up sends `assignee`.
+/// `$.asignee`, if setup sends `assignee`.
 fn paths(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut asked: Vec<(Span, String)> = Vec::new();
     view.task.verify.steps.iter().for_each(|step| {
@@ -482,7 +486,7 @@ fn paths(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The last names of the paths in an expectation.
+/// Collects the last name of every path in an expectation.
 fn names(arg: &crate::hir::Arg<Def>, found: &mut Vec<(Span, String)>) {
     match &arg.kind {
         crate::hir::ArgKind::Record(fields) => {
@@ -496,8 +500,8 @@ fn names(arg: &crate::hir::Arg<Def>, found: &mut Vec<(Span, String)>) {
     }
 }
 
-/// The same of what commands are told: kinds, conditions to wait for, fields of objects. What they know stands in the table of their program.
-/// `told` has been said of fields.
+/// The same checks for commands: kinds, conditions of `kubectl wait`, fields of objects. The known words are in the
+/// table of the program. `told` contains the fields that are already reported.
 fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics) {
     let Some(tool) = view.tools.tool("kubectl") else { return };
     let mut foreign: Vec<(Span, String, String)> = Vec::new();
@@ -607,21 +611,21 @@ fn commands(view: &TaskView<'_>, told: &[(Span, String)], out: &mut Diagnostics)
         };
         !told.iter().any(same)
     });
-    // A field that is not known may be a newer one.
+    // An unknown field may be new.
     named.into_iter().for_each(|fault| out.push(finding(fault, "field").strength(Strength::Warning)));
 }
 
-/// What is wrong with a condition of a kind.
+/// The problem with a condition.
 enum Unknown {
     No,
-    /// Nearly one of those.
+    /// It is close to this known condition.
     Near(String),
-    /// The kind that has others only.
+    /// This kind has other conditions only.
     Foreign(String),
 }
 
 fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
-    // To these kinds others add conditions of their own.
+    // Controllers add conditions of their own to these kinds.
     const OPEN: [&str; 4] = ["pod", "node", "virtualmachine", "virtualmachineinstance"];
     let own = kind.and_then(|kind| tool.conditions_of(kind));
     let is = |known: &String| known.eq_ignore_ascii_case(condition);
@@ -634,7 +638,7 @@ fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
     }
     let near = nearest(condition, known.iter().map(|known| known.as_str()));
     let others = tool.conditions.values().flatten().any(is);
-    // What others add to a pod is called otherwise than what other kinds have.
+    // A condition of another kind is not one that controllers add to pods.
     match (near, own.filter(|(kind, _)| !OPEN.contains(kind) || *kind == "pod" && others)) {
         (Some(near), _) if !others => Unknown::Near(near.to_owned()),
         (_, Some((kind, _))) => Unknown::Foreign(kind.to_owned()),
@@ -643,13 +647,13 @@ fn of_kind(condition: &str, kind: Option<&str>, tool: &Tool) -> Unknown {
     }
 }
 
-/// Names in a JSONPath that no field has, and one nearly has.
+/// Names in a JSONPath that are not known fields but close to one, each with that field.
 fn fields(path: &str, tool: &Tool) -> impl Iterator<Item = (String, String)> + use<> {
     let ours = || tools::tool("kubectl").into_iter().flat_map(|tool| tool.fields("names").chain(tool.fields("quota")));
     let known = KNOWN.get_or_init(|| ours().collect());
     let is_own = |name: &str| tool.is_field(name);
     let mut found = Vec::new();
-    // Behind these the author chooses the names.
+    // The author chooses the names below these fields.
     let free = [
         "labels",
         "annotations",
@@ -665,7 +669,7 @@ fn fields(path: &str, tool: &Tool) -> impl Iterator<Item = (String, String)> + u
         "hard",
     ];
     let signs = ['.', '{', '}', '[', ']', '(', ')', '@', '?', '*', ' ', '=', '"', '\'', ':', ',', '\\'];
-    // Names stand in braces; what is in quotes is compared with.
+    // Names are inside braces; quoted strings are compared values.
     let braced = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(inside, _)| inside);
     let paths = braced.flat_map(|inside| inside.split(['"', '\'']).step_by(2));
     for name in paths.flat_map(|path| path.split(signs).take_while(|name| !free.contains(name))) {
@@ -679,7 +683,8 @@ fn fields(path: &str, tool: &Tool) -> impl Iterator<Item = (String, String)> + u
     found.into_iter()
 }
 
-/// The field that was meant. The same names come again and again in a suite, and to search all costs more than to look it up.
+/// The field that was probably meant. Cached: the same names recur in a suite, and a search is more expensive than a
+/// lookup.
 fn near_field(name: &str, known: &FxHashSet<&'static str>) -> Option<&'static str> {
     thread_local! {
         static SEEN: RefCell<FxHashMap<String, Option<&'static str>>> = RefCell::default();
@@ -698,10 +703,10 @@ fn near_field(name: &str, known: &FxHashSet<&'static str>) -> Option<&'static st
     near
 }
 
-/// The names of all fields.
+/// The names of all known fields.
 static KNOWN: OnceLock<FxHashSet<&'static str>> = OnceLock::new();
 
-/// The words of a name in camel case, sorted.
+/// The lowercase words of a camel-case name, sorted.
 fn parts(name: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for c in name.chars() {
@@ -723,7 +728,7 @@ fn arguments(step: &Step<Def>, out: &mut Diagnostics) {
         let Some(text) = arg.as_literal() else { continue };
         let examples = schema.json()["properties"][&name.value]["examples"].as_array();
         let examples: Vec<&str> = examples.into_iter().flatten().filter_map(Json::as_str).collect();
-        // `pod/NAME` is an example of what stands before the slash.
+        // `pod/NAME` is an example for the part before the slash.
         let named: Vec<&str> = examples.iter().filter_map(|example| example.strip_suffix("/NAME")).collect();
         let known = if named.is_empty() { examples } else { named };
         let word = match name.value.as_str() {
@@ -754,14 +759,14 @@ fn arguments(step: &Step<Def>, out: &mut Diagnostics) {
     }
 }
 
-/// The known word that was meant: in the case of the first letter, and of a singular and its plural the singular.
+/// The known word that was probably meant: preferably with the same initial case, and in the singular.
 fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let is_upper = |word: &str| word.starts_with(char::is_uppercase);
     let mut words: Vec<&str> = known.iter().copied().filter(|known| is_upper(known) == is_upper(word)).collect();
     if words.is_empty() {
         words = known.to_vec();
     }
-    // Among words of two or three letters all are near to one another.
+    // Words of two or three letters are all close to one another.
     if word.chars().count() < 4 {
         return words.into_iter().find(|known| is_swapped(word, known));
     }
@@ -771,13 +776,13 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
         .filter(|near| is_slip(word, near))
 }
 
-/// Whether a word is another with one or two slips: `AppProject` and `VirtualMachineClone` are kinds of their own beside `project` and
-/// `virtualmachine`.
+/// Whether two words differ by at most two typos. This excludes kinds that merely contain another: `AppProject` and
+/// `VirtualMachineClone` are not typos of `project` and `virtualmachine`.
 pub(super) fn is_slip(word: &str, near: &str) -> bool {
     strsim::osa_distance(&word.to_lowercase(), &near.to_lowercase()) <= 2
 }
 
-/// Whether two neighbouring letters changed places in a word of at least three.
+/// Whether a word of at least three letters differs from another by two swapped adjacent letters.
 fn is_swapped(word: &str, known: &str) -> bool {
     let [word, known] = [word, known].map(|text| text.to_lowercase().into_bytes());
     let differ = || word.iter().zip(&known).enumerate().filter(|(_, (a, b))| a != b).map(|(at, _)| at);

@@ -1,4 +1,4 @@
-//! Agents and judges that cannot start, or are spelt the old way.
+//! Agents and judges that cannot start or use deprecated spellings.
 
 use super::EvalView;
 use crate::{
@@ -27,7 +27,7 @@ fn agents<'a>(view: &EvalView<'a>) -> impl Iterator<Item = &'a AgentRef> {
     eval.agent.iter().chain(eval.judge.as_ref().and_then(|j| j.agent.as_ref()))
 }
 
-/// Every kind with its model, in the eval and in the agent file.
+/// Every agent type and its model, in the eval and in the agent files.
 fn models<'a>(view: &EvalView<'a>) -> Vec<(&'a Name, Option<&'a Name>)> {
     let referred = agents(view).filter(|a| a.kind.value != "file").map(|a| (&a.kind, a.model.as_ref()));
     let judge = view.eval.judge.as_ref().and_then(|j| j.agent.as_ref());
@@ -37,12 +37,12 @@ fn models<'a>(view: &EvalView<'a>) -> Vec<(&'a Name, Option<&'a Name>)> {
         Some((builtin.kind.as_ref()?, reference.and_then(|r| r.model.as_ref()).or(builtin.model.as_ref())))
     });
     let mut models: Vec<_> = referred.chain(files).collect();
-    // One file may be both.
+    // The agent and the judge may be the same file.
     models.dedup_by_key(|(kind, model)| (kind.span, model.map(|m| m.span)));
     models
 }
 
-/// `model: gpt-4o` names no provider (`tests/coverage.md` D7).
+/// `model: gpt-4o` has no provider (`tests/coverage.md` D7).
 pub fn provider(view: &EvalView<'_>, out: &mut Diagnostics) {
     for (kind, model) in models(view) {
         let Some(model) = model.filter(|m| !m.value.contains(':')) else { continue };
@@ -55,7 +55,7 @@ pub fn provider(view: &EvalView<'_>, out: &mut Diagnostics) {
             model.span,
             format!("the model `{}` has no provider", model.value),
         );
-        // As other programs write it.
+        // The notation of other programs.
         if let Some((provider, name)) =
             model.value.split_once('/').filter(|(provider, _)| Provider::of(provider).is_some())
         {
@@ -77,7 +77,7 @@ pub fn provider(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `model: mistral:large`: nobody here speaks to that provider.
+/// `model: mistral:large`: the provider is not supported.
 pub fn unknown_provider(view: &EvalView<'_>, out: &mut Diagnostics) {
     for (kind, model) in models(view) {
         let word = kind.value.trim_start_matches("builtin.");
@@ -109,11 +109,11 @@ pub fn unknown_provider(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Where a model is spoken to.
+/// Invalid base URLs of models.
 pub fn endpoint(view: &EvalView<'_>, out: &mut Diagnostics) {
     for url in view.unit.agent_files().filter_map(|agent| agent.builtin.as_ref()?.base_url.as_ref()) {
         if let Some(why) = endpoint::fault(url.value.trim()) {
-            // The value may hold a password.
+            // Do not print the value: it may contain a password.
             out.push(
                 Diagnostic::new(&INVALID_ENDPOINT, url.span, format!("this is not a valid endpoint URL: {why}")).help(
                     "for example, write `http://localhost:8000/v1`; to configure it outside the file, use the provider's variable, such as `OPENAI_BASE_URL`",
@@ -123,7 +123,7 @@ pub fn endpoint(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whose model this is, where its name tells.
+/// The provider of a model, if its name shows it.
 fn guess(model: &str) -> Option<&'static str> {
     let begins = |words: &[&str]| words.iter().any(|w| model.starts_with(w));
     if begins(&["gpt-", "o1", "o3", "o4", "chatgpt-"]) {
@@ -155,7 +155,7 @@ pub fn deprecated(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The judge as three names of environment variables.
+/// A judge that is configured by the names of three environment variables.
 pub fn judge_env(view: &EvalView<'_>, out: &mut Diagnostics) {
     let env = view.eval.judge.as_ref().and_then(|j| j.env.as_ref());
     if let Some(env) = env

@@ -1,4 +1,4 @@
-//! A task that nothing can fail.
+//! A task that cannot fail.
 
 use super::{Selecting, UnderView};
 use crate::{
@@ -14,7 +14,7 @@ rule! {
     pub static NO_VERDICT = "no-verdict", Verdict;
 }
 
-/// Neither a verify step nor an assertion: upstream passes such a task whenever the agent exits (`tests/coverage.md` A4).
+/// Neither a verify step nor an assertion: upstream passes such a task if the agent exits (`tests/coverage.md` A4).
 pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     if !view.task.verify.steps.is_empty() {
         return;
@@ -25,7 +25,7 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
     let empty_script = view.task.verify.key.filter(|_| view.task.dialect == Dialect::Legacy);
     if view.asserted {
-        // Nothing follows but that nobody sees what was meant.
+        // The assertions decide, so an empty `verify` is only misleading.
         out.extend(empty_script.map(|verify| dialect::legacy::empty_phase("verify", verify)));
         return;
     }
@@ -33,7 +33,7 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let message = format!("nothing determines whether `{}` passes", task.name.value);
     let help = "add a step to verify that can fail, or add assertions to the eval's task set";
     out.push(match (view.eval, task.verify.key) {
-        // A task with an empty `verify` leaves it to its evals: each that asserts nothing is at fault.
+        // A task with an empty `verify` relies on its evals: report each eval without assertions.
         (Some(eval), Some(verify)) if empty_script.is_none() => {
             Diagnostic::new(&NO_VERDICT, set(eval), message).label(verify, "the task relies on the eval").help(help)
         }
@@ -47,7 +47,7 @@ pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     });
 }
 
-/// Where the verify of a task is written, or, without one, the keys that may have been meant for it.
+/// The location of the task's `verify`, or else of a key that may be a typo of it.
 fn verify_of(view: &UnderView<'_, '_>) -> Option<Span> {
     let phases = find(view.unit.tree.root(), &["spec", "steps"])?.value;
     match find(phases, &["verify"]) {

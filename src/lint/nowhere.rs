@@ -1,4 +1,4 @@
-//! Verify names a path, a column, a key or a collection that stands nowhere else in the task: nobody can know it.
+//! Verify uses a path, column, key or collection that nothing else in the task mentions: the agent cannot know it.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::{
     source::Span,
 };
 
-/// Needs: set-up is known to its end where it has any, and neither its texts nor the prompt has the name.
+/// Reports only names that neither setup nor the prompt contains. Most checks require that setup is fully known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() {
         return;
@@ -43,7 +43,7 @@ fn finding(span: Span, message: String) -> Diagnostic {
     Diagnostic::new(&UNKNOWN_RESOURCE, span, message).help("check what setup creates, or what the prompt asks for")
 }
 
-/// Whether a word stands in the prompt, or in the task outside of verify.
+/// Whether the prompt, or the task outside of verify, contains a word.
 fn is_known(view: &TaskView<'_>, said: &str, word: &str) -> bool {
     said.contains(word) || facts::elsewhere(view).rest.contains(word)
 }
@@ -52,14 +52,14 @@ fn verified<'a>(view: &TaskView<'a>) -> impl Iterator<Item = &'a Followed<'a>> {
     view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify)
 }
 
-/// The files that the task makes, by their paths.
+/// The paths of the files that the task creates.
 fn made(view: &TaskView<'_>) -> Vec<String> {
     let acts = view.effects.acts.iter();
     let files = acts.filter(|act| act.verb == Verb::Creates && act.thing.system == "file");
     files.filter_map(|act| act.thing.name.as_ref().map(Value::shown)).collect()
 }
 
-/// `/tmp/report.txt`, where set-up or the prompt has `/tmp/report.csv`.
+/// `/tmp/report.txt`, if setup or the prompt mentions `/tmp/report.csv`.
 fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     if !view.effects.sees(PhaseKind::Setup) {
         return;
@@ -69,7 +69,7 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
         return;
     }
     let made = made(view);
-    // Where standard error goes the model does not say.
+    // The model does not track files to which standard error is redirected.
     let redirects = verified(view).any(|script| {
         let text = &script.view.content.text;
         text.match_indices("2>")
@@ -90,7 +90,7 @@ fn beside(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a command of verify that names the path may make it.
+/// Whether a command of verify that names the path may create the file.
 fn writes(view: &TaskView<'_>, path: &str) -> bool {
     verified(view).any(|script| {
         script.trace.runs.iter().any(|run| {
@@ -102,7 +102,7 @@ fn writes(view: &TaskView<'_>, path: &str) -> bool {
     })
 }
 
-/// Verify wants that a file is not there, in a folder that never was.
+/// Verify expects that a file is absent from a directory that never exists.
 fn never_there(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut told = BTreeSet::new();
     let files = made(view);
@@ -123,7 +123,7 @@ fn never_there(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// Verify asks another database of SQLite than the one that set-up makes.
+/// Verify queries another SQLite database than the one in which setup creates its tables.
 fn databases(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let of = |act: &Act| act.thing.space.clone().filter(|_| act.thing.system == "sqlite" && act.thing.kind == "table");
     let made = view.effects.in_phase(PhaseKind::Setup).find(|act| act.verb == Verb::Creates && of(act).is_some());
@@ -144,7 +144,7 @@ fn databases(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// `SELECT … FROM refund`, where set-up makes tables in this database, and this is none of them.
+/// `SELECT … FROM refund`, if setup creates tables but no such one.
 fn tables(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let is_sql = |act: &&Act| matches!(act.thing.system.as_str(), "sqlite" | "postgres" | "mysql") && !act.maybe;
     let acts =
@@ -155,7 +155,7 @@ fn tables(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     if made.is_empty() || with || !view.effects.sees(PhaseKind::Setup) {
         return;
     }
-    // A file may be called like a table: `/tmp/refund-1.db`.
+    // A file name may contain the name of a table: `/tmp/refund-1.db`.
     let joins = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let has = |text: &str, table: &str| {
         text.match_indices(table).any(|(at, _)| {
@@ -180,7 +180,7 @@ fn tables(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// `SELECT level FROM rooms`, where no table has a column `level`.
+/// `SELECT level FROM rooms`, if no table has a column `level`.
 fn columns(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let model = view.effects;
     let of = |phase: PhaseKind| model.sql.iter().filter(move |sql| sql.phase == phase);
@@ -225,7 +225,7 @@ fn columns(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// Names of columns in a query: no words of SQL, functions, tables, and names that the query itself gives.
+/// The columns in a query: names except SQL keywords, functions, tables and aliases.
 fn named(text: &str) -> Vec<&str> {
     let bare = TEXTS.replace_all(text, |found| "'".repeat(found.len()));
     let words: Vec<(std::ops::Range<usize>, String)> =
@@ -262,7 +262,7 @@ static SYSTEM: Ascii = ascii(
 );
 static TEXTS: Ascii = ascii(r#"'[^']*'|"[^"]*"|`[^`]*`|--[^\n]*"#);
 static WORD: Ascii = ascii(r"[A-Za-z_]\w*");
-/// Words of SQL, and names of types and of columns that every table has.
+/// SQL keywords, and names of types and of columns that every table has.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     "select", "from", "where", "and", "or", "not", "null", "is", "in", "like", "ilike", "glob", "between", "exists", "distinct", "order", "by", "group",
@@ -276,12 +276,12 @@ const WORDS: &[&str] = &[
     "c", "f", "t", "n", "q", "b", "r", "s", "a", "commit", "rollback", "transaction", "read", "unique", "both", "leading", "trailing", "array", "count",
 ];
 
-/// `git show main:server.conf`, `git log -- server.conf`, where nothing else names the file.
+/// `git show main:server.conf`, `git log -- server.conf`, if nothing else names the file.
 fn in_git(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     if !view.scripts.iter().any(|script| script.phase == PhaseKind::Setup) {
         return;
     }
-    // What a clone brings along only it knows.
+    // The content of a clone or an archive is unknown.
     let rest = &facts::elsewhere(view).rest;
     if ["clone", "fetch", "pull", "submodule", "tar ", "unzip", "cp "].iter().any(|word| rest.contains(word))
         || !view.effects.sees(PhaseKind::Setup)
@@ -324,7 +324,7 @@ fn in_git(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
 /// A tag of a release.
 static VERSION: Ascii = ascii(r"^v\d+(?:\.\d+)+$");
 
-/// `{.data.mood}` of a config map or secret, where nothing else names the key.
+/// `{.data.mood}` of a config map or secret, if nothing else names the key.
 fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let lower = said.to_lowercase();
     let rest = &facts::elsewhere(view).rest;
@@ -339,7 +339,7 @@ fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             if !words.contains(&"get") || !words.iter().any(is_map) {
                 continue;
             }
-            // What reads the whole object stands behind it.
+            // A filter for the whole object follows the command.
             let text = &run.content.text;
             let end = text[run.statement.range.end..]
                 .match_indices('\n')
@@ -373,7 +373,7 @@ fn data_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
 
 static DATA: Ascii = ascii(r#"\.(?:data|stringData)(?:\.|\[["'])([A-Za-z](?:[\w-]|\\\.)*)"#);
 
-/// `redis-cli get user:24`, where nothing else names the key.
+/// `redis-cli get user:24`, if nothing else names the key.
 fn stored_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut told = BTreeSet::new();
     for script in verified(view) {
@@ -385,7 +385,7 @@ fn stored_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
             let reads = |word: &str| READS.contains(&word.to_lowercase().as_str());
             let key = words[at + 1..].windows(2).find(|pair| reads(pair[0])).map(|pair| pair[1]);
             let Some(key) = key.filter(|key| key.len() > 2 && !key.starts_with('-')) else { continue };
-            // Of `user:42` the agent may have been told both parts.
+            // The prompt may mention both parts of `user:42` separately.
             let parts: Vec<&str> = key.split([':', '/', '.']).filter(|part| !part.is_empty()).collect();
             let told_apart = parts.iter().all(|part| is_known(view, said, part));
             if !told_apart && told.insert(key.to_owned()) {
@@ -396,13 +396,13 @@ fn stored_keys(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// What reads a key of a store.
+/// Commands that read a key of a store.
 #[rustfmt::skip]
 const READS: &[&str] = &[
     "get", "hget", "hgetall", "exists", "ttl", "type", "llen", "lrange", "smembers", "scard", "sismember", "zrange", "zcard", "zscore", "strlen", "hlen", "hkeys",
 ];
 
-/// `select(.Destination == "/var/lib/redis")`, where the prompt names another path.
+/// `select(.Destination == "/var/lib/redis")`, if the prompt names another path.
 fn places(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     if !PATH.is_match(said) {
         return;
@@ -411,7 +411,7 @@ fn places(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     for script in verified(view) {
         let content = &script.view.content;
         let paths = COMPARED.captures_iter(&content.text).filter_map(|found| found.get(1));
-        // Programs and devices lie where they do on every machine: `/bin/bash`.
+        // Programs and devices have the same path on every machine: `/bin/bash`.
         for path in paths.filter(|path| !OF_SYSTEM.is_match(path.as_str())) {
             if !is_known(view, said, path.as_str()) && told.insert(path.as_str().to_owned()) {
                 out.push(finding(
@@ -427,7 +427,7 @@ static OF_SYSTEM: Ascii = ascii(r"^/(?:usr/(?:local/)?)?(?:s?bin|dev|proc|sys)/"
 static PATH: Ascii = ascii(r"(?m)(?:^|[\s`(])/[a-z]");
 static COMPARED: Ascii = ascii(r#"==?\s*["'](/[\w.-]+(?:/[\w.-]+)*)["']"#);
 
-/// `/shows/{steps.booking.outputs.id}`, where the booking was made at `/bookings`, and something else at `/shows`.
+/// `/shows/{steps.booking.outputs.id}`, if the booking was created at `/bookings`, and something else at `/shows`.
 fn collections(view: &TaskView<'_>, out: &mut Diagnostics) {
     let acts = || view.effects.acts.iter().filter(|act| act.thing.system == "http");
     let last = |act: &Act| {

@@ -1,4 +1,4 @@
-//! Words that stand in one place of a task, and nearly so in another: one of them is a slip.
+//! Words that appear in one part of a task and, spelled slightly differently, in another: one of them is a typo.
 
 use rustc_hash::FxHashMap;
 
@@ -15,12 +15,12 @@ rule! {
     pub static ODD_WORD = "odd-word", Warning;
 }
 
-/// Shorter words are often near to others.
+/// The minimum length of a word: shorter words are often similar.
 const SHORTEST: usize = 6;
-/// Names, and words by which programs say how their things are, begin with a capital letter, and few others do.
+/// The minimum length of a capitalized word: mostly names, and states that programs print.
 const SHORTEST_NAME: usize = 4;
 
-/// Where words stand: a bit for each part of a task.
+/// The parts of a task, as bits.
 const PROMPT: u8 = 1;
 const ENV: u8 = 2;
 
@@ -32,13 +32,13 @@ fn bit(phase: PhaseKind) -> u8 {
     }
 }
 
-/// A word, and where it was first seen.
+/// A word and its first location.
 struct Word<'v> {
     text: &'v str,
     count: usize,
     parts: u8,
     place: Place<'v>,
-    /// A word of a sentence: neither in quotes nor with a hyphen or an underscore.
+    /// Whether it is always a word of a sentence in the prompt: without quotes, hyphens or underscores.
     spoken: bool,
 }
 
@@ -57,23 +57,23 @@ impl Place<'_> {
     }
 }
 
-/// So many words with the same letter in front are compared with each: a task with more was generated.
+/// The maximum number of words with the same initial to compare with each word: a task with more was generated.
 const COMPARED: usize = 512;
 
-/// Needs: a word of six letters or more that stands in one part of the task alone (prompt, variables, set-up, verify, cleanup), or once, and
-/// one that differs from it by one slip and stands elsewhere. Rules that know what the word is come first.
+/// A word of at least six letters that appears in only one part of the task (prompt, variables, setup, verify,
+/// cleanup), or only once, and differs by one typo from a word elsewhere. More specific rules run first.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() || view.task.verify.steps.is_empty() {
         return;
     }
     let said = view.effects.prompt.shown();
-    // Such a task is about slips.
+    // The task is about spelling.
     if ["spell", "spelt", "typo"].iter().any(|word| said.contains(word)) {
         return;
     }
     files(view, out);
     let words = words(view);
-    // Slips keep the first letter.
+    // Typos rarely change the first letter.
     let mut by_letter: FxHashMap<u8, Vec<usize>> = FxHashMap::default();
     for (at, word) in words.iter().enumerate() {
         by_letter.entry(word.text.as_bytes()[0].to_ascii_lowercase()).or_default().push(at);
@@ -101,7 +101,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 |(place, other)| {
                     let apart = other.parts & word.parts == 0;
                     let odd = if apart {
-                        // Of two that stand once each, that of verify is told.
+                        // If each appears in one part only, report the one in verify.
                         other.count > word.count
                             || !other.parts.is_power_of_two()
                             || word.parts == bit(PhaseKind::Verify)
@@ -130,7 +130,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a word is one of a program: a field, a kind, a state.
+/// Whether a program uses the word: as a field, a kind, a state or a name.
 fn is_of_program(word: &str) -> bool {
     tools::all().any(|tool| {
         tool.kind(word).is_some()
@@ -139,18 +139,19 @@ fn is_of_program(word: &str) -> bool {
     })
 }
 
-/// `Bound`, `North`.
+/// Whether a word is capitalized: `Bound`, `North`.
 fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_uppercase()) && word.bytes().skip(1).all(|b| b.is_ascii_lowercase())
 }
 
-/// What names of files end in.
+/// File name extensions.
 #[rustfmt::skip]
 const ENDINGS: [&str; 20] = [
     "txt", "json", "yaml", "yml", "conf", "cfg", "csv", "tsv", "log", "md", "sh", "py", "toml", "ini", "html", "sql", "xml", "env", "pem", "crt",
 ];
 
-/// `report.csv` in verify alone, where all else says `reports.csv`: of a file the ending of its name is no other form of a word.
+/// `report.csv` in verify, if the rest of the task says `reports.csv`. In file names, a different word ending counts as
+/// a typo too.
 fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown();
     let mut known: Option<Vec<&str>> = None;
@@ -201,7 +202,7 @@ fn files(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// The names of files in a text, without their folders, with their places.
+/// The names of files in a text, without directories, and their offsets.
 fn file_names(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.match_indices('.').filter_map(move |(dot, _)| {
@@ -217,7 +218,7 @@ fn file_names(text: &str) -> impl Iterator<Item = (&str, usize)> {
     })
 }
 
-/// A state that a word nearly is, and no program has the word itself.
+/// A known state that differs from the word by one typo, if the word itself is not a state.
 fn near_state(word: &str) -> Option<&'static str> {
     if !is_name(word) {
         return None;
@@ -227,7 +228,7 @@ fn near_state(word: &str) -> Option<&'static str> {
     (!states().any(|state| state == word)).then_some(near)
 }
 
-/// All words that are long enough, in the order in which they are first seen.
+/// All words that are long enough, in order of first appearance.
 fn words<'v>(view: &TaskView<'v>) -> Vec<Word<'v>> {
     let mut found: Vec<Word<'v>> = Vec::new();
     let mut known: FxHashMap<&'v str, usize> = FxHashMap::default();
@@ -280,7 +281,7 @@ fn words<'v>(view: &TaskView<'v>) -> Vec<Word<'v>> {
     found
 }
 
-/// The words of a text with their places, and the byte before each. `code`: comments are left out.
+/// Calls `visit` with each word of a text, its offset and the byte before it. If `code` is set, comments are skipped.
 fn split<'t>(text: &'t str, code: bool, visit: &mut dyn FnMut(&'t str, usize, u8)) {
     let bytes = text.as_bytes();
     let part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
@@ -300,14 +301,14 @@ fn split<'t>(text: &'t str, code: bool, visit: &mut dyn FnMut(&'t str, usize, u8
             continue;
         }
         let before = start.checked_sub(1).map_or(b' ', |before| bytes[before]);
-        // `\n`, `%3D`: what is written before the word.
+        // Skip the rest of an escape before the word: `\n`, `%3D`.
         let from = start
             + match before {
                 b'\\' => 1,
                 b'%' => 2.min(at - start),
                 _ => 0,
             };
-        // Words of other alphabets, and those of which a pattern leaves a letter open, go on: `cancell?ed`.
+        // Skip parts of words in other alphabets and of patterns such as `cancell?ed`.
         let open = |b: u8| b >= 0x80 || matches!(b, b'?' | b'*' | b'+');
         if open(before) || bytes.get(at).is_some_and(|b| open(*b)) || before == b']' {
             continue;
@@ -325,8 +326,8 @@ fn split<'t>(text: &'t str, code: bool, visit: &mut dyn FnMut(&'t str, usize, u8
     }
 }
 
-/// Whether two words differ by one letter that is missing, doubled, wrong or has changed places with the next. Not: by case, by a digit, by
-/// an ending, by a hyphen, by the first letter of a part.
+/// Whether two words differ by one letter that is missing, doubled, wrong or swapped with the next. Differences in
+/// case, a digit, an ending, a hyphen or the first letter of a part do not count.
 pub(super) fn is_slip(a: &str, b: &str) -> bool {
     if a.len().abs_diff(b.len()) > 1 {
         return false;
@@ -334,7 +335,7 @@ pub(super) fn is_slip(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() < b.len() { (a.as_bytes(), b.as_bytes()) } else { (b.as_bytes(), a.as_bytes()) };
     let same = |(a, b): &(&u8, &u8)| a.eq_ignore_ascii_case(b);
     let at = short.iter().zip(long).take_while(same).count();
-    // Where a part of the word begins or ends.
+    // Whether a part of the word begins or ends here.
     let edge = |byte: Option<&u8>| byte.is_none_or(|b| matches!(b, b'-' | b'_'));
     let plain = |b: u8| b.is_ascii_alphabetic();
     if short.len() < long.len() {
@@ -344,7 +345,7 @@ pub(super) fn is_slip(a: &str, b: &str) -> bool {
             Some(_) => false,
         };
         let begins = at == 0 || edge(long.get(at - 1));
-        // A letter alone is a part of its own.
+        // A single letter is a part of its own.
         return plain(long[at])
             && !ends
             && !(begins && edge(long.get(at + 1)))

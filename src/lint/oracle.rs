@@ -1,4 +1,4 @@
-//! A scripted agent that does not know what to do, or knows too much.
+//! A scripted agent without an entry for a task, or with entries for unknown tasks.
 
 use indexmap::IndexMap;
 
@@ -15,7 +15,7 @@ rule! {
     pub static UNUSED_ORACLE_ENTRY = "unused-oracle-entry", Warning;
 }
 
-/// The task would be broken (`decisions.md` §8).
+/// A task that the oracle or the recording lacks. It would be broken (`decisions.md` §8).
 pub fn missing(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
     let name = &view.task.name;
@@ -46,15 +46,15 @@ pub fn missing(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     out.push(diagnostic.help("add an entry with that name to the oracle: without one the task is broken"));
 }
 
-/// The servers that the entries name.
+/// Checks the servers in the oracle's calls.
 pub fn calls(view: &EvalView<'_>, out: &mut Diagnostics) {
     for call in view.unit.oracle.iter().flat_map(|oracle| &oracle.tasks).flat_map(|entry| &entry.calls) {
         servers::known(view, &call.server, out);
     }
 }
 
-/// Entries for tasks that there are not. Several evals may share an oracle, and a task that none of them selects today is
-/// there all the same.
+/// Entries for tasks that do not exist. Several evals may share an oracle, and a task counts even if no eval currently
+/// selects it.
 pub fn unused(view: &ProjectView<'_>, out: &mut Diagnostics) {
     let project = view.project;
     let mut oracles: IndexMap<FileId, Vec<&EvalUnit>> = IndexMap::new();
@@ -64,7 +64,7 @@ pub fn unused(view: &ProjectView<'_>, out: &mut Diagnostics) {
         }
     }
     let tasks = || project.tasks.iter().map(|unit| unit.task.as_ref());
-    // A task that could not be read, or whose name could not, may be the one that is meant.
+    // An entry may be for a task that could not be read or whose name could not.
     if project.evals.iter().any(|unit| unit.reported.is_some())
         || tasks().any(|task| task.is_none_or(|t| t.name.value.is_empty()))
     {

@@ -1,4 +1,4 @@
-//! Tasks that nobody runs.
+//! Tasks that never run.
 
 use indexmap::IndexSet;
 
@@ -12,8 +12,8 @@ rule! {
     pub static ORPHAN_TASK = "orphan-task", Warning;
 }
 
-/// Tasks that no eval of the project selects; `selected` are those that one does. A project without evals is a part of
-/// another, and says nothing.
+/// Tasks that no eval of the project selects. `selected` are the indices of those that are. A project without evals is
+/// part of another project, so nothing is reported.
 pub fn check(project: &Project, selected: &IndexSet<usize>, out: &mut Diagnostics) {
     if project.evals.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Clusters that an eval names and that its own one (`world: kube`) stands in for.
+//! Configured clusters that the eval's own cluster (`world: kube`) replaces.
 
 use super::EvalView;
 use crate::{
@@ -13,7 +13,7 @@ rule! {
     pub static OTHER_CLUSTER = "other-cluster", Warning;
 }
 
-/// `kubeconfig` and `context` of the bundled extension, and `KUBECONFIG` of any.
+/// `kubeconfig` and `context` of the bundled extension, and `KUBECONFIG` of any extension.
 pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     if view.eval.world.is_none() {
         return;

@@ -1,4 +1,4 @@
-//! Patterns as automata: whether one matches all that another matches.
+//! Patterns as automata: whether one matches everything that another matches.
 
 use std::collections::HashSet;
 
@@ -16,10 +16,10 @@ use regex_syntax::{
     hir::{Hir, HirKind, Look},
 };
 
-/// Pairs of states looked at before giving up.
+/// The maximum number of state pairs to examine.
 const PAIRS: usize = 20_000;
 
-/// Which texts are meant.
+/// The set of texts to consider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Texts {
     /// Names: printable ASCII.
@@ -28,7 +28,7 @@ pub enum Texts {
     Lines,
 }
 
-/// Whether every text that `inner` matches is matched by `outer` too; both unanchored. `false` where nobody can tell.
+/// Whether `outer` matches every text that `inner` matches; both are unanchored. `false` if undecided.
 pub fn covers(outer: &str, inner: &str, texts: Texts) -> bool {
     Automaton::of(outer)
         .zip(Automaton::of(inner))
@@ -42,9 +42,9 @@ pub fn matches_all(pattern: &str, texts: Texts) -> bool {
     parsed(pattern).is_some_and(takes_nothing) && covers(pattern, "", texts)
 }
 
-/// Whether no text matches a pattern; of `output`, newlines at the end are gone. `false` where nobody can tell.
+/// Whether a pattern matches no text. If `output` is set, texts have no trailing newlines. `false` if undecided.
 pub fn matches_none(pattern: &str, output: bool) -> bool {
-    // The automaton knows the words of ASCII alone.
+    // The automaton supports only ASCII word boundaries.
     let words = pattern.contains("\\b") || pattern.contains("\\B");
     let wide = ["[^", "\\W", "\\D", "\\S", "\\p", "\\P", "."].iter().any(|part| pattern.contains(part));
     if words && (wide || !pattern.is_ascii()) || parsed(pattern).is_some_and(|hir| matches_some(&hir, output)) {
@@ -53,33 +53,33 @@ pub fn matches_none(pattern: &str, output: bool) -> bool {
     none(pattern, |_| true, output)
 }
 
-/// The names that tools can have.
+/// The valid names of tools.
 pub struct Names;
 
 impl Names {
-    /// Whether no name matches a pattern. `false` where nobody can tell.
+    /// Whether a pattern matches no valid name. `false` if undecided.
     pub fn none_matches(pattern: &str) -> bool {
         none(pattern, |byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte), false)
     }
 }
 
-/// Whether a pattern matches no text of these bytes.
+/// Whether a pattern matches no text of the bytes in `alphabet`.
 fn none(pattern: &str, alphabet: fn(u8) -> bool, output: bool) -> bool {
     Automaton::of(pattern).and_then(|mut automaton| automaton.matches_none(alphabet, output)).unwrap_or(false)
 }
 
-/// The pattern of one text, exactly.
+/// The pattern that matches exactly one text.
 pub fn exactly(text: &str) -> String {
     format!(r"\A(?:{})\z", regex::escape(text))
 }
 
-/// A pattern as the automata read it.
+/// The parsed pattern, with the same options as the automata.
 fn parsed(pattern: &str) -> Option<Hir> {
     ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern).ok()
 }
 
-/// Whether a pattern is seen to match some text without an automaton, which takes a hundred times as long: it looks around at its
-/// ends at most. Of `output`, newlines at the end are gone.
+/// Whether a pattern clearly matches some text: it has assertions only at its ends. An automaton would take a hundred
+/// times as long. If `output` is set, texts have no trailing newlines.
 fn matches_some(hir: &Hir, output: bool) -> bool {
     match hir.kind() {
         HirKind::Capture(capture) => matches_some(&capture.sub, output),
@@ -101,7 +101,7 @@ fn is_look(hir: &Hir, looks: [Look; 2]) -> bool {
     matches!(hir.kind(), HirKind::Look(look) if looks.contains(look))
 }
 
-/// Whether a part matches some text wherever it stands.
+/// Whether a part can match some text at any position.
 fn is_free(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Literal(_) => true,
@@ -114,7 +114,8 @@ fn is_free(hir: &Hir) -> bool {
     }
 }
 
-/// A pattern whose states are made as they are reached: of most, few are. Its functions say nothing where it becomes too large.
+/// A pattern whose states are built on demand: most patterns need few. Its methods return `None` if it becomes too
+/// large.
 struct Automaton {
     dfa: DFA,
     states: Cache,
@@ -122,7 +123,7 @@ struct Automaton {
 
 impl Automaton {
     fn of(pattern: &str) -> Option<Self> {
-        // States have their names for as long as none is thrown away.
+        // State IDs are only valid until the cache is cleared, so never clear it.
         let config = Config::new().cache_capacity(1 << 20).skip_cache_capacity_check(true);
         let dfa = DFA::builder()
             .configure(config.minimum_cache_clear_count(Some(0)))
@@ -142,7 +143,7 @@ impl Automaton {
         self.dfa.next_state(&mut self.states, state, byte).ok().filter(|next| !next.is_quit())
     }
 
-    /// Whether it matches if the text ends here.
+    /// Whether the pattern matches if the text ends here.
     fn ends(&mut self, state: LazyStateID) -> Option<bool> {
         Some(self.dfa.next_eoi_state(&mut self.states, state).ok()?.is_match())
     }

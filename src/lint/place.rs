@@ -1,4 +1,4 @@
-//! Paths that hold on one machine only.
+//! Paths that are only valid on one machine.
 
 use std::path::{Component, Path};
 
@@ -24,19 +24,19 @@ fn absolute(path: &str, span: Span) -> Diagnostic {
     .help("put the file beside the one that refers to it, and use a relative path")
 }
 
-/// Files that an eval names.
+/// Checks the files that an eval names.
 pub fn eval_paths(view: &EvalView<'_>, out: &mut Diagnostics) {
     let eval = view.eval;
     let sets = eval.task_sets.iter().flat_map(|s| s.path.iter().chain(&s.glob));
     let named: Vec<&Name> = sets.chain(&eval.mcp_config).chain(eval.agent.iter().flat_map(|a| &a.path)).collect();
-    // What the command line names stands in no file.
+    // Names from the command line are not in a file.
     let written = |n: &&&Name| n.span != eval.config && Path::new(&n.value).is_absolute();
     for name in named.iter().filter(written) {
         out.push(absolute(&name.value, name.span));
     }
 }
 
-/// Scripts that a task names.
+/// Checks the script and prompt files that a task names.
 pub fn task_paths(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let dir = &view.task.dir;
     view.task.walk(&mut |_, step| {
@@ -63,10 +63,10 @@ pub fn task_paths(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
-/// A file outside of what is copied with the eval, the repository or the folder of `gevals.toml`: who has the one need not
-/// have the other. Nothing follows from a path that stays inside.
+/// A file outside the repository or the directory of `gevals.toml`, which is copied with the eval: other users may not
+/// have it. Relative paths that stay inside are fine.
 fn leaves(view: &UnderView<'_, '_>, path: &Path, text: &str, span: Span) -> Option<Diagnostic> {
-    /// Nobody nests folders deeper than this.
+    /// Directories are not nested more deeply than this.
     const CLIMBS: usize = 64;
     let mut dir = view.eval?.eval.dir.clone();
     for _ in 0..CLIMBS {

@@ -1,4 +1,4 @@
-//! Loops that look again and again: how often, and how long.
+//! Polling loops: the number of iterations and the total time.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ rule! {
     pub static ONE_ROUND_LOOP = "one-round-loop", Verdict;
 }
 
-/// `for i in 20`, `for i in seq 1 20`, `for i in {1..$N}`: the list is not the numbers that are meant.
+/// `for i in 20`, `for i in seq 1 20`, `for i in {1..$N}`: the list is not the intended range.
 pub fn rounds(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|script| script.content.text.contains("for ")) {
         let content = &script.content;
@@ -37,7 +37,7 @@ pub fn rounds(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What is wrong with a list of rounds, and what to write.
+/// The message and the help for a list that is not the intended range.
 fn as_one(words: &[ast::Word]) -> Option<(String, String)> {
     let is_number = |text: &str| !text.is_empty() && text.len() < 6 && text.bytes().all(|b| b.is_ascii_digit());
     let sources: Vec<&str> = words.iter().map(|word| word.source.as_str()).collect();
@@ -53,7 +53,7 @@ fn as_one(words: &[ast::Word]) -> Option<(String, String)> {
         [one] => {
             let inner = one.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
             let (from, to) = inner.unwrap_or(one).split_once("..").or_else(|| inner?.split_once('-'))?;
-            // Braces are expanded before variables are, and only around two dots.
+            // Brace expansion precedes variable expansion, and requires two dots.
             let filled = inner.is_some() && to.starts_with('$');
             let (numbers, bare) = (is_number(from) && is_number(to), inner.is_none() || !one.contains(".."));
             (is_number(from) && filled || numbers && bare)
@@ -79,7 +79,7 @@ fn listed(content: &Content, s: &Statement, body: &[Statement]) -> Option<(Strin
     (!words.is_empty()).then_some((name, words))
 }
 
-/// How long each loop of a script waits at most, as far as its rounds and its pauses are written out.
+/// The maximum time that each loop of a script waits, if its iterations and pauses are known.
 pub fn longest(content: &Content) -> Vec<(&Statement, Duration)> {
     let mut found = Vec::new();
     if !content.text.contains("sleep") && !content.text.contains("SECONDS") {
@@ -98,7 +98,7 @@ pub fn longest(content: &Content) -> Vec<(&Statement, Duration)> {
     found
 }
 
-/// What a round waits at this statement.
+/// The time that a statement in the body waits per iteration.
 fn pause(content: &Content, s: &Statement) -> Option<Duration> {
     match &s.kind {
         Kind::Or(pair) => pause(content, &pair[1]),
@@ -111,7 +111,7 @@ fn pause(content: &Content, s: &Statement) -> Option<Duration> {
     }
 }
 
-/// The rounds of a `for`.
+/// The number of iterations of a `for` loop.
 fn fixed(content: &Content, s: &Statement, body: &[Statement]) -> Option<u32> {
     let end = body.first().map_or(s.range.end, |first| first.range.start);
     let head = content.text.get(s.range.start..end)?;
@@ -140,7 +140,7 @@ fn fixed(content: &Content, s: &Statement, body: &[Statement]) -> Option<u32> {
     }
 }
 
-/// The rounds of `while [ $n -lt 30 ]`, where `n` begins at nothing and grows by one.
+/// The number of iterations of `while [ $n -lt 30 ]`, if `n` starts at 0 or 1 and is incremented by one.
 fn counted(content: &Content, condition: &[Statement]) -> Option<u32> {
     let [test] = condition else { return None };
     let text = content.text.get(test.range.clone())?;
@@ -160,7 +160,7 @@ fn counted(content: &Content, condition: &[Statement]) -> Option<u32> {
     bound(content, text)
 }
 
-/// The time of `deadline=$((SECONDS + 300))`, where the loop compares with it.
+/// The time of `deadline=$((SECONDS + 300))`, if the loop compares with it.
 fn deadline(content: &Content, s: &Statement, condition: &[Statement], body: &[Statement]) -> Option<Duration> {
     let text = |list: &[Statement]| {
         list.iter().filter_map(|s| content.text.get(s.range.clone())).collect::<Vec<_>>().join(" ")
@@ -181,7 +181,7 @@ fn deadline(content: &Content, s: &Statement, condition: &[Statement], body: &[S
     })
 }
 
-/// The number behind `<`, `<=`, `-lt`, `-le`.
+/// The exclusive upper bound of a comparison with `<`, `<=`, `-lt` or `-le`.
 fn bound(content: &Content, text: &str) -> Option<u32> {
     let one = |sign: &str| text.split_once(sign).map(|(_, rest)| rest);
     let (rest, more) = match (one("<="), one("-le "), one("<"), one("-lt ")) {
@@ -193,7 +193,7 @@ fn bound(content: &Content, text: &str) -> Option<u32> {
     value(content, word)?.parse::<u32>().ok().map(|bound| bound + more)
 }
 
-/// A number, or that of a variable that is assigned one, once.
+/// The text itself if it is a number, or the value of its variable if the script assigns it exactly once.
 fn value<'t>(content: &'t Content, text: &'t str) -> Option<&'t str> {
     match text.starts_with(|c: char| c.is_ascii_digit()) {
         true => Some(text),
@@ -201,7 +201,7 @@ fn value<'t>(content: &'t Content, text: &'t str) -> Option<&'t str> {
     }
 }
 
-/// The value of `$NAME`, where the script assigns it once, a number.
+/// The value of `$NAME`, if the script assigns it exactly once.
 pub(super) fn constant<'t>(content: &'t Content, word: &str) -> Option<&'t str> {
     let name = word.strip_prefix("${").and_then(|w| w.strip_suffix('}')).or_else(|| word.strip_prefix('$'))?;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {

@@ -1,4 +1,4 @@
-//! The prompt asks for one thing, and verify for another.
+//! The prompt and verify ask for different things.
 
 use std::{cell::LazyCell, collections::BTreeSet};
 
@@ -24,8 +24,8 @@ rule! {
     pub static PROMPT_DISAGREES = "prompt-disagrees", Warning;
 }
 
-/// Verify expects a number, an amount, an image or a word in capitals that stands nowhere else, and the prompt has one of the same form that
-/// nothing else in the task has: one of them was changed alone.
+/// Verify expects a number, an amount, an image or a word in capitals that appears nowhere else, and the prompt has one
+/// of the same form that nothing else in the task has: probably only one of them was changed.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let said = texts::written(&prompt.text);
@@ -50,7 +50,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     cases(view, said, prompt, out);
     namespaces(view, said, prompt, out);
     let mut asked = values(said);
-    // In a prompt numbers may be words.
+    // A prompt may contain numbers as words.
     let lower = said.to_lowercase();
     for (number, word) in NUMBERS.iter().enumerate() {
         if lower.contains(word) && texts::has_word(&lower, word) {
@@ -60,7 +60,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if asked.is_empty() {
         return;
     }
-    // Only what has the form of something that the prompt says may have been meant by it.
+    // Only values of a form that also occurs in the prompt can be meant by it.
     let forms: BTreeSet<&str> = asked.iter().map(|item| item.form.as_str()).collect();
     let expected: Vec<(Span, Item)> = expected(view)
         .into_iter()
@@ -70,12 +70,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if expected.is_empty() {
         return;
     }
-    // What stands elsewhere in the task is known to be meant.
+    // A value that appears elsewhere in the task is intended.
     let (mut others, mut verified) = (String::new(), String::new());
     view.task.env.iter().for_each(|(_, template)| others.push_str(&format!("{}\n", texts::written(template))));
     for script in view.scripts {
         let text = if script.phase == PhaseKind::Verify { &mut verified } else { &mut others };
-        // Numbers of streams say nothing about the world.
+        // File descriptors and similar numbers are not values.
         text.push_str(&STREAM.replace_all(&script.content.text, |_| " ".to_owned()));
         text.push('\n');
     }
@@ -105,7 +105,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         }
         if let [other] = free.iter().filter(|other| other.form == item.form).collect::<Vec<_>>()[..] {
             let finding = disagrees(span, &item.text, &other.text, prompt);
-            // The rules above may have said the same of it.
+            // The checks above may have reported the same disagreement.
             if !out.iter().any(|known| known.message == finding.message) {
                 out.push(finding);
             }
@@ -115,7 +115,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 const NUMBERS: [&str; 8] = ["two", "three", "four", "five", "six", "seven", "eight", "nine"];
 
-/// Whether a number of the prompt is what is added to another, or taken from it: verify has what comes of the two.
+/// Whether the prompt adds this number to another or subtracts it: verify then checks the result.
 fn is_added(lower: &str, number: &str) -> bool {
     lower.match_indices(number).any(|(at, _)| {
         let before = lower[..at].trim_end();
@@ -125,7 +125,7 @@ fn is_added(lower: &str, number: &str) -> bool {
     })
 }
 
-/// Whether verify may mean a number of the prompt: of `three services` it speaks of services.
+/// Whether verify may check this number: for `three services`, it must mention services.
 fn is_counted(lower: &str, number: &str, verified: &str) -> bool {
     let word = number.parse::<usize>().ok().and_then(|number| NUMBERS.get(number.checked_sub(2)?)).copied();
     let verified = LazyCell::new(|| verified.to_ascii_lowercase());
@@ -140,12 +140,12 @@ fn is_counted(lower: &str, number: &str, verified: &str) -> bool {
     })
 }
 
-/// A number of a stream: `>&2`, `2>&1`, `2>/dev/null`; a pause; the status of an exit.
+/// Numbers that are not values: file descriptors (`>&2`, `2>/dev/null`), pauses, exit statuses, ranges (`seq 1 5`).
 static STREAM: Ascii = ascii(r"[12]?>&[12]|2>|\b(?:sleep|exit|return)\s+\d+|\bseq\s+\d+(?:\s+\d+)*|\{\d+\.\.\d+\}");
 
-/// The files that verify reads by their whole path, as far as that is known.
+/// The files that verify reads, with their full paths as far as they are known.
 pub(super) fn read_paths(view: &TaskView<'_>) -> Vec<(Span, String)> {
-    // Who expects an error, or that nothing is there, names what is not there.
+    // A step that expects an error or absence names a file that does not exist.
     let mut found: Vec<(Span, String)> =
         by_steps(view).into_iter().filter(|(_, _, absent)| !absent).map(|(s, p, _)| (s, p)).collect();
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
@@ -180,7 +180,7 @@ pub(super) fn read_paths(view: &TaskView<'_>) -> Vec<(Span, String)> {
     found
 }
 
-/// The files that steps of verify, or redirections, look at: the place, the path, and whether it must not be there.
+/// The files that verify steps or redirections read: the span, the path, and whether the file must be absent.
 fn by_steps(view: &TaskView<'_>) -> Vec<(Span, String, bool)> {
     let acts =
         view.effects.in_phase(PhaseKind::Verify).filter(|act| act.thing.system == "file" && act.verb == Verb::Reads);
@@ -205,12 +205,12 @@ fn by_steps(view: &TaskView<'_>) -> Vec<(Span, String, bool)> {
     .collect()
 }
 
-/// Files that must not be there.
+/// Files that must be absent.
 pub(super) fn absent_paths(view: &TaskView<'_>) -> Vec<(Span, String)> {
     by_steps(view).into_iter().filter(|(_, _, absent)| *absent).map(|(span, path, _)| (span, path)).collect()
 }
 
-/// Verify reads a file that nobody makes or names, and the prompt names one that nobody else does.
+/// Verify reads a file that nothing creates or mentions, and the prompt names one that nothing else mentions.
 fn paths(view: &TaskView<'_>, prompt: Span, out: &mut Diagnostics) {
     let model = view.effects;
     let said = model.prompt.shown();
@@ -255,7 +255,8 @@ pub(super) fn disagrees(span: Span, expected: &str, said: &str, prompt: Span) ->
         .help("use the same value in both")
 }
 
-/// Verify looks for a name that stands nowhere else, and the prompt has one that stands nowhere else and is made of the same parts.
+/// Verify looks for a name that appears nowhere else, and the prompt has one that appears nowhere else and shares most
+/// of its parts.
 fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let Elsewhere { verify: verified, rest: others } = facts::elsewhere(view);
     let free: Vec<&str> = NAME.find_iter(said).map(|m| m.as_str()).filter(|name| !verified.contains(name)).collect();
@@ -276,7 +277,7 @@ fn names(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     }
 }
 
-/// Verify compares with a word that is nearly one of the prompt's, and stands nowhere else.
+/// Verify compares with a word that appears nowhere else and is similar to a quoted word of the prompt.
 fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let quoted: Vec<&str> = QUOTED
         .captures_iter(said)
@@ -295,7 +296,7 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
             asked.push((question.span, pattern.clone()));
         }
     }
-    // Where a program is told which database, user or branch.
+    // Options that select a database, user or branch.
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in &script.trace.runs {
             let words: Vec<&str> = run.words.iter().map(|word| word.literal().unwrap_or_default()).collect();
@@ -324,7 +325,7 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         if !plain || said.contains(&word) || others.contains(&word) || !told.insert(word.clone()) {
             continue;
         }
-        // Of a value and its opposite letters are shared as well: only one or two may differ.
+        // A value and its opposite also share letters, so only one or two may differ.
         let other = quoted.iter().copied().find(|known| same(known, &word));
         if let Some(other) = other.or_else(|| {
             nearest(&word, quoted.iter().copied()).filter(|known| {
@@ -339,7 +340,8 @@ fn near(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     }
 }
 
-/// `typo-fix`, which stands nowhere else, where the prompt says `fix-typo`; `= 'idx_orders'`, where it says `idx_orders_total`.
+/// `typo-fix`, which appears nowhere else, if the prompt says `fix-typo`; `= 'idx_orders'`, if it says
+/// `idx_orders_total`.
 fn rearranged(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let asked: BTreeSet<&str> = NAME.find_iter(said).map(|m| m.as_str()).collect();
     if asked.is_empty() {
@@ -355,7 +357,7 @@ fn rearranged(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
     for content in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify).map(|s| &s.content) {
         for found in NAME.find_iter(&content.text) {
             let (name, before) = (found.as_str(), &content.text[..found.start()]);
-            // Options, fields and variables are no names of things.
+            // Options, fields and variables are not names of resources.
             let is_own = before.ends_with(['-', '.', '$', '{']) || content.text[found.end()..].starts_with(['=', '(']);
             if is_own || asked.contains(name) || others.contains(name) || told.contains(name) {
                 continue;
@@ -374,7 +376,7 @@ fn rearranged(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
     }
 }
 
-/// `set threads to 8`, and verify asks for `.threads == 16`.
+/// `set threads to 8`, but verify checks for `.threads == 16`.
 fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     for fact in facts::asked(view) {
         let value = fact.text();
@@ -395,13 +397,13 @@ fn numbers(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
     }
 }
 
-/// All texts of a task but its prompt: those of verify, and the others.
+/// All texts of a task except its prompt: those of verify, and the others.
 struct Known {
     verified: String,
     others: String,
 }
 
-/// Put together when it is first asked for.
+/// Computed on first use.
 type LazyKnown<'k> = LazyCell<Known, Box<dyn FnOnce() -> Known + 'k>>;
 
 impl Known {
@@ -419,7 +421,7 @@ impl Known {
         view.task.walk(&mut |phase, step| {
             let text = if phase == PhaseKind::Verify { &mut known.verified } else { &mut known.others };
             let mut add = |arg: &crate::hir::Arg<crate::hir::Def>| {
-                // Names in holes are no words of the task's.
+                // Names in holes are not words of the text.
                 arg.templates(&mut |template| {
                     template.parts.iter().for_each(|part| match part {
                         crate::hir::Part::Text(part) => text.push_str(part),
@@ -442,7 +444,7 @@ impl Known {
     }
 }
 
-/// `refreshes every minute`, and verify asks for `.refresh == "30s"`.
+/// `refreshes every minute`, but verify checks for `.refresh == "30s"`.
 fn quantities(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let facts = super::facts::asked(view);
     let measured: Vec<(&super::facts::Fact, Quantity)> =
@@ -470,7 +472,7 @@ fn quantities(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Sp
         if let Some(other) = near
             && !wanted().any(|q| (!q.unit.is_empty() || q.amount > 2.0) && q.is(other))
         {
-            // As the prompt writes it.
+            // With the prompt's spelling.
             let place = said.to_ascii_lowercase().find(&other.text);
             let written = place.and_then(|at| said.get(at..at + other.text.len())).unwrap_or(&other.text);
             out.push(disagrees(fact.span, &fact.text(), written, prompt));
@@ -479,7 +481,7 @@ fn quantities(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Sp
     }
 }
 
-/// `a status of 400 or more`, and verify counts from `MIN=500`.
+/// `a status of 400 or more`, but verify starts at `MIN=500`.
 fn limits(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let mut asked: Vec<&str> = Vec::new();
     for (at, word) in numbers_of(said) {
@@ -527,7 +529,7 @@ fn limits(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, 
     }
 }
 
-/// `of 2Gi`, and verify asks for `2G`.
+/// `of 2Gi`, but verify checks for `2G`.
 fn units(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     for fact in facts::asked(view) {
         let text = fact.text();
@@ -547,7 +549,7 @@ fn units(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     }
 }
 
-/// A unit of storage, as Kubernetes and people write it.
+/// Whether this is a unit of storage, as Kubernetes and people write it.
 fn is_size(unit: &str) -> bool {
     matches!(
         unit,
@@ -555,7 +557,7 @@ fn is_size(unit: &str) -> bool {
     )
 }
 
-/// `each night at 03:15`, and verify asks for the schedule `15 2 * * *`.
+/// `each night at 03:15`, but verify checks for the schedule `15 2 * * *`.
 fn times(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     for fact in facts::asked(view) {
         let text = fact.text();
@@ -580,7 +582,7 @@ fn times(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
 
 static TIME: Ascii = ascii(r"\b([01]?\d|2[0-3]):([0-5]\d)\b");
 
-/// `requests for /assets`, and verify looks for `/static`.
+/// `requests for /assets`, but verify looks for `/static`.
 fn path_words(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let plain = |word: &&str| {
         word.len() > 3
@@ -617,7 +619,7 @@ fn path_words(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Sp
     }
 }
 
-/// Whole numbers that stand alone, each with its place.
+/// The whole numbers in a text that are separate words or follow `=`, and their offsets.
 fn numbers_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
     texts::words(text, |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ':' | '='))
         .map(|(start, word)| (start, word.trim_end_matches(['.', ':'])))
@@ -628,7 +630,7 @@ fn numbers_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, word)| !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Verify compares with an object that has the key `total`, and the prompt calls it `sum`.
+/// Verify compares with an object that has the key `total`, but the prompt calls it `sum`.
 fn keys(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let free: BTreeSet<&str> = said
         .split('`')
@@ -672,7 +674,7 @@ fn keys(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, ou
     }
 }
 
-/// The prompt asks for NULL in a table, and nothing in verify looks for it.
+/// The prompt asks for NULL in a table, but verify never checks for it.
 fn nulls(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     if !said.contains("NULL") || said.contains("NOT NULL") {
         return;
@@ -699,7 +701,7 @@ fn nulls(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, o
     }
 }
 
-/// `the severity page`, and verify asks for `.severity == "critical"`.
+/// `` the severity `page` ``, but verify checks for `.severity == "critical"`.
 fn named_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let ticks: Vec<usize> = said.match_indices('`').map(|(at, _)| at).collect();
     if ticks.is_empty() || !ticks.len().is_multiple_of(2) {
@@ -711,7 +713,7 @@ fn named_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: 
     }
     for fact in super::facts::asked(view) {
         let value = fact.text();
-        // Of `.milestone.title` the first part says what it is.
+        // In `.milestone.title`, the first part is the distinctive name.
         let outer = fact.parent.as_deref().filter(|_| matches!(fact.key.as_str(), "title" | "name" | "id" | "key"));
         let key = outer.unwrap_or(&fact.key);
         let part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_') || outer.is_some() && b == b'.';
@@ -741,7 +743,7 @@ fn named_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: 
     }
 }
 
-/// `turn the flag checkout to "on"`, `with the role editor.`, and verify asks for another value of the field.
+/// `turn the flag checkout to "on"`, `with the role editor.`, but verify checks for another value of the field.
 fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let lower = said.to_ascii_lowercase();
     for fact in facts::asked(view) {
@@ -772,7 +774,7 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
                 .map(str::to_owned)
         });
         let Some(told) = told.filter(|told| is_word(told) && !told.eq_ignore_ascii_case(&value)) else { continue };
-        // That the old value is gone is asked for in its words.
+        // Verify may check that the old value is gone.
         let is_old = facts::given(view).iter().any(|given| given.key == fact.key && given.text() == value);
         let asked_too = facts::asked(view).iter().any(|other| other.key == fact.key && other.text() == told);
         if !is_old && !asked_too {
@@ -782,15 +784,15 @@ fn told_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnost
     }
 }
 
-/// Behind the name of a field: `… to "on"`, or the value itself at the end of its part of a sentence.
+/// The text after the name of a field: `… to "on"`, or the value itself at the end of the clause.
 static TOLD: Ascii =
     ascii(r#"^(?:[\w\s`']{0,60}?\bto\s+(?:"(?P<value>[\w.-]+)"|`(?P<code>[\w.-]+)`)|\s+(?P<bare>[A-Za-z][\w-]+)\s*$)"#);
 
-/// `with LOG_LEVEL set to debug`, and verify asks for another value of the key.
+/// `with LOG_LEVEL set to debug`, but verify checks for another value of the key.
 fn set_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     for fact in facts::asked(view) {
         let (key, value) = (fact.key.as_str(), fact.text());
-        // A word of a sentence is no key for certain.
+        // An ordinary word in a sentence may not be the key.
         let written = key.len() > 3 && key.bytes().any(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-'));
         if !written || value.is_empty() || texts::has_word(said, &value) {
             continue;
@@ -808,12 +810,12 @@ fn set_values(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
     }
 }
 
-/// Behind a key: `set to debug`, `with the value "debug"`, `=debug`.
+/// The text after a key: `set to debug`, `with the value "debug"`, `=debug`.
 static SET: Ascii = ascii(
     r#"^[`"']?(?:\s*[=:]\s*|\s+(?:is\s+|be\s+)?(?:set\s+)?(?:to|with)\s+(?:the\s+)?(?:value\s+)?)[`"']?([\w./:-]+)"#,
 );
 
-/// `that says "back soon"`, and verify looks for `Back soon`.
+/// `that says "back soon"`, but verify looks for `Back soon`.
 fn cases(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let quoted = || QUOTED.captures_iter(said).filter_map(|quoted| Some(quoted.get(1)?.as_str()));
     // `grep -qi`, `--ignore-case`, `${x,,}`, `ascii_downcase`.
@@ -822,7 +824,7 @@ fn cases(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
         options.any(|word| word.contains('i'))
             || ["tr ", ",,}", "^^}", "case", "lower", "upper"].iter().any(|word| text.contains(word))
     };
-    // Such a prompt is about capitals.
+    // The prompt is about letter case.
     if ["capital", "case", "caps"].iter().any(|word| said.contains(word)) {
         return;
     }
@@ -849,7 +851,7 @@ fn cases(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     }
 }
 
-/// `create a pod web-server in the default namespace`, and verify looks for it in another.
+/// `create a pod web-server in the default namespace`, but verify looks for it in another.
 fn namespaces(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     if !said.contains("namespace") {
         return;
@@ -888,13 +890,13 @@ fn namespaces(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
     }
 }
 
-/// Words beside `namespace` that are no names.
+/// Words next to `namespace` that are not names.
 const COMMON: [&str; 22] = [
     "the", "this", "that", "a", "an", "its", "same", "and", "in", "is", "with", "of", "new", "own", "my", "called",
     "named", "each", "every", "for", "to", "has",
 ];
 
-/// `in the folder whose uid is eval-team`, and verify only asks that there is a `folderUid`.
+/// `in the folder whose uid is eval-team`, but verify only checks that `folderUid` exists.
 fn given_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: Span, out: &mut Diagnostics) {
     let mut fields: Vec<(Span, String)> = Vec::new();
     view.task.verify.steps.iter().for_each(|step| {
@@ -912,7 +914,7 @@ fn given_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: 
         for (at, _) in said.match_indices('`').step_by(2) {
             let Some(value) = said[at + 1..].split('`').next().filter(|value| !value.is_empty()) else { continue };
             let start = said[..at].rfind(['.', ';', ':', '\n']).map_or(0, |end| end + 1);
-            // The words of the key stand in front of the value, and no other value between.
+            // The words of the key must precede the value, with no other value in between.
             let start = said[start..at].rfind('`').map_or(start, |tick| start + tick + 1);
             let head = said[start..at].to_lowercase();
             if parts.iter().all(|word| head.contains(word.as_str())) && !known.verified.contains(value) {
@@ -931,7 +933,7 @@ fn given_values(view: &TaskView<'_>, said: &str, known: &LazyKnown<'_>, prompt: 
     }
 }
 
-/// `{path: $.meta.folderUid, exists: true}`, wherever it stands.
+/// Collects every `{path: $.meta.folderUid, exists: true}`.
 fn existing(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, String)>) {
     match &arg.kind {
         ArgKind::Record(fields) => {
@@ -947,12 +949,12 @@ fn existing(arg: &crate::hir::Arg<crate::hir::Def>, found: &mut Vec<(Span, Strin
     }
 }
 
-/// The number right behind the name of a field.
+/// The number directly after the name of a field.
 static NUMBER: Ascii = ascii(r#"^[`"']?\s*(?:to|=|:|is|of|at)?\s*[`"']?(\d+(?:\.\d+)?)\b"#);
 
 static QUOTED: Ascii = ascii("[`\"']([^`\"'\n]+)[`\"']|\\b([a-z]+[/-][a-z0-9./-]*[a-z0-9])\\b");
 
-/// The literal texts that verify compares with or looks for, and the names of what it looks at.
+/// The literal texts that verify compares with or looks for, and the names of the resources that it checks.
 fn looked_for(view: &TaskView<'_>) -> Vec<(Span, String)> {
     let mut found = expected(view);
     for act in view.effects.in_phase(PhaseKind::Verify) {
@@ -970,7 +972,7 @@ fn looked_for(view: &TaskView<'_>) -> Vec<(Span, String)> {
     found
 }
 
-/// `POLICY=allkeys-lru`, which something is compared with.
+/// Constants that the script compares with something: `POLICY=allkeys-lru`.
 fn constants(content: &Content, found: &mut Vec<(Span, String)>) {
     content.program.body.iter().filter(|s| matches!(s.kind, Kind::Assignment)).for_each(|s| {
         let text = content.text.get(s.range.clone()).unwrap_or_default();
@@ -989,7 +991,7 @@ fn constants(content: &Content, found: &mut Vec<(Span, String)>) {
     });
 }
 
-/// Whether two names are made of the same parts, but for one or two.
+/// Whether two different names share at least half of the parts of the shorter one.
 pub(super) fn is_kin(a: &str, b: &str) -> bool {
     let parts = |name: &str| -> BTreeSet<String> {
         name.split(['-', '_', '.', '/']).filter(|part| part.len() > 1).map(str::to_lowercase).collect()
@@ -999,12 +1001,12 @@ pub(super) fn is_kin(a: &str, b: &str) -> bool {
     common > 0 && common * 2 >= a.len().min(b.len()) && a != b
 }
 
-/// Names as authors give them: of parts, with a hyphen or an underscore between.
+/// Typical names of resources: several parts, separated by hyphens or underscores.
 static NAME: Ascii = ascii(r"\b[a-z][a-z0-9]*(?:[-_][a-z0-9]+)+\b");
 
 static PATH: Ascii = ascii(r"/(?:tmp|var|srv|opt|home|work|data)(?:/[\w.{}-]+)+");
 
-/// What stands in quotes behind `grep`, and in comparisons of SQL and jq.
+/// Quoted strings after `grep`, and in comparisons of SQL and jq.
 static LOOKED: Ascii = ascii(r#"(?:\bgrep\s[^|\n"']*["']|==\s*\\?"|\s=\s*')([^"'\n]+)["']"#);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -1013,7 +1015,7 @@ struct Item {
     text: String,
 }
 
-/// What has a form: numbers from 2, amounts, images with a tag, words in capitals.
+/// The values with a form: numbers from 2, amounts, images with a tag, words in capitals.
 fn values(text: &str) -> BTreeSet<Item> {
     let mut found = BTreeSet::new();
     for word in VALUE.find_iter(text).map(|m| m.as_str()) {
@@ -1039,7 +1041,7 @@ static VALUE: Ascii = ascii(
     r"(?-u)\b(?:[a-z][a-z0-9-]*(?:/[a-z0-9-]+)*:v?\d[\w.-]*\w|\d+(?:\.\d+)?(?:Ki|Mi|Gi|Ti|m|MB|GB|KB)\b|\d+\b|[A-Z][A-Z0-9_]{4,}\b)",
 );
 
-/// The literal texts that verify compares with, each with its place.
+/// The literal texts that verify compares with, and their spans.
 pub(super) fn expected(view: &TaskView<'_>) -> Vec<(Span, String)> {
     let mut found = Vec::new();
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {

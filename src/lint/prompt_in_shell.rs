@@ -1,4 +1,4 @@
-//! Agents that get their prompt through a shell.
+//! Agents that receive their prompt through a shell.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ rule! {
     pub static PROMPT_NOT_PASSED = "prompt-not-passed", Verdict;
 }
 
-/// `{{ .Promt }}` (`tests/coverage.md` D8).
+/// Unknown fields in templates: `{{ .Promt }}` (`tests/coverage.md` D8).
 pub fn fields(view: &EvalView<'_>, out: &mut Diagnostics) {
     agents(view).for_each(|(agent, tree)| fields_of(agent, &tree, out));
 }
@@ -50,7 +50,7 @@ fn unknown_field(Fault { range, message }: Fault, template: &Name, known: &[&str
         Some((from, name.get(..end)?))
     });
     let near = |name: &str| {
-        // `McpServerFile` is the head of `McpServerFileArgs`.
+        // `McpServerFile` is a prefix of `McpServerFileArgs`.
         let head = || known.iter().copied().find(|k| !name.is_empty() && k.starts_with(name));
         nearest(name, known.iter().copied()).or_else(head)
     };
@@ -64,7 +64,7 @@ fn unknown_field(Fault { range, message }: Fault, template: &Name, known: &[&str
     }
 }
 
-/// A command that never gets the prompt is given nothing to do.
+/// A command that never receives the prompt has no task.
 pub fn passed(view: &EvalView<'_>, out: &mut Diagnostics) {
     for agent in view.unit.agent_files() {
         let deaf = |template: &Name| {
@@ -73,7 +73,7 @@ pub fn passed(view: &EvalView<'_>, out: &mut Diagnostics) {
             let fields = gotext::fields(text, &prompt::FIELDS);
             unfilled && fields.is_ok_and(|fields| !fields.iter().any(|field| field.name == "Prompt"))
         };
-        // What else is there decides what is run.
+        // These take precedence over the command.
         if agent.acp.is_some() || agent.builtin.is_some() {
             continue;
         }
@@ -82,7 +82,7 @@ pub fn passed(view: &EvalView<'_>, out: &mut Diagnostics) {
         };
         let diagnostic = |span| Diagnostic::new(&PROMPT_NOT_PASSED, span, "this command does not receive the prompt");
         let Some(range) = hollow(&template.value) else {
-            // It may be a stand-in that needs no prompt.
+            // It may be a stub that needs no prompt.
             out.push(
                 diagnostic(template.span)
                     .strength(Strength::Warning)
@@ -95,7 +95,7 @@ pub fn passed(view: &EvalView<'_>, out: &mut Diagnostics) {
         let diagnostic = diagnostic(span).here("this is never set").help(help);
         let mut mended = view.sources.get(agent.file).text().to_owned();
         mended.replace_range(span.range(), "{{ .Prompt }}");
-        // Within braces it would need quotes.
+        // In a flow mapping, it would need quotes.
         out.push(match yaml::parse(agent.file, mended, &mut Diagnostics::default()) {
             Ok(_) => diagnostic.fix("write `{{ .Prompt }}`", span, "{{ .Prompt }}"),
             Err(_) => diagnostic,
@@ -103,7 +103,7 @@ pub fn passed(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Where an author thought the prompt would be filled in: `$PROMPT`, `{prompt}`.
+/// Where the author expected the prompt to be inserted: `$PROMPT`, `{prompt}`.
 fn hollow(text: &str) -> Option<Range<usize>> {
     let lower = text.to_ascii_lowercase();
     let spellings = ["${prompt}", "$prompt", "{prompt}", "<prompt>", "%prompt%"];
@@ -112,14 +112,14 @@ fn hollow(text: &str) -> Option<Range<usize>> {
     };
     let mut found = spellings.iter().flat_map(|s| lower.match_indices(s).map(|(at, s)| at..at + s.len()));
     let range = found.find(ends)?;
-    // The line itself may set the variable.
+    // The command itself may set the variable.
     let begins = |at: usize| lower[..at].chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|(`'".contains(c));
     let sets = lower.match_indices("prompt=").any(|(at, _)| begins(at))
         || ["read prompt", "-r prompt", "for prompt"].iter().any(|s| lower.contains(s));
     (!sets).then_some(range)
 }
 
-/// Where the prompt stands in the line that a shell reads (`tests/coverage.md` D11).
+/// The position of the prompt in the command line that a shell parses (`tests/coverage.md` D11).
 pub fn context(view: &EvalView<'_>, out: &mut Diagnostics) {
     agents(view).for_each(|(agent, tree)| context_of(agent, &tree, out));
 }
@@ -153,7 +153,7 @@ fn context_of(agent: &Agent, tree: &Tree, out: &mut Diagnostics) {
     }
 }
 
-/// The eval's agent and judge, with their files once more for the places in them.
+/// The files of the eval's agent and judge, each parsed again to locate spans.
 fn agents<'a>(view: &EvalView<'a>) -> impl Iterator<Item = (&'a Agent, Tree)> {
     view.unit.agent_files().filter_map(|agent| Some((agent, tree(view, agent)?)))
 }

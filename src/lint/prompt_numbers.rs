@@ -1,4 +1,4 @@
-//! The prompt says one number, and the task has another in its place.
+//! The prompt and the task contain different numbers in the same role.
 
 use std::collections::BTreeSet;
 
@@ -20,16 +20,16 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
 const WORDS: [&str; 12] =
     ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
-/// A number of a text, in digits or as a word.
+/// The value of a number, in digits or as a word.
 fn number(word: &str) -> Option<u64> {
     let place = WORDS.iter().position(|known| *known == word);
     place.map(|place| place as u64 + 1).or_else(|| word.parse().ok())
 }
 
-/// `Keep its two replicas`, and verify expects 3 at `.spec.replicas`.
+/// `Keep its two replicas`, but verify expects 3 at `.spec.replicas`.
 fn counted(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let lower = said.to_lowercase();
-    // At least one of five is no contradiction.
+    // A bound does not contradict a larger or smaller number.
     for fact in facts::asked(view).iter().filter(|fact| fact.exact && !fact.value.is_boolean()) {
         let text = fact.text();
         let Some(value) = text.parse::<u64>().ok().filter(|value| *value > 0) else { continue };
@@ -40,7 +40,7 @@ fn counted(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
         let mut shown = None;
         for (at, _) in lower.match_indices(noun) {
             let sentence = super::already_true::sentence(&lower, at);
-            // What is said of a change or of a part is no number of the whole.
+            // A number in a sentence about a change or a part is not the total.
             if RELATIVE.is_match(&lower[sentence]) {
                 return;
             }
@@ -52,7 +52,7 @@ fn counted(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics)
             }
         }
         let Some(shown) = shown.filter(|_| !told.contains(&value)) else { continue };
-        // Of one thing there are so many as the prompt says, of another there are not.
+        // If verify checks the prompt's number elsewhere, this may be another resource.
         let is_asked =
             facts::asked(view).iter().any(|other| other.text().parse::<u64>().is_ok_and(|n| told.contains(&n)));
         let word = usize::try_from(value).ok().and_then(|value| WORDS.get(value - 1));
@@ -68,7 +68,8 @@ static RELATIVE: Ascii = ascii(
     r"\b(?:more|additional|another|extra|add|adds|increase|decrease|by|remove|delete|fewer|less|double|twice|half|each|per|every|first|last|from|instead|of the|at least|at most|up to|minimum|maximum|between|other)\b",
 );
 
-/// `the employee 42`, and verify asks for the one with `id = 24`: the same digits in another order, each of them nowhere else.
+/// `the employee 42`, but verify checks the one with `id = 24`: the same digits in another order, and neither number
+/// appears elsewhere.
 fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnostics) {
     let elsewhere = facts::elsewhere(view);
     let told: BTreeSet<&str> = runs(said).map(|(_, run)| run).collect();
@@ -82,7 +83,7 @@ fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
         digits.sort_unstable();
         digits
     };
-    // A short number may be what comes of a sum: then the word before has to be the same, `id 42` and `id = 24`.
+    // A short number may be computed, so the preceding word must be the same: `id 42` and `id = 24`.
     let called: Vec<(&str, &str)> = runs(said).map(|(at, run)| (run, word_before(said, at))).collect();
     let other = |number: &str, word: &str| {
         let same = |free: &&&str| {
@@ -115,14 +116,14 @@ fn transposed(view: &TaskView<'_>, said: &str, prompt: Span, out: &mut Diagnosti
     }
 }
 
-/// The word in front of a place, where only signs and blanks stand between.
+/// The word before an offset, if only punctuation and spaces are between them.
 fn word_before(text: &str, at: usize) -> &str {
     let before = text[..at].trim_end_matches(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && c != '\n');
     let start = before.rfind(|c: char| !c.is_ascii_alphabetic()).map_or(0, |start| start + 1);
     before.get(start..).unwrap_or_default()
 }
 
-/// Numbers of at least two digits that are no part of a word, a version, a date or an address, each with its place.
+/// Numbers of at least two digits that are not part of a word, a version, a date or an address, and their offsets.
 fn runs(text: &str) -> impl Iterator<Item = (usize, &str)> {
     RUN.find_iter(text).map(|found| (found.start(), found.as_str())).filter(|(at, run)| {
         let bytes = text.as_bytes();

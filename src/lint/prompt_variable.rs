@@ -15,7 +15,7 @@ rule! {
 
 static VARIABLE: Ascii = ascii(r"\$\{([A-Z_][A-Z0-9_]*)(?::?[-=?+][^}\n]*)?\}|\$([A-Z_][A-Z0-9_]+)");
 
-/// A prompt goes to the agent unchanged: no shell ever reads it (author mistake 13).
+/// The agent receives the prompt unchanged: no shell expands it (author mistake 13).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let span = prompt.text.span;
@@ -36,7 +36,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             Some(map) => map.span(whole.range()),
             None => Span::new(span.file, whole.range()),
         };
-        // In backticks it is code that the prompt is about; in a hole it is filled.
+        // In backticks, it is code that the prompt is about; in a hole, it is filled.
         let quoted = text[..whole.start()].matches('`').count() % 2 == 1;
         if quoted || text[..whole.start()].ends_with('\\') || prompt.text.holes().any(|h| h.span.contains(place)) {
             continue;

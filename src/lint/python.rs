@@ -1,34 +1,34 @@
-//! Programs of Python, line by line: whether what would end one with a failure is caught, and nothing comes of it.
+//! Line-based analysis of Python programs: whether every failure is caught and ignored.
 
 use std::{cell::RefCell, ops::Range};
 
 use rustc_hash::FxHashMap;
 
-/// A line with how far it is indented, without comments.
+/// A line without leading and trailing space, and its indentation.
 type Line<'t> = (usize, &'t str);
 
-/// What ends a program with a failure.
+/// A way in which a program fails.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Failure<'t> {
     Exit,
-    /// An exception, by its name where that is told.
+    /// An exception, with its name if known.
     Raise(&'t str),
 }
 
-/// A `try` and the exceptions that end well there.
+/// A `try` and the exceptions that it handles without failing.
 struct Try<'t> {
     body: Range<usize>,
-    /// What stands behind `except`, of each handler in which nothing fails.
+    /// The exception lists of all `except` clauses whose handlers cannot fail.
     caught: Vec<&'t str>,
 }
 
-/// Whether a program may end with a failure, as its author means it: `sys.exit(1)`, `assert`.
+/// Whether a program can fail deliberately: `sys.exit(1)`, `assert`.
 pub(super) fn may_fail(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     lines.any(|line| failure(line).is_some()) && !swallows(text)
 }
 
-/// Whether something in a program may fail, and all that may is caught and passed over: `except Exception: print("not yet")`.
+/// Whether a program has possible failures and catches and ignores all of them: `except Exception: print("not yet")`.
 pub(super) fn swallows(text: &str) -> bool {
     let lines: Vec<Line<'_>> = text
         .lines()
@@ -42,18 +42,18 @@ pub(super) fn swallows(text: &str) -> bool {
     !failures.is_empty() && failures.iter().all(|(at, failure)| program.is_caught(*at, *failure, DEPTH))
 }
 
-/// So many functions may call each other.
+/// The maximum depth of nested calls.
 const DEPTH: usize = 16;
 
 struct Program<'p, 't> {
     lines: &'p [Line<'t>],
     tries: &'p [Try<'t>],
-    /// Functions, by the line of their `def`, and whether such a failure is passed over wherever they are called.
+    /// By function (the line of its `def`) and failure: whether every caller ignores the failure.
     functions: RefCell<FxHashMap<(usize, Failure<'t>), bool>>,
 }
 
 impl<'t> Program<'_, 't> {
-    /// Whether a failure in a line is passed over: there, or wherever the function is called that the line is in.
+    /// Whether a failure in a line is ignored: there, or wherever the function that contains it is called.
     fn is_caught(&self, at: usize, failure: Failure<'t>, depth: usize) -> bool {
         if self.tries.iter().any(|t| t.body.contains(&at) && t.caught.iter().any(|names| catches(names, failure))) {
             return true;
@@ -64,12 +64,12 @@ impl<'t> Program<'_, 't> {
         head.is_some_and(|head| self.is_caught_behind(head, failure, depth - 1))
     }
 
-    /// Whether a failure in a function is passed over wherever it is called.
+    /// Whether a failure in a function is ignored wherever the function is called.
     fn is_caught_behind(&self, head: usize, failure: Failure<'t>, depth: usize) -> bool {
         if let Some(known) = self.functions.borrow().get(&(head, failure)) {
             return *known;
         }
-        // Of a function that calls itself no more is known there.
+        // A recursive call counts as not caught.
         self.functions.borrow_mut().insert((head, failure), false);
         let name = self.lines[head].1[4..].split('(').next().unwrap_or_default();
         let call = format!("{name}(");
@@ -81,7 +81,7 @@ impl<'t> Program<'_, 't> {
     }
 }
 
-/// The `try` that begins in a line.
+/// The `try` that begins at a line.
 fn read<'t>(lines: &[Line<'t>], at: usize) -> Option<Try<'t>> {
     let (indent, "try:") = lines[at] else { return None };
     let end = |from: usize| (from..lines.len()).find(|line| lines[*line].0 <= indent).unwrap_or(lines.len());
@@ -114,7 +114,7 @@ fn catches(names: &str, failure: Failure<'_>) -> bool {
     })
 }
 
-/// What a line may end the program with.
+/// How a line may end the program with a failure.
 fn failure(line: &str) -> Option<Failure<'_>> {
     let argument = |call: &str| {
         let at = line.find(call)?;
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Each function is called by all lines of the one before: were each call followed, this would not end.
+    /// Every line of a function calls the previous function: following each call would not terminate in practice.
     #[test]
     fn functions_that_call_each_other_take_no_time() {
         const LINES: usize = 400;

@@ -1,10 +1,10 @@
 //! Amounts with units, as prompts and scripts write them.
 
-/// An amount, in the smallest unit of its kind.
+/// An amount, in its base unit.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Quantity {
     pub(super) amount: f64,
-    /// As it is written, without its unit.
+    /// The number as written, without its unit.
     number: f64,
     /// `s`, `b`, or nothing.
     pub(super) unit: &'static str,
@@ -12,7 +12,7 @@ pub(super) struct Quantity {
 }
 
 impl Quantity {
-    /// Whether two amounts are one. A number without a unit may be of any.
+    /// Whether two amounts are equal. A number without a unit may have any unit.
     pub(super) fn is(&self, other: &Self) -> bool {
         let same = |a: f64, b: f64| (a - b).abs() <= f64::EPSILON * a.abs().max(b.abs());
         match (self.unit.is_empty(), other.unit.is_empty()) {
@@ -30,7 +30,7 @@ impl Quantity {
         }
     }
 
-    /// What a word behind a number makes of it.
+    /// The factor and the base unit of a unit name.
     fn unit(word: &str) -> Option<(f64, &'static str)> {
         Some(match word {
             "s" | "sec" | "secs" | "second" | "seconds" => (1.0, "s"),
@@ -48,7 +48,7 @@ impl Quantity {
         })
     }
 
-    /// `30s`, `256Mi`, `4`: a value as a whole.
+    /// The amount that is the whole text: `30s`, `256Mi`, `4`.
     pub(super) fn of_value(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
         let number: f64 = text[..end].parse().ok()?;
@@ -60,7 +60,7 @@ impl Quantity {
         Some(Self { amount: number * factor, number, unit, text: text.to_owned() })
     }
 
-    /// What `docker run --memory 128m` means.
+    /// The meaning of `128m` in `docker run --memory 128m`.
     pub(super) fn of_memory(text: &str) -> Option<Self> {
         let number: f64 = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()?;
         let factor = match text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').to_lowercase().as_str() {
@@ -72,7 +72,7 @@ impl Quantity {
         Some(Self { amount: number * factor, number, unit: "b", text: text.to_owned() })
     }
 
-    /// All amounts of a text in small letters, each with its place.
+    /// All amounts in a lowercase text, with their offsets.
     pub(super) fn all(lower: &str) -> Vec<(usize, Self)> {
         let mut found = Vec::new();
         let mut every = false;
@@ -124,7 +124,7 @@ mod tests {
             [(60.0, "s"), (30.0, "s"), (268_435_456.0, "b"), (604_800.0, "s")]
         );
         assert_eq!(all("set 4 replicas and 10"), [(4.0, ""), (10.0, "")]);
-        // Each place is that of the number, also behind letters of several bytes.
+        // Offsets are those of the number, also after multi-byte characters.
         let text = "für 1 → 3 replicas, 5 €";
         let places = Quantity::all(text).into_iter().map(|(at, quantity)| text[at..].starts_with(&quantity.text));
         assert_eq!(places.collect::<Vec<_>>(), [true; 3]);

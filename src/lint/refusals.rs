@@ -1,4 +1,4 @@
-//! A branch of verify that refuses what its own words ask for: `if [ "$n" = 3 ]; then echo "expected 3"; exit 1; fi`.
+//! A branch of verify that contradicts its own message: `if [ "$n" = 3 ]; then echo "expected 3"; exit 1; fi`.
 
 use rustc_hash::FxHashSet;
 
@@ -12,18 +12,19 @@ use crate::{
     hir::PhaseKind,
 };
 
-/// A branch that ends in a failure, the condition before it, and whether the condition is true there.
+/// A branch that fails, its condition, and whether the condition is true there.
 struct Refusal<'s> {
     condition: &'s Statement,
     truth: bool,
-    /// What it says, in small letters.
+    /// Its message, in lowercase.
     said: String,
-    /// The first line of that: what follows may say how to go on.
+    /// The first line of the message. Later lines may contain advice.
     first: String,
 }
 
-/// Needs: a branch that certainly fails, that says why in the words of its `echo`, or of the function that it calls, and a condition of one
-/// test. The words say that a value is expected which leads into the branch, or that a thing is missing which is there.
+/// Requires a branch that certainly fails, a reason in its `echo` or in the function that it calls, and a condition
+/// with a single test. Reported if the message expects a value that leads into the branch, or says that something is
+/// missing that exists.
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         let content = &*script.view.content;
@@ -50,7 +51,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The functions that end in a failure.
+/// The functions that end with a failure.
 fn failing<'p>(programs: impl Iterator<Item = &'p Program>) -> FxHashSet<&'p str> {
     let mut found = FxHashSet::default();
     for program in programs {
@@ -65,7 +66,7 @@ fn failing<'p>(programs: impl Iterator<Item = &'p Program>) -> FxHashSet<&'p str
     found
 }
 
-/// What stands in the braces that are all of a list.
+/// The content of a list that consists of one group or subshell.
 fn inside(list: &[Statement]) -> &[Statement] {
     match list {
         [Statement { kind: Kind::Group(list) | Kind::Subshell(list), .. }] => list,
@@ -73,7 +74,7 @@ fn inside(list: &[Statement]) -> &[Statement] {
     }
 }
 
-/// `exit 1`, `return 1`, `false`.
+/// Whether this is `exit 1`, `return 1` or `false`.
 fn is_failure(statement: &Statement) -> bool {
     match statement.name() {
         "exit" | "return" => statement
@@ -120,28 +121,28 @@ fn refusals<'s>(s: &'s Statement, content: &Content, failing: &FxHashSet<&str>) 
     }
 }
 
-/// What is asked by a condition of one test.
+/// What a condition with a single test checks.
 enum Asked {
-    /// Whether a text is this one.
+    /// Whether a text equals this one.
     Is(String),
-    /// Whether a number and this one stand so to each other.
+    /// Whether a number compares with this one by the operator.
     Stands(String, f64),
-    /// Whether something is there.
+    /// Whether something exists.
     There(Subject),
 }
 
 /// What is looked for.
 enum Subject {
-    /// A thing that has the name.
+    /// A resource with a name.
     Thing,
-    /// What a pattern or a filter finds, which may as well be a fault: the words have to speak of it.
+    /// The result of a pattern or filter. It may be a fault, so the message must mention it.
     Found(String),
-    /// What is in a variable, which may as well be a list of what is wrong: the words must not print it.
+    /// The content of a variable. It may be a list of faults, so the message must not print it.
     Held(String),
 }
 
 impl Subject {
-    /// Whether words that say that something is missing speak of this.
+    /// Whether a message that something is missing refers to this.
     fn is_meant(&self, said: &str) -> bool {
         match self {
             Self::Thing => true,
@@ -188,8 +189,9 @@ fn contradiction(refusal: &Refusal<'_>, content: &Content) -> Option<String> {
     }
 }
 
-/// `if [ "$role" = editor ]; then echo "the role is $role"; exit 1; fi`: what the branch says of a value is what the condition has just said of
-/// it. Needs: set-up has no such value, it is none that says that something is wrong, and nothing else asks for the variable.
+/// `if [ "$role" = editor ]; then echo "the role is $role"; exit 1; fi`: the message only repeats the condition.
+/// Requires that setup has no such value, that the value does not indicate a problem, and that nothing else tests the
+/// variable.
 fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Option<String> {
     let text = content.text.get(refusal.condition.range.clone())?;
     let words = ast::split(text, 0);
@@ -224,14 +226,14 @@ fn fixed(view: &TaskView<'_>, refusal: &Refusal<'_>, content: &Content) -> Optio
         .then(|| format!("this fails if `${name}` is `{value}`, but its message only prints the value"))
 }
 
-/// `$role` or `${role}` in small letters, and no longer name.
+/// Whether a lowercase text contains `$role` or `${role}`, and not a longer name.
 fn is_printed(said: &str, name: &str) -> bool {
     let (name, part) = (name.to_lowercase(), |c: char| c.is_ascii_alphanumeric() || c == '_');
     said.contains(&format!("${{{name}}}"))
         || said.match_indices(&format!("${name}")).any(|(at, found)| !said[at + found.len()..].starts_with(part))
 }
 
-/// What a condition asks, and whether it asks for that or for its opposite.
+/// What a condition checks, and whether for that or for its opposite.
 fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
     let text = content.text.get(condition.range.clone())?;
     let quiet = |s: &Statement| {
@@ -241,7 +243,7 @@ fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
                 .any(|word| word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('q'))
             && !s.words().iter().any(|word| word.text.starts_with('-') && word.text.contains('v') || word.text == ".")
     };
-    // The words of a filter, but for its options.
+    // The words of a filter, without its options.
     let found = |filter: &Statement| {
         let words = filter.words().iter().skip(1).filter(|word| !word.text.starts_with('-'));
         let words: Vec<&str> = words.map(|word| word.text.as_str()).collect();
@@ -280,7 +282,7 @@ fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
     let asks = negations % 2 == 0;
     match &words[negations..] {
         [sign, word] if matches!(sign.source.as_str(), "-n" | "-z") => {
-            // Of a message there is none where all is well.
+            // A variable with an error message is empty if there is no error.
             let name = word.variable().unwrap_or_default().to_lowercase();
             let tells = ["err", "bad", "miss", "fail", "wrong", "diff", "left", "remain", "invalid", "unexpected"];
             let held = || (Asked::There(Subject::Held(name.clone())), asks == (sign.source == "-n"));
@@ -310,7 +312,7 @@ fn asked(condition: &Statement, content: &Content) -> Option<(Asked, bool)> {
     }
 }
 
-/// Whether a value stands in a text right behind one of these words.
+/// Whether a text contains a value directly after one of these words.
 fn is_behind(said: &str, value: &str, words: &[&str]) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     said.match_indices(value).any(|(at, _)| {
@@ -330,7 +332,7 @@ fn has_one(said: &str, words: &[&str]) -> bool {
     words.iter().any(|word| said.contains(word))
 }
 
-/// Behind these stands what is to be.
+/// An expected value follows these.
 const WANTED: [&str; 14] = [
     "expected",
     "expect",
@@ -347,7 +349,7 @@ const WANTED: [&str; 14] = [
     "required",
     "!",
 ];
-/// Behind these stands what is not to be.
+/// A rejected value follows these.
 const UNWANTED: [&str; 11] = [
     "expected not",
     "still",
@@ -361,20 +363,20 @@ const UNWANTED: [&str; 11] = [
     "remains",
     "must not",
 ];
-/// Something is not there.
+/// Something is missing.
 #[rustfmt::skip]
 const LACKS: [&str; 27] = [
     "not found", "not exist", "t exist", "not set", "not ready", "not present", "not created", "not running", "not available", "not installed",
     "not defined", "not there", "not configured", "not reachable", "not say", "not have", "not contain ", "not an ", "missing", "no such", "nothing",
     "is gone", " lost", "is empty", "has no ", "have no ", " is no ",
 ];
-/// Something is there that should not be; or who speaks says what is to be, or denies it.
+/// Something exists that should not; or the message states a requirement or a negation.
 #[rustfmt::skip]
 const STAYS: [&str; 20] = [
     "should ", "must ", "may ", "expected no", "s expected", "allowed", "exists", "removed", "still ", "not deleted", "not gone", "not cleaned",
     "unexpected", "left behind", "not been", "not terminated", "no longer", "shouldn't", "leftover", "not stopped",
 ];
-/// Values that say that something is wrong.
+/// Values that indicate a problem.
 #[rustfmt::skip]
 const BAD: [&str; 21] = [
     "fail", "err", "crash", "unknown", "pending", "000", "null", "none", "false", "stop", "terminat", "evict", "lost", "degraded", "unhealthy", "exited",

@@ -1,4 +1,4 @@
-//! What set-up makes and cleanup leaves behind (author mistake 3).
+//! What setup creates and cleanup does not delete (author mistake 3).
 
 use super::TaskView;
 use crate::{
@@ -11,7 +11,7 @@ rule! {
     pub static RESOURCE_NOT_RELEASED = "resource-not-released", Warning;
 }
 
-/// Needs: what set-up makes has a name that is known, and all that cleanup does is known.
+/// Requires that the names of what setup creates and all effects of cleanup are known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut told: Vec<String> = Vec::new();
     for act in view.effects.left_behind(view.task, view.tools).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! What a script has removed, and uses afterwards.
+//! Files that a script removes and then uses.
 
 use rustc_hash::FxHashMap;
 
@@ -21,17 +21,17 @@ rule! {
     pub static USED_AFTER_REMOVAL = "used-after-removal", Warning;
 }
 
-/// Programs that make no file where they are not told to write one.
+/// Programs that create no files unless their output is redirected.
 const LOOKS: [&str; 14] =
     ["grep", "egrep", "fgrep", "cat", "head", "tail", "wc", "jq", "yq", "awk", "diff", "cmp", "cut", "uniq"];
 
-/// Statements that are looked at behind a removal.
+/// The maximum number of statements to search after a removal.
 const AHEAD: usize = 64;
 
-/// The runs of a script by their statements; none where it runs several times.
+/// The runs of a script, by statement. `None` if a statement runs several times.
 type Runs<'a> = FxHashMap<*const Statement, Option<&'a Run<'a>>>;
 
-/// Needs: what stands between the removal and the use makes nothing, as far as is known of it.
+/// Requires that nothing between the removal and the use creates the file, as far as is known.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|script| script.content.text.contains("rm ")) {
         let Some(followed) = view.followed(script).filter(|_| script.content.program.sound) else { continue };
@@ -56,7 +56,7 @@ fn in_list(script: &ScriptView<'_>, runs: &Runs<'_>, list: &[Statement], out: &m
         }
         for word in tools::operands("rm", &removal.words()[1..]) {
             let names = called(content, runs, removal, word);
-            // Of `D/*` the folder stays.
+            // `D/*` keeps the directory.
             if names.is_empty() || names.iter().any(|name| name.contains(['*', '?', '[', '{', ' ']) || name.len() < 2) {
                 continue;
             }
@@ -80,12 +80,12 @@ fn in_list(script: &ScriptView<'_>, runs: &Runs<'_>, list: &[Statement], out: &m
 struct Search<'a> {
     content: &'a Content,
     runs: &'a Runs<'a>,
-    /// What the thing is called: as it is written, and by its value.
+    /// The names of the removed path: as written, and its value.
     names: &'a [String],
 }
 
 impl Search<'_> {
-    /// What of a statement uses the thing. `None`: it may be there again, or nobody knows.
+    /// The part of a statement that uses the path. `None` if the path may exist again.
     fn statement<'s>(&self, s: &'s Statement) -> Option<Option<&'s Statement>> {
         let text = self.content.text.get(s.range.clone()).unwrap_or_default();
         if s.background || s.written && !text.contains("/dev/null") {
@@ -94,7 +94,7 @@ impl Search<'_> {
         match self.list(&s.nested)? {
             Some(used) => return Some(Some(used)),
             None if matches!(s.kind, Kind::Assignment | Kind::Declaration) => {
-                // The variable is another from here on.
+                // The variable has another value from here on.
                 let variable = self.names.iter().find_map(|name| name.strip_prefix('$')).unwrap_or_default();
                 let variable = variable.split('/').next().unwrap_or_default();
                 let sets = !variable.is_empty() && text.contains(&format!("{variable}="));
@@ -107,7 +107,7 @@ impl Search<'_> {
             Kind::Test | Kind::Function { .. } => Some(None),
             Kind::Pipeline(parts) => self.list(parts),
             Kind::Group(list) | Kind::Subshell(list) => self.list(list),
-            // What is there is used: where it is not, nothing happens.
+            // A use that is conditional on existence does nothing after the removal.
             Kind::And(pair) if self.asks(&pair[0]) => self.guarded(std::slice::from_ref(&pair[1])),
             Kind::If { branches, otherwise: None } => match branches.as_slice() {
                 [branch] if branch.condition.len() == 1 && self.asks(&branch.condition[0]) => {
@@ -115,7 +115,7 @@ impl Search<'_> {
                 }
                 _ => None,
             },
-            // Who asks how it ends knows of it.
+            // The script handles the failure.
             Kind::Or(pair) if matches!(pair[1].name(), "exit" | "return" | "die" | "fail") => {
                 self.list(std::slice::from_ref(&pair[0]))
             }
@@ -132,14 +132,14 @@ impl Search<'_> {
         Some(None)
     }
 
-    /// What is done where the thing is there. Who leaves then asks whether it is gone.
+    /// Statements that run if the path exists. If one of them exits, the condition checks that the path is gone.
     fn guarded<'s>(&self, list: &'s [Statement]) -> Option<Option<&'s Statement>> {
         let mut leaves = false;
         list.iter().for_each(|s| s.walk(&mut |s| leaves |= matches!(s.name(), "exit" | "return" | "die" | "fail")));
         if leaves { Some(None) } else { self.list(list) }
     }
 
-    /// `[ -d D ]`.
+    /// Whether a statement tests for existence: `[ -d D ]`.
     fn asks(&self, s: &Statement) -> bool {
         let text = self.content.text.get(s.range.clone()).unwrap_or_default();
         let words: Vec<&str> =
@@ -154,16 +154,16 @@ impl Search<'_> {
         let words = s.words();
         let has = |options: &[&str]| words.iter().any(|word| options.contains(&word.text.as_str()));
         let is_it = |word: &Word| called(self.content, self.runs, s, word).iter().any(|name| self.is_it(name));
-        // It has to be there, whatever the program does in it.
+        // The directory must exist, whatever the program does there.
         let enters = words.windows(2).any(|pair| pair[0].text == "-C" && is_it(&pair[1]))
             || words.iter().any(|word| word.text.strip_prefix("-chdir=").is_some_and(|path| self.is_it(&plain(path))));
         if enters {
             return Some(Some(s));
         }
         let looks = match s.name() {
-            // To list it may be to ask whether it is gone.
+            // Listing may be a check that it is gone.
             "echo" | "printf" | "test" | "[" | "ls" | "stat" | "set" | "true" | ":" | "rm" => return Some(None),
-            // What is called by a path from here is another thing there.
+            // A relative path denotes something else there.
             "cd" => is_it(words.get(1)?) || self.names.iter().all(|name| name.starts_with(['/', '$', '~'])),
             "sed" => !words.iter().any(|word| word.text.starts_with("-i") || word.text == "--in-place"),
             "sort" => !has(&["-o"]),
@@ -175,7 +175,7 @@ impl Search<'_> {
         looks.then(|| words.iter().skip(1).any(is_it).then_some(s))
     }
 
-    /// Whether a path is that of the thing, or lies in it.
+    /// Whether a path is the removed path or inside it.
     fn is_it(&self, path: &str) -> bool {
         self.names
             .iter()
@@ -183,7 +183,7 @@ impl Search<'_> {
     }
 }
 
-/// What a word says: as it is written, and by its value, where that is known.
+/// The names that a word denotes: as written, and its value if known.
 fn called(content: &Content, runs: &Runs<'_>, s: &Statement, word: &Word) -> Vec<String> {
     let source = content.text.get(word.range.clone()).unwrap_or_default();
     let mut names = vec![plain(source)];
@@ -198,7 +198,7 @@ fn called(content: &Content, runs: &Runs<'_>, s: &Statement, word: &Word) -> Vec
     names
 }
 
-/// A word without quotes and braces: `$clone/x` of `"${clone}/x"`.
+/// A word without quotes and braces: `$clone/x` for `"${clone}/x"`.
 fn plain(source: &str) -> String {
     let text: String = source.chars().filter(|c| !matches!(c, '"' | '\'')).collect();
     let mut text = text.trim_end_matches('/').to_owned();

@@ -1,4 +1,4 @@
-//! Requests of cleanup that delete what nobody has made, beside others whose URL is nearly the same. Those of steps, and those of curl.
+//! Cleanup requests, by steps or curl, that delete what nothing creates, although setup uses a very similar URL.
 
 use super::{TaskView, cluster::whole, facts, foreign::DELETES_FOREIGN_RESOURCE, misspelt::is_slip, texts};
 use crate::{
@@ -8,16 +8,16 @@ use crate::{
     source::Span,
 };
 
-/// Deletions that are looked at: each is held against all that the task says.
+/// The maximum number of deletions to check: each is compared with all texts of the task.
 const DELETIONS: usize = 32;
 
-/// A request.
+/// An HTTP request.
 struct Request {
     phase: PhaseKind,
     method: String,
-    /// The URL between its slashes, without what stands behind a question mark. Empty where it is not known.
+    /// The parts of the URL between slashes, without the query. Empty if the URL is not known.
     segments: Vec<Value>,
-    /// What is sent, as far as it is known.
+    /// The request body, as far as it is known.
     body: String,
     span: Span,
 }
@@ -32,14 +32,14 @@ impl Request {
         Self { phase, method, segments, body, span }
     }
 
-    /// Whether it makes something at, or under, a URL.
+    /// Whether setup creates something with this request.
     fn makes(&self) -> bool {
         self.phase == PhaseKind::Setup && matches!(self.method.as_str(), "POST" | "PUT")
     }
 }
 
-/// Needs: the URLs are known, set-up makes something at one that differs in one segment, by a slip, and nothing else says what
-/// cleanup says.
+/// Requires that the URLs are known, that setup creates something at a URL that differs by a typo in one segment, and
+/// that nothing else mentions the name or collection that cleanup uses.
 pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let by_script =
         view.scripts.iter().any(|script| script.phase == PhaseKind::Cleanup && script.content.text.contains("DELETE"));
@@ -64,7 +64,7 @@ pub(super) fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `DELETE …/channels/eval-incident`, where set-up makes `eval-incidents` there.
+/// `DELETE …/channels/eval-incident`, if setup creates `eval-incidents` there.
 fn name(view: &TaskView<'_>, gone: &Request, all: &[Request]) -> Option<(String, String)> {
     let (last, parent) = gone.segments.split_last()?;
     let word = last.literal().filter(|word| is_name(word))?;
@@ -89,7 +89,7 @@ fn name(view: &TaskView<'_>, gone: &Request, all: &[Request]) -> Option<(String,
     if told {
         return None;
     }
-    // What is made there, by its URL or by what is sent; or by what a script is made of.
+    // Names that setup creates there, from URLs, request bodies and scripts.
     let mut near: Vec<String> = Vec::new();
     for request in all.iter().filter(|request| request.makes()) {
         let texts: Vec<&str> = if request.segments == parent {
@@ -112,12 +112,12 @@ fn name(view: &TaskView<'_>, gone: &Request, all: &[Request]) -> Option<(String,
     }
 }
 
-/// `DELETE …/folder/ops`, where set-up makes `ops` at `…/folders`.
+/// `DELETE …/folder/ops`, if setup creates `ops` at `…/folders`.
 fn collection(gone: &Request, all: &[Request]) -> Option<(String, String)> {
     let (name, parent) = gone.segments.split_last()?;
     let (kind, begin) = parent.split_last()?;
     let word = kind.literal().filter(|word| word.len() > 3)?;
-    // A request to that place says that there is one.
+    // A request to this location shows that it exists.
     if all.iter().any(|other| other.phase != PhaseKind::Cleanup && other.segments.starts_with(parent)) {
         return None;
     }
@@ -136,12 +136,12 @@ fn collection(gone: &Request, all: &[Request]) -> Option<(String, String)> {
     })
 }
 
-/// Whether a word may be what something is called: with a letter, and long enough that a slip is none by chance.
+/// Whether a word may be a name: it contains a letter and is long enough that similarity is not a coincidence.
 fn is_name(word: &str) -> bool {
     word.len() > 4 && word.bytes().any(|b| b.is_ascii_alphabetic())
 }
 
-/// Whether a name is another with a slip, and not one of a row: `web-1`, `web-b`.
+/// Whether a name differs from another by a typo, rather than by its place in a series: `web-1`, `web-b`.
 fn is_near(word: &str, other: &str) -> bool {
     let part = |c: char| !c.is_ascii_alphanumeric();
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
@@ -185,7 +185,7 @@ fn requests(view: &TaskView<'_>) -> Vec<Request> {
     found
 }
 
-/// What curl asks for, where its words are known.
+/// The request of a curl command, if its words are known.
 fn of_curl(phase: PhaseKind, run: &Run<'_>) -> Option<Request> {
     const VALUES: [&str; 19] = [
         "-H",

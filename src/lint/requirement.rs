@@ -1,4 +1,4 @@
-//! Programs that a task requires, and that none of its scripts runs.
+//! Programs that a task requires, but none of its scripts runs.
 
 use super::{UnderView, script::Reader, texts};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     hir::{Arg, OperationKind, RequirementKind, Transport},
 };
 
-/// A note only: the agent or its servers may need the program.
+/// Only a note: the agent or its servers may need the program.
 pub fn check(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let commands = view.task.requires.iter().filter_map(|r| match &r.kind {
         RequirementKind::Command(name) => Some(name),
@@ -41,7 +41,7 @@ fn mentioned(view: &UnderView<'_, '_>, name: &str) -> bool {
     found
 }
 
-/// Whether something is run that nobody can read here: other files, other programs' own scripts, extensions.
+/// Whether the task runs anything that is not analyzed: other files, scripts of other programs, extensions.
 fn opaque(view: &UnderView<'_, '_>) -> bool {
     const RUNNERS: [&str; 22] = [
         "source", ".", "eval", "exec", "bash", "sh", "zsh", "python", "python3", "node", "npm", "npx", "make", "just",

@@ -1,4 +1,4 @@
-//! Two phases that do the same.
+//! Two phases that run the same script.
 
 use rustc_hash::FxHashMap;
 
@@ -14,7 +14,7 @@ rule! {
     pub static SAME_SCRIPT_TWICE = "same-script-twice", Warning;
 }
 
-/// Verify does what setup or cleanup does (author mistake 1). That setup and cleanup both clear away is common and right.
+/// Verify does the same as setup or cleanup (author mistake 1). Setup and cleanup may both delete the same resources.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let pairs = [
         (
@@ -30,7 +30,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     ];
     for (first, second, why) in pairs {
         let mut known: FxHashMap<Vec<&str>, Vec<&ScriptView<'_>>> = FxHashMap::default();
-        // One of several ways may have failed where it stands.
+        // An alternative may have failed in its first place.
         for script in view.scripts.iter().filter(|s| s.phase == first && !is_alternative(view, s.step)) {
             known.entry(effect(&script.content.text)).or_default().push(script);
         }
@@ -51,7 +51,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a step stands in one branch of several.
+/// Whether a step is in one of several branches.
 fn is_alternative(view: &TaskView<'_>, step: &Step<Def>) -> bool {
     let mut found = false;
     view.task.walk(&mut |_, outer| {
@@ -63,8 +63,8 @@ fn is_alternative(view: &TaskView<'_>, step: &Step<Def>) -> bool {
     found
 }
 
-/// Whether a step of verify is held against what came of an earlier one: by its own expectation, or by a step behind it that takes its output.
-/// Then it is run twice to see what has changed.
+/// Whether a verify step is compared with an earlier result: by its own expectation, or by a later step that uses its
+/// output. The script then runs twice to detect a change.
 fn is_compared(view: &TaskView<'_>, step: &Step<Def>) -> bool {
     let mut compared = false;
     if let Some((_, expect)) = &step.expect {
@@ -84,7 +84,7 @@ fn is_compared(view: &TaskView<'_>, step: &Step<Def>) -> bool {
     compared
 }
 
-/// The lines that do something.
+/// The lines with an effect.
 fn effect(text: &str) -> Vec<&str> {
     let lines = text.lines().map(str::trim);
     lines
@@ -92,7 +92,7 @@ fn effect(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What else tells two runs of one script apart.
+/// The arguments and expectations that distinguish two runs of the same script.
 fn given(step: &Step<Def>) -> Vec<(String, String)> {
     let others = step.args.iter().filter(|(k, _)| !matches!(k.value.as_str(), "file" | "inline" | "run"));
     let texts = |arg: &crate::hir::Arg<Def>| {

@@ -1,7 +1,7 @@
-//! Secrets that are written in clear: a token in a file is in the repository, and in whatever quotes the file.
+//! Hardcoded secrets: a token in a file is also in the repository, and in everything that quotes the file.
 //!
-//! The value is never shown. Under a telling name whatever is no placeholder counts; in other texts, what has the format of a
-//! token and of nothing else.
+//! The value is never shown. Under a secret name, any value that looks like a secret is reported; in other texts, only
+//! passwords in URLs and strings in the format of a token.
 
 use super::{EvalView, TaskView, script::Form};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 
 const FROM_ENVIRONMENT: &str = "read it from the environment";
 
-/// What an MCP config, an eval and the files of its agents say.
+/// Checks the MCP config, the eval and its agent files.
 pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
         let pairs = match &server.transport {
@@ -50,7 +50,7 @@ pub fn in_eval(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What a task gives to its steps, and what their texts say.
+/// Checks the variables, arguments and scripts of a task.
 pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
     view.task.env.iter().for_each(|(name, value)| given(name, value, out));
     view.task.walk(&mut |_, step| {
@@ -63,7 +63,7 @@ pub fn in_task(view: &TaskView<'_>, out: &mut Diagnostics) {
                         }
                     }
                 }
-                // The texts of shells are looked at below.
+                // Scripts are checked below.
                 _ if matches!(key.value.as_str(), "run" | "inline") => {}
                 _ if has_token(arg) => out.push(token(key.span)),
                 _ => {}
@@ -95,7 +95,7 @@ fn variable(name: &str) -> String {
     upper.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
 
-/// A variable or a header of a server.
+/// Checks a variable or a header of a server.
 fn configured(name: &Name, value: &Expand, out: &mut Diagnostics) {
     let text = value.display();
     if value.has_variables() {
@@ -104,7 +104,7 @@ fn configured(name: &Name, value: &Expand, out: &mut Diagnostics) {
     if is_secret_name(&name.value) && looks_secret(&text) || tokens(&text).next().is_some() {
         let variable = format!("${{{}}}", variable(&name.value));
         let mut finding = named(name.span, &name.value).help(format!("read it from the environment: `{variable}`"));
-        // Whatever stands before a header's value is its scheme.
+        // The text before a header's value is its scheme.
         let scheme = text.trim().rsplit_once(' ').map_or("", |(scheme, _)| scheme);
         if !text.contains(['\n', '=']) && scheme.bytes().all(|b| b.is_ascii_alphabetic()) {
             let written = [scheme, &variable].join(if scheme.is_empty() { "" } else { " " });
@@ -116,7 +116,7 @@ fn configured(name: &Name, value: &Expand, out: &mut Diagnostics) {
     }
 }
 
-/// `--token VALUE`, `--token=VALUE`, and whatever has the format of a token.
+/// Checks arguments: `--token VALUE`, `--token=VALUE`, and anything in the format of a token.
 fn arguments(args: &[Expand], out: &mut Diagnostics) {
     let mut flag: Option<String> = None;
     for arg in args {
@@ -144,13 +144,13 @@ fn arguments(args: &[Expand], out: &mut Diagnostics) {
     }
 }
 
-/// Whether an option takes a secret: `--token-file` takes the name of a file.
+/// Whether the value of an option is a secret. `--token-file` takes the name of a file.
 fn is_flag(name: &str) -> bool {
     let last = name.trim_start_matches('-').rsplit(['-', '_', '.']).next().unwrap_or_default();
     name.starts_with('-') && is_secret_name(last) && !matches!(last, "auth" | "key") || name.ends_with("api-key")
 }
 
-/// Whether a value was given to somebody, and is no word of a language.
+/// Whether a value looks generated: at least 12 characters, with letters and digits.
 fn looks_given(value: &str) -> bool {
     value.len() >= 12
         && value.bytes().any(|b| b.is_ascii_digit())
@@ -159,7 +159,7 @@ fn looks_given(value: &str) -> bool {
         && looks_secret(value)
 }
 
-/// A password, or a parameter of a telling name.
+/// Checks a URL for a password or a parameter with a secret name.
 fn address(url: &Expand, out: &mut Diagnostics) {
     let text = url.display();
     if password(&text).is_some() {
@@ -177,7 +177,7 @@ fn address(url: &Expand, out: &mut Diagnostics) {
     }
 }
 
-/// A variable or a header that a task gives to a step.
+/// Checks a variable or a header that a task passes to a step.
 fn given(name: &Name, value: &Template<Def>, out: &mut Diagnostics) {
     let Some(text) = value.as_literal() else {
         if template_has_token(value) {
@@ -185,7 +185,7 @@ fn given(name: &Name, value: &Template<Def>, out: &mut Diagnostics) {
         }
         return;
     };
-    // What a login at a server of the task's own is made of is no secret.
+    // Credentials for a server that the task itself starts are not secret.
     let drawn = is_secret_name(&name.value) && !text.starts_with("Basic ") && looks_drawn(text);
     if drawn || tokens(text).next().is_some() || password(text).is_some() {
         let help = format!("read it from the environment: `{{env.{}}}`", variable(&name.value));

@@ -1,4 +1,4 @@
-//! Servers that are named and not configured, and servers whose every call would be rejected.
+//! Servers that are used but not configured, and servers without permitted tools.
 
 use super::{EvalView, UnderView};
 use crate::{
@@ -15,21 +15,21 @@ rule! {
     pub static REDUNDANT_ALWAYS_ALLOW = "redundant-always-allow", Warning;
 }
 
-/// Servers that a task requires, under the eval that selects it.
+/// Servers that a task requires, checked for each eval that selects it.
 pub fn required(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let Some(eval) = view.eval else { return };
     let config = eval.eval.mcp_config.as_ref().map_or(eval.eval.config, |name| name.span);
     for requirement in &view.task.requires {
         let RequirementKind::McpServer(name) = &requirement.kind else { continue };
         out.extend(missing(eval.unit, eval.eval, name).map(|fault| match fault.fix {
-            // A misspelt name is the task's fault; all else is that of each eval without the server.
+            // A misspelled name is reported at the task, everything else at each eval without the server.
             Some(_) => fault,
             None => Diagnostic { span: config, ..fault }.label(name.span, "required here"),
         }));
     }
 }
 
-/// Whether the eval's MCP config has a server that is switched on.
+/// Reports a server that is missing from the eval's MCP config or disabled.
 pub fn known(view: &EvalView<'_>, name: &Name, out: &mut Diagnostics) {
     out.extend(missing(view.unit, view.eval, name));
 }
@@ -42,7 +42,7 @@ fn missing(unit: &EvalUnit, eval: &Eval, name: &Name) -> Option<Diagnostic> {
         let missing =
             Diagnostic::new(&UNKNOWN_SERVER, name.span, format!("the server `{}` is not configured", name.value))
                 .label(eval.config, "this eval has no `mcpConfigFile`");
-        // `decisions.md` §13: only a run knows its environment.
+        // `decisions.md` §13: the environment is known only at run time.
         return Some(match unit.may_be_served {
             true => missing
                 .strength(Strength::Warning)
@@ -71,7 +71,7 @@ fn missing(unit: &EvalUnit, eval: &Eval, name: &Name) -> Option<Diagnostic> {
     }
 }
 
-/// `alwaysAllow` beside `enableAllTools: true`: a tool is permitted by either.
+/// `alwaysAllow` together with `enableAllTools: true`: either of them permits a tool.
 pub fn redundant(view: &EvalView<'_>, out: &mut Diagnostics) {
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
         let Some(all) = server.enable_all_tools.as_ref().filter(|all| all.value) else { continue };
@@ -84,7 +84,7 @@ pub fn redundant(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Servers whose every call would be rejected, and names in assertions that are no server's.
+/// Servers without permitted tools, and unknown servers and tools in `alwaysAllow` and in assertions.
 pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
         let silent = server.enable_all_tools.is_none_or(|e| !e.value) && server.always_allow.is_empty();
@@ -126,7 +126,7 @@ pub fn permitted(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A pattern that no tool of the server matches, as far as the lock knows: nothing can be used, and nothing is forbidden.
+/// A pattern that matches no tool of the server in the lock: the assertion is always false, or always true.
 fn idle(view: &EvalView<'_>, kind: &AssertionKind, matcher: &CallMatcher, out: &mut Diagnostics) {
     let demanded = match kind {
         AssertionKind::AllUsed(CallKind::Tool, _) | AssertionKind::AnyUsed(CallKind::Tool, _) => true,
@@ -154,7 +154,7 @@ fn idle(view: &EvalView<'_>, kind: &AssertionKind, matcher: &CallMatcher, out: &
     });
 }
 
-/// Whether a server has a tool, as far as the lock knows.
+/// Reports a tool that a server does not have, if the lock lists the server's tools.
 fn locked(view: &EvalView<'_>, server: &Name, tool: &Name, out: &mut Diagnostics) {
     if let Some(tools) = view.unit.lock.tools(&server.value)
         && !tools.contains_key(&tool.value)

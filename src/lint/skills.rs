@@ -1,4 +1,4 @@
-//! Skills that no agent gets, and assertions about them that say the same of every run.
+//! Skills that no agent receives, and assertions about skills whose result is the same in every run.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -21,7 +21,7 @@ rule! {
     pub static UNKNOWN_SKILL = "unknown-skill", Verdict;
 }
 
-/// Folders within folders that are looked into for skills.
+/// The maximum depth of the search for skills in a directory.
 const DEPTH: usize = 8;
 
 fn has_sources(eval: &Eval) -> bool {
@@ -36,7 +36,7 @@ fn assertions(eval: &Eval) -> impl Iterator<Item = (&Assertion, &[SkillMatcher])
     })
 }
 
-/// Without skills no skill is ever loaded (`tests/coverage.md` E7).
+/// Without skill sources, no skill is ever loaded (`tests/coverage.md` E7).
 pub fn without(view: &EvalView<'_>, out: &mut Diagnostics) {
     if has_sources(view.eval) {
         return;
@@ -57,7 +57,7 @@ pub fn without(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// An agent that does not say how it takes skills gets none.
+/// An agent that does not declare how it receives skills gets none.
 pub fn taken(view: &EvalView<'_>, out: &mut Diagnostics) {
     let (Some(skills), Some(agent)) = (&view.eval.skills, &view.eval.agent) else { return };
     if skills.sources.is_empty() || view.unit.skills().is_some() {
@@ -78,7 +78,7 @@ pub fn taken(view: &EvalView<'_>, out: &mut Diagnostics) {
     out.push(diagnostic);
 }
 
-/// Of agents that take skills, a command line does not tell which ones it has loaded.
+/// A command-line agent does not report which skills it loads.
 pub fn seen(view: &EvalView<'_>, out: &mut Diagnostics) {
     let Some(Agent { builtin: None, acp: None, commands: Some(_), .. }) = &view.unit.agent else { return };
     if !has_sources(view.eval) || view.unit.skills().is_none() {
@@ -98,7 +98,7 @@ pub fn seen(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Of the file, else how it is referred to.
+/// The name in the agent file, or else the reference to the agent.
 fn name(unit: &EvalUnit) -> String {
     let own = unit.agent.as_ref().and_then(|agent| agent.name.as_ref());
     let reference = unit.eval.as_ref().and_then(|eval| eval.agent.as_ref());
@@ -106,7 +106,7 @@ fn name(unit: &EvalUnit) -> String {
     own.or(referred).map_or_else(String::new, |name| name.value.clone())
 }
 
-/// A skill that no source has.
+/// A skill that does not exist in any source.
 pub fn known(view: &ProjectView<'_>, out: &mut Diagnostics) {
     for unit in &view.project.evals {
         let Some(eval) = unit.eval.as_ref().filter(|eval| has_sources(eval)) else { continue };
@@ -135,7 +135,7 @@ fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option
         }
     };
     if let Some(skill) = &item.skill {
-        // Agents name a skill of a plugin after it.
+        // Agents prefix a plugin's skill with the plugin's name.
         let own = skill.value.rsplit([':', '/']).next().unwrap_or_default();
         if names.contains(own) {
             return None;
@@ -150,7 +150,7 @@ fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option
         });
     }
     let pattern = item.pattern.as_ref()?;
-    // One that speaks of the form of the agent's calls can mean anything.
+    // A pattern for the format of the agent's calls can mean anything.
     if pattern.value.contains(['"', '{', ':', '\\', '/']) {
         return None;
     }
@@ -167,7 +167,7 @@ fn unknown(item: &SkillMatcher, mount: &str, names: &BTreeSet<String>) -> Option
     (!matches).then(|| Diagnostic::new(&UNKNOWN_SKILL, pattern.span, message).help(help))
 }
 
-/// The names of folders with a `SKILL.md`, and those that these files give themselves.
+/// Collects the names of directories with a `SKILL.md`, and the names in these files.
 fn collect(files: &dyn Files, dir: &Path, depth: usize, names: &mut BTreeSet<String>) {
     if depth > DEPTH {
         return;

@@ -1,4 +1,4 @@
-//! Commands that read the rest of the script they stand in.
+//! Commands that read the rest of the script that contains them.
 
 use super::{TaskView, script::Reader};
 use crate::{
@@ -11,7 +11,8 @@ rule! {
     pub static STDIN_EATING_COMMAND = "stdin-eating-command", Warning;
 }
 
-/// An inline text without `#!` is the shell's standard input, and so that of every command in it (`tests/coverage.md` B16).
+/// An inline script without `#!` is the shell's standard input, which every command in it inherits (`tests/coverage.md`
+/// B16).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.on_stdin) {
         let content = &script.content;
@@ -33,13 +34,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                 diagnostic = diagnostic.fix(format!("start with `{shebang}`"), at, text);
             }
             out.push(diagnostic);
-            // One cure serves them all.
+            // One fix corrects all of them.
             break;
         }
     }
 }
 
-/// Commands that read standard input and are given none of their own.
+/// Commands that read standard input and whose input is not redirected.
 fn readers(program: &Program) -> Vec<&Statement> {
     let mut found = Vec::new();
     visit(&program.body, &mut found);

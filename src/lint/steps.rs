@@ -1,4 +1,4 @@
-//! Steps that wait too long, or do not check what they seem to check.
+//! Steps that wait too long, or do not check what they appear to check.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ rule! {
     pub static FIXED_SLEEP = "fixed-sleep", Warning;
 }
 
-/// A verify step that fails fails the task, whatever goes on behind it (`tests/coverage.md` B13); so does one that fails
-/// what it stands in.
+/// A failed verify step fails the task even if verify continues (`tests/coverage.md` B13). A failed nested step fails
+/// the enclosing step.
 pub fn continues(view: &TaskView<'_>, out: &mut Diagnostics) {
     for step in &view.task.verify.steps {
         continues_in(step, None, out);
@@ -55,13 +55,13 @@ fn continues_in(step: &Step<Def>, whole: Option<&Step<Def>>, out: &mut Diagnosti
                 .help("a check cannot be made optional this way: remove the flag or the check, or use `anyOf`, which passes if one of its branches does"),
         );
     }
-    // In a setup and a cleanup of its own the flag means something.
+    // In the step's own setup and cleanup, the flag has an effect.
     for block in step.blocks.iter().filter(|b| !matches!(b.role, BlockRole::Setup | BlockRole::Cleanup)) {
         block.steps.iter().for_each(|s| continues_in(s, Some(step), out));
     }
 }
 
-/// Cleanup runs every step, whatever becomes of the one before.
+/// Cleanup runs every step, even if an earlier one fails.
 pub fn continues_in_cleanup(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.dialect != Dialect::Portable {
         return;
@@ -85,7 +85,7 @@ pub fn continues_in_cleanup(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What ends a step, whatever its own limit is.
+/// The time after which a step is ended, whatever its own timeout.
 #[derive(Clone)]
 struct Limit {
     time: Duration,
@@ -93,10 +93,10 @@ struct Limit {
     what: String,
 }
 
-/// The portable dialect bounds every task, said or not (`decisions.md` §4).
+/// The default timeout of tasks in the portable dialect (`decisions.md` §4).
 const SILENT: Duration = Duration::from_secs(300);
 
-/// A step that may take longer than what it stands in never gets that time.
+/// A step whose time exceeds the timeout of what contains it.
 pub fn timeouts(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     let meta = &view.task.meta;
     let default = view.eval.map(|e| &e.eval.default_limits);
@@ -146,7 +146,7 @@ fn inner_waits(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
-/// Where the limit of `timeout` stands: behind its options.
+/// The index of the duration in the words of `timeout`, after its options.
 fn limit_of(words: &[&str]) -> Option<usize> {
     let mut at = 1;
     while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
@@ -155,7 +155,8 @@ fn limit_of(words: &[&str]) -> Option<usize> {
     words.get(at).map(|_| at)
 }
 
-/// How long a program may take by an option of its own: `kubectl wait --timeout=90s`, `curl --max-time 120`, `--timeout-ms 20000`.
+/// The timeout that a program sets by an option: `kubectl wait --timeout=90s`, `curl --max-time 120`, `--timeout-ms
+/// 20000`.
 fn own_limit(words: &[&str]) -> Option<Duration> {
     let value = |names: &[&str]| {
         words.iter().enumerate().find_map(|(at, word)| match word.split_once('=') {
@@ -164,7 +165,7 @@ fn own_limit(words: &[&str]) -> Option<Duration> {
             _ => None,
         })
     };
-    // A number alone is of seconds for some, of milliseconds for others.
+    // A number without a unit is in seconds for some programs, in milliseconds for others.
     let waits = words.iter().any(|word| matches!(*word, "wait" | "rollout" | "--wait"));
     let helm = words.first() == Some(&"helm");
     let is_told = |text: &&str| waits || !helm && text.ends_with(|c: char| c.is_ascii_alphabetic());
@@ -236,13 +237,13 @@ fn never_gets(view: &UnderView<'_, '_>, span: Span, what: &str, time: Duration, 
         Some(at) => diagnostic.label(at, "the limit").help("increase this limit, or reduce the time"),
         None => {
             let diagnostic = diagnostic.help("set the limits: `timeout` and `cleanupTimeout` in `metadata`");
-            // An eval may give its tasks more time.
+            // An eval may set a longer timeout.
             if view.eval.is_some() { diagnostic } else { diagnostic.strength(Strength::Note) }
         }
     }
 }
 
-/// `kubectl wait --timeout=300s` in a step that ends before.
+/// `kubectl wait --timeout=300s` in a step with a shorter timeout.
 fn commands_within(view: &UnderView<'_, '_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
     programs_within(view, script, limit, out);
     if !script.content.text.contains("--timeout") {
@@ -268,7 +269,7 @@ fn commands_within(view: &UnderView<'_, '_>, script: &ScriptView<'_>, limit: &Li
     }
 }
 
-/// `timeout 300 …`, `curl --max-time 120` in a step that ends before.
+/// `timeout 300 …`, `curl --max-time 120` in a step with a shorter timeout.
 fn programs_within(view: &UnderView<'_, '_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
     let text = &script.content.text;
     if !text.contains("timeout ") && !text.contains("curl") {
@@ -292,7 +293,7 @@ fn programs_within(view: &UnderView<'_, '_>, script: &ScriptView<'_>, limit: &Li
     }
 }
 
-/// A loop of 30 rounds with 5 seconds between them in a step that ends before.
+/// A loop of 30 iterations with pauses of 5 seconds in a step with a shorter timeout.
 fn loops_within(view: &UnderView<'_, '_>, script: &ScriptView<'_>, limit: &Limit, out: &mut Diagnostics) {
     let content = &script.content;
     for (statement, time) in super::polls::longest(content).into_iter().filter(|(_, time)| *time > limit.time) {
@@ -302,7 +303,7 @@ fn loops_within(view: &UnderView<'_, '_>, script: &ScriptView<'_>, limit: &Limit
     }
 }
 
-/// Without a status the steps dialect takes a 500 for a success (`tests/coverage.md` B34).
+/// Without an expected status, the steps dialect accepts status 500 as success (`tests/coverage.md` B34).
 pub fn status(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.dialect != Dialect::Steps {
         return;
@@ -323,7 +324,7 @@ pub fn status(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// The fields that the expectations of the steps dialect name.
+/// Visits the fields in the expectations of the steps dialect.
 fn fields<'t>(view: &TaskView<'t>, visit: &mut dyn FnMut(&'t Arg<Def>)) {
     if view.task.dialect != Dialect::Steps {
         return;
@@ -338,7 +339,7 @@ fn fields<'t>(view: &TaskView<'t>, visit: &mut dyn FnMut(&'t Arg<Def>)) {
     });
 }
 
-/// The steps dialect compares as text: `"5"` equals the number 5 (`tests/coverage.md` B32).
+/// The steps dialect compares values as text: `"5"` equals the number 5 (`tests/coverage.md` B32).
 pub fn loose(view: &TaskView<'_>, out: &mut Diagnostics) {
     fields(view, &mut |field| {
         let (Some(equals), None) = (field.get("equals"), field.get("type")) else { return };
@@ -362,7 +363,7 @@ pub fn loose(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// `items.0.id` looks for a key `0`: lists are indexed with brackets (`tests/coverage.md` B33).
+/// `items.0.id` refers to a key `0`: list indices are written in brackets (`tests/coverage.md` B33).
 pub fn dotted(view: &TaskView<'_>, out: &mut Diagnostics) {
     fields(view, &mut |field| {
         let Some(path) = field.get("path") else { return };
@@ -392,7 +393,7 @@ pub fn dotted(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// In the steps dialect `isError: true` lets an error pass; it does not ask for one (`tests/coverage.md` B29).
+/// In the steps dialect, `isError: true` allows an error but does not require one (`tests/coverage.md` B29).
 pub fn is_error(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.dialect != Dialect::Steps {
         return;
@@ -408,7 +409,7 @@ pub fn is_error(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// As long as this, and a wait for a condition is better.
+/// From this duration on, waiting for a condition is better.
 const LONG: Duration = Duration::from_secs(10);
 
 pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
@@ -449,7 +450,7 @@ pub fn sleeps(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// `30`, `30s`, `1m`, as `sleep` reads them.
+/// Parses a duration as `sleep` does: `30`, `30s`, `1m`.
 fn seconds(text: &str) -> Option<Duration> {
     match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
@@ -457,7 +458,7 @@ fn seconds(text: &str) -> Option<Duration> {
     }
 }
 
-/// Every command that runs once: none in a loop, which waits for something.
+/// Visits every command that runs once. Pauses in loops are part of polling.
 fn once<'s>(list: &'s [Statement], visit: &mut dyn FnMut(&'s Statement)) {
     for statement in list {
         if matches!(statement.kind, Kind::Loop { .. } | Kind::Function { .. }) {

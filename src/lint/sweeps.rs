@@ -1,4 +1,4 @@
-//! Deletions of whatever a search finds: by a label, a pattern or a list. What another task has made may be among it.
+//! Deletions of everything that a search finds, by a label, a pattern or a list: possibly resources of another task.
 
 use regex::Regex;
 
@@ -17,7 +17,7 @@ use crate::{
     source::Span,
 };
 
-/// A deletion of all that a search finds, outside of any part of the system that is the task's own.
+/// A deletion of everything that a search finds, not limited to a namespace.
 #[derive(Clone, Debug)]
 pub(super) struct Sweep {
     system: &'static str,
@@ -26,30 +26,30 @@ pub(super) struct Sweep {
     pub(super) place: Span,
 }
 
-/// What is searched for.
+/// The condition of the search.
 #[derive(Clone, Debug)]
 enum Only {
     Everything,
-    /// Things with all of these labels.
+    /// Resources with all of these labels.
     Labels(Vec<(String, String)>),
-    /// Things whose names match.
+    /// Resources whose names match.
     Names(Regex),
-    /// Things at an address, which all of these words are said of.
+    /// Resources at a host whose descriptions contain all of these words.
     Words(String, Vec<String>),
 }
 
-/// What a sweep of another task may take.
+/// What the sweep of another task may delete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Takeable {
-    /// System, kind and name of each thing.
+    /// System, kind and name of each resource.
     things: Vec<(String, String, String)>,
     labels: Vec<(String, String)>,
-    /// All that is written in the task, where something in it lives behind an address.
+    /// The prompt and the scripts, if the task uses HTTP resources.
     text: String,
 }
 
 impl Sweep {
-    /// The thing of another task that this takes, for people.
+    /// A description of the other task's resource that this sweep deletes.
     pub(super) fn takes(&self, other: &Takeable) -> Option<String> {
         let (shown, matched) = match &self.only {
             Only::Words(host, words) => {
@@ -80,7 +80,7 @@ impl Sweep {
     }
 }
 
-/// What of this task others may take.
+/// The resources of this task that sweeps of other tasks may delete.
 pub(super) fn takeable(view: &TaskView<'_>) -> Takeable {
     let mut found = Takeable::default();
     for act in &view.effects.acts {
@@ -135,7 +135,7 @@ fn pair(text: &str) -> Option<(String, String)> {
     text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()))
 }
 
-/// The sweeps of set-up and cleanup, as far as it is known what they search for.
+/// The sweeps of setup and cleanup whose search is known.
 pub(super) fn sweeps(view: &TaskView<'_>) -> Vec<Sweep> {
     let mut found = Vec::new();
     for script in view.effects.scripts.iter().filter(|script| script.view.phase != PhaseKind::Verify) {
@@ -170,7 +170,7 @@ fn by_selector(words: &[&str], place: Span) -> Option<Sweep> {
     everywhere.then(|| Sweep { system: "kubernetes", kind: kind.to_owned(), only, place })
 }
 
-/// The labels of `-l`; `Some(None)` where it cannot be told what is selected.
+/// The labels of `-l`. `Some(None)` if the selection is unknown.
 fn selector(words: &[&str]) -> Option<Option<Vec<(String, String)>>> {
     let after = words.windows(2).find(|pair| matches!(pair[0], "-l" | "--selector")).map(|pair| pair[1]);
     let text = after.or_else(|| {
@@ -181,7 +181,7 @@ fn selector(words: &[&str]) -> Option<Option<Vec<(String, String)>>> {
     Some(text.split(',').map(one).collect())
 }
 
-/// `curl …?tag=eval`, and then a `DELETE` of each that was found.
+/// `curl …?tag=eval`, followed by a `DELETE` of each result.
 fn by_address(runs: &[effects::shell::Run<'_>], place: Span, found: &mut Vec<Sweep>) {
     const SEARCHES: [&str; 14] = [
         "tag", "tags", "label", "labels", "q", "query", "search", "name", "prefix", "filter", "project", "folder",
@@ -213,7 +213,7 @@ fn by_address(runs: &[effects::shell::Run<'_>], place: Span, found: &mut Vec<Swe
     }
 }
 
-/// A search whose finds go to a deletion: through a pipe, as its arguments, or through a loop.
+/// A search whose results are deleted: through a pipe, as arguments, or in a loop.
 fn in_statement(s: &Statement, content: &Content, place: Span, found: &mut Vec<Sweep>) {
     let deletes = |s: &Statement| {
         let mut deletes = false;
@@ -253,7 +253,7 @@ fn parts(s: &Statement) -> &[Statement] {
     }
 }
 
-/// What a pipeline finds, where all its parts are known.
+/// The sweep of a pipeline, if all its parts are known.
 fn searched(parts: &[Statement], text: &str, place: Span) -> Option<Sweep> {
     let (first, filters) = parts.split_first()?;
     let words: Vec<&str> = first.words().iter().map(|word| word.text.as_str()).collect();
@@ -323,7 +323,7 @@ fn searched(parts: &[Statement], text: &str, place: Span) -> Option<Sweep> {
                     return None;
                 }
                 let text = text.get(pattern.range.clone())?.trim_matches(['\'', '"']);
-                // The name of a kind stands before the name.
+                // The kind precedes the name.
                 let text = text.rsplit_once('/').map_or_else(|| text.to_owned(), |(_, name)| format!("^{name}"));
                 only = Only::Names(Regex::new(&text).ok()?);
             }

@@ -18,7 +18,7 @@ rule! {
     pub static SCRIPT_SYNTAX = "script-syntax", Verdict;
 }
 
-/// A shell finds it when it gets there: what stands before has run by then.
+/// The shell reports a syntax error only when it gets there: everything before it has already run.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
         let Some(grammar) = grammar(script) else { continue };
@@ -60,12 +60,12 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whose grammar a script is held to; `None` where that is not known.
+/// The grammar that a script must follow, if known.
 fn grammar(script: &ScriptView<'_>) -> Option<Grammar> {
     match script.reader {
         Reader::Bash => Some(Grammar::Bash),
         Reader::Posix => Some(Grammar::Posix),
-        // The user's own shell; not one that the author names.
+        // The user's own shell, unless the author specifies one.
         Reader::Shell => {
             let named = script.content.text.trim_start().starts_with("#!") || script.step.arg("shell").is_some();
             (!named).then_some(Grammar::Posix)
@@ -74,7 +74,7 @@ fn grammar(script: &ScriptView<'_>) -> Option<Grammar> {
     }
 }
 
-/// `sh` is bash on one machine and dash on the next: only what neither can parse is a fault.
+/// `sh` is bash on one machine and dash on another: only what neither can parse is an error.
 fn report(text: &str, grammar: Grammar) -> Report {
     let report = syntax::check(text, Grammar::Bash);
     let refused = || grammar == Grammar::Bash || syntax::check(text, Grammar::Posix).fault.is_some();

@@ -1,12 +1,12 @@
-//! What rules look at in the texts of a task.
+//! Functions for rules that inspect the texts of a task.
 
 use super::TaskView;
 use crate::hir::{Def, Hole, Part, PhaseKind, Step, Target, Task, Template};
 
-/// Where an `expect` speaks of a text that a command, a request, an operation or a tool has given.
+/// The keys in `expect` for the output of a command, a request, an operation or a tool.
 pub(super) const PRINTED: [&str; 4] = ["stdout", "text", "body", "content"];
 
-/// The shell text of a step, with its holes as written.
+/// The script of a step, with its holes as written.
 pub fn script(step: &Step<Def>) -> Option<String> {
     script_text(step.arg("run").or_else(|| step.arg("inline"))?)
 }
@@ -19,7 +19,7 @@ pub fn script_text(arg: &crate::hir::Arg<Def>) -> Option<String> {
     }
 }
 
-/// A template with its holes as written, and nothing escaped.
+/// The text of a template, with its holes as written and without escaping.
 pub fn written(template: &Template<Def>) -> String {
     let parts = template.parts.iter().map(|p| match p {
         Part::Text(text) => text.as_str(),
@@ -28,7 +28,7 @@ pub fn written(template: &Template<Def>) -> String {
     parts.collect()
 }
 
-/// Every hole of a task's templates, with the phase of the step it stands in.
+/// Visits every hole in a task's templates, with the phase of its step.
 pub fn holes<'t>(task: &'t Task<Def>, visit: &mut dyn FnMut(Option<PhaseKind>, &'t Hole<Def>)) {
     for (_, template) in &task.env {
         template.holes().for_each(|h| visit(None, h));
@@ -39,14 +39,14 @@ pub fn holes<'t>(task: &'t Task<Def>, visit: &mut dyn FnMut(Option<PhaseKind>, &
     task.walk(&mut |phase, step| step.templates(&mut |t| t.holes().for_each(|h| visit(Some(phase), h))));
 }
 
-/// Whether a step is given the agent's answer.
+/// Whether a step uses the agent's output.
 pub fn sees_answer(step: &Step<Def>) -> bool {
     let mut sees = false;
     step.templates(&mut |t| sees |= t.holes().any(|h| h.reference.target == Target::AgentOutput));
     sees
 }
 
-/// The words of a text, which other characters stand between, each with its place in bytes; between two of those is an empty word.
+/// The words of a text, with their byte offsets. Between two adjacent separators, there is an empty word.
 pub(super) fn words(text: &str, is_part: fn(char) -> bool) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     text.split_inclusive(move |c| !is_part(c)).map(move |word| {
@@ -56,7 +56,7 @@ pub(super) fn words(text: &str, is_part: fn(char) -> bool) -> impl Iterator<Item
     })
 }
 
-/// Whether `word` stands in `text` as a word.
+/// Whether `text` contains `word` as a whole word.
 pub fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -64,9 +64,9 @@ pub fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Whether a name behind this text may be that of a thing of a kind: the word before says no other kind.
+/// Whether a name after this text may belong to a resource of a kind: the preceding word does not name another kind.
 pub(super) fn speaks_of(view: &TaskView<'_>, before: &str, kind: &str) -> bool {
-    // Short names of kinds are words of English, too: of a deployment that `is web` no image stream is told.
+    // Short names of kinds are also English words: `is` in `the deployment is web` does not mean an image stream.
     let known = |word: &str| {
         matches!(
             word,
@@ -83,7 +83,7 @@ pub(super) fn speaks_of(view: &TaskView<'_>, before: &str, kind: &str) -> bool {
     !known(&word) || same(&word) || written_apart(before, kind)
 }
 
-/// Whether a text ends in the name of a kind: `a cron job`, `the virtual service`.
+/// Whether a text ends with the name of a kind: `a cron job`, `the virtual service`.
 pub(super) fn written_apart(text: &str, kind: &str) -> bool {
     let letters = text.chars().rev().filter(|c| !matches!(c, ' ' | '-')).flat_map(char::to_lowercase);
     let ends = |skipped: usize| kind.chars().rev().eq(letters.clone().skip(skipped).take(kind.chars().count()));

@@ -1,4 +1,4 @@
-//! Holes in texts that are run as they stand: the files of scripts, and the scripts of legacy tasks.
+//! Holes in texts that are executed unchanged: script files, and the scripts of legacy tasks.
 
 use super::{
     TaskView,
@@ -19,7 +19,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             continue;
         }
         let text = &script.content.text;
-        // A text of Python that begins lines before.
+        // The braces may be in a multi-line Python f-string.
         if text.contains("f\"\"\"") || text.contains("f'''") {
             continue;
         }
@@ -27,7 +27,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
             let (hole, name) = (&text[range.clone()], &text[range.start + root.len() + 2..range.end - 1]);
             let start = script.content.line_start(range.start);
             let before = &text[start..range.start];
-            // A line that replaces the hole, a text of Python, a comment.
+            // Ignore lines that replace the hole, Python f-strings and comments.
             let known = match root.as_str() {
                 "random" => matches!(name, "id" | "port"),
                 "agent" => matches!(name, "output" | "prompt"),

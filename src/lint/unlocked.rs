@@ -1,4 +1,4 @@
-//! Names that nobody could verify, since no lock says what there is; schemas in the lock that are not read whole.
+//! Names that cannot be checked because no lock describes them; schemas in the lock that are only partly supported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ rule! {
     pub static UNREAD_SCHEMA = "unread-schema", Note;
 }
 
-/// More names than this are counted.
+/// The maximum number of names to show; the others are only counted.
 const SHOWN: usize = 8;
 
-/// Tools of servers and operations of extensions that are used, and of which the lock knows nothing.
+/// Tools of servers and operations of extensions that are used but not in the lock.
 pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     let (tools, operations) = used(view);
     let place = view.eval.mcp_config.as_ref().map_or(view.eval.config, |name| name.span);
@@ -39,7 +39,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
         let substitute = view.unit.lock.substitute;
         let read = package.map(|p| package::package(p, substitute));
         let known = view.unit.lock.extensions.contains_key(extension) || matches!(read, Some(Ok(Package::Bundled(_))));
-        // Of a release without a lock another rule speaks.
+        // Another rule reports a release that is not locked.
         if known || matches!(read, Some(Ok(Package::Release { .. }))) {
             continue;
         }
@@ -51,7 +51,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Schemas of tools and operations in use that say more than is judged.
+/// Schemas of used tools and operations that are not checked completely.
 pub fn unread(view: &EvalView<'_>, out: &mut Diagnostics) {
     let (tools, operations) = used(view);
     let lock = &view.unit.lock;
@@ -81,13 +81,13 @@ fn finding(span: Span, what: &str, names: &BTreeSet<&str>) -> Diagnostic {
         words.push(format!("{} more", names.len() - SHOWN));
     }
     let label = format!("{} {} not checked", words.join(", "), if names.len() == 1 { "is" } else { "are" });
-    // The cause is one, whatever number of evals uses the server: what each uses stands at its place.
+    // All evals that use the server share the message. The label lists what each of them uses.
     Diagnostic::new(&NOT_LOCKED, span, format!("no lock file describes {what}")).here(label)
 }
 
 type Names<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// The tools and operations that tasks, oracle and assertions name, by server and by extension.
+/// The tools and operations in tasks, oracle and assertions, by server and by extension.
 fn used<'a>(view: &EvalView<'a>) -> (Names<'a>, Names<'a>) {
     let (mut tools, mut operations) = (Names::new(), Names::new());
     for task in view.tasks.iter().filter_map(|unit| unit.task.as_ref()) {

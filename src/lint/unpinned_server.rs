@@ -1,4 +1,4 @@
-//! A server that is fetched anew for each run, in whatever version there is by then.
+//! A server that is fetched for each run, in the version that is current then.
 
 use super::EvalView;
 use crate::{
@@ -25,7 +25,7 @@ pub fn check(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The package that the server's command fetches, where no version is named, and how to name one.
+/// The package that the server's command fetches, if no exact version is specified, and an example with a version.
 fn unpinned(server: &Server) -> Option<(&Expand, String)> {
     let (package, npm) = fetched(server)?;
     let name = package.display();
@@ -39,7 +39,7 @@ pub(super) fn package(server: &Server) -> Option<&Expand> {
     fetched(server).map(|(package, _)| package)
 }
 
-/// The package, and whether it is one of npm.
+/// The package, and whether it is an npm package.
 fn fetched(server: &Server) -> Option<(&Expand, bool)> {
     let Transport::Stdio { command, args, .. } = &server.transport else { return None };
     let command = command.display();
@@ -48,7 +48,7 @@ fn fetched(server: &Server) -> Option<(&Expand, bool)> {
         "uvx" => false,
         _ => return None,
     };
-    // What a package is taken from stands behind an option; otherwise the first word that is none is the package.
+    // The package is the value of such an option, or else the first word that is not part of an option.
     let (from, with_value): (&[&str], &[&str]) = match npm {
         true => (&["-p", "--package"], &["-c", "--call", "--registry"]),
         false => (&["--from"], &["-p", "--python", "--with", "--index-url", "--index"]),
@@ -68,7 +68,7 @@ fn fetched(server: &Server) -> Option<(&Expand, bool)> {
     Some((package, npm))
 }
 
-/// How to name a version, where none is named. A scope begins with `@` too.
+/// An example with a version, if the package has no exact one. A scope also begins with `@`.
 fn pin_npm(package: &str) -> Option<String> {
     let (name, version) = package.rsplit_once('@').filter(|(name, _)| !name.is_empty()).unwrap_or((package, ""));
     (!exact(version)).then(|| format!("{name}@1.2.3"))
@@ -81,7 +81,7 @@ fn pin_python(package: &str) -> Option<String> {
     (!pinned).then(|| format!("{name}==1.2.3"))
 }
 
-/// Whether a version is one version: to npm, `1.2` is a range.
+/// Whether an npm version is exact: `1.2` is a range.
 fn exact(version: &str) -> bool {
     let core = version.split(['-', '+']).next().unwrap_or_default();
     core.split('.').count() == 3 && core.split('.').all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))

@@ -1,4 +1,4 @@
-//! Variables of a shell where no shell reads the text: in paths, addresses and variables.
+//! Shell variables in texts that no shell expands: paths, URLs and environment variables.
 
 use super::TaskView;
 use crate::{

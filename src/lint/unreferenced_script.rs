@@ -1,4 +1,4 @@
-//! Scripts that nothing runs.
+//! Scripts that never run.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -19,7 +19,7 @@ rule! {
     pub static UNREFERENCED_SCRIPT = "unreferenced-script", Warning;
 }
 
-/// A `*.sh` beside a task that no file names (author mistake 10). Whatever names it, in whatever way, keeps it silent.
+/// A `*.sh` file next to a task that no file mentions (author mistake 10). Any mention prevents the finding.
 pub fn check(view: &ProjectView<'_>, out: &mut Diagnostics) {
     let dirs: BTreeSet<&Path> = view.project.tasks.iter().filter_map(|t| t.path.parent()).collect();
     let unread = view.project.tasks.iter().filter(|t| t.task.is_none());
@@ -49,16 +49,16 @@ struct Unreferenced {
     text: String,
 }
 
-/// The scripts of a folder that no task runs.
+/// The scripts in a directory that no task runs.
 fn silent(dir: &Path, view: &ProjectView<'_>) -> Vec<String> {
     let entries = view.files.entries(dir);
     let names = entries.iter().map(|(name, _)| name);
     names.filter(|n| n.ends_with(".sh") && !view.scripts.contains(dir.join(n).as_path())).cloned().collect()
 }
 
-/// Those of them that no text speaks of.
+/// Those of the scripts that no text mentions.
 fn unmentioned(dir: &Path, mut silent: Vec<String>, said: &Said<'_>, view: &ProjectView<'_>) -> Vec<Unreferenced> {
-    // What has been read is not asked for again.
+    // Use texts that have already been read.
     let read = |name: &str| {
         let path = dir.join(name);
         match view.sources.read(&path) {
@@ -71,12 +71,12 @@ fn unmentioned(dir: &Path, mut silent: Vec<String>, said: &Said<'_>, view: &Proj
     if silent.is_empty() {
         return Vec::new();
     }
-    // Other files of the folder may speak of it too: other tasks, a Makefile, a README.
+    // Other files in the directory may mention it: other tasks, a Makefile, a README.
     let entries = view.files.entries(dir);
     let mut texts: Vec<String> =
         entries.iter().filter(|(n, _)| !n.ends_with(".sh")).filter_map(|(n, _)| read(n)).collect();
     while let Some(text) = texts.pop() {
-        // What a mentioned script mentions is mentioned.
+        // What a mentioned script mentions counts as mentioned.
         silent.retain(|name| {
             let found = mentions(&text, name);
             if found {
@@ -89,14 +89,14 @@ fn unmentioned(dir: &Path, mut silent: Vec<String>, said: &Said<'_>, view: &Proj
     found.map(|(text, name)| Unreferenced { path: dir.join(&name), name, text }).collect()
 }
 
-/// What all texts say of scripts. It is gathered once: a suite may have thousands of both.
+/// The mentions of scripts in all texts. Collected once, because a suite may have thousands of both.
 struct Said<'d> {
     sources: Vec<Arc<Source>>,
-    /// By folder: what stands in it, or below.
+    /// By directory: the texts in it or below.
     inside: HashMap<&'d Path, Vec<usize>>,
-    /// `../a/verify.sh`: a script and the folder it is in.
+    /// `../a/verify.sh`: the directory and the name of a script.
     beside: HashSet<(String, String)>,
-    /// `$dir/verify.sh`, `*/verify.sh`: a script of any folder.
+    /// `$dir/verify.sh`, `*/verify.sh`: a script in an unknown directory.
     anywhere: HashSet<String>,
 }
 
@@ -126,7 +126,7 @@ impl<'d> Said<'d> {
         self.inside.get(dir).into_iter().flatten().map(|&index| self.sources[index].text())
     }
 
-    /// Whether a text from elsewhere speaks of this script rather than of one of its own.
+    /// Whether any text mentions this script by its directory, or with an unknown directory.
     fn reaches(&self, dir: &Path, name: &str) -> bool {
         let folder = dir.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         [name, "*.sh"]

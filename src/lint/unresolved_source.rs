@@ -1,4 +1,4 @@
-//! Scripts that read another script which is not there, and commands that are given a file which is not there.
+//! Scripts that source a missing script, and commands whose input file is missing.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -27,10 +27,10 @@ rule! {
     pub static NO_SUCH_FILE = "no-such-file", Warning;
 }
 
-/// `source x` without a file `x`, seen from where the script runs (author mistake 12).
+/// `source x` without a file `x` in the script's working directory (author mistake 12).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts {
-        // Only what runs whatever happens: `[ -f x ] && . x` knows that there may be none.
+        // Only unconditional statements: `[ -f x ] && . x` allows for a missing file.
         for (statement, dir) in placed(script) {
             if let (Some(word), Some(dir)) = (sourced(statement), dir) {
                 let path = resolve(&dir, &word.text);
@@ -45,7 +45,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Nothing, where the file is there, or where a step may make one of that name: where it is named for anything but this.
+/// The finding for a missing file. `None` if it exists, or if the scripts mention its name in another way: then a step
+/// may create it.
 fn missing(
     view: &TaskView<'_>,
     script: &ScriptView<'_>,
@@ -55,7 +56,7 @@ fn missing(
     rule: &'static Rule,
     uses: impl Fn(&Statement, &str) -> bool,
 ) -> Option<Diagnostic> {
-    // Of what lies outside of the project nothing is known.
+    // Files outside the project are unknown.
     if view.files.stat(path).is_some() || view.files.refusal(path).is_some() {
         return None;
     }
@@ -77,7 +78,7 @@ fn missing(
     })
 }
 
-/// With the path that the author had in mind, where a folder above has the file.
+/// Adds a fix with the path that the author probably meant, if the file exists relative to a parent directory.
 fn repaired(
     diagnostic: Diagnostic,
     view: &TaskView<'_>,
@@ -95,8 +96,8 @@ fn repaired(
     }
 }
 
-/// The files that scripts source, run or read, where their place is known: what stands in them decides as the scripts themselves do.
-/// Not those that a script may write.
+/// The files that scripts source, run or read, if their location is known: their content matters as much as that of the
+/// scripts. Excludes files that a script may write.
 pub fn helpers(scripts: &[ScriptView<'_>], files: &dyn Files) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for script in scripts {
@@ -142,7 +143,8 @@ fn shown(dir: &Path) -> String {
     if text.is_empty() { ".".to_owned() } else { text }
 }
 
-/// `./check.sh`, `bash scripts/verify.sh`, `kubectl apply -f pod.yaml` without such a file, where nothing before could make one.
+/// `./check.sh`, `bash scripts/verify.sh`, `kubectl apply -f pod.yaml` without such a file, if nothing before can
+/// create it.
 pub fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     let candidate = |s: &ScriptView<'_>| s.content.program.body.iter().any(|s| given_file(first(s)).is_some());
     if !view.scripts.iter().any(candidate) {
@@ -152,7 +154,7 @@ pub fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut opaque = false;
     let mut phase = PhaseKind::Setup;
     for script in view.scripts {
-        // Between two phases is the agent.
+        // The agent runs between setup and verify.
         if script.phase != phase {
             phase = script.phase;
             opaque |= agent_makes_files(view);
@@ -176,7 +178,7 @@ pub fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
             statement.walk(&mut |s| {
                 makes |= !s.words().is_empty() && !HARMLESS.contains(&s.tool()) && given_file(s).is_none()
             });
-            // A script that is there may make whatever it likes.
+            // An existing script may create any file.
             let runs = given_file(first).is_some_and(|_| first.tool() != "kubectl");
             if makes || runs {
                 return;
@@ -185,7 +187,7 @@ pub fn commands(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether the prompt makes agents write files.
+/// Whether the prompt may make agents write files.
 fn agent_makes_files(view: &TaskView<'_>) -> bool {
     const WORDS: [&str; 10] =
         ["file", "script", "program", "code", "write", "implement", "save", "function", "fix", "project"];
@@ -195,7 +197,7 @@ fn agent_makes_files(view: &TaskView<'_>) -> bool {
     })
 }
 
-/// Whether the prompt, a variable or another step names the file.
+/// Whether the prompt, a variable or another step mentions the file.
 fn told(view: &TaskView<'_>, path: &Path) -> bool {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let mut named = view.task.prompt.as_ref().is_some_and(|p| texts::written(&p.text).contains(&name));
@@ -209,7 +211,7 @@ fn told(view: &TaskView<'_>, path: &Path) -> bool {
     named
 }
 
-/// The steps before the first that is no shell's and may make files, and before the first whose text nobody can read.
+/// The steps before the first one that may create files without a script, or whose script cannot be read.
 fn first_steps(view: &TaskView<'_>) -> HashSet<Span> {
     let read: HashSet<Span> = view.scripts.iter().map(|s| s.step.key).collect();
     let (mut first, mut others) = (HashSet::new(), false);
@@ -226,7 +228,7 @@ fn first_steps(view: &TaskView<'_>) -> HashSet<Span> {
     first
 }
 
-/// The command that a statement begins with, which runs whatever happens.
+/// The first command of a statement, which runs unconditionally.
 fn first(statement: &Statement) -> &Statement {
     match &statement.kind {
         Kind::And(pair) => first(&pair[0]),
@@ -235,7 +237,7 @@ fn first(statement: &Statement) -> &Statement {
     }
 }
 
-/// The file that a command needs, seen from where it runs.
+/// The file that a command needs, relative to its working directory.
 fn given_file(statement: &Statement) -> Option<&Word> {
     let words = statement.words();
     let runs = |word: &&Word| {
@@ -262,14 +264,14 @@ fn given_file(statement: &Statement) -> Option<&Word> {
     (word.literal && plain).then_some(word)
 }
 
-/// Commands that make no file but what the redirections around them name.
+/// Commands that create no files except by redirection.
 const HARMLESS: &[&str] = &[
     "kubectl", "echo", "printf", "cat", "sleep", "set", "test", "[", "grep", "jq", "true", "false", ":", "exit",
     "head", "tail", "wc", "sort", "tr", "cut", "seq", "date", "wait", "kill", "export", "mkdir", "rm", "chmod",
     "command", "type", "which",
 ];
 
-/// The path from `dir` to a file that has this path from a folder above.
+/// The path from `dir` to a file that has the path `path` relative to a parent directory.
 fn upwards(dir: &Path, path: &str, files: &dyn Files) -> Option<String> {
     let mut up = PathBuf::new();
     let depth = dir.components().filter(|c| matches!(c, Component::Normal(_))).count();

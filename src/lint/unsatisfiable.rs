@@ -1,4 +1,4 @@
-//! Expectations that no answer meets.
+//! Expectations that nothing can meet.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ rule! {
     pub static IMPOSSIBLE_TOOL_NAME = "impossible-tool-name", Verdict;
 }
 
-/// Demands that exclude each other, patterns that match no text, exit statuses that no process has.
+/// Contradictory expectations, patterns that match no text, impossible exit statuses and response statuses.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let dialect = view.task.dialect;
     view.task.walk(&mut |_, step| {
@@ -50,7 +50,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     there_and_not(view, out);
 }
 
-/// Two steps of verify, of which one wants a file and the other none.
+/// Two verify steps, one of which requires a file that the other forbids.
 fn there_and_not(view: &TaskView<'_>, out: &mut Diagnostics) {
     let absent = absent_paths(view);
     if absent.is_empty() {
@@ -73,7 +73,7 @@ fn there_and_not(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A record of demands, found under `key`.
+/// Checks the expectations under `key`.
 fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
     match &arg.kind {
         ArgKind::List(items) => {
@@ -98,7 +98,7 @@ fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
             } else {
                 together(arg, pattern, key, dialect, out);
             }
-            // A whole value has no demands in it.
+            // Literal values contain no expectations.
             let value = |name: &Name| matches!(name.value.as_str(), "equals" | "structuredContent" | "not" | "oneOf");
             let demands = fields.iter().filter(|(name, _)| dialect != Dialect::Portable || !value(name));
             demands.for_each(|(name, inner)| record(inner, &name.value, dialect, out));
@@ -107,7 +107,7 @@ fn record(arg: &Arg<Def>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
     }
 }
 
-/// What is demanded of something that must not be there.
+/// Expectations for a value that must not exist.
 fn absent(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
     let is_absent =
         |(name, arg): &&(Name, Arg<Def>)| name.value == "exists" && matches!(arg.kind, ArgKind::Bool(false));
@@ -146,7 +146,7 @@ fn absent(fields: &[(Name, Arg<Def>)], out: &mut Diagnostics) {
     }
 }
 
-/// `{path: items[0], exists: false}` beside `{path: items[0].text, equals: x}`.
+/// `{path: items[0], exists: false}` together with `{path: items[0].text, equals: x}`.
 fn below_nothing(items: &[Arg<Def>], out: &mut Diagnostics) {
     let path = |item: &Arg<Def>| item.get("path").and_then(Arg::as_literal).map(str::to_owned);
     let is_absent = |item: &Arg<Def>| {
@@ -154,7 +154,7 @@ fn below_nothing(items: &[Arg<Def>], out: &mut Diagnostics) {
         path(item).map(|path| (exists.span, path))
     };
     for (item, (span, absent)) in items.iter().filter_map(|item| Some((item, is_absent(item)?))) {
-        // Of what is not there, all else may be false as well.
+        // A missing value meets all other expectations here.
         let demands = |item: &Arg<Def>| {
             let ArgKind::Record(fields) = &item.kind else { return false };
             fields.iter().any(|(key, arg)| match key.value.as_str() {
@@ -181,7 +181,7 @@ fn below_nothing(items: &[Arg<Def>], out: &mut Diagnostics) {
     }
 }
 
-/// Bounds between which there is no number, and an output that is to be empty and to hold something.
+/// Bounds without a number in between, and an output that must be empty and not empty.
 fn bounds(arg: &Arg<Def>, out: &mut Diagnostics) {
     let number = |key: &str| {
         let bound = arg.get(key)?;
@@ -209,7 +209,7 @@ fn bounds(arg: &Arg<Def>, out: &mut Diagnostics) {
     }
 }
 
-/// What is demanded and refused at once, and what no text escapes.
+/// Expectations that are both required and negated, and negations that no text can meet.
 fn refused(arg: &Arg<Def>, not: &Arg<Def>, out: &mut Diagnostics) {
     if let (Some(equals), Some(value)) = (arg.get("equals"), arg.get("equals").and_then(Arg::as_value)) {
         let other = if matches!(not.kind, ArgKind::Text(_)) { Some(not) } else { not.get("equals") };
@@ -236,7 +236,7 @@ fn refused(arg: &Arg<Def>, not: &Arg<Def>, out: &mut Diagnostics) {
     }
 }
 
-/// Literal demands that exclude each other.
+/// Contradictory literal expectations.
 fn together(arg: &Arg<Def>, pattern: Option<&Arg<Def>>, key: &str, dialect: Dialect, out: &mut Diagnostics) {
     let Some(equals) = arg.get("equals") else {
         if let (Some(pattern), Some(ty)) = (pattern, arg.get("type"))
@@ -247,7 +247,7 @@ fn together(arg: &Arg<Def>, pattern: Option<&Arg<Def>>, key: &str, dialect: Dial
         return;
     };
     let Some(value) = equals.as_value() else { return };
-    // In the steps dialect values are compared as text.
+    // The steps dialect compares values as text.
     if let (Some(ty), Dialect::Portable) = (arg.get("type"), dialect)
         && ty.as_literal().is_some_and(|ty| ty != JsonType::of(&value).name())
     {
@@ -282,8 +282,8 @@ fn never(span: Span, message: String) -> Diagnostic {
     Diagnostic::new(&UNSATISFIABLE_EXPECTATION, span, message)
 }
 
-/// Names and patterns of tools that no server can offer (*Tool Names* of MCP: letters, digits, `_`, `-`, `.`, `/`), and names as
-/// an agent's client writes them.
+/// Names and patterns of tools that no server can offer (*Tool Names* of MCP: letters, digits, `_`, `-`, `.`, `/`), and
+/// names with the prefix of an agent's client.
 pub fn tool_names(view: &EvalView<'_>, out: &mut Diagnostics) {
     for server in view.unit.mcp.iter().flat_map(|mcp| &mcp.servers) {
         for tool in server.always_allow.iter().filter(|tool| tool.value.contains('*')) {
@@ -316,7 +316,7 @@ pub fn tool_names(view: &EvalView<'_>, out: &mut Diagnostics) {
 }
 
 fn legal(view: &EvalView<'_>, server: &Name, name: &Name, is_pattern: bool, out: &mut Diagnostics) {
-    // What the server offers is a name, whatever it looks like.
+    // If the lock lists the server's tools, other rules check the names.
     if view.unit.lock.tools(&server.value).is_some() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Variables of scripts that nobody sets, and values that are lost on the way.
+//! Shell variables that are never set, and values that are lost.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ rule! {
     pub static VALUE_LOST_IN_SUBSHELL = "value-lost-in-subshell", Verdict;
 }
 
-/// `$NSS` beside a variable `NS`, and what only another script sets. Other names may come from the environment that gevals runs in.
+/// `$NSS` if there is a variable `NS`, variables that only another script sets, and lowercase names that nothing sets.
+/// Other names may come from the environment of gevals.
 pub fn unset(view: &TaskView<'_>, out: &mut Diagnostics) {
     for followed in view.effects.scripts.iter().filter(|script| !script.trace.opaque) {
         of_script(view, followed, out);
@@ -25,7 +26,7 @@ pub fn unset(view: &TaskView<'_>, out: &mut Diagnostics) {
     inner_shells(view, out);
 }
 
-/// `sh -c 'redis-cli GET "$1"'` with nothing behind it: the inner shell has no arguments.
+/// `sh -c 'redis-cli GET "$1"'` without further words: the inner shell has no arguments.
 fn inner_shells(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in &view.effects.scripts {
         for run in &script.trace.runs {
@@ -98,7 +99,7 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
                     .label(other.view.key, "set in this script, which runs in a separate process")
                     .help("declare it under `env` of the task, or set it in this script as well")
             }
-            // One was renamed, the other not. Both may be what programs read by themselves.
+            // Probably only one of the two was renamed. Programs may read either of them from the environment.
             (None, None) if !read.provided && unread.is_some() && !asks(read) => {
                 let place = unread.map_or(span, |unread| unread.span);
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is not set in the task"))
@@ -106,7 +107,7 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
                     .label(place, "the script does not read this variable")
                     .help("use the same name in both places")
             }
-            // Variables in small letters are a script's own: nobody gives it any.
+            // Lowercase variables are local to a script: nothing else sets them.
             (None, None) if !read.provided && is_own(name) && !asks(read) => {
                 Diagnostic::new(&UNSET_VARIABLE, span, format!("`${name}` is never set"))
                     .help("an unset variable expands to an empty text: declare it under `env`, or give it a default")
@@ -117,7 +118,7 @@ fn of_script(view: &TaskView<'_>, followed: &crate::effects::Followed<'_>, out: 
     }
 }
 
-/// `python3` asks its environment for what the script has for itself alone.
+/// `python3` reads an environment variable that the script sets but does not export.
 fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in &view.effects.scripts {
         for asked in &script.trace.unexported {
@@ -135,7 +136,7 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
             let name = &literal.text;
             let line = literal.content.text.get(literal.range.clone()).unwrap_or_default();
             let program = line.split_whitespace().next().unwrap_or_default();
-            // A variable that is used nowhere else is meant here; in SQL it is nothing else.
+            // Unless the name is used elsewhere too, the variable is meant here. In SQL, it is always meant.
             let uses = |form: &str| literal.content.text.matches(form).count();
             let alone = uses(&format!("${name}")) + uses(&format!("${{{name}")) == 1;
             let is_sql = matches!(program, "sqlite3" | "psql" | "mysql");
@@ -151,7 +152,7 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
                 );
             }
         }
-        // A hole with a dollar before it is reported as such.
+        // Another rule reports a hole after a dollar sign.
         let is_hole = |text: &str| {
             ["env.", "random.", "steps.", "agent.", "task."].iter().any(|root| text[2..].starts_with(root))
         };
@@ -172,7 +173,7 @@ fn unexported(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a name is one that scripts give to their own variables.
+/// Whether a name is typical for a script's own variables.
 fn is_own(name: &str) -> bool {
     name.len() > 1
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
@@ -182,7 +183,7 @@ fn is_own(name: &str) -> bool {
         )
 }
 
-/// Who asks whether a variable is set knows that it may not be.
+/// Whether the script tests if the variable is set, and so allows for an unset one.
 fn asks(read: &crate::effects::shell::Unset<'_>) -> bool {
     let (text, name) = (&read.content.text, &read.name);
     ["-z", "-n", "-v"].iter().any(|operator| {
@@ -192,7 +193,7 @@ fn asks(read: &crate::effects::shell::Unset<'_>) -> bool {
     })
 }
 
-/// `kubectl get … | while read x; do n=$((n+1)); done; [ $n -gt 0 ]`: the loop is a process of its own.
+/// `kubectl get … | while read x; do n=$((n+1)); done; [ $n -gt 0 ]`: the loop runs in a subshell.
 pub fn lost(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in &view.effects.scripts {
         for lost in &script.trace.lost {
@@ -209,7 +210,7 @@ pub fn lost(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether [`unset`] has something to say of a variable.
+/// Whether [`unset`] reports a variable.
 fn is_found(
     view: &TaskView<'_>,
     script: &crate::effects::Followed<'_>,
@@ -220,7 +221,7 @@ fn is_found(
     found.iter().any(|finding| finding.span == read.content.span(read.range.clone()))
 }
 
-/// `{env.NAME}` and `$NAME` of which the task says nothing.
+/// `{env.NAME}` and `$NAME` that the task does not declare.
 pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
     super::env::undeclared(view, out);
     if view.task.dialect == Dialect::Portable {
@@ -228,9 +229,9 @@ pub fn undeclared(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// The same of `$NAME` in a script of which all can be followed.
+/// The same for `$NAME` in scripts that can be analyzed completely.
 fn in_scripts(view: &TaskView<'_>, out: &mut Diagnostics) {
-    // A task without variables of its own takes them from around it.
+    // A task without variables of its own relies on the environment.
     if view.task.env.is_empty() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the prompt tells the agent to bring about, and verify never asks for.
+//! Values that the prompt tells the agent to set, but verify never checks.
 
 use super::{TaskView, already_true, facts, quantity::Quantity, texts};
 use crate::{
@@ -11,8 +11,8 @@ rule! {
     pub static VALUE_NOT_VERIFIED = "value-not-verified", Warning;
 }
 
-/// Needs: the prompt tells the agent to give something a value (`set the mode to live`, `with 3 replicas`), the value stands nowhere else in
-/// the task, in no other form, and verify is a check of its own, not the decision of a judge.
+/// Requires that the prompt tells the agent to set a value (`set the mode to live`, `with 3 replicas`), that the value
+/// appears nowhere else in the task in any form, and that verify decides by itself, without a judge.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     if view.task.verify.steps.is_empty() || view.asserted || judged(view) {
@@ -33,7 +33,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
         script.trace.sources.iter().for_each(|content| known.push_str(&content.text));
     }
     let known = known.to_lowercase();
-    // A part of a form that is not followed: a schedule of `15 * * * *`, a pattern.
+    // An amount also counts as part of another format, such as the schedule `15 * * * *` or a pattern.
     let amounts = Quantity::all(&known);
     for value in wanted {
         let lower = value.to_lowercase();
@@ -53,13 +53,13 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `Dry run the update`.
+/// Whether the prompt asks for a dry run: `Dry run the update`.
 fn is_dry(said: &str) -> bool {
     let lower = said.to_ascii_lowercase();
     lower.contains("dry run") || lower.contains("dry-run")
 }
 
-/// Values that are no texts: `equals: 3`.
+/// Adds the literal values that are not text: `equals: 3`.
 fn numbers(arg: &Arg<Def>, known: &mut String) {
     match &arg.kind {
         ArgKind::Record(fields) => fields.iter().for_each(|(_, arg)| numbers(arg, known)),
@@ -68,7 +68,7 @@ fn numbers(arg: &Arg<Def>, known: &mut String) {
     }
 }
 
-/// Whether a judge looks at what the agent did, or a program does that is not read here.
+/// Whether a judge or a program that is not analyzed takes part in the decision.
 fn judged(view: &TaskView<'_>) -> bool {
     let mut judged = !view.effects.sees(PhaseKind::Verify);
     view.task.verify.steps.iter().for_each(|step| {
@@ -77,8 +77,8 @@ fn judged(view: &TaskView<'_>) -> bool {
     judged
 }
 
-/// The values that a prompt tells the agent to give: behind `to` a word in quotes, a number or a version, behind `with` a number of things.
-/// Asked of every prompt: patterns would cost more.
+/// The values that a prompt tells the agent to set: after `to`, a quoted word, a number or a version; after `with`, a
+/// count. Runs for every prompt, and regular expressions would be slower.
 fn wanted(said: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for lead in ["to ", "version ", "tag ", "with "] {
@@ -94,7 +94,7 @@ fn wanted(said: &str) -> Vec<String> {
             let text = said[start..end].trim_end_matches(['.', ':']);
             let is_number = text.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
             let is_value = match quote {
-                // What goes on behind has a hole, a blank or a path in it.
+                // Otherwise, the quoted text also contains a hole, a space or a path.
                 Some(quote) => said[end..].starts_with(quote),
                 None => is_number && !said[end..].starts_with(['/', '{']),
             };
@@ -108,7 +108,7 @@ fn wanted(said: &str) -> Vec<String> {
             }
             let sentence = already_true::sentence(said, start);
             let head = &said[sentence.start..at];
-            // `Set the mode to live, and leave the queue`: each part says something of its own.
+            // `Set the mode to live, and leave the queue`: consider each clause separately.
             let clause = head.rfind([',', ';', '(']).map_or(head, |mark| &head[mark..]);
             let behind = start + text.len();
             let rest = &said[behind..sentence.end.max(behind)];
@@ -139,7 +139,7 @@ fn has_one_of(text: &str, known: &[&str]) -> bool {
     words(text).any(|word| known.iter().any(|known| known.eq_ignore_ascii_case(word)))
 }
 
-/// Verbs that give a value.
+/// Verbs that set a value.
 const GIVES: [&str; 19] = [
     "set",
     "change",
@@ -161,8 +161,8 @@ const GIVES: [&str; 19] = [
     "tag",
     "downgrade",
 ];
-/// Behind these stands no value: `up to 5`, `pages 2 to 4`.
+/// Words before `to` after which no value follows: `up to 5`, `pages 2 to 4`.
 const AWAY: [&str; 12] =
     ["up", "close", "next", "listen", "connect", "belong", "similar", "relative", "reply", "answer", "page", "line"];
-/// Nothing is to be changed.
+/// Words of a prompt that asks for no change.
 const SHOWS: [&str; 4] = ["would", "preview", "explain", "how"];

@@ -1,4 +1,5 @@
-//! Values that a field or a program never has: words outside of a closed list, times in another form, keys with dots taken for paths.
+//! Values that a field or a program never has: words outside a closed list, times in another format, keys with dots
+//! that are read as paths.
 
 use super::{TaskView, facts, script::Content, texts};
 use crate::{
@@ -24,17 +25,17 @@ rule! {
     pub static DOTTED_KEY = "dotted-key", Verdict;
 }
 
-/// A field, a value that it is given or compared with, and where.
+/// A field, a value that it is set to or compared with, and the location.
 struct Compared {
     field: String,
     value: String,
     span: Span,
-    /// It is given: what is written may have other forms than what is printed.
+    /// Whether the field is set to the value: the accepted formats may differ from the printed one.
     given: bool,
 }
 
-/// `pathType: prefix`, `.actions == ["add"]`, `{{.State.Status}}` compared with `healthy`: what the field can hold is known, and this is
-/// none of it. Needs a table of the program that lists the words.
+/// `pathType: prefix`, `.actions == ["add"]`, `{{.State.Status}}` compared with `healthy`: not one of the field's known
+/// values. Requires a table of the program that lists them.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found: Vec<Compared> = Vec::new();
     let of_fact = |given| {
@@ -61,7 +62,7 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
                     _ => {}
                 }
             }
-            // What a command prints, compared as a whole.
+            // The whole output of a command, compared with a value.
             let run = step.arg("run").and_then(super::texts::script_text).unwrap_or_default();
             let stdout = step.expect.as_ref().and_then(|(_, expect)| expect.get("stdout"));
             let wanted = stdout.map(|out| out.get("equals").unwrap_or(out));
@@ -86,11 +87,11 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `%{http_code}` compared with `200 OK`: it prints three digits.
+/// `%{http_code}` compared with `200 OK`: curl prints three digits.
 fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
     for question in view.asked().iter().filter(|question| question.form == Form::Status) {
         let (value, whole) = match &question.demand {
-            // As a number `000`, where nobody answers, is 0.
+            // As a number, the `000` for no response is 0.
             Demand::Compared { operator, with }
                 if matches!(operator.as_str(), "=" | "==" | "!=")
                     || matches!(operator.as_str(), "-eq" | "-ne") && !with.trim_start_matches('0').is_empty() =>
@@ -103,7 +104,7 @@ fn statuses(view: &TaskView<'_>, out: &mut Diagnostics) {
         let digits = value.bytes().all(|b| b.is_ascii_digit());
         let never = match whole {
             true => !(value.is_empty() || digits && value.len() == 3),
-            // A pattern of plain letters.
+            // A pattern that contains a letter or a space and is literal.
             false => {
                 value.bytes().any(|b| b.is_ascii_alphabetic() || b == b' ')
                     && !value.contains(['\\', '[', '|', '?', '*'])
@@ -131,7 +132,7 @@ fn booleans(view: &TaskView<'_>, out: &mut Diagnostics) {
         let field = path.rsplit('.').next().unwrap_or(path);
         let program = question.runs.first().map_or("", |run| run.statement.tool());
         if matches!(operator.as_str(), "=" | "==" | "!=")
-            // What the author chooses the names of: `data`, `labels`.
+            // The author chooses the names in these fields.
             && !path.starts_with("data.")
             && !path.contains("labels.")
             && !path.contains("annotations.")
@@ -150,14 +151,14 @@ fn booleans(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What is wrong with a value, and what may be meant.
+/// The message and the help for an impossible value.
 fn fault(view: &TaskView<'_>, field: &str, value: &str, given: bool) -> Option<(String, String)> {
     let is_word = !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     if !is_word {
         return None;
     }
     let used = |tool: &tools::Tool| {
-        // The names of some fields are anybody's words: then the program has to be there.
+        // Some field names are common words, so the task must use the program.
         tool.names[0] == "kubectl"
             || field.starts_with('.')
             || view
@@ -209,8 +210,8 @@ fn leaves(field: &str, arg: &Arg<Def>, found: &mut Vec<Compared>) {
     }
 }
 
-/// `.actions == ["add"]`, `found.get("ttl") != "7d"`: a name and a text in quotes on two sides of an operator, in a filter of jq or in a
-/// program that a script holds.
+/// `.actions == ["add"]`, `found.get("ttl") != "7d"`: a name and a quoted text on the two sides of an operator, in a jq
+/// filter or an embedded program.
 fn in_text(content: &Content, found: &mut Vec<Compared>) {
     let text = content.text.as_str();
     for (at, _) in text.match_indices("=") {
@@ -237,7 +238,7 @@ fn in_text(content: &Content, found: &mut Vec<Compared>) {
     }
 }
 
-/// `gh issue view 7 --json title,state`: a field that a program is to print.
+/// Whether `gh` is asked to print a field: `gh issue view 7 --json title,state`.
 fn is_asked_for(text: &str, field: &str) -> bool {
     let behind = |(at, word): (usize, &'_ str)| at + word.len();
     text.match_indices("--json").map(behind).any(|at| {
@@ -247,7 +248,7 @@ fn is_asked_for(text: &str, field: &str) -> bool {
         && !text.contains("downcase")
 }
 
-/// `.policyTypes | index("ingress")`, `.accessModes | contains(["RWO"])`: an item of the field, in a filter of jq.
+/// `.policyTypes | index("ingress")`, `.accessModes | contains(["RWO"])`: an item of the field, in a jq filter.
 fn items(content: &Content, found: &mut Vec<Compared>) {
     if !content.text.contains('|') {
         return;
@@ -266,12 +267,13 @@ fn items(content: &Content, found: &mut Vec<Compared>) {
 
 static ITEM: Ascii = ascii(r#"\.(\w+)(?:\[\])?\s*\|\s*(?:index|contains|any)\(\s*\[?(?:\.\s*==\s*)?\\?"([\w-]+)\\?""#);
 
-/// The path that a format of docker prints: `.State.Status` of `{{.State.Status}}`.
+/// The path of the field that a command prints, through a jq filter or a format.
 fn printed(command: &str) -> Option<String> {
     by_filter(command).or_else(|| by_format(command))
 }
 
-/// The path that jq takes out of what a program prints as JSON: `.info.status` of `helm status web -o json | jq -r .info.status`.
+/// The path that jq selects from a program's JSON output: `.info.status` of `helm status web -o json | jq -r
+/// .info.status`.
 fn by_filter(command: &str) -> Option<String> {
     let (before, rest) = command.split_once("jq ")?;
     let tool = tools::all()
@@ -280,6 +282,7 @@ fn by_filter(command: &str) -> Option<String> {
     tool.fixed.contains_key(path).then(|| path.to_owned())
 }
 
+/// The path that a format of docker prints: `.State.Status` of `{{.State.Status}}`.
 fn by_format(command: &str) -> Option<String> {
     let (_, rest) = command.split_once("{{")?;
     let path = rest.split_once("}}")?.0.trim().trim_matches('"');
@@ -288,7 +291,7 @@ fn by_format(command: &str) -> Option<String> {
     (plain && alone).then(|| path.to_owned())
 }
 
-/// `[ "$state" = healthy ]`, where `state` is what a format printed; `… | grep -q healthy`.
+/// `[ "$state" = healthy ]`, if `state` was printed by a format or a jq filter; `… | grep -q healthy`.
 fn in_tests(content: &Content, found: &mut Vec<Compared>) {
     if !content.text.contains("{{") && !content.text.contains("jq ") {
         return;
@@ -338,7 +341,7 @@ fn in_tests(content: &Content, found: &mut Vec<Compared>) {
     });
 }
 
-/// The word that `grep -q` looks for, where it is a whole one.
+/// The word that `grep` looks for, if it is probably the whole value.
 fn looked_for(grep: &Statement, content: &Content) -> Option<(String, Span)> {
     let words = grep.words().get(1..)?;
     let whole = words.iter().any(|word| word.text.starts_with('-') && word.text.contains(['x', 'w']));
@@ -350,10 +353,11 @@ fn looked_for(grep: &Statement, content: &Content) -> Option<(String, Span)> {
         .then(|| (bare.to_owned(), content.span(word.range.clone())))
 }
 
-/// Behind these stand keys that authors choose, with values that have no fields of their own.
+/// Fields whose keys are chosen by authors and whose values have no fields.
 const FLAT: [&str; 7] = ["labels", "annotations", "matchLabels", "nodeSelector", "hard", "used", "data"];
 
-/// `{.spec.hard.requests.cpu}`, `{.data.tls.crt}`: the dot belongs to the key, and without a backslash it begins a field.
+/// `{.spec.hard.requests.cpu}`, `{.data.tls.crt}`: the dot is part of the key, but without a backslash it separates
+/// fields.
 pub fn keys(view: &TaskView<'_>, out: &mut Diagnostics) {
     let mut found: Vec<(Span, String)> = Vec::new();
     let Some(tool) = tools::tool("kubectl") else { return };
@@ -400,7 +404,7 @@ pub fn keys(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// A key with a dot in a path, without a backslash before it.
+/// A key in a path that contains a dot without a backslash.
 fn dotted(path: &str, flat: &dyn Fn() -> bool) -> Option<String> {
     let braced = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(inside, _)| inside);
     for inside in braced {
@@ -411,7 +415,7 @@ fn dotted(path: &str, flat: &dyn Fn() -> bool) -> Option<String> {
             else {
                 continue;
             };
-            // Only of some kinds `data` is flat.
+            // `data` is flat only for some kinds.
             if *parent == "data" && !(at == 0 && flat()) {
                 continue;
             }
@@ -429,10 +433,10 @@ fn dotted(path: &str, flat: &dyn Fn() -> bool) -> Option<String> {
     None
 }
 
-/// Conditions that a path or a filter asks for: `conditions[?(@.type=="Complete")]`.
+/// The condition that a path or a filter selects: `conditions[?(@.type=="Complete")]`.
 pub fn asked_condition(word: &Value) -> Option<String> {
     let text = word.literal()?;
-    // Asked of every word.
+    // A cheap test first, because this runs for every word.
     let (_, rest) = text.contains('@').then(|| text.split_once("conditions[?(@.type"))??;
     let rest = rest.trim_start_matches([' ', '=']);
     let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;

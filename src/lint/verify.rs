@@ -1,4 +1,4 @@
-//! Verify steps that cannot fail, that the prompt answers, or that rest on a judge alone.
+//! Verify steps that cannot fail, whose answer is in the prompt, or that rely on a judge alone.
 
 use std::cell::LazyCell;
 
@@ -19,17 +19,17 @@ rule! {
     pub static JUDGE_DECIDES_ALONE = "judge-decides-alone", Note;
 }
 
-/// No step of verify can fail, and no assertion decides either. A task that no eval selects may yet get assertions, and
-/// some steps fail where the agent broke something: these are warnings.
+/// No verify step can fail, and no assertion applies. Only a warning if no eval selects the task, which may still get
+/// assertions, or if a step may fail because the agent broke something.
 pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     let task = view.task;
     let steps = &task.verify.steps;
     let (Some(first), false) = (steps.first(), view.asserted) else { return };
-    // What was to make one fail stands under a key that nobody reads.
+    // An unrecognized key may contain the check.
     if steps.iter().any(|step| view.has_unread(step.span)) {
         return;
     }
-    // A script that checks something and cannot fail has a rule of its own, `script-cannot-fail`.
+    // Another rule, `script-cannot-fail`, reports scripts that check something but cannot fail.
     if !steps.iter().all(|s| cannot_fail(s, view)) || exit_status::in_vain(view) {
         return;
     }
@@ -47,7 +47,7 @@ pub fn unfalsifiable(view: &TaskView<'_>, out: &mut Diagnostics) {
     out.push(if certain { finding } else { finding.strength(Strength::Warning) });
 }
 
-/// Whether a step that seems not to fail fails only where something outside the task is broken.
+/// Whether a step that cannot fail is independent of what the agent may break.
 fn is_certain(step: &Step<Def>, view: &TaskView<'_>) -> bool {
     let mut inner = step.blocks.iter().flat_map(|b| &b.steps);
     match step.op.signature.control {
@@ -64,7 +64,7 @@ fn leaf_is_certain(step: &Step<Def>) -> bool {
     match &step.op.kind {
         OperationKind::Builtin("http") | OperationKind::Extension { .. } => false,
         OperationKind::Builtin("file") => step.expect.is_none(),
-        // `notes_list` of a folder that the agent was to make fails without it.
+        // `notes_list` of a directory that the agent must create fails if it is missing.
         OperationKind::Tool { .. } => {
             step.arg("args").is_none_or(|a| matches!(&a.kind, ArgKind::Record(fields) if fields.is_empty()))
         }
@@ -85,12 +85,12 @@ pub(super) fn cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
     }
 }
 
-/// A loop over a list without values.
+/// Whether a loop has an empty list.
 fn is_empty(step: &Step<Def>) -> bool {
     step.arg("in").is_some_and(|list| matches!(&list.kind, ArgKind::List(items) if items.is_empty()))
 }
 
-/// Nothing is verified but that files are not there, and set-up makes none: a run passes in which nothing happens.
+/// Verify only checks that files are absent, and setup creates none: a run in which nothing happens passes.
 pub fn absence_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
     let steps = &view.task.verify.steps;
     let mut first = None;
@@ -147,7 +147,7 @@ fn leaf_cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
         OperationKind::Builtin("http") if task.dialect == Dialect::Portable => expect
             .is_some_and(|e| e.get("body").is_none() && e.get("status").and_then(|s| s.as_literal()) == Some("any")),
         OperationKind::Builtin("file") => made_by_setup(step, task),
-        // `min: 0` is always so.
+        // `min: 0` is always met.
         OperationKind::Extension { operation, .. } if operation == "count" && step.arg("min").is_some() => {
             let is_zero = step.arg("min").and_then(crate::hir::Arg::as_value).is_some_and(|min| min == 0);
             is_zero && step.arg("max").is_none() && step.arg("equals").is_none()
@@ -159,7 +159,7 @@ fn leaf_cannot_fail(step: &Step<Def>, view: &TaskView<'_>) -> bool {
     }
 }
 
-/// `pods_list`, `helmList`, `listPods`: an empty list is a success, too.
+/// Whether an operation lists: `pods_list`, `helmList`, `listPods`. An empty list is also a success.
 fn lists(operation: &str) -> bool {
     operation.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| {
         ["list", "search", "find", "query"].iter().any(|verb| word.eq_ignore_ascii_case(verb))
@@ -170,7 +170,7 @@ fn lists(operation: &str) -> bool {
     })
 }
 
-/// A step that makes or removes a file, or a look at one that setup wrote, asking only whether it is there.
+/// Whether a `file` step has no expectation, or only checks that a file exists that setup wrote.
 fn made_by_setup(step: &Step<Def>, task: &Task<Def>) -> bool {
     let Some((_, expect)) = &step.expect else { return true };
     let only_exists =
@@ -181,17 +181,17 @@ fn made_by_setup(step: &Step<Def>, task: &Task<Def>) -> bool {
     })
 }
 
-/// What the judge or a `grep` looks for in the answer stands in the prompt: an agent that repeats the question passes.
+/// The prompt contains what the judge or a `grep` looks for in the answer: an agent that repeats the prompt passes.
 pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let text = LazyCell::new(|| {
         let text = texts::written(&prompt.text);
-        // Where letter case is the question, words in another case do not answer it.
+        // If the prompt is about letter case, words in another case are not the answer.
         let fold = if CASE.is_match(&text) { exactly } else { fold };
         (fold(&text), fold)
     });
     let contains = |word: &str| text.0.contains(&text.1(word));
-    // Every word that says something, and among them names or numbers: the question is its own answer.
+    // The prompt contains every significant word of the answer, with several names or numbers among them.
     let says_all = |answer: &str| {
         let part = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         let words = || answer.split(part).filter(|word| word.len() > 3 || word.bytes().any(|b| b.is_ascii_digit()));
@@ -237,7 +237,7 @@ pub fn prompt_answers(view: &TaskView<'_>, out: &mut Diagnostics) {
 
 static GREP: Ascii = ascii(r#"\bgrep(?:\s+-{1,2}[\w-]+)*\s+(?:--\s+)?(?:"([^"$`]+)"|'([^']+)'|([\w./-]+))"#);
 
-/// `[[ "$ANSWER" == *word* ]]` as a check of its own: behind an `if`, it may be what must not be there.
+/// `[[ "$ANSWER" == *word* ]]` as a check of its own: in an `if`, the word may be forbidden.
 static PATTERN: Ascii =
     ascii(r#"(?m)^\s*\[\[\s+[^\]!&|]*\s==?\s*\*["']?([^"'*$\s\[\]?]+)["']?\*\s*\]\]\s*(?:\|\|[^&]*)?$"#);
 
@@ -251,17 +251,17 @@ fn answered(span: crate::source::Span, message: &str, prompt: crate::source::Spa
         .help("an agent that only repeats the prompt would pass: check for what it must find out or do")
 }
 
-/// Lower case, white space made one.
+/// The text in lowercase, with each run of white space replaced by one space.
 fn fold(text: &str) -> String {
     exactly(&text.to_lowercase())
 }
 
-/// White space made one.
+/// The text with each run of white space replaced by one space.
 fn exactly(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A whole phrase that the agent must say in just these words (author mistake 14).
+/// A phrase of at least four words that the agent must use exactly (author mistake 14).
 pub fn exact_words(view: &TaskView<'_>, out: &mut Diagnostics) {
     for step in &view.task.verify.steps {
         step.walk(&mut |step| {
@@ -282,7 +282,7 @@ pub fn exact_words(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Nothing but a judge decides.
+/// Only a judge decides.
 pub fn judge_alone(view: &TaskView<'_>, out: &mut Diagnostics) {
     let steps = &view.task.verify.steps;
     if let Some(first) = steps.first()

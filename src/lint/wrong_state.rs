@@ -1,4 +1,4 @@
-//! Verify waits for, or asks for, the opposite of what the prompt tells the agent to bring about.
+//! Verify waits or checks for the opposite of what the prompt asks for.
 
 use std::cell::LazyCell;
 
@@ -23,7 +23,7 @@ rule! {
     pub static WRONG_STATE = "wrong-state", Warning;
 }
 
-/// Conditions that say that all is well.
+/// Conditions that are true for a healthy resource.
 const GOOD: [&str; 9] = [
     "Ready",
     "Available",
@@ -36,8 +36,8 @@ const GOOD: [&str; 9] = [
     "Healthy",
 ];
 
-/// Needs: a wait for a good condition to be false, or for a thing to be gone, and a prompt that asks for nothing of the kind; or a check that
-/// fails where a thing is there which the prompt asks to make (or the other way round).
+/// Reports a wait until a good condition is false or a resource is deleted, if the prompt asks for no such thing, and
+/// checks that fail if a resource exists that the prompt asks to create (or the other way round).
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let Some(prompt) = &view.task.prompt else { return };
     let said = view.effects.prompt.shown();
@@ -79,7 +79,7 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
                 }
             }
             match asked.split('=').collect::<Vec<_>>().as_slice() {
-                // Who scales down ends pods.
+                // Scaling down deletes pods.
                 ["delete"] if !*deletes && !*stops && !SCALES.is_match(said) && !is_going(view, &words) => {
                     found.push((
                         span,
@@ -112,7 +112,7 @@ fn waits(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     });
 }
 
-/// `if grep -q red <<<"$x"; then exit 1; fi`, and then `grep -q red <<<"$x"`: no text passes both.
+/// `if grep -q red <<<"$x"; then exit 1; fi` followed by `grep -q red <<<"$x"`: no text passes both.
 fn both(view: &TaskView<'_>, found: &mut Vec<(Span, String)>) {
     let runs = || view.effects.scripts.iter().flat_map(|script| &script.trace.runs);
     let always = |question: &Question<'_>| {
@@ -145,7 +145,8 @@ fn both(view: &TaskView<'_>, found: &mut Vec<(Span, String)>) {
     }
 }
 
-/// Whether set-up has already deleted what a command names: `kubectl delete pod stuck --wait=false` where a finalizer keeps it.
+/// Whether setup has already deleted what a command names: `kubectl delete pod stuck --wait=false`, if a finalizer
+/// blocks the deletion.
 fn is_going(view: &TaskView<'_>, words: &[String]) -> bool {
     let acts: Vec<&Act> = view.effects.in_phase(PhaseKind::Setup).collect();
     let last = acts.iter().rev().find(|act| {
@@ -156,7 +157,7 @@ fn is_going(view: &TaskView<'_>, words: &[String]) -> bool {
     last.is_some_and(|act| act.verb == Verb::Deletes)
 }
 
-/// Conditions that hold before a thing does its work, and the word of a prompt that is content with them.
+/// Conditions that can be true before a resource works, and the word of a prompt that asks for no more.
 const EARLY: [(&str, &str); 4] = [
     ("PodScheduled", "schedul"),
     ("Initialized", "init"),
@@ -164,7 +165,7 @@ const EARLY: [(&str, &str); 4] = [
     ("Progressing", "progress"),
 ];
 
-/// A wait for a condition that also holds where a container never starts.
+/// A wait for a condition that is also true if a container never starts.
 fn early(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     let lower = said.to_lowercase();
     let early =
@@ -198,7 +199,7 @@ fn is_good(condition: &str) -> bool {
     GOOD.iter().any(|good| good.eq_ignore_ascii_case(condition))
 }
 
-/// What programs print where all is well.
+/// What programs print if a resource is healthy or a request succeeds.
 const WELL: [&str; 14] = [
     "200",
     "201",
@@ -216,7 +217,8 @@ const WELL: [&str; 14] = [
     "active",
 ];
 
-/// `if [ "$code" = 200 ]; then exit 1; fi`: verify fails where all is well, or as the prompt asks. Needs: set-up has no such value.
+/// `if [ "$code" = 200 ]; then exit 1; fi`: verify fails for a good value, or for the value in the prompt. The latter
+/// requires that setup does not have it.
 fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     for question in view.asked() {
         let Demand::Compared { operator, with } = &question.demand else { continue };
@@ -224,7 +226,7 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
         if with.len() < 2 && !with.starts_with(|c: char| c.is_ascii_digit()) {
             continue;
         }
-        // Whether the value itself is asked for; of `more than 3` another one is.
+        // Whether the value itself is expected. With `more than 3`, it is another one.
         let wanted = match operator.as_str() {
             "=" | "==" | "-eq" => question.is_wanted(),
             "-ge" | "-le" if !ABOUT.is_match(said) => question.is_wanted(),
@@ -250,7 +252,8 @@ fn reversed(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     }
 }
 
-/// `if [ "$port" != 8080 ] && [ "$target" != 80 ]; then exit 1; fi`: verify fails only where both are wrong, and the prompt asks for each.
+/// `if [ "$port" != 8080 ] && [ "$target" != 80 ]; then exit 1; fi`: verify fails only if both are wrong, but the
+/// prompt asks for each.
 fn one_of(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     for script in view.scripts.iter().filter(|script| script.phase == PhaseKind::Verify) {
         let content = &script.content;
@@ -272,7 +275,7 @@ fn one_of(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             let apart = pairs.iter().enumerate().all(|(nth, (left, right))| {
                 left.contains('$') && !pairs[..nth].iter().any(|(l, r)| l == left || r == right)
             });
-            // The prompt may leave one to the agent's sense.
+            // A value that the prompt does not name may be optional.
             let named = pairs.iter().filter(|(_, right)| texts::has_word(said, right)).count();
             if named < 2 || others || !apart {
                 return;
@@ -290,7 +293,7 @@ fn one_of(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     }
 }
 
-/// `if [ "$tag" != 1.0 ]; then exit 0; fi`: another value ends verify well, and the right one need not.
+/// `if [ "$tag" != 1.0 ]; then exit 0; fi`: verify passes for other values, and may fail for the right one.
 fn differs(question: &Question<'_>, operator: &str, with: &str, found: &mut Vec<(Span, String)>) {
     let (succeeded, failed) = flow::outcomes(&question.content.program, &question.statement.range);
     let (other, right) = match operator {
@@ -298,13 +301,13 @@ fn differs(question: &Question<'_>, operator: &str, with: &str, found: &mut Vec<
         "=" | "==" | "-eq" => (failed, succeeded),
         _ => return,
     };
-    // Where nothing is there, there may be nothing to look at.
+    // Without a value, there may be nothing to check.
     let is_value = !matches!(with, "" | "0" | "null" | "<none>" | "None");
     if is_value
         && question.is_alone()
         && matches!(question.form, Form::Field(_))
         && other == flow::Status::ZERO
-        // Where it is refused, `if [ "$x" = y ]; then exit 1; fi`, this is what is asked.
+        // If the right value certainly fails, `if [ "$x" = y ]; then exit 1; fi`, the check is deliberate.
         && right.zero
         && right.other
     {
@@ -312,7 +315,7 @@ fn differs(question: &Question<'_>, operator: &str, with: &str, found: &mut Vec<
     }
 }
 
-/// What a manifest says of a field, and the state that it keeps the thing from.
+/// A field of a manifest, its value, and a state that it prevents.
 const KEPT: [(&str, &str, &str); 6] = [
     ("runStrategy", "Always", "Stopped"),
     ("runStrategy", "Halted", "Running"),
@@ -322,7 +325,8 @@ const KEPT: [(&str, &str, &str); 6] = [
     ("running", "false", "Ready"),
 ];
 
-/// Set-up waits until a machine is stopped that its manifest keeps running. Needs: nothing in set-up changes what it has made.
+/// Setup waits for a state that its own manifest prevents, such as `Stopped` for a machine that always runs. Requires
+/// that setup does not change what it has created.
 fn kept(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     let starts = |script: &Followed<'_>| script.trace.runs.iter().any(|run| run.statement.tool() == "virtctl");
@@ -375,7 +379,7 @@ fn kept(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What a prompt tells to do, and the states of before.
+/// Verbs in a prompt, and the states before the action.
 const BEFORE: [(&str, &[&str]); 23] = [
     ("close", &["open", "opened"]),
     ("reopen", &["closed"]),
@@ -402,7 +406,8 @@ const BEFORE: [(&str, &[&str]); 23] = [
     ("unlock", &["locked"]),
 ];
 
-/// `state: open`, where the prompt says `close the ticket`. Needs: no other state is asked for, and the prompt does not name this one.
+/// `state: open`, if the prompt says `close the ticket`. Requires that no other state is checked, and that the prompt
+/// does not name this one.
 fn before(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     let is_state = |key: &str| matches!(key.to_lowercase().as_str(), "state" | "status" | "phase" | "printablestatus");
     let mut asked: Vec<(Span, String)> = Vec::new();
@@ -436,7 +441,7 @@ fn before(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     }
 }
 
-/// The values of states in an expectation: `{path: $.state, equals: open}`.
+/// Collects the expected states: `{path: $.state, equals: open}`.
 fn states(arg: &Arg<Def>, is_state: &dyn Fn(&str) -> bool, found: &mut Vec<(Span, String)>) {
     match &arg.kind {
         ArgKind::Record(fields) => {
@@ -451,7 +456,7 @@ fn states(arg: &Arg<Def>, is_state: &dyn Fn(&str) -> bool, found: &mut Vec<(Span
     }
 }
 
-/// `if kubectl get pod web; then exit 1; fi` where the prompt says `create a pod web`.
+/// `if kubectl get pod web; then exit 1; fi`, if the prompt says `create a pod web`.
 fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     let names: FxHashSet<String> = view
         .effects
@@ -492,7 +497,7 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
             let name = act.and_then(|act| act.thing.name.as_ref()).map(Value::shown);
             let Some((name, made)) = asked.iter().find(|(known, _)| Some(known) == name.as_ref()) else { continue };
             let (there, gone) = flow::outcomes(&content.program, &run.statement.range);
-            // A wait for the end of a thing succeeds where it is gone.
+            // A wait for a deletion succeeds if the resource is gone.
             let until_gone = run.words.windows(2).any(|pair| {
                 pair[1].literal() == Some("--for=delete")
                     || pair[0].literal() == Some("--for") && pair[1].literal() == Some("delete")
@@ -510,7 +515,7 @@ fn presence(view: &TaskView<'_>, said: &str, found: &mut Vec<(Span, String)>) {
     }
 }
 
-/// `from VALUE to another`: the prompt names what is to be left.
+/// Whether the prompt names a value as the old one: `from VALUE to another`.
 fn is_left(said: &str, value: &str) -> bool {
     said.match_indices(value).any(|(at, _)| {
         let before = said[..at].trim_end_matches(['`', '"', '\'']);
@@ -524,7 +529,7 @@ static ABOUT: Ascii = ascii(
 );
 static NEGATES: Ascii = ascii(r"(?i)\b(?:not|never|without|unless|again)\b");
 
-/// What is to be repaired is called by the state that it is to leave: `it is in CrashLoopBackOff`.
+/// A prompt that asks for a repair names the faulty state: `it is in CrashLoopBackOff`.
 static REPAIRS: Ascii = ascii(
     r"(?i)\b(?:fix|repair|resolve|troubleshoot|investigate|diagnose|find out|debug|recover|heal|stuck|broken|fail(?:s|ed|ing)?|crash(?:es|ed|ing)?|hangs?)\b",
 );
