@@ -149,7 +149,7 @@ fn writer_of(dir: &Path) -> Option<Writer> {
 pub(super) struct What {
     /// Also environments that were kept on purpose.
     pub kept: bool,
-    /// These tasks alone.
+    /// Only these tasks.
     pub only: Option<Vec<String>>,
 }
 

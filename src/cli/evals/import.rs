@@ -1,4 +1,5 @@
-//! `gevals evals import`: the evals of a server, or of a file for one, as portable tasks with what runs them.
+//! `gevals evals import`: converts the evals of a server, or of a file for one, to portable tasks with everything that
+//! runs them.
 
 use std::{
     fs, io,
@@ -90,7 +91,7 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A name that tasks can call a server by.
+/// A name by which tasks can refer to a server.
 fn plain(name: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
     let name: String = name.chars().take(60).map(fits).collect();
@@ -154,7 +155,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
     })
 }
 
-/// Whether the folder may be written to.
+/// Checks that the directory may be written to.
 fn free(args: &Args) -> Result<(), Fault> {
     let shown = args.output.display();
     match Disk.stat(&args.output) {
@@ -170,7 +171,7 @@ fn free(args: &Args) -> Result<(), Fault> {
     }
 }
 
-/// The server's entry of the MCP config, and what a user must know of it.
+/// The server's entry for the MCP config, and notes for the user.
 fn entry(reach: &Reach, reached: &Reached) -> (Value, Vec<String>) {
     let mut notes = Vec::new();
     let mut entry = match &reached.configured {

@@ -1,4 +1,4 @@
-//! What can be done with a file, above its first line: run it, show its plan. The editor carries the commands out.
+//! Code lenses above the first line of a file: run it, show its plan. The editor executes the commands.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub const DEBUG: &str = "gevals.debug";
 /// Shows `gevals plan FILE --format html`; its argument is `{file}`, the URI of a task or an eval.
 pub const PLAN: &str = "gevals.plan";
 
-/// The evals that are offered for one task.
+/// The maximum number of evals that are offered for a task.
 const OFFERED: usize = 3;
 
 /// The lenses of a task or an eval.
