@@ -94,7 +94,7 @@ pub(super) fn step(name: &str) -> Option<String> {
     Some(shown(section.text))
 }
 
-/// A page for a terminal, without the comments for a generator.
+/// A page for a terminal, without the comments that only a generator reads.
 fn shown(page: &str) -> String {
     let lines = page.lines().filter(|line| !(line.starts_with("<!-- ") && line.ends_with(" -->")));
     lines.map(|line| format!("{line}\n")).collect::<String>().trim_end().to_owned() + "\n"

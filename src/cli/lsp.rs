@@ -218,7 +218,7 @@ impl Server {
                 return Ok(if self.over { status::OK } else { status::NO });
             }
             if method.is_empty() {
-                // A response: requests to the editor do not depend on it.
+                // A response, which is ignored: no request to the editor depends on it.
                 continue;
             }
             let params = &message["params"];

@@ -1,4 +1,4 @@
-//! `--agent`: what performs the scenarios of a server, instead of a model that is called directly.
+//! `--agent`: the agent that performs the scenarios of a server, instead of a model that is called directly.
 
 use std::path::{Path, PathBuf};
 

@@ -395,7 +395,7 @@ impl Suites<'_> {
         files
     }
 
-    /// The first error that `gevals check` finds in a folder with these tasks.
+    /// The first error that `gevals check` finds in a directory with these tasks.
     fn error(&self, tasks: &[&Imported]) -> Option<String> {
         let mut files = MemoryFiles::default();
         for (path, text) in self.files(tasks) {

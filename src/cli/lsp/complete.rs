@@ -305,7 +305,7 @@ fn is_step(way: &[Way]) -> bool {
     matches!(way, [.., Way::Key(list), Way::Item(_)] if LISTS.contains(&list.as_str()))
 }
 
-/// The way to the mapping in which something is typed, and its other keys.
+/// The way to the mapping in which something is typed, and all of its keys, including the placeholder.
 fn typed_key(node: Node<'_>, way: &mut Vec<Way>) -> Option<(Vec<Way>, Vec<String>)> {
     let names: Vec<String> = node.entries().map(|entry| entry.name.to_owned()).collect();
     if names.iter().any(|name| name == TYPED) {

@@ -427,7 +427,7 @@ impl Site {
                 match ended {
                     Ended::By(_) if is_pending => end.ends.push(UnitEnd {
                         unit: *unit,
-                        // The pending cleanup prevents another run of the unit.
+                        // An exit status of 128 or more prevents another run: a cleanup is pending.
                         exit: 128,
                         outcome: None,
                         seconds: took.as_secs_f64(),
