@@ -15,7 +15,7 @@ use crate::{
 
 /// Runs `gevals run EVAL --run '^TASK$'`; its argument is `{eval, task}`, the URI of the eval and the name of the task, if it is one.
 pub const RUN: &str = "gevals.run";
-/// The same for one phase of a task, which the editor asks for.
+/// The same for one phase of a task. The editor asks which one.
 pub const DEBUG: &str = "gevals.debug";
 /// Shows `gevals plan FILE --format html`; its argument is `{file}`, the URI of a task or an eval.
 pub const PLAN: &str = "gevals.plan";

@@ -349,8 +349,8 @@ pub fn bounds(args: &Args) -> Bounds {
     Bounds { tokens: args.max_tokens, cost: args.max_cost, tool_calls: None }
 }
 
-/// The command line of a resumed run. Runs and gates are those of the original run; its other settings apply unless the command
-/// line has its own.
+/// The command line of a resumed run. Runs and gates are those of the original run; its other settings apply unless the
+/// command line has its own.
 pub fn as_started(args: &Args, settings: &Settings) -> Args {
     Args {
         runs: settings.runs,
