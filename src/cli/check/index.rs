@@ -150,7 +150,7 @@ impl Index {
     }
 }
 
-/// Detects damaged bytes.
+/// A digest that detects damaged bytes.
 fn digest(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(bytes);

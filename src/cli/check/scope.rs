@@ -40,7 +40,7 @@ pub type Compile<'a> = &'a dyn Fn(&[PathBuf], Option<Changed<'_>>) -> Compiled;
 pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sources) -> Result<Looked, Fault> {
     let keys = Keys::default();
     let key = |path: &Path| {
-        // The disk is asked where the path leads.
+        // `keys` reads the disk directly, so the path is noted here.
         files.note(path);
         keys.of(path)
     };
