@@ -1,4 +1,4 @@
-//! Compiling again and again, as files and texts change: `check --watch`, and the language server.
+//! Compiles repeatedly as files and texts change, for `check --watch` and the language server.
 
 use std::{
     cell::RefCell,
@@ -15,9 +15,9 @@ use crate::{
     source::Sources,
 };
 
-/// How often to look, at most, where the system says nothing.
+/// The minimum time between two checks of files if the system does not report changes.
 const INTERVAL: Duration = Duration::from_millis(150);
-/// How many files are looked at beside those that the system has named, in a compilation and while nothing is to be done.
+/// How many files are checked in addition to those that the system has reported, in a compilation and while idle.
 const PART: usize = 250;
 const IDLE_PART: usize = 2000;
 
@@ -26,23 +26,23 @@ const IDLE_PART: usize = 2000;
 pub struct Again {
     memory: Memory,
     stamps: Stamps,
-    /// The folders of the projects, and the texts in the place of files.
+    /// What decides which files may be read, and the texts that replace files.
     roots: String,
     texts: RefCell<BTreeMap<PathBuf, Vec<u8>>>,
     watch: RefCell<Watch>,
 }
 
 impl Again {
-    /// What is compiled next is seen through these files.
+    /// Sets the files for the next compilations.
     pub fn with(&mut self, files: &Overlay) {
-        // Where another project begins or ends, other files may be read.
+        // If another project begins or ends, other files may be read.
         let roots = files.reach();
         if roots != self.roots {
             *self = Self { roots, ..Self::default() };
         }
     }
 
-    /// Compiles what has changed, and what that concerns. The files must have been announced by [`with`](Self::with).
+    /// Compiles what has changed, and what that affects. [`with`](Self::with) must have been called with the files.
     pub fn compile(&self, paths: &[PathBuf], options: &Options, files: &Overlay) -> Compiled {
         let mut changed = {
             let mut watch = self.watch.borrow_mut();
@@ -62,13 +62,13 @@ impl Again {
         self.memory.compile(paths, options, &Stamped { files, stamps: &self.stamps }, &changed)
     }
 
-    /// Has the system watch what was asked for; nobody waits for that.
+    /// Makes the system watch what was asked for, in the background.
     pub fn follow(&self) {
         self.watch.borrow_mut().follow_beside(&self.stamps);
     }
 
-    /// Returns when something that was asked for is not as it was when it was asked for. An editor may write several files, or one in
-    /// several steps: what is there then has settled.
+    /// Returns when something that was asked for has changed since then. An editor may write several files, or one in
+    /// several steps: by then, the changes have settled.
     pub fn wait(&self) {
         let mut watch = self.watch.borrow_mut();
         let mut has_settled = false;
@@ -86,7 +86,7 @@ impl Again {
                 }
                 return;
             }
-            // However many files there are, looking at all of them takes a small part of a processor.
+            // Checking all files uses a small part of a processor, however many there are.
             let pause = begun.elapsed() * 20;
             if everything {
                 watch.looked(true);
@@ -105,7 +105,7 @@ impl Again {
         }
     }
 
-    /// Whether a file has changed: one that the system has named, or one of the next that are looked at anyway.
+    /// Whether a file has changed: one that the system has reported, or one of the next that are checked anyway.
     pub fn is_told(&self) -> bool {
         let mut watch = self.watch.borrow_mut();
         if !watch.has_heard() {
@@ -115,7 +115,7 @@ impl Again {
         named.map_or_else(|| self.stamps.differ(), |named| self.stamps.differ_of(named))
     }
 
-    /// Somebody else than the system names a file that was made, changed or removed.
+    /// Records a file that a client says was created, changed or removed.
     pub fn note(&self, path: &Path) {
         self.watch.borrow_mut().note(path);
     }

@@ -1,4 +1,4 @@
-//! What `gevals proxy` and `gevals evals serve` have in common: they stand between an MCP client and a server.
+//! Shared by `gevals proxy` and `gevals evals serve`, which are between an MCP client and a server.
 
 use std::{future::Future, io::Write, net::SocketAddr, path::Path};
 
@@ -10,16 +10,17 @@ use crate::{
     mcp::{Hub, ServerSpec, SessionKind, Transport, serve_stdio},
 };
 
-/// An exit status, and why.
+/// An exit status, and the reason.
 pub type Fault = (u8, String);
 
-/// A header of a command line.
+/// Parses a header on a command line.
 pub fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write it as `Name: value`")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// A server as a command line names it: a command and its arguments, or a URL. Without a name it is called after them.
+/// The server on a command line: a command and its arguments, or a URL. Without a name, it is named after the program
+/// or the host.
 pub fn spec(command: &[String], url: Option<&str>, headers: &[(String, String)], name: Option<&str>) -> ServerSpec {
     let (called, transport) = match (url, command.split_first()) {
         (None, Some((command, rest))) => {
@@ -37,7 +38,7 @@ pub fn spec(command: &[String], url: Option<&str>, headers: &[(String, String)],
     ServerSpec { name: name.unwrap_or_else(|| "server".to_owned()), transport }
 }
 
-/// Runs a command that serves, perhaps over HTTP, and gives its exit status.
+/// Runs a command that serves, possibly over HTTP, and returns its exit status.
 pub fn run(http: Option<SocketAddr>, serve: impl Future<Output = Result<(), Fault>>) -> u8 {
     if let Some(address) = http
         && !address.ip().is_loopback()
@@ -56,7 +57,7 @@ pub fn run(http: Option<SocketAddr>, serve: impl Future<Output = Result<(), Faul
         }
     };
     let done = runtime.block_on(serve);
-    // Standard input is read on a thread that nothing can stop.
+    // Standard input is read by a thread that cannot be stopped.
     runtime.shutdown_background();
     match done {
         Ok(()) => status::OK,
@@ -67,16 +68,16 @@ pub fn run(http: Option<SocketAddr>, serve: impl Future<Output = Result<(), Faul
     }
 }
 
-/// How serving came to its end.
+/// Why serving ended.
 pub enum Ended {
-    /// The client has left, or the user has ended it.
+    /// The client has disconnected, or the user has ended it.
     Left,
-    /// The server is of no use any more.
+    /// The server can no longer be used.
     Lost,
 }
 
-/// Serves clients on standard input and output, or over HTTP, until they have left or the server has ended. `beside` is
-/// done meanwhile.
+/// Serves clients on standard input and output, or over HTTP, until they have disconnected or the server has ended.
+/// `beside` runs meanwhile.
 pub async fn serve(
     hub: &Hub,
     kind: SessionKind,
@@ -107,14 +108,14 @@ pub async fn serve(
     })
 }
 
-/// A line on standard error: standard output may be the client's.
+/// Prints a line to standard error, because standard output may belong to the client.
 pub fn say(text: &str) {
     let shown: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let _ = writeln!(std::io::stderr().lock(), "{}", visible(&shown));
 }
 
-/// Waits until the user, or the system, wants an end; the exit status of that. Signals are listened to from the call
-/// on, not only once somebody waits.
+/// Waits until the user or the system requests an end, and returns the exit status for that. Signals are caught from
+/// the call on, not only once the future is polled.
 pub fn interrupted() -> impl Future<Output = u8> {
     use tokio::signal::unix::{Signal, SignalKind, signal};
     async fn came(listening: Option<Signal>) {

@@ -1,4 +1,4 @@
-//! `gevals check`: every finding, located, and nothing else done.
+//! `gevals check`: prints every finding with its location, and does nothing else.
 
 mod index;
 mod kept;
@@ -142,7 +142,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The same with safe fixes: `gevals fix`.
+    /// The same with safe fixes, for `gevals fix`.
     pub fn fixing(self) -> Self {
         Self { fix: true, ..self }
     }
@@ -175,7 +175,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     let mut again = Again::default();
     loop {
-        // Links may lead elsewhere by now.
+        // Links may have changed.
         let overlay = match overlay() {
             Ok(overlay) => overlay,
             Err(code) => return code,
@@ -195,7 +195,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
 
 type Fault = (u8, String);
 
-/// The format whose lines are commands to a runner.
+/// The format whose lines are commands to a CI runner.
 const ANNOTATIONS: &str = "github";
 
 fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> Result<u8, Fault> {
@@ -234,7 +234,7 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     let index = index.filter(|_| matches!(quick, Some(Err(Miss::Stale))));
     let (sources, looked) = match (quick, again) {
         (Some(Ok(looked)), _) => (part.sources(), Ok(looked)),
-        // What is known from the last time is whole.
+        // What is known from the last time is complete.
         (_, Some(again)) => {
             let sources = again.sources();
             (sources, look(args, files, &|paths, _| again.compile(paths, &options, files), sources))
@@ -309,7 +309,7 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     let text = Secrets::default().mask(&text);
     put(&text, args.format == ANNOTATIONS);
     let failed = found.iter().any(|d| d.strength.is_error()) && !args.exit_zero;
-    // Why a file cannot be read is not asked of `seen`.
+    // `seen` does not record why a file cannot be read.
     if let Some(kept) = kept.as_ref().filter(|_| !unreadable && !is_quick)
         && let Some(names) = kept.trail().written()
     {
@@ -321,7 +321,7 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
         kept.keep(&text, if failed { status::NO } else { status::OK }, &names);
     }
     if !args.watch {
-        // The process ends: to give back what a large suite took, piece by piece, would cost a tenth of the time.
+        // The process ends here: freeing the memory of a large suite would take a tenth of the time.
         std::mem::forget((compiled, own, part, whole));
     }
     Ok(match (unreadable, failed) {
@@ -331,7 +331,7 @@ fn run(args: &Args, files: &Overlay, again: Option<&Again>, global: Global) -> R
     })
 }
 
-/// The files that are named; with `--stdin`, with what is read there in the place of one.
+/// The named files; with `--stdin`, standard input replaces one of them.
 fn overlay(args: &Args) -> Result<Overlay, Fault> {
     let (true, Some(path)) = (args.stdin, &args.stdin_filename) else { return Ok(Overlay::of(&args.paths, [])) };
     let mut bytes = Vec::new();
@@ -370,12 +370,12 @@ fn options(args: &Args) -> Result<Options, Fault> {
     Ok(options)
 }
 
-/// Prints to standard output; `own` are our annotations.
+/// Prints to standard output; `own` is set for annotations of gevals.
 fn put(text: &str, own: bool) {
     let _ = if own { log::put_own(Stream::Out, text) } else { log::put(Stream::Out, text) };
 }
 
-/// What the fixes come to, in memory.
+/// Computes the fixes in memory.
 fn mend(args: &Args, options: &Options, files: &Overlay) -> Result<Mended, Fault> {
     let look = |texts: &Texts, sources: &Sources| {
         let files = &Edited { under: files, texts };
@@ -383,7 +383,7 @@ fn mend(args: &Args, options: &Options, files: &Overlay) -> Result<Mended, Fault
     };
     let mut mended = diagnostic::mend(args.unsafe_fixes, look)?;
     mended.texts.retain(|path, text| files.read(path).ok().as_ref() != Some(text));
-    // What is named is one file, and what would be written another.
+    // The named path is a link to another file, which would be written.
     let refused = &mut mended.refused;
     mended.texts.retain(|path, _| match files.link(path) {
         None => true,
@@ -399,13 +399,13 @@ fn mend(args: &Args, options: &Options, files: &Overlay) -> Result<Mended, Fault
     Ok(mended)
 }
 
-/// What servers are given in clear: no line of a config that is shown is to show it.
+/// The plain-text secrets of servers' configs, which must not be shown.
 pub(super) fn clear(project: &Project) -> Secrets {
     let configs = project.evals.iter().filter_map(|unit| unit.mcp.as_ref());
     Secrets::new(configs.flat_map(|config| server_secrets(&config.servers)))
 }
 
-/// What the fixes would do, as a diff.
+/// Prints the fixes as a diff.
 fn dry_run(mended: &Mended, files: &dyn Files, args: &Args, secrets: &Secrets) -> Result<u8, Fault> {
     for (path, text) in &mended.texts {
         let old = files.read(path).unwrap_or_default();
@@ -421,7 +421,7 @@ fn dry_run(mended: &Mended, files: &dyn Files, args: &Args, secrets: &Secrets) -
     })
 }
 
-/// How many places each rule is broken at.
+/// Counts the places at which each rule is violated.
 fn statistics(found: &[Diagnostic]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for d in found {
@@ -432,27 +432,27 @@ fn statistics(found: &[Diagnostic]) -> String {
     rows.into_iter().map(|(name, n)| format!("{n:6}  {name}\n")).collect()
 }
 
-/// Findings, and their places where these are more.
+/// The number of findings, and of their places if there are more.
 fn counted(found: &[Diagnostic]) -> String {
     let places = diagnostic::places(found);
     let findings = count(found.len(), "finding", "findings");
     if places > found.len() { format!("{findings} (at {places} places)") } else { findings }
 }
 
-/// Findings that are known: by rule, task and text, wherever they have moved to; each place of one by itself.
+/// Known findings, identified by rule, task and message regardless of location, with one entry per place.
 struct Baseline(Vec<Known>);
 
 #[derive(PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
     rule: String,
-    /// The name of the task; of other files the path, from the baseline's folder.
+    /// The name of the task; for other files, the path relative to the baseline's directory.
     place: String,
-    /// The message, white space made one.
+    /// The message, with white space normalized.
     message: String,
 }
 
-/// How a baseline calls the file of a finding.
+/// Returns how a baseline refers to the file of a finding.
 type Place<'a> = &'a dyn Fn(&Path) -> String;
 
 impl Baseline {
@@ -482,7 +482,7 @@ impl Baseline {
         Err((status::USAGE, why))
     }
 
-    /// Takes known findings out: those, and what the baseline knows and nobody finds any more.
+    /// Removes known findings from `found`. Returns them, and the entries of the baseline that nothing matched.
     fn take(
         mut self,
         found: &mut Vec<Diagnostic>,
@@ -505,7 +505,7 @@ impl Baseline {
     }
 }
 
-/// The task of a file, or its path from the folder of `base`.
+/// The task of a file, or its path relative to the directory of `base`.
 fn place(path: &Path, base: &Path, project: &Project) -> String {
     let unit = project.tasks.iter().find(|unit| unit.path == path);
     if let Some(task) = unit.and_then(|unit| unit.task.as_ref()) {

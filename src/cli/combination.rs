@@ -1,4 +1,4 @@
-//! An agent with a model: each such combination is a run of its own, with results of its own.
+//! An agent with a model: each combination is a separate run with its own results.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use crate::{
     source::{Files, Stat},
 };
 
-/// An agent and a model, where they are not the eval's.
+/// An agent and a model, if they are not the eval's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Combination {
     agent: Option<String>,
     model: Option<String>,
 }
 
-/// Every agent with every model; one combination where neither is named.
+/// Every agent with every model; one combination if neither is specified.
 pub fn combinations(agents: &[String], models: &[String]) -> Vec<Combination> {
     let or_none = |words: &[String]| match words {
         [] => vec![None],
@@ -33,28 +33,28 @@ pub fn combinations(agents: &[String], models: &[String]) -> Vec<Combination> {
 }
 
 impl Combination {
-    /// As a command line would name them.
+    /// Takes the names as on a command line.
     pub fn new(agent: Option<String>, model: Option<String>) -> Self {
         Self { agent, model }
     }
 
-    /// As the command line names it.
+    /// The agent, as on the command line.
     pub fn agent(&self) -> Option<&str> {
         self.agent.as_deref()
     }
 
-    /// As the command line names it.
+    /// The model, as on the command line.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// For people.
+    /// The name for people.
     pub fn name(&self) -> String {
         [&self.agent, &self.model].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" with ")
     }
 
-    /// The folder of its results: what another name would lose of it, the number tells apart. An agent is often named by its file,
-    /// which may lie in the same place: no folder is named like a file that is there.
+    /// The directory of its results. A number distinguishes combinations that would have the same one. An agent is
+    /// often named by its file, which may be in the same place: the directory never has the name of an existing file.
     pub fn folder(&self, nth: usize, all: &[Self], within: &Path) -> PathBuf {
         let slug = |one: &Self| {
             let name = one.name().replace(" with ", "+");

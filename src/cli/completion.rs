@@ -1,4 +1,4 @@
-//! `gevals completion`: what a shell needs to complete our command lines.
+//! `gevals completion`: completion scripts for shells.
 
 use clap::{Command, CommandFactory, builder::PossibleValuesParser};
 use clap_complete::Shell;
@@ -29,13 +29,13 @@ pub struct Args {
 pub fn main(args: &Args) -> u8 {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "gevals", &mut script);
-    // A shell reads it; all of it is ours.
+    // A shell reads it, and it contains only our own text.
     let _ = log::put_own(log::Stream::Out, &String::from_utf8_lossy(&script));
     status::OK
 }
 
-/// The command line with the words that its arguments may be. They are for completion alone: a word that is none of them is answered by
-/// the command, which knows what may be meant.
+/// The command line with the possible values of its arguments. They are only for completion: other words are handled by
+/// the command, which can suggest what may be meant.
 fn command() -> Command {
     let of = |command: Command, ids: &[&'static str], words: &[&'static str]| {
         let parser = PossibleValuesParser::new(words.iter().copied());

@@ -1,4 +1,4 @@
-//! `gevals config`: the settings that hold here, and where each comes from.
+//! `gevals config`: the settings that apply here, and where each comes from.
 
 use std::path::{Path, PathBuf};
 
@@ -49,11 +49,11 @@ enum Format {
 /// One setting.
 struct Setting {
     name: String,
-    /// What it is here; none where it is not set.
+    /// Its current value, if it is set.
     value: Option<String>,
-    /// Where that comes from.
+    /// Where the value comes from.
     origin: String,
-    /// What it is for.
+    /// What the setting is for.
     about: String,
 }
 
@@ -82,7 +82,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
             let mut chosen = Vec::new();
             for name in names {
                 let before = chosen.len();
-                // A table is all its keys.
+                // The name of a table selects all of its keys.
                 let below = |s: &&Setting| {
                     s.name == *name || s.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
                 };
@@ -107,7 +107,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     code
 }
 
-/// What follows from arguments, files and variables together.
+/// Settings that depend on arguments, files and variables together.
 fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: Global) -> Vec<Setting> {
     let root = root.unwrap_or_default();
     let from = match (ROOT.get(), root.join(".git").exists(), root.join(FILE_NAME).exists()) {
@@ -171,7 +171,7 @@ fn derived(file: Option<&Path>, root: Option<PathBuf>, policy: &Policy, global: 
     all
 }
 
-/// What `gevals.toml` says of rules and programs.
+/// The settings of `gevals.toml` for rules and programs.
 fn written(file: Option<&Path>, text: &str) -> Vec<Setting> {
     let document = toml::from_str::<toml::Table>(text).unwrap_or_default();
     let origin = file.map_or_else(String::new, |file| file.display().to_string());
@@ -221,12 +221,12 @@ fn variables() -> Vec<Setting> {
     settings
 }
 
-/// Whether the value is not shown: it is a secret, or may hold some.
+/// Whether the value is hidden: it is a secret, or may contain one.
 fn holds_secrets(name: &str) -> bool {
     is_secret_name(name) || ["HEADERS", "_ENV", "_ARGS"].iter().any(|end| name.ends_with(end))
 }
 
-/// The variables of the tables below `Environment`, but for those that gevals sets itself, with what is said of each.
+/// The variables in the tables below `Environment` with their descriptions, except for those that gevals sets itself.
 fn listed() -> Vec<(String, String)> {
     let page = explain::page("config").unwrap_or_default();
     let section = page.split("\n## ").find(|section| section.starts_with("Environment\n")).unwrap_or_default();
@@ -248,7 +248,7 @@ fn as_json(settings: &[&Setting]) -> String {
     format!("{:#}\n", json!({ "version": 1, "settings": settings.iter().map(one).collect::<Vec<_>>() }))
 }
 
-/// A line a setting; where it was asked for by name, also what it is.
+/// One line per setting, with its description if it was requested by name.
 fn as_text(settings: &[&Setting], others: usize, named: bool) -> String {
     let width = settings.iter().map(|s| s.name.chars().count()).max().unwrap_or(0);
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! `gevals convert`: tasks in another dialect.
+//! `gevals convert`: converts tasks to another dialect.
 
 #[cfg(feature = "kubernetes")]
 mod api;
@@ -141,20 +141,20 @@ enum Format {
     Markdown,
 }
 
-/// A task and what became of it.
+/// A task and the result of its conversion.
 struct Outcome {
     path: PathBuf,
     name: String,
     result: Result<Converted, String>,
     inherited: Vec<String>,
     proof: Proof,
-    /// What the two did on a real API, where that was asked for.
+    /// What both did on a real API, if that was requested.
     on_api: Option<OnApi>,
 }
 
 #[derive(Clone, Debug)]
 enum Proof {
-    /// Not asked for.
+    /// Not requested.
     None,
     #[cfg_attr(not(feature = "run"), expect(dead_code, reason = "without runs there are no proofs"))]
     Certificate(Box<Certificate>),
@@ -165,7 +165,7 @@ use crate::prove::Certificate;
 #[cfg(feature = "kubernetes")]
 use crate::prove::api::OnApi;
 
-/// Without Kubernetes nothing is run there.
+/// Without Kubernetes, nothing runs on an API.
 #[cfg(not(feature = "kubernetes"))]
 enum OnApi {}
 
@@ -188,7 +188,7 @@ impl OnApi {
     }
 }
 
-/// Without runs there are no proofs.
+/// Without runs, there are no proofs.
 #[cfg(not(feature = "run"))]
 #[derive(Clone, Debug)]
 struct Certificate {
@@ -264,10 +264,10 @@ fn run(args: &Args) -> Result<u8, Fault> {
         inherited(std::slice::from_mut(&mut outcome), &compiled, &sources, &files);
         Some(outcome)
     };
-    // A conversion with an error is none: the statement that makes it stays in its script, or all of them do.
+    // A conversion with an error is not used: the statement that causes it stays in its script, or all statements do.
     for (outcome, lifted) in outcomes.iter_mut().zip(lifted) {
         let Err(why) = &outcome.result else { continue };
-        // The end of a script is where its verdict is made.
+        // The verdict is made at the end of a script.
         let each = lifted.iter().rev().map(std::slice::from_ref);
         let tries = each.chain(Some(lifted.as_slice()).filter(|all| !all.is_empty()));
         let found = tries.filter_map(|kept| again(&outcome.path, None, kept)).find(|other| other.result.is_ok());
@@ -325,7 +325,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
     let right = |o: &&Outcome| o.result.is_ok() && !refuted(o);
     let good = |o: &&Outcome| right(o) && (args.allow_unproved || unproved(o).is_none());
     let all = outcomes.iter().all(|o| good(&o));
-    // What is only shown is shown all the same.
+    // Output that is only printed needs no proof.
     let kept: Vec<&Outcome> = outcomes.iter().filter(|o| if writes { good(o) } else { right(o) }).collect();
     let notes = match (args.write || args.in_place, &args.out) {
         (_, Some(dir)) => tree::write(
@@ -338,7 +338,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         (true, None) => beside(&kept, args)?,
         (false, None) => {
             for (i, outcome) in kept.iter().enumerate() {
-                // Several documents are distinguished.
+                // Separates several documents.
                 if kept.len() > 1 && !args.diff && args.report.is_none() {
                     let rule = if i > 0 { "---\n" } else { "" };
                     print(&format!("{rule}# {}\n", outcome.path.display()));
@@ -348,7 +348,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
             Vec::new()
         }
     };
-    // What was written is reported; what is printed needs no report.
+    // Written files are reported; printed output needs no report.
     if let Some(format) = args.report.or(writes.then_some(Format::Text)) {
         print(&report(&outcomes, format));
     }
@@ -358,7 +358,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
     Ok(if all { status::OK } else { status::NO })
 }
 
-/// What became of each task without a proof, as the report has it, with its new text: for `gevals mcp`.
+/// The report on each task, without a proof, with its new text: for `gevals mcp`.
 #[cfg(feature = "run")]
 pub(super) fn unproved_texts(
     compiled: &Compiled,
@@ -380,13 +380,13 @@ pub(super) fn unproved_texts(
     outcomes.iter().map(told).collect()
 }
 
-/// Whether original and conversion were seen to differ.
+/// Whether the original and the conversion were seen to differ.
 fn refuted(outcome: &Outcome) -> bool {
     matches!(&outcome.proof, Proof::Certificate(c) if c.counter_example.is_some())
         || outcome.on_api.as_ref().is_some_and(|on_api| on_api.differs().is_some())
 }
 
-/// What the proof of a task lacks, where nothing speaks against it.
+/// What the proof of a task lacks, unless the conversion is refuted.
 fn unproved(outcome: &Outcome) -> Option<Vec<String>> {
     if refuted(outcome) {
         return None;
@@ -404,7 +404,7 @@ fn written(outcome: &Outcome) -> Option<(PathBuf, &Converted)> {
     Some((outcome.path.clone(), outcome.result.as_ref().ok()?))
 }
 
-/// On standard output: the task, or what changes.
+/// Prints the task, or its changes.
 fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) {
     let Ok(new) = &outcome.result else { return };
     if args.diff {
@@ -428,7 +428,7 @@ fn show(outcome: &Outcome, args: &Args, sources: &Sources, compiled: &Compiled) 
     }
 }
 
-/// Beside the old files, or in their places.
+/// Writes the new files next to the old ones, or replaces these.
 fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
     let suffix = if args.to == To::Steps { "steps" } else { "portable" };
     let target = |(path, new): (PathBuf, _)| {
@@ -437,7 +437,7 @@ fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
         (target, new)
     };
     let new: Vec<(PathBuf, &Converted)> = outcomes.iter().filter_map(|o| written(o)).map(target).collect();
-    // What is replaced is kept.
+    // A replaced file is kept as a backup.
     let is_lost = |(target, new): &&(PathBuf, &Converted)| {
         !args.force && !args.in_place && tree::differs(target, new.text.as_bytes())
     };
@@ -452,10 +452,11 @@ fn beside(outcomes: &[&Outcome], args: &Args) -> Result<Vec<String>, Fault> {
     Ok(Vec::new())
 }
 
-/// Converts a task otherwise: to another target, and with statements that stay in their scripts.
+/// Converts a task differently: to another target, or with statements that stay in their scripts.
 type Again<'a> = dyn Fn(&Path, Option<Target>, &[Kept]) -> Option<Outcome> + Sync + 'a;
 
-/// Runs originals and conversions side by side. Of what is not proved so, `again` makes less: statements stay in their scripts.
+/// Runs originals and conversions side by side. If a conversion is not proved, `again` converts less: statements stay
+/// in their scripts.
 #[cfg(all(feature = "run", target_os = "linux"))]
 fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(), Fault> {
     use rayon::prelude::*;
@@ -487,12 +488,13 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
         let mut tries = less(outcome, &first).into_iter();
         let mut worlds = first.seeds;
         let (mut kept, mut suspects) = (Vec::new(), suspects(outcome, &first));
-        // Where the original passes in no world that was found, no other conversion is a proof.
+        // If the original passes in no environment that was found, no other conversion can be proved.
         if first.stopped.is_some() || first.passed == 0 && !refuted && first.hindered.is_some() {
             return Ok(());
         }
         loop {
-            // What the proofs so far suspect stays in its script, all of it; where they suspect nothing more, it is tried.
+            // All statements that the proofs suspect stay in their scripts. When there are no more suspects, other
+            // statements are tried.
             suspects.retain(|suspect| !kept.contains(suspect));
             let more = !suspects.is_empty();
             let next = if more {
@@ -509,7 +511,7 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
             if more {
                 suspects = self::suspects(&other, &certificate);
             }
-            // What is not refuted is better than what is, and a proof is better than none.
+            // A conversion that is not refuted is better than one that is, and a proof is better than none.
             if certificate.is_full() || refuted && certificate.counter_example.is_none() {
                 refuted = false;
                 if let (Some(why), Ok(new)) = (&why, &mut other.result) {
@@ -533,15 +535,15 @@ fn prove(outcomes: &mut [Outcome], args: &Args, again: &Again<'_>) -> Result<(),
     faults.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// How many statements are tried in their script one by one.
+/// How many statements are tried in their scripts one by one.
 #[cfg(all(feature = "run", target_os = "linux"))]
 const TRIES: usize = 6;
 
-/// After so many worlds no more statements are tried one by one.
+/// After this many environments, statements are no longer tried one by one.
 #[cfg(all(feature = "run", target_os = "linux"))]
 const WORLDS: u64 = 600;
 
-/// The statements by which a conversion may be no proof.
+/// The statements that may prevent a proof.
 #[cfg(all(feature = "run", target_os = "linux"))]
 fn suspects(outcome: &Outcome, certificate: &Certificate) -> Vec<Kept> {
     let origin = |id: &String| outcome.result.as_ref().ok().and_then(|new| new.origin(id));
@@ -554,7 +556,7 @@ fn suspects(outcome: &Outcome, certificate: &Certificate) -> Vec<Kept> {
     found
 }
 
-/// What else may stay in scripts, that the rest is proved: each statement by itself, those of a phase, all.
+/// What else may stay in scripts so that the rest can be proved: each statement by itself, all of a phase, all.
 #[cfg(all(feature = "run", target_os = "linux"))]
 fn less(outcome: &Outcome, certificate: &Certificate) -> Vec<Vec<Kept>> {
     let Ok(new) = &outcome.result else { return Vec::new() };
@@ -564,7 +566,7 @@ fn less(outcome: &Outcome, certificate: &Certificate) -> Vec<Vec<Kept>> {
         use crate::hir::PhaseKind::{Cleanup, Setup, Verify};
         let phases = [Verify, Setup, Cleanup];
         let of = |phase| all.iter().filter(move |kept| kept.phase == phase).cloned();
-        // The end of a script is where its verdict is made.
+        // The verdict is made at the end of a script.
         tries.extend(phases.into_iter().flat_map(|phase| of(phase).rev()).map(|kept| vec![kept]).take(TRIES));
         tries.extend(phases.into_iter().map(|phase| of(phase).collect()));
         tries.push(all.clone());
@@ -617,7 +619,7 @@ fn outcome(unit: &TaskUnit, compiled: &Compiled, context: Context<'_>) -> Outcom
     Outcome { path: unit.path.clone(), name, result, inherited: Vec::new(), proof: Proof::None, on_api: None }
 }
 
-/// Marks what was wrong before and still is; what is new is a fault of the conversion and refuses it.
+/// Marks errors that the original also has. New errors are faults of the conversion, which is then refused.
 fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files: &dyn Files) {
     let texts: BTreeMap<PathBuf, Vec<u8>> = outcomes
         .iter()
@@ -666,7 +668,7 @@ fn inherited(outcomes: &mut [Outcome], compiled: &Compiled, old: &Sources, files
     }
 }
 
-/// With a comment above each line that has an error of old.
+/// Adds a comment above each line that has an error of the original.
 fn marked(text: &str, marks: &BTreeMap<usize, Vec<&str>>) -> String {
     let mut out = String::new();
     let openers = crate::policy::block_openers(text);
@@ -718,7 +720,7 @@ fn counts(tally: &Tally) -> serde_json::Value {
     })
 }
 
-/// With how many commands of kubectl became operations, where there are any.
+/// Adds how many commands of kubectl became operations, if there are any.
 fn with_kubectl(mut counts: serde_json::Value, (operations, commands): (usize, usize)) -> serde_json::Value {
     if operations + commands > 0 {
         counts["kubectl"] = json!({ "operations": operations, "commands": commands });
@@ -726,7 +728,7 @@ fn with_kubectl(mut counts: serde_json::Value, (operations, commands): (usize, u
     counts
 }
 
-/// The same in words.
+/// The same as text.
 fn operations((operations, commands): (usize, usize)) -> String {
     match operations + commands {
         0 => String::new(),

@@ -128,7 +128,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     code
 }
 
-/// What is touched in a line a server, and what is not.
+/// One line per server about what is touched, and what is not.
 fn text(eval: &str, servers: &[ServerCoverage]) -> String {
     let mut out = format!("{}\n", visible(eval));
     let of = |share: Share, what: &str| format!("{} of {} {what}", share.touched, share.all);

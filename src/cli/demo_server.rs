@@ -1,4 +1,4 @@
-//! `gevals demo-server`: a small MCP server to try things on.
+//! `gevals demo-server`: a small MCP server for experiments.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -47,7 +47,7 @@ pub fn main(args: &Args) -> u8 {
         });
         demo::serve_http(&args.dir, listener, stop).await
     });
-    // Standard input is read on a thread that nothing can stop.
+    // Standard input is read by a thread that cannot be stopped.
     runtime.shutdown_background();
     match served {
         Ok(()) => status::OK,

@@ -1,4 +1,4 @@
-//! `gevals emit`: a file for an engine that starts the units of a pack.
+//! `gevals emit`: writes a file with which an engine starts the units of a pack.
 
 use std::path::{Path, PathBuf};
 
@@ -126,7 +126,7 @@ fn emitted(args: &Args) -> Result<u8, (u8, String)> {
     Ok(status::OK)
 }
 
-/// What the options say of pods.
+/// The options for pods.
 fn pods<'a>(args: &'a Args, engine: &str) -> Result<Pods<'a>, String> {
     let Some(image) = &args.image else {
         return Err(format!(

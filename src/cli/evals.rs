@@ -1,4 +1,4 @@
-//! `gevals evals`: the evals that an MCP server ships beside its tools.
+//! `gevals evals`: the evals that an MCP server ships with its tools.
 
 mod agent;
 mod check;
@@ -131,25 +131,26 @@ fn limit(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A level, as a word of a command line.
+/// Parses a level.
 fn level(text: &str) -> Result<Level, String> {
     let known = || Level::ALL.map(Level::name).join(", ");
     Level::named(text).ok_or_else(|| format!("expected one of {}", known()))
 }
 
-/// How a server is reached, and what must not be shown of that.
+/// How a server is reached, and the secrets that must be masked.
 struct Reached {
     spec: ServerSpec,
     options: ConnectOptions,
-    /// Its entry of the MCP config, with the folder of that.
+    /// Its entry in the MCP config, with the directory of that file.
     configured: Option<(crate::hir::Server, PathBuf)>,
 }
 
-/// A server of an MCP config: how it is reached, what must not be shown of that, and its entry.
+/// A server of an MCP config: how it is reached, its secrets, and its entry.
 type Configured = (ServerSpec, Vec<String>, Option<(crate::hir::Server, PathBuf)>);
 
 impl Reach {
-    /// Sorts words of a command line: a file is what is no server. One that is named decides how it is reached.
+    /// Interprets the words of a command line: a word that does not name a server is a file. If a server is named, it
+    /// is resolved.
     fn wanted<'a>(&self, words: &'a [String]) -> Result<Wanted<'a>, Fault> {
         let is_url = |word: &str| word.starts_with("http://") || word.starts_with("https://");
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -174,7 +175,7 @@ impl Reach {
         self.url.is_some() || !self.command.is_empty()
     }
 
-    /// The server that the options and one further word name: a URL, or a name in the MCP config.
+    /// The server that the options and an optional word specify: a URL, or a name in the MCP config.
     fn server(&self, word: Option<&str>) -> Result<Reached, Fault> {
         let usage = |text: &str| (status::USAGE, text.to_owned());
         let is_url = |word: &&str| word.starts_with("http://") || word.starts_with("https://");
@@ -251,13 +252,13 @@ impl Reach {
     }
 }
 
-/// What a command that takes a file, a server or both is given.
+/// The arguments of a command that takes a file, a server or both.
 struct Wanted<'a> {
     file: Option<&'a str>,
     server: Option<Reached>,
 }
 
-/// A server that is named, or the exit status where it is not.
+/// The specified server, or the exit status if there is none.
 fn reached(reach: &Reach, word: Option<&str>) -> Result<Reached, u8> {
     reach.server(word).map_err(|(code, why)| {
         complain(&why);
@@ -265,13 +266,13 @@ fn reached(reach: &Reach, word: Option<&str>) -> Result<Reached, u8> {
     })
 }
 
-/// Connects to a server, does something with it, and ends it, whatever came of that.
+/// Connects to a server, runs `work`, and closes the connection in any case.
 fn with_server(reached: Reached, work: impl AsyncFnOnce(&Server) -> Result<u8, Fault>) -> u8 {
     let Reached { spec, options, .. } = reached;
     block(async {
         let secrets = options.secrets.clone();
         let broken = |why: String| (status::BROKEN, secrets.mask(&why).into_owned());
-        // Before the server is started: an interrupt ends it as well.
+        // An interrupt also ends a server that is starting.
         let mut interrupted = pin!(between::interrupted());
         let server = tokio::select! {
             server = connect(spec, options) => server.map_err(|error| broken(error.to_string()))?,
@@ -289,7 +290,7 @@ fn with_server(reached: Reached, work: impl AsyncFnOnce(&Server) -> Result<u8, F
     })
 }
 
-/// Runs a command, and says why it could not be done.
+/// Runs a command, and prints the reason if it fails.
 fn block(work: impl Future<Output = Result<u8, Fault>>) -> u8 {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
@@ -306,12 +307,12 @@ fn block(work: impl Future<Output = Result<u8, Fault>>) -> u8 {
     })
 }
 
-/// A text of several lines, harmless to a terminal.
+/// Makes a text of several lines safe for a terminal.
 fn visible_lines(text: &str) -> String {
     crate::diagnostic::visible(text).into_owned()
 }
 
-/// Says what was odd about the way a server lists.
+/// Prints irregularities in the lists of a server.
 fn notices(notices: &[String]) {
     notices.iter().for_each(|notice| warn(&visible_lines(notice)));
 }

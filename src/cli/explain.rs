@@ -1,4 +1,4 @@
-//! `gevals explain`: what a rule is about.
+//! `gevals explain`: explains rules and other words.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::{
     source::Sources,
 };
 
-/// What is no rule and can be explained all the same.
+/// What can be explained besides rules.
 const TOPICS: [(&str, &str); 22] = [
     ("agents", include_str!("../../docs/agents.md")),
     ("running", include_str!("../../docs/running.md")),
@@ -35,7 +35,7 @@ const TOPICS: [(&str, &str); 22] = [
     ("config", include_str!("../../docs/reference/config.md")),
     ("differences", include_str!("../../docs/reference/differences.md")),
 ];
-/// Words for sections that are headed otherwise.
+/// Words for sections with other headings.
 const SECTIONS: [(&str, &str, &str); 13] = [
     ("prove", "running", "Whether a suite can fail"),
     ("coverage", "running", "Coverage of a server's tools"),
@@ -52,14 +52,14 @@ const SECTIONS: [(&str, &str, &str); 13] = [
     ("prices", "files", "Price files"),
 ];
 
-/// The pages whose tables say what each key, matcher, filter and variable is.
+/// The pages whose tables describe keys, matchers, filters and variables.
 const KEYS: [&str; 10] =
     ["expect", "task", "steps", "dialects", "holes", "script", "eval", "assertions", "files", "config"];
 
 /// The page of the steps of portable tasks, whose sections are listed.
 const STEPS: &str = include_str!("../../docs/reference/steps.md");
 
-/// A section of a page: its heading, and all of it with what is below.
+/// A section of a page: its heading, and its text with all subsections.
 struct Section {
     topic: &'static str,
     heading: &'static str,
@@ -76,7 +76,7 @@ fn sections() -> impl Iterator<Item = Section> {
     })
 }
 
-/// Where headings are, of which level, and what they say. What looks like one in a block of code is none.
+/// The headings with their positions and levels. Code blocks are skipped.
 fn headings(page: &'static str) -> impl Iterator<Item = (usize, usize, &'static str)> {
     let (mut at, mut code) = (0, false);
     page.split_inclusive('\n').filter_map(move |line| {
@@ -94,13 +94,13 @@ pub(super) fn step(name: &str) -> Option<String> {
     Some(shown(section.text))
 }
 
-/// A page for a terminal: without what only a generator reads.
+/// A page for a terminal, without the comments that only a generator reads.
 fn shown(page: &str) -> String {
     let lines = page.lines().filter(|line| !(line.starts_with("<!-- ") && line.ends_with(" -->")));
     lines.map(|line| format!("{line}\n")).collect::<String>().trim_end().to_owned() + "\n"
 }
 
-/// Whether the first cell of a row of a table is about a word: `` | `word: TEXT` | ``.
+/// Whether the first cell of a table row is about a word: `` | `word: TEXT` | ``.
 fn is_about(row: &str, word: &str) -> bool {
     let cell = row.strip_prefix("| ").and_then(|rest| rest.split(" | ").next()).unwrap_or_default();
     cell.split('`').skip(1).step_by(2).any(|code| {
@@ -110,7 +110,7 @@ fn is_about(row: &str, word: &str) -> bool {
     })
 }
 
-/// The rows of all tables that are about a word, below the headings of their sections.
+/// The rows of all tables that are about a word, under the headings of their sections.
 fn rows(word: &str) -> String {
     let mut out = String::new();
     for (topic, page) in TOPICS.iter().filter(|(topic, _)| KEYS.contains(topic)) {
@@ -137,7 +137,7 @@ fn rows(word: &str) -> String {
     out.trim_start().to_owned()
 }
 
-/// The sections that a word names: by their headings, or as [`SECTIONS`] says.
+/// The sections for a word: by heading, or as listed in [`SECTIONS`].
 fn named(word: &str) -> Vec<Section> {
     let also = SECTIONS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(word));
     let is_meant = |section: &Section| {
@@ -153,13 +153,14 @@ pub(super) fn page(topic: &str) -> Option<&'static str> {
     TOPICS.iter().find(|(name, _)| *name == topic).map(|(_, page)| *page)
 }
 
-/// What is known of a word: a topic, a step or another section of a page, a rule, a key of a table, a command.
+/// Everything that is known about a word: a topic, a step or another section of a page, a rule, a key of a table, a
+/// command.
 pub fn explained(word: &str) -> Option<String> {
     if word.trim().is_empty() {
         return None;
     }
     if let Some((topic, page)) = TOPICS.iter().find(|(topic, _)| topic.eq_ignore_ascii_case(word)) {
-        // A script has a page of its own beside its section.
+        // The step `script` has its own page in addition to its section.
         let own = named(word).into_iter().filter(|section| section.topic == "steps" && *topic != "steps");
         let sections: String = own.map(|section| format!("{}\n", shown(section.text))).collect();
         return Some(format!("{sections}{}", shown(page)));
@@ -244,7 +245,7 @@ pub(super) fn overview() -> String {
     )
 }
 
-/// Prints what the tasks of a file or a folder do.
+/// Prints what the tasks of a file or a directory do.
 fn acts(path: &Path) -> u8 {
     let sources = Sources::default();
     let paths = [path.to_owned()];
@@ -273,7 +274,7 @@ pub(super) fn words() -> Vec<&'static str> {
     RULES.iter().map(|lint| lint.rule.name).chain(topics).collect()
 }
 
-/// That there is no such word, and which one may be meant.
+/// The message for an unknown word, with a suggestion.
 pub fn unknown(name: &str) -> String {
     let commands = super::commands();
     let near = nearest(name, words().into_iter().chain(commands.get_subcommands().map(clap::Command::get_name)));
@@ -281,7 +282,7 @@ pub fn unknown(name: &str) -> String {
     format!("no rule, topic or word named `{name}`; {hint}")
 }
 
-/// All rules, a line each.
+/// All rules, one per line.
 pub fn list() -> String {
     let width = RULES.iter().map(|l| l.rule.name.len()).max().unwrap_or(0);
     let lines = RULES.iter().map(|l| {

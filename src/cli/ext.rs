@@ -1,4 +1,4 @@
-//! `gevals ext`: extensions, from the first line of one to the release that a lock pins.
+//! `gevals ext`: extensions, from creating one to the release that a lock pins.
 
 mod init;
 mod pin;
@@ -107,7 +107,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
 }
 
-/// One eval, and all that was read with it.
+/// An eval, and everything that was compiled with it.
 struct One {
     compiled: Compiled,
 }
@@ -142,7 +142,7 @@ fn cache_of(unit: &EvalUnit) -> Result<Cache, String> {
     Cache::new(named.as_deref())
 }
 
-/// An extension of an eval, as `list` and `verify` tell of it.
+/// An extension of an eval, for `list` and `verify`.
 struct Entry<'a> {
     name: &'a str,
     package: &'a str,
@@ -157,7 +157,7 @@ fn entries<'a>(compiled: &'a Compiled, unit: &'a EvalUnit) -> Vec<Entry<'a>> {
     let mut found: Vec<Entry<'a>> = Vec::new();
     for reference in references(eval, packages::of_tasks(compiled, unit).into_iter()) {
         let name = reference.alias.unwrap_or(reference.package);
-        // A task that names the package of an alias means the same.
+        // A task may also name the package of an alias.
         if found.iter().any(|entry| entry.name == name || entry.package == reference.package) {
             continue;
         }
@@ -173,7 +173,7 @@ fn entries<'a>(compiled: &'a Compiled, unit: &'a EvalUnit) -> Vec<Entry<'a>> {
     found
 }
 
-/// What is known of an extension, in a few words.
+/// The state of an extension, in a few words.
 fn state(entry: &Entry<'_>, cache: Option<&Cache>) -> String {
     match (&entry.means, entry.release) {
         (Err(why), _) => why.clone(),
@@ -344,7 +344,7 @@ fn describe(name: &str, eval: Option<&Path>, as_json: bool) -> u8 {
     }
 }
 
-/// A manifest for people.
+/// Describes a manifest for people.
 fn description(reference: &str, locked: &LockedExtension) -> String {
     let version = if locked.version.is_empty() { String::new() } else { format!(" {}", locked.version) };
     let mut text = format!("{reference}{version}: {}\n", count(locked.operations.len(), "operation", "operations"));

@@ -1,4 +1,4 @@
-//! Git, asked as a program.
+//! Runs the program `git`.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ pub(super) fn no_revision(rev: &str, root: &str) -> String {
     format!("`{rev}` is not a revision of the git repository `{root}`{remote}")
 }
 
-/// What git prints; its complaint where it fails.
+/// Returns the output of git, or an error with its message.
 pub(super) fn git(args: &[&str]) -> Result<Vec<u8>, String> {
     let out = Command::new("git").args(args).output().map_err(|e| format!("cannot run `git`: {e}"))?;
     match out.status.success() {

@@ -33,7 +33,7 @@ pub struct Args {
     what: What,
 }
 
-/// What can be looked for.
+/// The names of everything that can be checked.
 pub(super) fn names() -> Vec<&'static str> {
     NEEDS.iter().map(|need| need.name).collect()
 }
@@ -60,7 +60,7 @@ enum Format {
     Json,
 }
 
-/// Something that may be on a machine.
+/// Something that may be available on a machine.
 struct Need {
     name: &'static str,
     look: Look,
@@ -72,14 +72,14 @@ struct Need {
     always: bool,
 }
 
-/// How it is looked for.
+/// How it is detected.
 #[derive(Clone, Copy)]
 enum Look {
-    /// A program on the PATH: one of these.
+    /// One of these programs is on the PATH.
     Program(&'static [&'static str]),
-    /// A variable: one of these.
+    /// One of these variables is set.
     Variable(&'static [&'static str]),
-    /// Otherwise; an error says what is wrong.
+    /// By a function. An error says what is wrong.
     By(fn(&RealHost) -> Result<String, String>),
 }
 
@@ -241,7 +241,7 @@ pub fn main(args: &Args) -> u8 {
     }
 }
 
-/// Where it is; an error says what is wrong.
+/// Returns where it is. An error says what is wrong.
 fn found(need: &Need, host: &RealHost) -> Result<String, String> {
     match need.look {
         Look::Program(names) => {
@@ -306,7 +306,7 @@ fn temporary(_: &RealHost) -> Result<String, String> {
     writable(&folder).map(|()| folder.display().to_string())
 }
 
-/// A file can be made there, and is gone again.
+/// Checks that a file can be created in a directory. The file is removed.
 fn writable(folder: &Path) -> Result<(), String> {
     let made = tempfile::NamedTempFile::new_in(folder);
     made.map(drop).map_err(|error| format!("`{}` is not writable: {error}", folder.display()))
@@ -314,7 +314,7 @@ fn writable(folder: &Path) -> Result<(), String> {
 
 fn downloads(_: &RealHost) -> Result<String, String> {
     let folder = crate::fetch::Cache::new(None)?.path().to_owned();
-    // It is made when it is needed.
+    // It is created when it is needed.
     let there = folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(&folder);
     writable(there).map(|()| folder.display().to_string())
 }
@@ -341,7 +341,7 @@ fn landlock(_: &RealHost) -> Result<String, String> {
     Err("only available on Linux".to_owned())
 }
 
-/// What the kernel says of them; whether a jail can be made, the entry of bubblewrap tells.
+/// What the kernel says about user namespaces. Whether a jail works is checked for bubblewrap.
 fn namespaces(_: &RealHost) -> Result<String, String> {
     let says = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     if !Path::new("/proc/self/ns/user").exists() {
@@ -363,7 +363,7 @@ fn docker(host: &RealHost) -> Result<String, String> {
     sandbox::docker::Docker::find(&|name| host.env(name)).map(|_| "its daemon responds".to_owned())
 }
 
-/// Whether a cluster is named. It is not asked.
+/// Whether a cluster is configured. It is not contacted.
 fn cluster(host: &RealHost) -> Result<String, String> {
     if let Some(list) = host.env("KUBECONFIG").filter(|list| !list.is_empty()) {
         let mut paths = std::env::split_paths(&list);

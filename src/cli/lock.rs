@@ -1,5 +1,5 @@
-//! `gevals lock`: asks the servers of an eval what tools they have, and its extensions what they can do, and writes it
-//! down for `check`.
+//! `gevals lock`: asks the servers of an eval for their tools and its extensions for their operations, and records them
+//! for `check`.
 
 use std::{
     path::{Path, PathBuf},
@@ -85,7 +85,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     let mut old = packages::read(&path);
     match packages::find_sources(unit, &old, path.parent().unwrap_or(Path::new("")), args.update) {
         Ok(fetched) if fetched.is_empty() => {}
-        // What the tasks in them use is known only now.
+        // Only now is it known what the tasks in them use.
         Ok(fetched) => {
             old.version = 1;
             old.sources.extend(fetched);
@@ -115,7 +115,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         return status::USAGE;
     }
     if args.fetch {
-        // What is not known to be locked is not here as locked.
+        // If the lock cannot be read, it is unknown what was locked.
         if let Some(Err(error)) = path.exists().then(|| parsed(&path)) {
             complain(&damaged(&path, &error, unit));
             return status::BROKEN;
@@ -147,7 +147,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     if args.check {
         return drift(unit, &lock, &path, &text);
     }
-    // Of other evals, too: an alias may mean something else there.
+    // Other evals may break, too: an alias may have another meaning there.
     let breaks = broken(&path, &text);
     if let Err(error) = write_atomic(&path, text.as_bytes()) {
         complain(&format!("cannot write `{}`: {error}", path.display()));
@@ -217,7 +217,7 @@ fn servers(unit: &EvalUnit) -> Result<IndexMap<String, LockedServer>, Vec<String
     let Some(config) = &unit.mcp else { return Ok(IndexMap::new()) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![format!("cannot start: {error}")])?;
-    // Where `run` starts them, too.
+    // `run` also starts them there.
     let dir = unit.eval.as_ref().map_or_else(PathBuf::new, |eval| eval.dir.clone());
     let executable = std::env::current_exe().ok();
     let (specs, _) = run::specs(&config.servers, &dir, &RealHost::new(), executable.as_ref())?;
@@ -235,7 +235,7 @@ fn damaged(path: &Path, why: &str, unit: &EvalUnit) -> String {
     format!("cannot read `{}`: {why}; recreate it with `gevals lock {eval}`", path.display())
 }
 
-/// Says what is no longer as it was locked, and which evals below the lock's folder that breaks.
+/// Prints what differs from the lock, and which evals below the lock's directory that breaks.
 fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
     let then = match parsed(path) {
         Ok(then) => then,
@@ -272,7 +272,7 @@ fn drift(unit: &EvalUnit, now: &Lock, path: &Path, text: &str) -> u8 {
     status::NO
 }
 
-/// What appeared, disappeared, or is another; of the last, `inside` may tell more.
+/// Collects what appeared, disappeared or changed. `inside` may add details of a change.
 fn compare<T: PartialEq>(
     what: &str,
     old: &IndexMap<String, T>,
@@ -304,7 +304,7 @@ fn compare<T: PartialEq>(
 
 const BREAKS_NONE: &str = "this breaks no eval";
 
-/// The errors that the evals below the lock's folder would have with the new lock and have not with the old.
+/// The errors that the evals below the lock's directory would have with the new lock but do not have with the old one.
 fn broken(path: &Path, text: &str) -> String {
     let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let errors = |files: &dyn Files| {
@@ -341,12 +341,12 @@ fn broken(path: &Path, text: &str) -> String {
 /// How long a server may take to list its tools.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts a server and asks what it has.
+/// Starts a server and asks for its tools.
 async fn ask(spec: ServerSpec) -> Result<LockedServer, String> {
     ask_all(spec).await.map(|(locked, _)| locked)
 }
 
-/// The same, and what it says of what its tools do.
+/// Like [`ask`], with the annotations of the tools.
 pub(super) async fn ask_all(spec: ServerSpec) -> Result<(LockedServer, IndexMap<String, serde_json::Value>), String> {
     let name = spec.name.clone();
     let hub = Hub::start(spec, HubOptions::default()).await.map_err(|e| e.to_string())?;

@@ -1,4 +1,5 @@
-//! What commands print. Where a runner of CI reads it, no line of it is a command to the runner but our own annotations.
+//! Prints the output of commands. If a CI runner reads it, no line is a command to the runner except our own
+//! annotations.
 
 use std::{
     borrow::Cow,
@@ -14,7 +15,7 @@ pub enum Stream {
     Err,
 }
 
-/// Whether a runner reads what is printed here: not where it goes to a file.
+/// Whether a CI runner reads this stream. It does not if the stream goes to a file.
 fn is_log(stream: Stream) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "false");
     ci::VARIABLES.iter().any(|name| is_set(name)) && !is_file(stream)
@@ -35,22 +36,22 @@ fn is_file(_: Stream) -> bool {
     false
 }
 
-/// The text as it is printed there.
+/// The text as it is printed to the stream.
 pub fn guarded(stream: Stream, text: &str) -> Cow<'_, str> {
     if is_log(stream) { ci::harmless(text) } else { Cow::Borrowed(text) }
 }
 
-/// Prints a text that may hold what others wrote. Nearly everything that a command prints goes through here.
+/// Prints a text that may contain what others wrote. Nearly all output of commands goes through here.
 pub fn put(stream: Stream, text: &str) -> io::Result<()> {
     put_own(stream, &guarded(stream, text))
 }
 
-/// Prints a text that may hold annotations of ours, in which others' words are escaped already.
+/// Prints a text that may contain our own annotations, in which what others wrote is already escaped.
 pub fn put_own(stream: Stream, text: &str) -> io::Result<()> {
     write(stream, &Secrets::default().mask(text))
 }
 
-/// Prints the text of a file as it is, with the secrets that its author wrote.
+/// Prints the text of a file without masking secrets that its author wrote.
 pub fn put_source(stream: Stream, text: &str) -> io::Result<()> {
     write(stream, &guarded(stream, text))
 }
@@ -63,7 +64,7 @@ fn write(stream: Stream, text: &str) -> io::Result<()> {
     }
 }
 
-/// Standard output for a report, which gives one text after another; `own` as in [`put_own`].
+/// Standard output for a report, which is written piece by piece; `own` as in [`put_own`].
 #[cfg(feature = "run")]
 pub struct Report {
     pub own: bool,

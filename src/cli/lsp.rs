@@ -1,7 +1,7 @@
-//! `gevals lsp`: the compiler in an editor, by the Language Server Protocol 3.17 on standard input and output.
+//! `gevals lsp`: the compiler for editors, over the Language Server Protocol 3.17 on standard input and output.
 //!
-//! One thread reads messages; this one answers them in their order. What was typed is compiled with the files on disk as soon as
-//! nothing more arrives, or a request asks what follows from it: an answer never speaks of an older text.
+//! One thread reads messages, and this one answers them in order. Changes are compiled with the files on disk as soon
+//! as no more messages arrive, or a request depends on them: an answer never refers to an older text.
 
 mod allow;
 mod complete;
@@ -55,13 +55,14 @@ use crate::{
     source::{FileId, Sources, Span, normalize},
 };
 
-/// How long to wait for more before what was typed is compiled.
+/// How long to wait for more changes before compiling.
 const PAUSE: Duration = Duration::from_millis(15);
-/// How long to wait for a message before files are looked at that the system has named.
+/// How long to wait for a message before checking the files that the system has reported.
 const IDLE: Duration = Duration::from_millis(250);
-/// Of how many files that are not open the findings are told at once. A suite may have thousands, and the editor reads them one by one.
+/// The number of files that are not open whose findings are published at once. A suite may have thousands, and the
+/// editor reads them one by one.
 const PART: usize = 100;
-/// Errors of JSON-RPC and of the protocol.
+/// Error codes of JSON-RPC and of the protocol.
 const INVALID_REQUEST: i64 = -32600;
 const NO_SUCH_METHOD: i64 = -32601;
 const BAD_PARAMS: i64 = -32602;
@@ -117,7 +118,7 @@ pub fn main(_: &Args) -> u8 {
 struct Document {
     text: String,
     version: Value,
-    /// Whether it is a file of gevals, as far as can be told while it is being written.
+    /// Whether it is a file of gevals, as far as that is recognizable while it is being written.
     is_ours: bool,
 }
 
@@ -130,23 +131,23 @@ impl Document {
     }
 }
 
-/// A finding in the editor, and how it is mended.
+/// A finding in the editor, and its fix.
 struct Shown {
     range: std::ops::Range<usize>,
     diagnostic: Value,
     fix: Option<(String, Applicability, Value)>,
-    /// The rule, where a comment may allow what was found.
+    /// The rule, if a comment may allow the finding.
     allowable: Option<&'static str>,
 }
 
-/// What is found in a file.
+/// The findings of a file.
 struct Found {
-    /// The same where the same is found in the same texts.
+    /// It is equal for equal findings in equal texts.
     mark: u64,
     shown: Vec<Shown>,
 }
 
-/// Tells findings from others; none has 0.
+/// A hash that identifies findings. 0 stands for no findings.
 fn mark(found: &[&Diagnostic]) -> u64 {
     let mut hasher = FxHasher::default();
     for one in found {
@@ -165,23 +166,23 @@ struct Server {
     initialized: bool,
     over: bool,
     encoding: Encoding,
-    /// The editor asks for the edits of an action once somebody takes it.
+    /// The editor requests the edits of an action only when it is applied.
     resolves: bool,
     roots: Vec<PathBuf>,
     open: BTreeMap<PathBuf, Document>,
     /// Something has changed since the last compilation.
     stale: bool,
     again: Again,
-    /// By path, as it is spelt: to compare paths part by part takes ten times as long.
+    /// By path as written: comparing paths component by component takes ten times as long.
     found: FxHashMap<OsString, Found>,
-    /// What was read, and how its files belong together, once somebody asks.
+    /// What was compiled, and, on demand, how its files are related.
     project: Option<Project>,
     suite: OnceCell<Suite>,
-    /// What the texts of open files mean, as far as somebody asked.
+    /// The meaning of the texts of open files, on demand.
     readings: RefCell<BTreeMap<PathBuf, Rc<Reading>>>,
-    /// What the editor shows of each file by now: the mark of the findings, and the version they are of.
+    /// What the editor currently shows for each file: the mark of the findings, and the version of the text.
     published: FxHashMap<OsString, (u64, Option<Value>)>,
-    /// The files of which it shows something else than was found last.
+    /// The files whose findings in the editor are out of date.
     untold: VecDeque<OsString>,
 }
 
@@ -210,14 +211,14 @@ impl Server {
                 }
                 received => received.ok(),
             };
-            // An editor that dies sends no `exit`.
+            // An editor that crashes sends no `exit`.
             let Some(message) = message.transpose()? else { return Ok(status::NO) };
             let method = message["method"].as_str().unwrap_or_default().to_owned();
             if method == "exit" {
                 return Ok(if self.over { status::OK } else { status::NO });
             }
             if method.is_empty() {
-                // An answer: nothing is asked of the editor that matters.
+                // A response, which is ignored: no request to the editor depends on it.
                 continue;
             }
             let params = &message["params"];
@@ -225,7 +226,7 @@ impl Server {
                 self.notified(&method, params);
                 continue;
             };
-            // What nobody waits for any more is not worth a compilation.
+            // A cancelled request is not worth a compilation.
             let cancels = |later: &Value| later["method"] == "$/cancelRequest" && later["params"]["id"] == *id;
             if method != "shutdown" && waiting.iter().flatten().any(cancels) {
                 let error = json!({ "code": CANCELLED, "message": "cancelled" });
@@ -276,7 +277,7 @@ impl Server {
             None => return Err((NO_SUCH_METHOD, format!("`{method}` is not supported"))),
         };
         let reading = || self.reading(path, text);
-        // The tree of a file of gevals: of other files nothing is said.
+        // Nothing is returned for files that are not of gevals.
         let ours = || Some(reading()).filter(|reading| reading.kind.is_some());
         Ok(match method {
             "textDocument/codeAction" => self.actions(path, text, params),
@@ -404,7 +405,7 @@ impl Server {
         Lines::new(text, self.encoding)
     }
 
-    /// The files, with what is typed in the place of what is on disk, and these texts besides.
+    /// The files, with the editor's texts in place of those on disk, and with these texts.
     fn files(&self, texts: &Texts) -> Overlay {
         let mut all: Texts =
             self.open.iter().map(|(path, document)| (path.clone(), document.text.clone().into())).collect();
@@ -414,17 +415,18 @@ impl Server {
         Overlay::of(&named, all.iter().map(|(path, text)| (path.as_path(), text.clone())))
     }
 
-    /// Open files of gevals.
+    /// The open files of gevals.
     fn ours(&self) -> impl Iterator<Item = &PathBuf> {
         self.open.iter().filter(|(_, document)| document.is_ours).map(|(path, _)| path)
     }
 
-    /// Whether a file lies in none of the editor's folders. Where it lies may be anything, a home for example.
+    /// Whether a file is outside of the editor's directories. Its directory may be anything, for example a home
+    /// directory.
     fn is_alone(&self, path: &Path) -> bool {
         !self.roots.iter().any(|root| path.starts_with(root))
     }
 
-    /// Compiles everything, and shows what is found.
+    /// Compiles everything, and publishes the findings.
     fn refresh(&mut self) {
         self.stale = false;
         self.readings.borrow_mut().clear();
@@ -441,7 +443,7 @@ impl Server {
                 );
             }
         }
-        // Of open files each version is answered, also by nothing.
+        // Each version of an open file is answered, even without findings.
         let open: FxHashMap<&OsStr, &Value> =
             self.open.iter().map(|(path, document)| (path.as_os_str(), &document.version)).collect();
         let known = self.found.keys().chain(self.published.keys()).map(OsString::as_os_str);
@@ -452,7 +454,7 @@ impl Server {
             !self.published.get(*path).is_some_and(is_told)
         };
         let differ = known.chain(open.keys().copied()).filter(differs);
-        // What is typed in comes first.
+        // Open files come first.
         let mut differ: Vec<_> = differ.map(|path| (!open.contains_key(path), path.to_owned())).collect();
         differ.sort_unstable();
         differ.dedup();
@@ -466,7 +468,7 @@ impl Server {
         self.found.get(path).map_or(0, |found| found.mark)
     }
 
-    /// Tells the editor what is found in the next of the files of which it shows something else.
+    /// Publishes the findings of the next files that are out of date in the editor.
     fn tell(&mut self, most: usize) {
         for path in self.untold.drain(..most.min(self.untold.len())).collect::<Vec<_>>() {
             let version = self.open.get(Path::new(&path)).map(|document| document.version.clone());
@@ -486,9 +488,9 @@ impl Server {
         }
     }
 
-    /// What is found by now, by file, and the project that was read; nothing where nothing is opened.
+    /// The current findings by file, and the project that was compiled; `None` if nothing is open.
     fn compile(&mut self) -> (FxHashMap<OsString, Found>, Option<Project>) {
-        // What a compilation that fails leaves behind is not to be trusted.
+        // State from a failed compilation is not reused.
         let mut again = std::mem::take(&mut self.again);
         let files = self.files(&Texts::new());
         again.with(&files);
@@ -516,7 +518,7 @@ impl Server {
         (found, Some(project))
     }
 
-    /// What is found in the folders and in files alone, also in those that exist in the editor alone.
+    /// Compiles the directories and the files outside of them, including those that exist only in the editor.
     fn look(&self, files: &Overlay, compile: &dyn Fn(&[PathBuf], &Options) -> Compiled) -> Option<Compiled> {
         let apart = self.ours().filter(|path| self.is_alone(path) || files.is_new(path));
         let named: BTreeSet<&PathBuf> = self.roots.iter().chain(apart).collect();
@@ -527,7 +529,7 @@ impl Server {
         Some(compile(&named.into_iter().cloned().collect::<Vec<_>>(), &options))
     }
 
-    /// How files belong together.
+    /// How the files are related.
     fn suite(&self) -> &Suite {
         let suite = || self.project.as_ref().map(|project| Suite::of(project, self.again.sources()));
         self.suite.get_or_init(|| suite().unwrap_or_default())
@@ -614,7 +616,7 @@ impl Server {
                 }));
             }
         }
-        // To try all fixes compiles everything several times, and editors ask whenever the cursor moves.
+        // Trying all fixes compiles everything several times, and editors ask whenever the cursor moves.
         let is_safe = |shown: &Shown| matches!(shown.fix, Some((_, Applicability::Safe, _)));
         let has_safe = self.found.get(path.as_os_str()).is_some_and(|found| found.shown.iter().any(is_safe));
         if wanted("source.fixAll") && has_safe {
@@ -625,7 +627,7 @@ impl Server {
         Value::Array(actions)
     }
 
-    /// An action with its edit, where there is something to mend.
+    /// An action with its edit, if there is something to fix.
     fn resolved(&self, path: &Path, text: &str, action: &Value) -> Value {
         let mut action = action.clone();
         if action["kind"] == "source.fixAll"
@@ -637,7 +639,7 @@ impl Server {
         action
     }
 
-    /// The text of a file with all its safe fixes.
+    /// The text of a file with all of its safe fixes.
     fn mended(&self, path: &Path) -> Option<String> {
         let look = |texts: &Texts, sources: &Sources| {
             let files = self.files(texts);
@@ -649,7 +651,7 @@ impl Server {
         mended.texts.get(path).and_then(|bytes| String::from_utf8(bytes.clone()).ok())
     }
 
-    /// What the text of an open file means, read once until something changes.
+    /// The meaning of the text of an open file, cached until something changes.
     fn reading(&self, path: &Path, text: &str) -> Rc<Reading> {
         if let Some(known) = self.readings.borrow().get(path) {
             return Rc::clone(known);
@@ -659,7 +661,7 @@ impl Server {
         reading
     }
 
-    /// The edits that write all holes in the one way.
+    /// The edits that write all holes in their canonical form.
     fn formatted(&self, path: &Path, text: &str) -> Value {
         let lines = self.lines(text);
         let edits = format::edits(path, text, &self.reading(path, text)).into_iter();
@@ -667,7 +669,7 @@ impl Server {
     }
 }
 
-/// Asks the editor to say when files change of which it has none open.
+/// Asks the editor to report changes of files that are not open.
 fn watch_files() {
     let watchers = json!([{ "globPattern": "**/*" }]);
     let registration = json!({ "id": "files", "method": "workspace/didChangeWatchedFiles", "registerOptions": { "watchers": watchers } });
@@ -676,7 +678,7 @@ fn watch_files() {
     }));
 }
 
-/// An editor that reads no more has ended, or will.
+/// Errors are ignored: an editor that stops reading has ended, or will.
 fn send(message: &Value) {
     let _ = wire::write(&mut std::io::stdout().lock(), message);
 }

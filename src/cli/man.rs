@@ -42,13 +42,13 @@ pub fn main(args: &Args) -> u8 {
     status::OK
 }
 
-/// The page of a command, named as its file, and those of the commands in it.
+/// Adds the page of a command with its file name, and those of its subcommands.
 fn collect(command: &Command, pages: &mut Vec<(String, String)>) {
-    // An empty date would be left out, and the next word taken for it.
+    // An empty date would be left out, and the next word used as the date.
     let source = concat!("gevals ", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.clone()).date(" ").source(source).manual("gevals");
     let mut page = Vec::new();
-    // A vector takes whatever is written.
+    // Writing to a vector cannot fail.
     let _ = render(&man, command, &mut page);
     pages.push((man.get_filename(), String::from_utf8_lossy(&page).into_owned()));
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
@@ -75,8 +75,8 @@ fn render(man: &Man, command: &Command, page: &mut Vec<u8>) -> std::io::Result<(
     roff.to_writer(page)
 }
 
-/// A block of what stands below the options: a paragraph, or one or two words and a colon above it or above indented lines, which
-/// keep their ends.
+/// Writes a block of the text below the options: a paragraph, or one with a heading of one or two words and a colon.
+/// Lines are preserved if they are indented.
 fn section(block: &str, roff: &mut Roff) {
     let headed = block.split_once(':').filter(|(heading, _)| heading.split(' ').count() <= 2);
     match headed {

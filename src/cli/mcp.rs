@@ -31,11 +31,11 @@ use super::{
 use crate::{mcp::own, secrets::Secrets};
 use tool::{Effect, Stop, Tool};
 
-/// All tools. Adding one is a file and a line here.
+/// All tools. To add one, add a file and a line here.
 const TOOLS: [Tool; 8] =
     [check::TOOL, plan::TOOL, explain::TOOL, convert::TOOL, new::TOOL, new::WRITER, result::TOOL, run::TOOL];
 
-/// The tools that are offered: `new` in one of two forms.
+/// The tools that are offered. `new` has two forms.
 fn offered(write: bool, run: bool) -> Vec<Tool> {
     let is_offered = |tool: &Tool| match tool.effect {
         Effect::Reads => !(write && tool.name == new::TOOL.name),
@@ -79,7 +79,7 @@ pub fn main(args: &Args) -> u8 {
 }
 
 async fn serve(args: &Args) -> Result<(), Fault> {
-    // Clients name files as seen from the root.
+    // Paths of clients are relative to the root.
     let here =
         std::env::current_dir().map_err(|e| (status::USAGE, format!("cannot read the current directory: {e}")))?;
     let root = ROOT.get_or_init(|| here);
@@ -88,7 +88,7 @@ async fn serve(args: &Args) -> Result<(), Fault> {
     let server = Server { tools: offered(args.allow_write, args.allow_run).into(), over: over.clone() };
     let served = served(server, args.http).await;
     over.cancel();
-    // A run that is interrupted cleans up.
+    // An interrupted run is given the time to clean up.
     let _ = tokio::task::spawn_blocking(run::finished).await;
     served
 }
@@ -97,7 +97,7 @@ async fn served(server: Server, http: Option<SocketAddr>) -> Result<(), Fault> {
     let broken = |error: std::io::Error| (status::BROKEN, format!("the server failed: {error}"));
     let interrupted = between::interrupted();
     let Some(address) = http else {
-        // Who closes the input does not wait for a run any more.
+        // A client that closes the input does not wait for a run any more.
         let left = server.over.clone();
         return tokio::select! {
             served = own::serve_stdio(server, left) => served.map_err(broken),
@@ -120,7 +120,7 @@ async fn served(server: Server, http: Option<SocketAddr>) -> Result<(), Fault> {
 #[derive(Clone)]
 struct Server {
     tools: Arc<[Tool]>,
-    /// Cancelled when its client has left, or it ends.
+    /// Cancelled when its client has disconnected, or it ends.
     over: CancellationToken,
 }
 
@@ -145,7 +145,7 @@ impl ServerHandler for Server {
         Ok(ListToolsResult::with_all_items(self.tools.iter().map(Tool::listed).collect()))
     }
 
-    // What is not declared is not there: the library would answer with empty lists.
+    // Methods that are not declared must not exist, but the library would return empty lists.
     async fn list_prompts(
         &self,
         _request: Option<PaginatedRequestParams>,
@@ -182,7 +182,7 @@ impl ServerHandler for Server {
         };
         let arguments = request.arguments.unwrap_or_default();
         let stop = Stop { call: context.ct, server: self.over.clone() };
-        // To compile takes processors, not time to wait.
+        // Compiling is CPU-bound.
         let called = tokio::task::spawn_blocking(move || (tool.call)(arguments.into(), &stop)).await;
         let mut told = called
             .unwrap_or_else(|error| Err(format!("internal error in gevals: `{}` failed with {error}", tool.name)));
@@ -197,7 +197,7 @@ impl ServerHandler for Server {
     }
 }
 
-/// A path as it is named from the root.
+/// A path relative to the root.
 fn path(text: &str) -> PathBuf {
     PathBuf::from(text)
 }

@@ -1,4 +1,4 @@
-//! `gevals new`: first files, which check and run as they are, to be changed into what is meant. Nothing is overwritten.
+//! `gevals new`: creates files to start from, which check and run as they are. Nothing is overwritten.
 
 use std::path::{Path, PathBuf};
 
@@ -92,7 +92,7 @@ pub(super) enum Form {
     Legacy,
 }
 
-/// A status and what to say of it.
+/// An exit status and its message.
 type Fault = (u8, String);
 
 pub fn main(args: &Args) -> u8 {
@@ -112,18 +112,18 @@ pub fn main(args: &Args) -> u8 {
     }
 }
 
-/// A server and what it said of itself.
+/// A server and its own description.
 struct Server {
     name: String,
-    /// Its entry of an MCP config.
+    /// Its entry in an MCP config.
     config: Value,
     locked: LockedServer,
-    /// What it says of what its tools do, by their names: `annotations` of MCP.
+    /// The MCP `annotations` of its tools, by name.
     hints: IndexMap<String, Value>,
 }
 
 impl Server {
-    /// The first folder that it is given on its command line.
+    /// The first directory on its command line.
     fn folder(&self) -> Option<String> {
         let args = self.config.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         let words = args.map(|arg| arg.split_once('=').map_or(arg, |(_, value)| value));
@@ -164,7 +164,7 @@ fn eval(args: &Eval) -> Result<String, Fault> {
     let server_name = recorded.as_ref().and_then(|run| run.calls.first()).map(|call| call.server.clone());
     let server = match server(&args.from, server_name)? {
         Some(server) => server,
-        // One that is always there.
+        // This server is always available.
         None => demo(),
     };
     let mut said = String::new();
@@ -180,20 +180,21 @@ fn eval(args: &Eval) -> Result<String, Fault> {
     Ok(format!("{said}\ncheck them with `gevals check {eval}` and run them with `gevals run {eval}`\n"))
 }
 
-/// What an eval is called: as its file, or where that is `eval`, as its folder.
+/// The name of an eval: that of its file, or if that is `eval`, that of its directory.
 fn eval_name(path: &Path) -> Result<String, Fault> {
     let stem = name_of(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
     Ok(if stem == "eval" { folder_name(dir).unwrap_or(stem) } else { stem })
 }
 
-/// The files of an eval: its first task, the script of its agent, its servers, the lock, and itself.
+/// The paths of the files of an eval: its first task, the script of its agent, its servers, the lock, and the eval
+/// itself.
 fn places(eval: &Path) -> [PathBuf; 5] {
     let beside = |name| eval.with_file_name(name);
     [beside("tasks/first.yaml"), beside("oracle.yaml"), beside("mcp.yaml"), beside(FILE_NAME), eval.to_owned()]
 }
 
-/// The texts of these files.
+/// These files with their texts.
 fn eval_files(path: &Path, name: &str, server: &Server, recorded: Option<&Recorded>) -> Vec<(PathBuf, String)> {
     let config = json!({ "mcpServers": { &server.name: server.config } });
     let mut locked = Lock { version: 1, ..Lock::default() };
@@ -216,7 +217,7 @@ fn task_text(name: &str, dialect: Form, server: Option<&Server>) -> String {
     }
 }
 
-/// What `gevals new` would write, for a task or an eval, with their paths: for `gevals mcp`.
+/// The files that `gevals new` would write for a task or an eval, for `gevals mcp`.
 pub(super) fn first_files(path: &Path, dialect: Option<Form>) -> Result<Vec<(PathBuf, String)>, String> {
     let said = |(_, why): Fault| why;
     match dialect {
@@ -233,14 +234,14 @@ pub(super) fn first_files(path: &Path, dialect: Option<Form>) -> Result<Vec<(Pat
     }
 }
 
-/// Writes new files: all, or where one of them is there already, none.
+/// Writes new files: all, or none if one of them already exists.
 pub(super) fn write_new(files: &[(PathBuf, String)]) -> Result<(), String> {
     let said = |(_, why): Fault| why;
     refuse_existing(files.iter().map(|(path, _)| path.as_path())).map_err(said)?;
     files.iter().try_for_each(|(path, text)| write(path, text).map_err(said))
 }
 
-/// The server that is always there: nothing is started to know it.
+/// The server that is always available. Its tools are known without starting it.
 fn demo() -> Server {
     let tools = demo::listed()
         .map(|(name, description, schema)| (name, LockedTool { description, input_schema: Schema::new(schema) }));
@@ -252,7 +253,7 @@ fn demo() -> Server {
     }
 }
 
-/// `NAME` is `NAME.yaml`.
+/// `NAME` becomes `NAME.yaml`.
 fn yaml_file(path: &Path, what: &str) -> PathBuf {
     match path.extension().and_then(|e| e.to_str()) {
         Some("yaml" | "yml" | "json") => path.to_owned(),
@@ -261,7 +262,7 @@ fn yaml_file(path: &Path, what: &str) -> PathBuf {
     }
 }
 
-/// The same for an eval; what ends with a `/` is a folder, whether it is there or not.
+/// The same for an eval. A path that ends with `/` is a directory, whether it exists or not.
 fn eval_file(path: &Path) -> PathBuf {
     if path.to_string_lossy().ends_with('/') { path.join("eval.yaml") } else { yaml_file(path, "eval") }
 }
@@ -269,7 +270,7 @@ fn eval_file(path: &Path) -> PathBuf {
 fn name_of(path: &Path) -> Result<String, Fault> {
     let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
     let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    // What begins with a dot is hidden; a folder (`.`, `tasks/`) would become such a name, too.
+    // A name that starts with a dot is hidden; a directory (`.`, `tasks/`) would also result in such a name.
     if stem.is_empty() || stem.starts_with('.') || !stem.chars().all(fits) {
         return Err((
             status::USAGE,
@@ -282,7 +283,7 @@ fn name_of(path: &Path) -> Result<String, Fault> {
     Ok(stem.to_owned())
 }
 
-/// Of the folder that an eval is written to.
+/// The name of the directory to which an eval is written.
 fn folder_name(dir: &Path) -> Option<String> {
     let dir = if dir.as_os_str().is_empty() { std::env::current_dir().ok()? } else { dir.canonicalize().ok()? };
     let name = dir.file_name()?.to_str()?.to_owned();
@@ -307,7 +308,7 @@ fn write(path: &Path, text: &str) -> Result<(), Fault> {
     write_atomic(path, text.as_bytes()).map_err(fault)
 }
 
-/// The run of a recording that has most calls, with those that a scripted agent can make of the server.
+/// The run of a recording that has the most calls of tools of the server, with only these calls.
 fn recorded(path: &Path, from: &From) -> Result<Recorded, Fault> {
     let fault = |why: String| (status::USAGE, format!("cannot read the recording `{}`: {why}", path.display()));
     let bytes = Disk.read(path).map_err(|e| fault(e.to_string()))?;
@@ -322,7 +323,7 @@ fn recorded(path: &Path, from: &From) -> Result<Recorded, Fault> {
     most.ok_or_else(|| fault("it contains no call of a tool of this server".to_owned()))
 }
 
-/// `otherwise` is its name, if none is given.
+/// The server of `--from-server`. `otherwise` is its name if none is given.
 fn server(from: &From, otherwise: Option<String>) -> Result<Option<Server>, Fault> {
     let Some(command) = &from.from_server else { return Ok(None) };
     let (config, words) = match command.contains("://") {
@@ -343,7 +344,7 @@ fn server(from: &From, otherwise: Option<String>) -> Result<Option<Server>, Faul
     ask(&name, config).map(Some)
 }
 
-/// Starts a server, as an MCP config describes it, and asks for its tools.
+/// Starts a server as described by an MCP config, and asks for its tools.
 fn ask(name: &str, mut config: Value) -> Result<Server, Fault> {
     config["enableAllTools"] = json!(true);
     let text = |key: &str| config.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -364,7 +365,7 @@ fn ask(name: &str, mut config: Value) -> Result<Server, Fault> {
     Ok(Server { name: name.to_owned(), config, locked, hints })
 }
 
-/// The words of a command line, with quotes as a shell has them; nothing is expanded.
+/// The words of a command line, with quotes as in a shell; nothing is expanded.
 fn words(line: &str) -> Result<Vec<String>, &'static str> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut chars = line.chars();
@@ -400,15 +401,15 @@ fn server_name(words: &[String]) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { "server".to_owned() }
 }
 
-/// A tool, and the arguments that it is called with.
+/// A tool, and the arguments for calling it.
 struct Guess<'a> {
     tool: &'a str,
     args: Value,
-    /// The arguments of which nothing is known.
+    /// The arguments whose values are made up.
     made_up: Vec<String>,
 }
 
-/// What tools do that look, and what others do.
+/// Words in the names of tools that only read, and of tools that change something.
 const LOOKS: [&str; 14] = [
     "echo", "list", "get", "read", "search", "find", "show", "status", "info", "describe", "query", "count", "current",
     "fetch",
@@ -419,10 +420,11 @@ const CHANGES: [&str; 40] = [
     "put", "append", "close", "open", "click", "install", "apply", "checkout", "clear", "simulate", "upload",
     "navigate", "merge", "force", "process",
 ];
-/// What would stand in results for good.
+/// Words in the names of tools whose output would be stored in results but may be secret.
 const SECRET: [&str; 6] = ["env", "environment", "secret", "secrets", "token", "credentials"];
 
-/// How sure it is that a call of a tool only looks, the surest first: by what the server says, then by the words of its name.
+/// How doubtful it is that a tool only reads (lower is more certain), according to the server's hints, then to the
+/// words of its name.
 fn doubt(name: &str, hints: &Value) -> u8 {
     let mut spaced = String::new();
     for c in name.chars() {
@@ -443,8 +445,8 @@ fn doubt(name: &str, hints: &Value) -> u8 {
     }
 }
 
-/// The tool that is most likely to answer, and to be there for looking: first those whose arguments are all known, of these those that
-/// look, and of these those that take least.
+/// The tool that is most likely to answer and to only read: preferably one whose arguments are all known, of these one
+/// that reads, and of these the one with the fewest required arguments.
 fn a_tool(server: &Server) -> Option<Guess<'_>> {
     let folder = server.folder();
     let known = |name: &str| known(name, folder.as_deref());
@@ -453,7 +455,7 @@ fn a_tool(server: &Server) -> Option<Guess<'_>> {
     let rank = |name: &String, tool: &LockedTool| {
         let doubt = doubt(name, server.hints.get(name).unwrap_or(&Value::Null));
         let made_up = sample(tool.input_schema.json(), &known).made_up.len();
-        // What changes things is the last resort, also where it takes nothing.
+        // A tool that changes something is the last resort, even if it takes no arguments.
         (doubt >= 4, made_up, doubt, needs(tool))
     };
     let (name, tool) = server.locked.tools.iter().min_by_key(|(name, tool)| rank(name, tool))?;
@@ -461,7 +463,7 @@ fn a_tool(server: &Server) -> Option<Guess<'_>> {
     Some(Guess { tool: name, args: Value::Object(arguments), made_up })
 }
 
-/// What an argument with this name may be; `folder` is one that the server was given.
+/// A value for an argument with this name; `folder` is a directory that the server was given.
 fn known(name: &str, folder: Option<&str>) -> Option<Value> {
     let name = name.to_lowercase().replace(['_', '-'], "");
     let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
@@ -477,7 +479,7 @@ fn known(name: &str, folder: Option<&str>) -> Option<Value> {
     values.into_iter().find(|(names, _)| ends(names)).map(|(_, value)| json!(value))
 }
 
-/// What could not be guessed of the call of the first task, and where it stands.
+/// A message about the values in the first task's call that could not be guessed, and where they are.
 fn unknown(server: &Server, files: &[PathBuf]) -> Option<String> {
     let call = a_tool(server)?;
     let names: Vec<String> = call.made_up.iter().map(|name| format!("`{name}`")).collect();
@@ -493,7 +495,7 @@ fn unknown(server: &Server, files: &[PathBuf]) -> Option<String> {
     })
 }
 
-/// As flow YAML; JSON is YAML, but for text that would be a hole.
+/// Flow YAML. JSON is YAML, except for text that would be read as a hole.
 fn flow(value: &Value) -> String {
     value.to_string()
 }
@@ -502,7 +504,7 @@ fn yaml(value: &Value) -> String {
     crate::yaml::write(value).unwrap_or_default()
 }
 
-/// A word that stands in YAML as it is, else in quotes: `2024` is a number there, and to some `n` is false.
+/// A YAML scalar, quoted if necessary: `2024` would be a number, and some parsers read `n` as false.
 fn word(text: &str) -> String {
     const OTHERS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -511,7 +513,7 @@ fn word(text: &str) -> String {
     if plain { text.to_owned() } else { flow(&json!(text)) }
 }
 
-/// What the server can do, as comments.
+/// The tools of the server, as comments.
 fn tools(server: &Server) -> String {
     let line = |(name, tool): (&String, &LockedTool)| {
         let about: String = tool.description.lines().next().unwrap_or_default().chars().take(80).collect();
@@ -624,7 +626,7 @@ steps:
     )
 }
 
-/// The texts of a value, such that none is read as a hole.
+/// Escapes the texts of a value, so that none is read as a hole.
 fn as_it_is(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(crate::template::escape(text)),
@@ -636,7 +638,7 @@ fn as_it_is(value: &Value) -> Value {
     }
 }
 
-/// What the scripted agent does in the first task.
+/// The script of the agent for the first task.
 fn scripted(server: &Server, recorded: Option<&Recorded>) -> String {
     let calls: Vec<(&str, Value)> = match recorded {
         Some(run) => {

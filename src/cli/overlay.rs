@@ -1,4 +1,5 @@
-//! The files of projects, with other texts in the place of some: what is typed, comes from standard input, or is not yet written.
+//! The files of projects, some of them with other texts: typed in an editor, read from standard input, or not written
+//! yet.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +13,7 @@ use crate::{
     source::{Files, ReadError, Stat, normalize},
 };
 
-/// Files, with other texts in the place of some of them.
+/// Files, some of them with other texts.
 pub struct Edited<'a> {
     pub under: &'a dyn Files,
     /// By normalized path.
@@ -52,7 +53,7 @@ impl Files for Edited<'_> {
     }
 }
 
-/// The files of projects, with other texts in the place of some.
+/// The files of projects, some of them with other texts.
 #[derive(Debug)]
 pub struct Overlay {
     under: Within,
@@ -79,17 +80,17 @@ impl Overlay {
         &self.texts
     }
 
-    /// What decides which files may be read, in a form that can be compared.
+    /// Identifies what decides which files may be read, for comparison.
     pub fn reach(&self) -> String {
         self.under.reach()
     }
 
-    /// Whether there is no such file but here.
+    /// Whether the file exists only here.
     pub fn is_new(&self, path: &Path) -> bool {
         self.edited().text(path).is_some() && self.under.stat(path).is_none()
     }
 
-    /// The link by which a file is reached; see [`Within::link`].
+    /// The link through which a file is reached; see [`Within::link`].
     pub fn link(&self, path: &Path) -> Option<PathBuf> {
         self.under.link(path)
     }

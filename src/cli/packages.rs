@@ -1,4 +1,4 @@
-//! The extensions of an eval, as `lock`, `ext` and `run` get hold of them: downloaded, asked what they can do, pinned.
+//! The extensions of an eval for `lock`, `ext` and `run`: they are downloaded, asked for their operations, and pinned.
 
 use std::path::Path;
 
@@ -24,13 +24,13 @@ pub(super) fn of_tasks<'a>(compiled: &'a Compiled, unit: &EvalUnit) -> Vec<&'a T
     unit.selected.iter().filter_map(|s| compiled.project.tasks[s.task].task.as_ref()).collect()
 }
 
-/// The lock at a path; an empty one where there is none, or none that could be read: it is written anew.
+/// The lock at a path. It is empty if the file is missing or cannot be read, because it will be rewritten.
 pub(super) fn read(path: &Path) -> Lock {
     let text = Disk.read(path).ok();
     text.and_then(|bytes| Lock::parse(&String::from_utf8_lossy(&bytes)).ok()).unwrap_or_default()
 }
 
-/// The lock with what was found. What is of other evals beside this one stays.
+/// The lock with what was found. Entries of other evals are kept.
 pub(super) fn merged(old: &Lock, found: Extended) -> Lock {
     let mut lock = Lock { version: 1, ..old.clone() };
     lock.extensions.extend(found.extensions);
@@ -57,12 +57,12 @@ pub(super) fn text(lock: &Lock) -> Result<String, String> {
 pub(super) struct Extended {
     pub extensions: IndexMap<String, LockedExtension>,
     pub releases: IndexMap<String, LockedRelease>,
-    /// What the user should know of them.
+    /// Remarks for the user.
     pub remarks: Vec<String>,
 }
 
-/// Fetches the repositories that task sets of an eval come from. One that the lock pins stays at its commit, unless `update` says
-/// otherwise.
+/// Fetches the repositories of an eval's task sets. A repository that the lock pins stays at its commit unless `update`
+/// is set.
 pub(super) fn find_sources(
     unit: &EvalUnit,
     old: &Lock,
@@ -113,8 +113,8 @@ pub(super) fn find_sources(
     if faults.is_empty() { Ok(found) } else { Err(faults) }
 }
 
-/// Asks the extensions of an eval what they can do, and downloads those that are releases. A release that the lock pins stays what it
-/// is, unless `update` says otherwise.
+/// Asks the extensions of an eval for their operations, and downloads those that are releases. A release that the lock
+/// pins stays the same unless `update` says otherwise.
 pub(super) fn find(
     unit: &EvalUnit,
     tasks: &[&Task<template::Path>],
@@ -171,7 +171,7 @@ pub(super) fn find(
     if faults.is_empty() { Ok(found) } else { Err(faults) }
 }
 
-/// Downloads a release into the cache, if it is not there.
+/// Downloads a release into the cache if it is missing.
 pub(super) async fn download(
     host: &RealHost,
     cache: Option<&Path>,
@@ -193,7 +193,7 @@ pub(super) async fn download(
 /// Downloads what the lock pins for the tasks of an eval and the cache does not have.
 ///
 /// # Errors
-/// What cannot be had, or is not what was locked.
+/// What cannot be downloaded, or differs from the lock.
 pub(super) async fn ensure(plan: &EvalPlan, host: &RealHost) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
     for name in crate::plan::reach::extensions(plan).into_values().collect::<IndexSet<_>>() {

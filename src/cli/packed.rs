@@ -1,4 +1,4 @@
-//! Packs as the command line reads them, and the results that there must be of one.
+//! Packs on the command line, and the results that are expected for them.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::{
     source::Files,
 };
 
-/// Whether a path names a pack, whole or not.
+/// Whether a path names a pack, valid or not.
 pub fn is_pack(path: &Path) -> bool {
     if path.extension().is_some_and(|ending| ending == pack::ENDING) {
         return path.is_file();
@@ -28,14 +28,14 @@ pub fn is_pack(path: &Path) -> bool {
 /// Reads a pack.
 ///
 /// # Errors
-/// It is none, or must not be used.
+/// It is not a pack, or it must not be used.
 pub fn read(path: &Path) -> Result<(Manifest, Contents), (u8, String)> {
     let fault = |why: String| (status::USAGE, format!("cannot use the pack `{}`: {why}", shown(path)));
     let bytes = Disk.read(path).map_err(|why| fault(why.to_string()))?;
     pack::read(&bytes).map_err(fault)
 }
 
-/// The results that there must be of a pack, by its combinations.
+/// The results that are expected for a pack, by combination.
 pub fn expected(manifest: &Manifest) -> Vec<Expected> {
     let mut all: Vec<_> = manifest
         .combinations
@@ -53,7 +53,7 @@ pub fn expected(manifest: &Manifest) -> Vec<Expected> {
     all
 }
 
-/// Where the results of a combination are in a folder, as `gevals run` has them.
+/// The path of the results of a combination in a directory, as `gevals run` writes them.
 pub fn results_of(manifest: &Manifest, nth: usize, folder: &Path) -> PathBuf {
     let all: Vec<_> =
         manifest.combinations.iter().map(|one| Combination::new(one.agent.clone(), one.model.clone())).collect();

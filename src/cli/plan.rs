@@ -1,4 +1,4 @@
-//! `gevals plan`: what would happen.
+//! `gevals plan`: shows what would happen.
 
 mod rev;
 
@@ -152,7 +152,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     let files = project_files(&args.paths);
     let view = View {
         colour,
-        // A task that was asked for by name is shown whole.
+        // A task that was selected by name is shown completely.
         expand: args.expand || args.task.is_some(),
         outcomes: (painted.is_some() || proved.is_some()).then_some(&outcome),
         reasons: painted.is_some().then_some(&why),
@@ -172,12 +172,13 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
     print(&text);
     drop(views);
-    // The program ends here; a large plan takes longer to put away than to draw.
+    // The program ends here: to free a large plan takes longer than to draw it.
     std::mem::forget((planned, text));
     status::OK
 }
 
-/// The plan of what was compiled without a hard error, in one of [`FORMATS`]; of all tasks, or of those whose name matches.
+/// The plan of what was compiled without a hard error, in one of [`FORMATS`]: of all tasks, or of those whose names
+/// match.
 #[cfg(feature = "run")]
 pub(super) fn drawn(
     compiled: Compiled,
@@ -198,7 +199,7 @@ pub(super) fn drawn(
     Ok(planned.secrets().mask(&(format.render)(&evals.chain(loose).collect::<Vec<_>>())).into_owned())
 }
 
-/// Why a step runs when it does, in each task that has it.
+/// Prints why a step runs when it does, for each task that has it.
 fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
     let Some(format) = WHY_FORMATS.iter().find(|f| f.name == format) else {
         let names: Vec<_> = WHY_FORMATS.iter().map(|f| f.name).collect();
@@ -233,7 +234,7 @@ fn reasons(planned: &Planned, step: &str, format: &str) -> u8 {
     status::OK
 }
 
-/// What is to be shown.
+/// What is shown.
 struct Planned {
     evals: Vec<EvalPlan>,
     /// Tasks that no eval selects.
@@ -241,7 +242,7 @@ struct Planned {
 }
 
 impl Planned {
-    /// What is written in clear in what is to be shown.
+    /// The plain-text secrets in what is shown.
     fn secrets(&self) -> Secrets {
         let loose = self.loose.iter().flat_map(wire::literal_secrets);
         Secrets::new(self.evals.iter().flat_map(wire::eval_secrets).chain(loose))
@@ -281,7 +282,7 @@ fn select(compiled: Compiled, task: Option<&Regex>) -> Planned {
     Planned { evals, loose: loose.map(|plan| *plan).filter(wanted).collect() }
 }
 
-/// What `gevals prove` has found of these plans.
+/// What `gevals prove` found out about these plans.
 fn proved(path: &Path, planned: &Planned) -> Result<Proved, String> {
     let shown = path.display();
     let proved = proof::read(&json(path)?)
@@ -302,7 +303,7 @@ fn painted(path: &Path) -> Result<Painted, String> {
     results::read(&json(path)?).ok_or_else(|| format!("`{}` is not a results file", path.display()))
 }
 
-/// What runs took, by a results file that was named.
+/// The durations of an earlier run, from the given results file.
 fn taken(path: &Path) -> Result<Earlier, String> {
     let shown = path.display();
     Earlier::read(&json(path)?, shown.to_string()).ok_or_else(|| format!("`{shown}` is not a results file"))
@@ -314,14 +315,14 @@ fn json(path: &Path) -> Result<serde_json::Value, String> {
     serde_json::from_slice(&bytes).map_err(|e| format!("`{shown}` is not valid JSON: {e}"))
 }
 
-/// What the eval took the last time, if it left its results here.
+/// The durations of the eval's last run, if it left its results here.
 fn earlier(eval: &str) -> Option<Earlier> {
     let path = results::results_path(Path::new(""), eval);
     let value = serde_json::from_slice(&Disk.read(&path).ok()?).ok()?;
     Earlier::read(&value, path.display().to_string())
 }
 
-/// Writes the picture where the system's viewer finds it.
+/// Writes the picture to a temporary file, and opens that in the system's viewer.
 fn open(name: &str, text: &str) -> u8 {
     if !matches!(name, "html" | "svg") {
         complain("--open only supports html and svg");
@@ -352,7 +353,7 @@ fn open(name: &str, text: &str) -> u8 {
     }
 }
 
-/// What changed since an older plan.
+/// Prints what has changed since an older plan.
 fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     let Some(format) = DIFF_FORMATS.iter().find(|f| f.name == args.format) else {
         let names: Vec<_> = DIFF_FORMATS.iter().map(|f| f.name).collect();
@@ -368,7 +369,7 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
         (None, Some(rev)) => match rev::Revision::open(rev) {
             Ok(revision) => {
                 past = revision;
-                // What is new has no past.
+                // New files do not exist in the revision.
                 let paths: Vec<_> = args.paths.iter().filter(|path| past.stat(path).is_some()).cloned().collect();
                 (&past, compile(&paths, &sources, &past))
             }
@@ -396,7 +397,7 @@ fn changes(new: &Planned, args: &Args, global: Global) -> u8 {
     if args.deny_growth && diff.grows() { status::NO } else { status::OK }
 }
 
-/// An older plan may lack the tasks that are asked for.
+/// The older plan, which may lack selected tasks.
 fn old_plan(compiled: Compiled, sources: &Sources, args: &Args, global: Global) -> Option<Planned> {
     let hard = compiled.diagnostics.iter().any(|d| d.strength == Strength::Hard);
     match hard || !compiled.project.unreadable.is_empty() {

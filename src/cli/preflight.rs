@@ -1,4 +1,4 @@
-//! `gevals run --preflight`: looks whether everything a run needs is there, and runs no task.
+//! `gevals run --preflight`: checks that everything a run needs is available, and runs no task.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     run::{self, RunOptions, needs},
 };
 
-/// One thing that was looked at; an error says what is wrong with it.
+/// The result of a check. An error says what is wrong.
 struct Look {
     what: String,
     found: Result<String, String>,
@@ -83,7 +83,7 @@ fn variables(tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
     }
 }
 
-/// Variables that are not set and not required.
+/// Optional variables that are not set.
 fn unset<'p>(tasks: &[&'p Plan], host: &RealHost) -> Vec<&'p str> {
     let read = tasks.iter().flat_map(|task| &task.process_env);
     let mut names: Vec<_> = read.filter(|(_, v)| !v.required).map(|(name, _)| name.as_str()).collect();
@@ -99,7 +99,7 @@ fn agent(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look
     looks.push(Look { what: format!("agent `{}`", plan.agent_name), found: there(&action.kind, host) });
 }
 
-/// The judge, if any task asks it.
+/// Checks the judge, if any task uses it.
 fn judge(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look>) {
     let Some(judge) = plan.judge.as_ref().filter(|_| tasks.iter().any(|task| task.judgements() > 0)) else { return };
     let found = match judge.resolved(&|name| host.env(name)) {
@@ -112,7 +112,7 @@ fn judge(plan: &EvalPlan, tasks: &[&Plan], host: &RealHost, looks: &mut Vec<Look
     looks.push(Look { what: format!("judge `{}`", judge.title()), found });
 }
 
-/// What an agent needs, if it is there. Of a shell's command line the first word is looked for.
+/// Checks what an agent needs. For a shell's command line, that is its first word.
 fn there(kind: &AgentKind, host: &RealHost) -> Result<String, String> {
     if let AgentKind::Shell(agent) = kind
         && let Some(line) = &agent.run_prompt
@@ -127,7 +127,7 @@ fn there(kind: &AgentKind, host: &RealHost) -> Result<String, String> {
     needs::agent(kind, host)
 }
 
-/// The first word of a command line that is no assignment. Words of the shell itself are not looked for.
+/// The first word of a command line that is not an assignment; `None` for words of the shell itself.
 fn program(line: &str) -> Option<String> {
     const OWN: [&str; 12] =
         ["if", "for", "while", "case", "cd", "set", "export", "exec", "echo", "printf", "test", "eval"];

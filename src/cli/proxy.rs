@@ -1,4 +1,4 @@
-//! `gevals proxy`: the recorder for itself, between any client and any server.
+//! `gevals proxy`: the recorder by itself, between any client and any server.
 
 use std::{
     net::SocketAddr,
@@ -126,7 +126,7 @@ fn bounds(args: &Args) -> RecordingBounds {
     RecordingBounds { message: usize::from(args.max_recorded) << 20, file: u64::from(args.max_recording) << 20 }
 }
 
-/// A recording of no eval.
+/// Opens a recording that belongs to no eval.
 fn record(path: &Path, bounds: RecordingBounds, secrets: &Arc<Secrets>) -> Result<Arc<Recording>, String> {
     let first = Line::Recording {
         version: VERSION,

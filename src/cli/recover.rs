@@ -1,4 +1,4 @@
-//! `gevals recover`: cleans up after runs that died, and after worlds that were kept.
+//! `gevals recover`: cleans up after runs that crashed, and cleans up kept environments.
 
 use std::{
     path::{Path, PathBuf},
@@ -71,7 +71,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
         return status::OK;
     }
     let named = runs.len() == 1 && !args.path.join(".gevals").is_dir();
-    // Absolute, since each run is recovered in the folder it was started in.
+    // Absolute, because each run is recovered in the directory in which it was started.
     let runs: Vec<_> = runs.iter().filter_map(|dir| std::path::absolute(dir).ok()).collect();
     if args.forget {
         return forget(&runs, named);
@@ -145,11 +145,11 @@ fn writer_of(dir: &Path) -> Option<Writer> {
     Past::read(dir).ok()?.0.writers.pop()
 }
 
-/// What is recovered.
+/// What to recover.
 pub(super) struct What {
-    /// Worlds that are kept on purpose, too.
+    /// Also environments that were kept on purpose.
     pub kept: bool,
-    /// These tasks alone.
+    /// Only these tasks.
     pub only: Option<Vec<String>>,
 }
 
@@ -159,8 +159,8 @@ impl What {
     }
 }
 
-/// Recovers one run, if there is anything to recover. Gives the exit status; changes the current folder to the
-/// run's and back.
+/// Recovers one run if there is anything to recover, and returns the exit status. Changes the working directory to that
+/// of the run and back.
 pub(super) fn recover(dir: &Path, what: &What, say: &mut dyn FnMut(&str)) -> Result<Option<u8>, Refusal> {
     if journal::is_closed(dir) {
         return Ok(None);
@@ -212,8 +212,8 @@ pub(super) fn forgets(dir: &Path) -> String {
     format!("gevals recover --forget {}", crate::bash::quote(&shown(dir)))
 }
 
-/// The folder that the run was started in. Where it was moved together with the output directory, that is where it is now: the eval
-/// stands in it.
+/// The directory in which the run was started. If it was moved together with the output directory, its new location: it
+/// contains the eval.
 fn started_in(dir: &Path, header: &Header) -> Option<PathBuf> {
     if header.cwd.is_dir() {
         return Some(header.cwd.clone());
@@ -221,14 +221,15 @@ fn started_in(dir: &Path, header: &Header) -> Option<PathBuf> {
     let now = journal::output_dir(dir)?;
     let results = header.cwd.join(&header.results);
     let then = if is_own(header) { journal::output_dir(results.parent()?)? } else { results.parent()? };
-    // What is called as it was below a folder was moved with that folder.
+    // Directories whose names are unchanged below a directory were moved with it.
     let alike = then.components().rev().zip(now.components().rev()).take_while(|(then, now)| then == now).count();
     let above = |path: &Path| path.ancestors().nth(alike).map(Path::to_owned);
     let place: PathBuf = above(now)?.join(header.cwd.strip_prefix(above(then)?).ok()?).components().collect();
     (header.eval.is_relative() && place.join(&header.eval).exists()).then_some(place)
 }
 
-/// Whether the results are to stand in the run's own folder alone: those of a single phase, and of a run that was carried here.
+/// Whether the results belong only in the run's own directory: those of a single phase, and of a run that was sent to
+/// this machine.
 fn is_own(header: &Header) -> bool {
     header.results.file_name() == journal::results(Path::new("")).file_name()
 }
@@ -259,7 +260,7 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     if ended > 0 {
         say(&format!("  terminated {}", count(ended, "process", "processes")));
     }
-    // They may have ended with the control group of the run.
+    // The clusters may have ended with the control group of the run.
     if past.tasks.values().any(|of| !of.pending.is_empty())
         && let Err(why) = clusters::revive(dir)
     {
@@ -332,9 +333,9 @@ fn in_place(dir: &Path, journal: Journal, past: &Past, what: &What, say: &mut dy
     Ok(exit)
 }
 
-/// What a damaged journal cannot tell any more.
+/// Reports what a damaged journal no longer contains.
 fn unknown(past: &Past, say: &mut dyn FnMut(&str)) {
-    /// Places that are named one by one.
+    /// The number of damaged places that are listed.
     const SHOWN: usize = 5;
     for damage in past.damage.iter().take(SHOWN) {
         let what = match damage.missing {
@@ -362,7 +363,7 @@ fn unknown(past: &Past, say: &mut dyn FnMut(&str)) {
     }
 }
 
-/// As the run has read them.
+/// The prices as the run read them.
 fn prices(path: &Path, files: &dyn Files) -> Option<Arc<Prices>> {
     let text = String::from_utf8(files.read(path).ok()?).ok()?;
     let prices = Prices::decode(Sources::default().add(path, text.as_str()), &text, &mut Diagnostics::default());
@@ -401,8 +402,8 @@ fn of_run(past: &Past, task: &crate::event::TaskRun) -> String {
     if several { format!("`{}` (run {})", task.name, task.run + 1) } else { format!("`{}`", task.name) }
 }
 
-/// Writes them into the run's own folder, and from there to where the run would have, unless what stands there is more. Gives back
-/// where they are; nowhere where the run died before it had chosen its tasks.
+/// Writes the results to the run's own directory, and from there to their original location unless the file there has
+/// more. Returns their path, or `None` if the run died before it had selected its tasks.
 fn results(
     dir: &Path,
     past: &Past,

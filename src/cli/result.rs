@@ -1,4 +1,4 @@
-//! `gevals result`: looks at results files, our own and mcpchecker's, and compares them.
+//! `gevals result`: shows and compares results files, of gevals and of mcpchecker.
 
 mod inputs;
 #[cfg(feature = "run")]
@@ -299,7 +299,7 @@ struct Merge {
     allow_missing: bool,
 }
 
-/// A status and what to say of it.
+/// An exit status and its message.
 type Fault = (u8, String);
 
 pub fn main(args: &Args) -> u8 {
@@ -323,7 +323,7 @@ pub fn main(args: &Args) -> u8 {
     })
 }
 
-/// A share of all, from 0 to 1.
+/// Parses a proportion from 0 to 1.
 pub fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
@@ -331,7 +331,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The results of the one run that an argument stands for.
+/// Reads the results of the only run in an argument.
 fn read(path: &Path) -> Result<ResultsFile, Fault> {
     let runs = inputs::runs(path, read_file)?;
     match <[Run; 1]>::try_from(runs) {
@@ -347,7 +347,7 @@ fn read(path: &Path) -> Result<ResultsFile, Fault> {
     }
 }
 
-/// The results of all runs that the arguments stand for.
+/// Reads the results of all runs in the arguments.
 fn read_all(paths: &[PathBuf]) -> Result<Vec<(String, ResultsFile)>, Fault> {
     let mut all = Vec::new();
     for path in paths {
@@ -356,7 +356,7 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<(String, ResultsFile)>, Fault> {
     Ok(all)
 }
 
-/// A run; what it lacks is said.
+/// Prints what a run lacks.
 fn told(run: Run) -> (String, ResultsFile) {
     for fault in &run.faults {
         warn(fault);
@@ -368,7 +368,7 @@ fn read_file(input: &Input) -> Result<ResultsFile, Fault> {
     Ok(read_with_places(input)?.0)
 }
 
-/// A results file, and where its results stand in it.
+/// Reads a results file, and where its results are in it.
 fn read_with_places(input: &Input) -> Result<(ResultsFile, Vec<Range<usize>>), Fault> {
     let fault = |why: String| (status::USAGE, format!("cannot read the results in `{}`: {why}", input.shown));
     let bytes = Disk.read(&input.path).map_err(|e| fault(e.to_string()))?;
@@ -393,7 +393,7 @@ fn read_either(path: &Path) -> Result<(ResultsFile, Vec<Recorded>), Fault> {
     Ok((ResultsFile { results: runs.iter().map(Recorded::result).collect(), ..ResultsFile::default() }, runs))
 }
 
-/// Those that a filter leaves; none are a fault, as nothing would be shown.
+/// The results that pass a filter. It is an error if there are none, because nothing would be shown.
 fn some<'a>(file: &'a ResultsFile, path: &Path, task: Option<&str>) -> Result<Vec<&'a results::RunResult>, Fault> {
     let found = file.only(task);
     match (found.is_empty(), task) {
@@ -403,13 +403,13 @@ fn some<'a>(file: &'a ResultsFile, path: &Path, task: Option<&str>) -> Result<Ve
     }
 }
 
-/// Writes what was made of these files, and not over one of them.
+/// Writes the output for these files, but does not overwrite one of them.
 fn write(path: &Path, text: &str, of: &[PathBuf]) -> Result<(), Fault> {
     spare(path, of.iter().map(PathBuf::as_path))?;
     write_atomic(path, text.as_bytes()).map_err(|e| (status::BROKEN, format!("cannot write `{}`: {e}", path.display())))
 }
 
-/// Refuses to write over what is read.
+/// Refuses to overwrite an input.
 fn spare<'a>(path: &Path, mut read: impl Iterator<Item = &'a Path>) -> Result<(), Fault> {
     let Ok(path) = path.canonicalize() else { return Ok(()) };
     match read.any(|file| file.canonicalize().is_ok_and(|file| file == path)) {
@@ -437,9 +437,9 @@ fn show(args: &View) -> Result<u8, Fault> {
     Ok(status::OK)
 }
 
-/// What a task asks, where its file is still there.
+/// The prompt of a task, if its file still exists.
 fn prompt(task: &str) -> Option<String> {
-    // A results file may name any path: what is no part of this project is not shown.
+    // A results file may name any path: files outside of this project are not shown.
     let files = project_files(&[]);
     let text = |path: &Path| String::from_utf8(files.read(path).ok()?).ok();
     let path = Path::new(task);
@@ -497,7 +497,7 @@ fn compare(args: &Compare) -> Result<u8, Fault> {
     Ok(status::OK)
 }
 
-/// A link may lead to a page or a file, and do nothing else.
+/// A link must lead to a page or a file, and do nothing else.
 fn source_url(text: &str) -> Result<String, String> {
     match ["https://", "http://", "file://"].iter().any(|scheme| text.starts_with(scheme)) {
         true => Ok(text.to_owned()),
@@ -505,22 +505,22 @@ fn source_url(text: &str) -> Result<String, String> {
     }
 }
 
-/// The sources of the job under way in GitHub Actions.
+/// The URL of the sources of the current job in GitHub Actions.
 fn repository() -> Option<String> {
     let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let url = format!("{}/{}/blob/{}/", var("GITHUB_SERVER_URL")?, var("GITHUB_REPOSITORY")?, var("GITHUB_SHA")?);
     source_url(&url).ok()
 }
 
-/// A page of these results files, for `gevals result html` and `gevals run --report html`. Sources are those of the project that `of`
-/// belongs to; without it, of the one here.
+/// A page of these results, for `gevals result html` and `gevals run --report html`. Sources are those of the project
+/// that contains `of`, or else of the current one.
 pub fn page(
     files: &[(String, &ResultsFile)],
     order: html::Order,
     source_url: Option<String>,
     of: &[PathBuf],
 ) -> String {
-    // A results file may name any path: what is no part of this project is not shown.
+    // A results file may name any path: files outside of this project are not shown.
     let sources = project_files(of);
     let source = |path: &str| String::from_utf8(sources.read(Path::new(path)).ok()?).ok();
     let link = source_url.or_else(repository);
@@ -539,7 +539,7 @@ fn to_html(args: &Html) -> Result<u8, Fault> {
         }
         None => print(&text),
     }
-    // The program ends here; many results take longer to put away than to show.
+    // The program ends here: to free many results takes longer than to show them.
     std::mem::forget((named, text));
     std::mem::forget(files);
     Ok(status::OK)
@@ -555,7 +555,7 @@ fn to_junit(args: &Junit) -> Result<u8, Fault> {
     Ok(status::OK)
 }
 
-/// Puts the results of a pack's units together.
+/// Merges the results of a pack's units.
 #[cfg(feature = "run")]
 fn put_units_together(args: &Merge, pack: &Path, files: &[Input]) -> Result<u8, Fault> {
     use super::packed;
@@ -579,10 +579,10 @@ fn put_units_together(args: &Merge, pack: &Path, files: &[Input]) -> Result<u8, 
     Ok(if faults.is_empty() || args.allow_missing { status::OK } else { status::NO })
 }
 
-/// The same of files that are where they are named.
+/// Merges the results of a pack's units from files on this machine.
 ///
 /// # Errors
-/// A file is no results file, they are not of one run, or the results cannot be written.
+/// A file is not a results file, the files are not of one run, or the results cannot be written.
 #[cfg(feature = "temporal")]
 pub fn units_together(
     manifest: &crate::pack::Manifest,
@@ -593,8 +593,9 @@ pub fn units_together(
     inputs_together(manifest, &files, to)
 }
 
-/// Puts the results in these files together, each combination's where `to` says. Each file is read once to see what is in it, and once more,
-/// as far as a result is taken from it, when that is written. Gives back how many results there are, and what is wrong with them.
+/// Merges the results in these files, and writes those of each combination to `to`. Each file is read once for an
+/// index, and once more, as far as a result is taken from it, when that is written. Returns the number of results, and
+/// what is wrong with them.
 #[cfg(feature = "run")]
 fn inputs_together(
     manifest: &crate::pack::Manifest,
@@ -603,7 +604,7 @@ fn inputs_together(
 ) -> Result<(usize, Vec<String>), Fault> {
     let expected = super::packed::expected(manifest);
     let mut units = merge::Units::new(&expected);
-    // Few files are in memory at a time.
+    // This limits how many files are in memory.
     for some in files.chunks(16) {
         for (input, read) in some.iter().zip(crate::parallel::map(some, 2, read_with_places)) {
             let (file, places) = read?;
@@ -614,7 +615,7 @@ fn inputs_together(
     let mut count = 0;
     for (nth, run) in runs.into_iter().enumerate() {
         count += run.results.len();
-        // Of a combination without results there is nothing to write.
+        // A combination without results has nothing to write.
         if !run.results.is_empty() {
             let path = to(nth);
             if let Some(folder) = path.as_deref().and_then(Path::parent).filter(|_| expected.len() > 1) {

@@ -1,4 +1,4 @@
-//! `gevals run`: does what the plan says.
+//! `gevals run`: executes the plan.
 
 mod args;
 mod engine;
@@ -56,10 +56,10 @@ pub fn main(args: &Args, global: Global) -> u8 {
     each(args, global)
 }
 
-/// Sends SIGTERM to this process once its standard input has ended.
+/// Sends SIGTERM to this process when its standard input ends.
 fn end_with_stdin() {
     std::thread::spawn(|| {
-        // Nothing is expected there but the end.
+        // No input is expected.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM);
     });
@@ -84,8 +84,8 @@ fn one(args: &Args, global: Global) -> u8 {
     }
 }
 
-/// Runs it, or looks whether it could be; `used` is what others have used of a budget that it shares, and `time` how long they took.
-/// Gives back the exit status, and what all of them have used now.
+/// Runs the eval, or only does what `--preflight` or `--phase cleanup` asks for. `used` is what other runs have used of
+/// a shared budget, and `time` how long they took. Returns the exit status and the new total of what was used.
 fn go(args: &Args, global: Global, ready: Ready, used: Used, time: Duration) -> (u8, Used) {
     print_tolerated(args, &ready.tolerated, &ready.sources, ready.read, global);
     if args.preflight {
@@ -126,7 +126,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
             return status::BROKEN;
         }
     };
-    // From here on no signal is lost: what stops a recovery stops the run as well.
+    // From here on, no signal is lost: a signal that stops a recovery also stops the run.
     let mut interrupts = match runtime.block_on(async { interrupts() }) {
         Ok(interrupts) => interrupts,
         Err(error) => {
@@ -137,7 +137,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     if let Some(exit) = recover_others(args) {
         return exit;
     }
-    // Until this function ends.
+    // Held until this function ends.
     let group = group.unwrap_or_else(|| Arc::new(Gathered::enter()));
     let host = Arc::new(RealHost::within(&group));
     let resumed = match args.resume.as_ref().map(|run| resume(args, &plan, run, host.as_ref())).transpose() {
@@ -190,7 +190,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     if let Some(Resumed { journal, past, done }) = resumed {
         earlier = Some((journal.dir().to_owned(), done));
         (options.journal, options.past) = (Some(Arc::new(journal)), Some(Arc::new(past)));
-    // Of a shard without tasks there is nothing to tell.
+    // A shard without tasks needs no journal.
     } else if !options.selection.of(&plan).is_empty() {
         options.journal = match begin(args, &plan, files, &options, host.as_ref()) {
             Ok(journal) => {
@@ -223,7 +223,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     input.findings = findings;
     input.earlier = earlier;
     if let (Some(_), Some(journal)) = (options.only, &options.journal) {
-        // Half a run's results are not to stand where a whole one's are looked for.
+        // Results of a single phase must not be where results of a whole run are expected.
         input.results = journal::results(journal.dir());
     }
     #[cfg(feature = "otlp")]
@@ -243,7 +243,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     let summary = runtime.block_on(report::run(&input, &options, host, interrupts, format, &mut out));
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     *used = summary.used.unwrap_or(*used);
-    // The text report has shown already what kept every task from running.
+    // The report has already shown faults that are the reason of a task.
     let reported = |fault: &&String| for_people && summary.tasks.iter().any(|t| t.reason.ends_with(*fault));
     for fault in summary.faults.iter().filter(|fault| !reported(fault)) {
         complain(&fault.trim_end().replace('\n', "\n  "));
@@ -254,7 +254,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
         super::note(&format!("shard {shard} has no task: there are fewer tasks than shards"));
     }
     if let Some(journal) = options.journal.as_ref().filter(|_| summary.tasks.is_empty()) {
-        // Nothing was begun.
+        // Nothing was started.
         journal.close(false);
     }
     if let Some(journal) = options.journal.as_ref().filter(|journal| journal.has_pending() && summary.kept.is_empty()) {
@@ -277,7 +277,7 @@ fn execute(args: &Args, global: Global, ready: Ready, used: &mut Used, time: Dur
     summary.exit
 }
 
-/// Writes a page of these results; several are those of agents and models.
+/// Writes an HTML page of these results. Several files are those of several agents and models.
 fn write_page(path: &Path, files: &[(String, &results::ResultsFile)], eval: &Path) {
     let page = super::result::page(files, html::Order::Beside, None, &[eval.to_owned()]);
     match write_atomic(path, page.as_bytes()) {
@@ -286,7 +286,7 @@ fn write_page(path: &Path, files: &[(String, &results::ResultsFile)], eval: &Pat
     }
 }
 
-/// Tells the page of the job in GitHub Actions how it went.
+/// Adds a summary to the page of the job in GitHub Actions.
 fn add_step_summary(input: &ReportInput) {
     let Some(page) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|page| !page.is_empty()) else { return };
     let text = Disk.read(&input.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());

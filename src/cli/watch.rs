@@ -1,5 +1,6 @@
-//! What the system says of the folders of the files that matter. It tells which files are to be looked at; where it cannot (too many
-//! folders, a file system of another machine, links), all are.
+//! Notifications of the system about the directories of relevant files. They determine which files are checked for
+//! changes. If that is not possible (too many directories, a file system of another machine, links), all files are
+//! checked.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,43 +14,43 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::host::stamps::Stamps;
 
-/// More paths than these are followed beside what else is done: to have thousands of folders watched takes most of a second.
+/// More paths than this are added in the background: to watch thousands of directories takes most of a second.
 const FEW: usize = 1000;
-/// How often to look at everything although the system would say.
+/// How often everything is checked despite notifications.
 const DOUBT: Duration = Duration::from_secs(5);
 
-/// The folders of the files that matter, and what the system says of them.
+/// The watched directories, and the notifications about them.
 #[derive(Debug)]
 pub struct Watch {
     watcher: Option<RecommendedWatcher>,
     told: Receiver<notify::Result<Event>>,
     folders: Folders,
-    /// A thread has them, and the watcher, until more of them are watched.
+    /// A thread that owns them and the watcher while it adds directories.
     coming: Option<JoinHandle<(Option<RecommendedWatcher>, Folders)>>,
     here: PathBuf,
-    /// What is to be looked at.
+    /// The paths to check.
     named: FxHashSet<PathBuf>,
-    /// When everything was looked at; none where that is to be done again.
+    /// When everything was checked; `None` if that must be repeated.
     looked: Option<Instant>,
-    /// Whether all that changed since then was named.
+    /// Whether all changes since then were reported.
     is_sure: bool,
-    /// What is still to be looked at, part by part, and since when.
+    /// The rest of the current round, and when the round began.
     round: Vec<PathBuf>,
     begun: Option<Instant>,
-    /// Something was told since somebody looked.
+    /// Whether there was a notification since the last query.
     has_heard: bool,
-    /// Folders have come or gone.
+    /// Directories were created or removed.
     is_old: bool,
 }
 
-/// The folders that are watched: as the system calls them, and as they were asked for.
+/// The watched directories: their absolute paths, and the paths that were asked for.
 type Folders = FxHashMap<PathBuf, PathBuf>;
 
 impl Default for Watch {
     fn default() -> Self {
         let (sender, told) = channel();
         let tell = move |event: notify::Result<Event>| {
-            // That a file is read is no change.
+            // Reading a file is not a change.
             if !event.as_ref().is_ok_and(|event| event.kind.is_access()) {
                 let _ = sender.send(event);
             }
@@ -72,8 +73,8 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Watches the folders of everything that was asked for. What has changed in a new one before that is found by looking at everything
-    /// once more.
+    /// Watches the directories of everything that was asked for. Earlier changes in a new directory are found by
+    /// checking everything once more.
     pub fn follow(&mut self, stamps: &Stamps) {
         if let Some(coming) = self.coming.take() {
             self.adopt(coming);
@@ -82,7 +83,7 @@ impl Watch {
         self.watch(paths);
     }
 
-    /// The same, where nobody waits until thousands of folders are watched.
+    /// Like [`follow`](Self::follow), but does not wait until thousands of directories are watched.
     pub fn follow_beside(&mut self, stamps: &Stamps) {
         self.take();
         if self.coming.is_some() {
@@ -109,7 +110,7 @@ impl Watch {
         }
     }
 
-    /// What nobody has followed so far.
+    /// The paths that are not followed yet.
     fn unfollowed(&mut self, stamps: &Stamps) -> Vec<PathBuf> {
         let paths = stamps.take_new();
         match std::mem::take(&mut self.is_old) {
@@ -127,26 +128,26 @@ impl Watch {
         self.has_heard = true;
     }
 
-    /// Whether the system says what changes.
+    /// Whether the system reports changes.
     pub fn is_told(&self) -> bool {
         self.watcher.is_some()
     }
 
-    /// Whether something was told since this was last asked.
+    /// Whether there was a notification since the last call.
     pub fn has_heard(&mut self) -> bool {
         self.take();
         std::mem::take(&mut self.has_heard)
     }
 
-    /// What is to be looked at by now; `None` for everything.
+    /// The paths to check now; `None` for all.
     pub fn named(&mut self, stamps: &Stamps) -> Option<&FxHashSet<PathBuf>> {
         self.take();
         let is_late = self.looked.is_none_or(|at| at.elapsed() >= DOUBT);
         (self.is_clear(stamps) && !is_late).then_some(&self.named)
     }
 
-    /// The same where somebody waits for the answer: although the system would say, everything is looked at in rounds, of which each
-    /// call takes a part of so many files.
+    /// Like [`named`](Self::named), for callers that must respond fast: everything is checked in rounds despite
+    /// notifications, and each call takes up to `part` files of a round.
     pub fn named_and_some(&mut self, stamps: &Stamps, part: usize) -> Option<&FxHashSet<PathBuf>> {
         self.take();
         if !self.is_clear(stamps) {
@@ -161,7 +162,8 @@ impl Watch {
         Some(&self.named)
     }
 
-    /// Whether one of the next files of a round that was begun is not as it was. It is looked at again by then.
+    /// Whether one of the next `part` files of the current round has changed. If so, they are among the next paths to
+    /// check.
     pub fn differs_in_round(&mut self, stamps: &Stamps, part: usize) -> bool {
         let part = self.part(part);
         let differs = stamps.differ_of(&part);
@@ -175,33 +177,33 @@ impl Watch {
         self.round.drain(self.round.len().saturating_sub(part)..).collect()
     }
 
-    /// Whether the system says all that changes.
+    /// Whether the system reports all changes.
     fn is_clear(&self, stamps: &Stamps) -> bool {
         (self.is_told() || self.coming.is_some()) && !stamps.has_links() && self.is_sure
     }
 
-    /// Somebody else names a file that was made, changed or removed.
+    /// Records a file that a client says was created, changed or removed.
     pub fn note(&mut self, path: &Path) {
         match path.is_file() {
             true => self.named.extend([Some(path), path.parent()].into_iter().flatten().map(Path::to_owned)),
-            // What was in a folder that is gone is not named.
+            // The files of a removed directory are not known.
             false => self.doubt(),
         }
     }
 
-    /// The next time everything is looked at.
+    /// Next time, everything is checked.
     pub fn doubt(&mut self) {
         self.is_sure = false;
     }
 
-    /// Waits until something is told, at most until everything is looked at anyway.
+    /// Waits for a notification, at most until everything is checked anyway.
     pub fn wait(&mut self) {
         if let Ok(event) = self.told.recv_timeout(DOUBT) {
             self.hear(event);
         }
     }
 
-    /// Everything was looked at, or what was named.
+    /// Records that everything was checked, or the named paths.
     pub fn looked(&mut self, at_everything: bool) {
         self.named.clear();
         if at_everything {
@@ -231,7 +233,8 @@ impl Watch {
         }
     }
 
-    /// Notes a file and the folder that holds it; not where what changes is a folder, with all that is in it.
+    /// Records a file and its directory. Returns `false` for a directory, in which anything may have changed, and for a
+    /// file in a directory that is not watched.
     fn name(&mut self, path: &Path) -> bool {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return false };
         if self.folders.contains_key(path) || path.is_dir() {
@@ -248,7 +251,7 @@ impl Watch {
 
 fn watch(watcher: &mut Option<RecommendedWatcher>, folders: &mut Folders, here: &Path, paths: Vec<PathBuf>) {
     for path in paths {
-        // A folder that is not there appears in the nearest one that is.
+        // A missing directory will appear in its nearest existing ancestor.
         let mut folder = if path.is_dir() { Some(path.as_path()) } else { path.parent() };
         while let Some(path) = folder.filter(|path| !path.as_os_str().is_empty() && !path.is_dir()) {
             folder = path.parent();
@@ -280,7 +283,7 @@ mod tests {
         source::Files as _,
     };
 
-    /// A folder with ten files that somebody asked for, and a watcher that has looked at all of them.
+    /// A directory with ten files that were asked for, and a watcher that has checked all of them.
     fn watched(dir: &Path) -> (Stamps, Watch) {
         fs::create_dir_all(dir).unwrap();
         let stamps = Stamps::default();
@@ -326,7 +329,7 @@ mod tests {
         assert!(watch.coming.is_some());
         fs::write(dir.join("4"), "another").unwrap();
         let mut asks = 0;
-        // What the system says meanwhile is heard as soon as it can be understood.
+        // Notifications are processed once the background thread has finished.
         while !watch.named_and_some(&stamps, 0).expect("not everything").contains(&dir.join("4")) {
             sleep(SETTLED);
             asks += 1;

@@ -53,10 +53,10 @@ pub struct Server {
     pub namespace: String,
 }
 
-/// A word that may be part of the name of a queue, or of an id.
+/// Checks a word that becomes part of the name of a queue or of an ID.
 ///
 /// # Errors
-/// It is none.
+/// The word is empty, too long, or has other characters.
 pub fn name(text: &str) -> Result<String, String> {
     let fit = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match !text.is_empty() && text.len() <= 100 && text.chars().all(fit) {
@@ -71,7 +71,7 @@ pub fn main(_: &Args, _: Global) -> u8 {
     super::status::USAGE
 }
 
-/// Of a build without it.
+/// The message of a build without the feature `temporal`.
 #[cfg(not(feature = "temporal"))]
 pub const NOT_HERE: &str = "this gevals was built without Temporal: build one with `cargo install gevals -F temporal`";
 
@@ -107,9 +107,9 @@ mod at_work {
         run::{Interrupt, interrupts, stop},
     };
 
-    /// After a poll that failed.
+    /// The pause after a failed poll.
     const PAUSE: Duration = Duration::from_secs(1);
-    /// How long workflow tasks wait for the worker that has seen the workflow before.
+    /// How long workflow tasks wait for the worker that has cached the workflow.
     const STICKY: Duration = Duration::from_secs(3);
 
     pub fn main(args: &Args, _: Global) -> u8 {
@@ -215,7 +215,7 @@ mod at_work {
         }
         if ended.is_ok() {
             shut_down();
-            // What the server still holds for it is given to others in time.
+            // A clean shutdown lets the server give pending workflow tasks to other workers soon.
             let _ = tokio::time::timeout(Duration::from_secs(5), workflows).await;
         }
         ended
@@ -225,11 +225,11 @@ mod at_work {
         format!("the result of a batch could not be reported: {error}")
     }
 
-    /// One batch, or one cleanup, after another, in a process that gets ready meanwhile. `is_away`: whether it was said that the server does
-    /// not answer.
+    /// Runs one batch or cleanup after another, in a process that is started in advance. `is_away`: whether it was
+    /// already reported that the server does not respond.
     ///
     /// # Errors
-    /// What the server says where it will never have anything to do.
+    /// The server's message, if an error is permanent.
     async fn poll(
         service: Service,
         queue: String,
@@ -250,7 +250,7 @@ mod at_work {
             };
             match polled {
                 Ok(Some(task)) => site.perform(task, &mut process, &stop, handing_in).await,
-                // There is nothing to do; what is idle costs memory.
+                // There is nothing to do, and an idle process uses memory.
                 Ok(None) => process = None,
                 Err(why) if unit::is_away(&why) => {
                     if !is_away.swap(true, Ordering::Relaxed) {

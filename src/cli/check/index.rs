@@ -1,8 +1,8 @@
-//! What is known of each task of a project, kept in the user's cache: after an edit only the tasks are compiled that have asked for what
-//! was changed.
+//! What is known about each task of a project, kept in the user's cache: after an edit, only the tasks that asked for a
+//! changed file are compiled.
 //!
-//! It is of use where nothing has changed but files that single tasks have asked for, and where these tasks still look the same to all
-//! rules that see several tasks. Everything else is found by looking at everything again, as without it.
+//! It can be used if only files have changed that individual tasks asked for, and if these tasks still look the same to
+//! all rules that examine several tasks. Otherwise, everything is checked again, as without it.
 
 use std::{
     cell::Cell,
@@ -37,40 +37,41 @@ use crate::{
     source::{FileId, Files, Sources, Span, Stat},
 };
 
-/// What a file of this form begins with.
+/// The header of a file in this format.
 const FORM: &[u8] = b"gevals index 2\n";
-/// The most bytes that are kept, and the most tasks that are compiled for themselves.
+/// The maximum size of an index in bytes, and the maximum number of tasks that are compiled individually.
 const LARGEST: usize = 48 << 20;
 const MANY: usize = 128;
-/// The bytes of a place and a digest.
+/// The size of a place and a digest, in bytes.
 const PLACE: usize = 12;
-/// So many tasks are written at a time.
+/// The number of tasks that are encoded at a time.
 const PART: usize = 512;
-/// The digests of so many files are held.
+/// The maximum number of files whose digests are held.
 const FEW: usize = 1024;
-/// The words of a [`Grams`].
+/// The number of words of a [`Grams`].
 const WORDS: usize = 32;
 
-/// Why the index is of no use.
+/// Why the index cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Miss {
-    /// It is not there, or too much has changed since.
+    /// It does not exist, or too much has changed since it was written.
     Stale,
-    /// It does not say what is asked.
+    /// It cannot answer what is asked.
     Other,
 }
 
-/// Where the index of a project is kept.
+/// The location of the index of a project.
 pub struct Index {
     question: Vec<u8>,
     folder: PathBuf,
     name: String,
-    /// Whether a change decides what is looked at.
+    /// Whether a change determines what is checked.
     affected: bool,
 }
 
 impl Index {
-    /// The index of the project that these arguments ask about; nothing where they do not ask about whole folders, or about changes.
+    /// The index of the project that these arguments ask about; `None` unless they ask about whole directories or about
+    /// changes.
     pub fn of(args: &Args, files: &Overlay, options: &Options) -> Option<Self> {
         if args.verbose || args.workspace || args.baseline.is_some() {
             return None;
@@ -91,10 +92,10 @@ impl Index {
         Some(Self { question, folder: folder()?, name, affected: args.affected })
     }
 
-    /// What [`scope::look`] would give, found by compiling only what has changed, into this memory.
+    /// Returns what [`scope::look`] would return, but compiles only what has changed, into `memory`.
     ///
     /// # Errors
-    /// Everything has to be looked at.
+    /// Everything must be checked.
     pub fn look(&self, args: &Args, files: &Overlay, options: &Options, memory: &Memory) -> Result<Looked, Miss> {
         if !is_ours(&self.folder) {
             return Err(Miss::Stale);
@@ -122,8 +123,8 @@ impl Index {
         }
     }
 
-    /// Keeps what is known of a project that was compiled as a whole, with this memory and with these names. Where nothing can be known of
-    /// it, that is kept. `is_clear`: whether no secret is in what was found.
+    /// Stores what is known about a project that was compiled as a whole, with this memory and these names. If the
+    /// project cannot be indexed, this fact is stored. `is_clear`: whether a text is free of secrets.
     pub fn keep(
         &self,
         (written, files): (&Written, &dyn Files),
@@ -132,11 +133,11 @@ impl Index {
         is_clear: &dyn Fn(&str) -> bool,
     ) {
         let facts = memory.facts(&compiled.project).filter(|facts| {
-            // The same is said again and again.
+            // Many of these texts are identical.
             let said: FxHashSet<&str> = compiled.diagnostics.iter().chain(&facts.broad).flat_map(said).collect();
             is_clear(&said.into_iter().collect::<Vec<_>>().join("\n"))
         });
-        // Growing would copy it; pages that are never written take no memory.
+        // Growing would copy it; pages that are never written use no memory.
         let mut rest = Vec::with_capacity(LARGEST);
         put_part(&mut rest, &self.question);
         let length = rest.len();
@@ -149,7 +150,7 @@ impl Index {
     }
 }
 
-/// Of bytes that were damaged it is another one.
+/// A digest that detects damaged bytes.
 fn digest(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(bytes);
@@ -161,7 +162,7 @@ fn put_part(bytes: &mut Vec<u8>, part: &[u8]) {
     bytes.extend(part);
 }
 
-/// Puts what `write` writes, without a copy of it; `false` where it cannot be written.
+/// Appends what `write` writes, prefixed with its length, without a copy. Returns `false` if it cannot be written.
 fn put(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     let start = bytes.len();
     bytes.extend([0; 4]);
@@ -171,7 +172,7 @@ fn put(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     is_written
 }
 
-/// A file of more is not kept.
+/// Saturates: a larger file is not kept.
 fn length(part: usize) -> [u8; 4] {
     u32::try_from(part).unwrap_or(u32::MAX).to_le_bytes()
 }
@@ -197,7 +198,8 @@ fn places(part: &[u8]) -> impl Iterator<Item = u32> {
     part.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 
-/// The groups of three bytes that some texts have, or more: what has others is not in them.
+/// A Bloom filter of the groups of three bytes that occur in some texts. A string with any other group does not occur
+/// in them.
 struct Grams([u64; WORDS]);
 
 impl Grams {
@@ -215,7 +217,8 @@ impl Grams {
     }
 }
 
-/// Puts all that is kept behind the question, but for what was found, and gives that; nothing where not all of it can be told apart later.
+/// Appends everything that is stored after the question except the findings, which it returns. Returns `None` if
+/// something in it could not be identified later.
 fn encode(
     written: &Written,
     compiled: &Compiled,
@@ -260,7 +263,7 @@ fn encode(
         Some(record)
     };
     let is_whole = put(bytes, |bytes| {
-        // Some at a time: all of them would take as much memory again.
+        // In parts: all records together would use as much memory again.
         while !facts.tasks.is_empty() {
             let part = facts.tasks.split_off(facts.tasks.len().saturating_sub(PART));
             let Some(records) = part.into_par_iter().map(record).collect::<Option<Vec<_>>>() else { return false };
@@ -273,7 +276,7 @@ fn encode(
     }
     let mut texts: FxHashMap<FileId, (u32, Lines)> = FxHashMap::default();
     let mut place = |span: Span| {
-        // Findings of one file follow each other.
+        // Findings of the same file are adjacent.
         if texts.len() > FEW {
             texts.clear();
         }
@@ -296,7 +299,7 @@ fn encode(
     Some(found)
 }
 
-/// Where each line of a text ends, and a digest of all before that.
+/// Where each line of a text ends, and a digest of everything up to there.
 struct Lines(Vec<(usize, u64)>);
 
 impl Lines {
@@ -311,7 +314,7 @@ impl Lines {
         Self(text.split_inclusive('\n').map(line).collect())
     }
 
-    /// The digest of all up to the end of the line of a byte; behind the last one, of everything.
+    /// The digest of everything up to the end of the line that contains a byte; after the last line, of everything.
     fn up_to(&self, byte: u32) -> u64 {
         let nth = self.0.partition_point(|(end, _)| *end <= byte as usize);
         self.0.get(nth).or(self.0.last()).map_or(0, |(_, digest)| *digest)
@@ -325,7 +328,8 @@ fn said(one: &Diagnostic) -> impl Iterator<Item = &str> {
     [&one.message, &one.label].into_iter().chain(&one.help).chain(labels).chain(fixes).map(String::as_str)
 }
 
-/// A finding behind its length. `place` gives the place of a file, and a digest of it up to the end of a span and of its line.
+/// Appends a finding, prefixed with its length. `place` returns the place of a file, and a digest of the file up to the
+/// end of the line in which a span ends.
 fn encode_finding(
     one: &Diagnostic,
     bytes: &mut Vec<u8>,
@@ -367,8 +371,8 @@ fn encode_finding(
     Some(())
 }
 
-/// A finding, where all that it speaks of is where it was. `file` gives the file of a place, and the digest of it up to the end of the
-/// line of a byte.
+/// Decodes a finding, if everything that it refers to is where it was. `file` returns the file of a place, and the
+/// digest of the file up to the end of the line that contains a byte.
 fn decode_finding(mut bytes: &[u8], file: &mut dyn FnMut(u32, u32) -> Option<(FileId, u64)>) -> Option<Diagnostic> {
     let bytes = &mut bytes;
     let mut span = |bytes: &mut &[u8]| {
@@ -399,20 +403,20 @@ fn decode_finding(mut bytes: &[u8], file: &mut dyn FnMut(u32, u32) -> Option<(Fi
     Some(one)
 }
 
-/// What is kept.
+/// The content of an index.
 struct Known<'b> {
     names: Names<'b>,
     files: u64,
     evals: &'b [u8],
-    /// What was asked for that concerns no single task.
+    /// The places that were asked for, but not for a single task.
     asked: &'b [u8],
     tasks: Vec<Task<'b>>,
-    /// What rules have found that look at several tasks, before a policy weighed it.
+    /// Findings of rules that examine several tasks, before a policy was applied.
     broad: &'b [u8],
     found: &'b [u8],
 }
 
-/// The findings that were written one behind the other, with the place of each.
+/// Iterates over encoded findings, with the place of each.
 fn findings(mut bytes: &[u8]) -> impl Iterator<Item = Option<(u32, &[u8])>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -439,7 +443,7 @@ struct Task<'b> {
 }
 
 impl Task<'_> {
-    /// The places where something was found, and a digest of that.
+    /// The places with findings, and a digest of these findings.
     fn places(&self) -> impl Iterator<Item = (u32, u64)> {
         self.places.chunks_exact(PLACE).filter_map(|mut bytes| Some((word(&mut bytes)?, long(&mut bytes)?)))
     }
@@ -466,7 +470,7 @@ impl Set {
     }
 }
 
-/// What is in a file behind the question; nothing where it is damaged, or of another project.
+/// The content of a file after the question; `None` if the file is damaged or belongs to another project.
 fn whole<'b>(bytes: &'b [u8], question: &[u8]) -> Option<&'b [u8]> {
     let rest = &mut bytes.strip_prefix(FORM)?;
     (long(rest)? == digest(rest) && part(rest)? == question).then_some(*rest)
@@ -495,8 +499,8 @@ impl<'b> Known<'b> {
         Some(Self { names, files, evals, asked, tasks, broad: part(found)?, found: part(found)? })
     }
 
-    /// Compiles the tasks that have asked for what was `changed`, and those that may speak of what is `asked` about; all else that was
-    /// found is known.
+    /// Compiles the tasks that asked for what was `changed`, and those that may refer to what is `asked` about. All
+    /// other findings are known.
     fn compile(
         &self,
         (paths, options, files): (&[PathBuf], &Options, &Overlay),
@@ -528,7 +532,7 @@ impl<'b> Known<'b> {
         if meant.len() > MANY {
             return Err(if asked.is_some() { Miss::Other } else { Miss::Stale });
         }
-        // Files that no other task has asked for, and nothing else.
+        // Files that only these tasks have asked for.
         let outside = Set::of(names, others.iter().flat_map(|task| places(task.asked)));
         let own = meant.iter().flat_map(|task| places(task.asked));
         let own = Set::of(names, own.filter(|place| !outside.has(*place) && !broad.has(*place)));
@@ -568,9 +572,9 @@ impl<'b> Known<'b> {
         let named: FxHashSet<OsString> = named.map(|path| spelt(&path).as_os_str().to_owned()).collect();
         let named: FxHashMap<&OsStr, u32> = names.these(&named);
         let place = |path: &Path| named.get(spelt(path).as_os_str()).copied();
-        // What nobody has asked for before is asked for by these tasks alone.
+        // A file that was never asked for before is asked for by these tasks alone.
         let is_own = |path: &Path| place(path).is_none_or(|place| own.has(place));
-        // What they find elsewhere is known, if it is the same as before.
+        // Findings in other files are known, if they are the same as before.
         let elsewhere_before =
             |task: &Task<'_>| task.places().filter(|(place, _)| !own.has(*place)).collect::<BTreeMap<_, _>>();
         let elsewhere = |task: &TaskFacts| {
@@ -605,7 +609,7 @@ impl<'b> Known<'b> {
         for record in findings(self.found) {
             let (place, record) = record.ok_or(Miss::Stale)?;
             let is_wanted = *wanted.entry(place).or_insert_with(|| {
-                // Where a link leads is not looked at.
+                // Links are included, because their targets are not examined.
                 !own.has(place) && concerned.as_ref().is_none_or(|set| set.has(place) || names.is_link(place))
             });
             if is_wanted {
@@ -617,12 +621,12 @@ impl<'b> Known<'b> {
     }
 }
 
-/// How texts may speak of a file.
+/// How texts may refer to a file.
 struct Spoken {
     name: String,
-    /// With its folder.
+    /// The name with its directory.
     long: String,
-    /// The places of the folders around it.
+    /// The places of its ancestor directories.
     around: FxHashSet<u32>,
 }
 
@@ -637,7 +641,7 @@ impl Spoken {
         Some(Self { long: format!("{}/{name}", folder.unwrap_or_default()), name, around })
     }
 
-    /// Whether a task, or a file that it refers to, may speak of it.
+    /// Whether a task, or a file that it refers to, may mention the file.
     fn is_in(&self, task: &Task<'_>, names: &Names<'_>) -> bool {
         let is_below = || self.around.contains(&task.dir) || names.is_link(task.dir);
         Grams::may_hold(task.grams, &self.name) && (is_below() || Grams::may_hold(task.grams, &self.long))

@@ -1,7 +1,8 @@
-//! What a check printed, kept in the user's cache for as long as nothing that it asked for has changed.
+//! The output of a check, kept in the user's cache as long as nothing that it asked for has changed.
 //!
-//! A question is the arguments with all else that decides the answer; an answer comes with the trail of the names that were asked for. So
-//! nobody has to say what depends on what, and where anything is not as it was, everything is looked at again.
+//! A question consists of the arguments and everything else that determines the answer. An answer is stored with the
+//! trail of the names that were asked for. So no code has to declare dependencies, and if anything has changed,
+//! everything is checked again.
 
 use std::{
     fs,
@@ -23,23 +24,23 @@ use crate::{
     source::Files,
 };
 
-/// What a file of this form begins with.
+/// The header of a file in this format.
 const FORM: &[u8] = b"gevals check 1\n";
-/// The most files that are kept, the most bytes of all of them, and of one.
+/// The maximum number of files, and the maximum size of all of them and of one, in bytes.
 const FILES: usize = 64;
 const ALL: u64 = 64 << 20;
 const ONE: usize = 16 << 20;
-/// After this time nobody is writing a file any more.
+/// A temporary file of this age is not being written any more.
 const LEFT: Duration = Duration::from_secs(3600);
 const DIGEST: usize = 32;
 
-/// What was printed, and how the command ended.
+/// The output of the command, and its exit status.
 pub struct Answer {
     pub text: String,
     pub code: u8,
 }
 
-/// A question, and where its answer is kept.
+/// A question, and the location of its answer.
 pub struct Kept {
     question: Vec<u8>,
     folder: PathBuf,
@@ -47,16 +48,16 @@ pub struct Kept {
     trail: Trail,
 }
 
-/// The folder of all answers; it need not be there.
+/// The directory of all answers, which may not exist.
 pub fn folder() -> Option<PathBuf> {
     cache::checks().filter(|_| cfg!(unix))
 }
 
 impl Kept {
-    /// The question that these arguments ask of these files; `None` where its answer is not kept.
+    /// The question that these arguments ask about these files; `None` if its answer is not kept.
     pub fn of(args: &Args, files: &Overlay, global: Global) -> Option<Self> {
         let writes = args.mends() || args.write_baseline.is_some();
-        // What git says of a revision is not asked of the files.
+        // What git says about a revision is not in the trail.
         if args.no_cache || writes || args.watch || args.stdin || args.changed_since.is_some() {
             return None;
         }
@@ -73,17 +74,17 @@ impl Kept {
         Some(Self { question, folder, name, trail })
     }
 
-    /// The files, where what is asked for is noted.
+    /// The files, with a record of what is asked for.
     pub fn noting<'a>(&'a self, files: &'a dyn Files) -> Noted<'a> {
         Noted { files, trail: &self.trail }
     }
 
-    /// What was asked for, as far as that was [noted](Self::noting).
+    /// What was asked for through [`noting`](Self::noting).
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
 
-    /// What was answered before, where it would be answered again.
+    /// The earlier answer, if it is still valid.
     pub fn answer(&self) -> Option<Answer> {
         if !is_ours(&self.folder) {
             return None;
@@ -93,7 +94,7 @@ impl Kept {
         Trail::holds(trail).then_some(answer)
     }
 
-    /// The answer in a file, and its trail; nothing where it is damaged, or answers another question.
+    /// Reads an answer and its trail; `None` if the file is damaged or answers another question.
     fn read<'b>(&self, bytes: &'b [u8]) -> Option<(Answer, &'b [u8])> {
         let mut rest = bytes.strip_prefix(FORM)?;
         let digest = rest.split_off(..DIGEST)?;
@@ -105,7 +106,7 @@ impl Kept {
         Some((Answer { text, code }, rest))
     }
 
-    /// Keeps an answer, and the names of its trail. Where that does not work, the next check looks at everything again.
+    /// Keeps an answer, and the names of its trail. If that fails, the next check does everything again.
     pub fn keep(&self, text: &str, code: u8, names: &Written) {
         let mut rest = Vec::new();
         for part in [self.question.as_slice(), text.as_bytes()] {
@@ -121,13 +122,13 @@ impl Kept {
     }
 }
 
-/// Bytes behind their length.
+/// Takes bytes that are prefixed with their length.
 pub fn part<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
     let length: [u8; 4] = bytes.split_off(..4)?.try_into().ok()?;
     bytes.split_off(..u32::from_le_bytes(length) as usize)
 }
 
-/// Makes a file whole or not at all. It is not waited for until it is on the disk: what is damaged is not used.
+/// Writes a file atomically. It is not synced to the disk, because a damaged file is not used.
 pub fn write(folder: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
     make(folder)?;
     if !is_ours(folder) {
@@ -146,7 +147,7 @@ pub fn write(folder: &Path, name: &str, parts: &[&[u8]]) -> io::Result<()> {
     written
 }
 
-/// Removes the oldest answers until one more of so many bytes has room, and what was left behind half written.
+/// Removes the oldest answers until there is room for another one with this many bytes, and abandoned temporary files.
 fn make_room(folder: &Path, mut bytes: u64) -> io::Result<()> {
     let mut known = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {
@@ -169,7 +170,7 @@ fn make_room(folder: &Path, mut bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What is printed quotes files of the project: it is for this user alone.
+/// The output quotes files of the project, so only this user may read it.
 #[cfg(unix)]
 fn make(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
@@ -182,7 +183,7 @@ fn new_file(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Whether this is a folder that only this user writes to: anybody else could say there that all is well.
+/// Whether this is a directory to which only this user can write: others could store false answers.
 #[cfg(unix)]
 pub fn is_ours(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

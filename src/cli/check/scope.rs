@@ -1,4 +1,4 @@
-//! What is to be read, and whose findings count: everything that was named, or what a change concerns.
+//! What to compile, and whose findings count: everything that was named, or what a change concerns.
 
 use std::{
     borrow::Cow,
@@ -21,26 +21,26 @@ use crate::{
     yaml,
 };
 
-/// What was read, and what was found in what counts.
+/// What was compiled, and the findings that count.
 pub struct Looked {
     pub compiled: Compiled,
     pub found: Vec<Diagnostic>,
-    /// Files of a known kind; where a change decides, the tasks and evals it concerns.
+    /// The number of files of a known kind; if a change decides, of the tasks and evals that it concerns.
     pub files: usize,
-    /// Whether nothing at all is an answer: a change may concern no task.
+    /// Whether zero files are a valid result: a change may concern no task.
     pub may_be_empty: bool,
-    /// What was named, and belongs to nothing, in a sentence each.
+    /// A sentence for each named file that nothing refers to.
     pub unrelated: Vec<String>,
 }
 
-/// Compiles paths; of what is found, only what these changed files concern has to be whole.
+/// Compiles paths. If there are changed files, only the findings that concern them must be complete.
 pub type Compile<'a> = &'a dyn Fn(&[PathBuf], Option<Changed<'_>>) -> Compiled;
 
-/// Has compiled what the arguments name, into `sources`.
+/// Compiles what the arguments name, into `sources`.
 pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sources) -> Result<Looked, Fault> {
     let keys = Keys::default();
     let key = |path: &Path| {
-        // Where it leads is asked of the disk.
+        // `keys` reads the disk directly, so the path is noted here.
         files.note(path);
         keys.of(path)
     };
@@ -61,7 +61,7 @@ pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sour
         (_, []) => vec![PathBuf::from(".")],
         (_, paths) => paths.to_vec(),
     };
-    // Scripts, prompts and configs mean something only in what refers to them.
+    // Scripts, prompts and configs only have a meaning in the files that refer to them.
     let parts: Vec<_> = paths.iter().map(|p| (p, part(p, files))).filter(|(_, part)| *part != Part::None).collect();
     if parts.is_empty() || args.stdin {
         return Ok(all(compile(&paths, None)));
@@ -69,7 +69,7 @@ pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sour
     let mut whole = roots(parts.iter().map(|(p, _)| *p));
     whole.extend(paths.iter().filter(|p| !parts.iter().any(|(part, _)| part == p)).cloned());
     let mut changed: BTreeSet<_> = paths.iter().map(|p| key(p)).collect();
-    // Of one it is known from the start what matters.
+    // With a single path, it is known in advance what matters.
     let only = Changed { paths: &changed, key: &key };
     let compiled = compile(&whole, (paths.len() == 1).then_some(only));
     let mut unrelated = Vec::new();
@@ -91,7 +91,7 @@ pub fn look(args: &Args, files: &dyn Files, compile: Compile<'_>, sources: &Sour
     if everything {
         return Ok(Looked { unrelated, ..all(compile(&named, None)) });
     }
-    // All that stands in a folder counts, not the folder.
+    // Every file in a directory counts.
     let folders: Vec<_> = paths.iter().filter(|p| files.stat(p) == Some(Stat::Dir)).map(|p| key(p)).collect();
     if !folders.is_empty() {
         let read = sources.all().into_iter().map(|source| key(source.path()));
@@ -114,7 +114,7 @@ fn concerned(compiled: Compiled, changed: Changed<'_>, sources: &Sources, files:
     Looked { found, files: units, compiled, may_be_empty: true, unrelated: Vec::new() }
 }
 
-/// What a change concerns: as was found out while compiling, else of all that was compiled.
+/// What a change concerns: as determined while compiling, or else from everything that was compiled.
 fn affected<'c>(
     compiled: &'c Compiled,
     changed: Changed<'_>,
@@ -126,14 +126,14 @@ fn affected<'c>(
     compiled.affected.as_ref().map_or_else(after, Cow::Borrowed)
 }
 
-/// What a named file is a part of.
+/// How a named file is used by others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
-    /// Of nothing: a task, an eval, a folder, or what cannot be read.
+    /// It is not: a task, an eval, a directory, or a file that cannot be read.
     None,
-    /// An agent, an oracle, an MCP config.
+    /// As an agent, an oracle or an MCP config.
     Config,
-    /// A script, a prompt.
+    /// As a script or a prompt.
     Text,
 }
 
@@ -143,7 +143,7 @@ fn part(path: &Path, files: &dyn Files) -> Part {
     }
     let text = files.read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     if !path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") {
-        // A page about tasks shows some.
+        // A page about tasks may contain examples.
         let is_page = path.extension().is_some_and(|e| e == "md");
         let own = !is_page && text.lines().any(|line| line.starts_with("kind:"));
         return if own { Part::None } else { Part::Text };
@@ -157,14 +157,14 @@ fn part(path: &Path, files: &dyn Files) -> Part {
     }
 }
 
-/// Tells whether two paths are one file: where it is, links followed.
+/// Identifies a file by its real path, or by its absolute path if it does not exist.
 fn key(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let absolute = || std::path::absolute(path).map_or_else(|_| path.to_owned(), |p| normalize(&p));
     std::fs::canonicalize(path).unwrap_or_else(|_| absolute())
 }
 
-/// The [`key`]s of paths, where each folder is asked for once.
+/// The [`key`]s of paths. Each directory is resolved once.
 #[derive(Default)]
 struct Keys(RwLock<FxHashMap<OsString, PathBuf>>);
 
@@ -172,7 +172,7 @@ impl Keys {
     fn of(&self, path: &Path) -> PathBuf {
         let is_plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::RootDir));
         let (true, Some(dir), Some(name)) = (is_plain, path.parent(), path.file_name()) else { return key(path) };
-        // Where a link leads, and where nothing is, the system says.
+        // The system resolves links and missing paths.
         match std::fs::symlink_metadata(path) {
             Ok(meta) if !meta.is_symlink() => self.folder(dir).join(name),
             _ => key(path),
@@ -189,7 +189,8 @@ impl Keys {
     }
 }
 
-/// The repositories that files stand in, as seen from here; without one, the current folder.
+/// The repositories that contain these paths, relative to the current directory. For a path without one, the current
+/// directory, or its parent directory if it is outside of that.
 pub fn roots<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
     let mut roots: Vec<PathBuf> = Vec::new();
     let here = key(Path::new("."));
@@ -205,7 +206,7 @@ pub fn roots<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
     roots
 }
 
-/// A folder as it is called from the current one: below it, or above it, by a short path.
+/// A directory relative to the current one, if it is below or above it.
 fn from_here(dir: &Path) -> PathBuf {
     let Ok(here) = std::env::current_dir() else { return dir.to_owned() };
     match (dir.strip_prefix(&here), here.strip_prefix(dir)) {
@@ -216,7 +217,7 @@ fn from_here(dir: &Path) -> PathBuf {
     }
 }
 
-/// The root of the repository around the current folder, and the files that are not as they were at a revision.
+/// The root of the repository around the current directory, and the files that differ from a revision.
 fn changed_since(rev: &str) -> Result<(PathBuf, Vec<PathBuf>), String> {
     if rev.starts_with('-') {
         return Err(format!("`{rev}` is not a revision"));

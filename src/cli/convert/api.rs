@@ -1,4 +1,4 @@
-//! `--prove-on`: what becomes of originals and conversions on a real Kubernetes API.
+//! `--prove-on`: runs originals and conversions on a real Kubernetes API.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +18,10 @@ use crate::{
     source::{Files, Sources, Stat, normalize},
 };
 
-/// So many scripts that no task has are named.
+/// How many scripts that belong to no task are named.
 const SHOWN: usize = 3;
 
-/// Runs what the sandbox has not refuted, and notes what it came to.
+/// Runs what the sandbox has not refuted, and records the results.
 pub fn prove(
     outcomes: &mut [Outcome],
     place: &str,
@@ -86,7 +86,7 @@ pub fn prove(
     Ok(())
 }
 
-/// The scripts of a folder, by what they are called without `.sh`.
+/// The scripts of a directory, by their names without `.sh`.
 fn scripts(dir: &Path, files: &dyn Files) -> Result<BTreeMap<String, PathBuf>, Fault> {
     if files.stat(dir) != Some(Stat::Dir) {
         return Err((status::USAGE, format!("`{}` is not a directory of solutions", dir.display())));

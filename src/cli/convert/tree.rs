@@ -1,4 +1,4 @@
-//! Where converted tasks are written: in the place of the old ones, or into a tree of their own.
+//! Writes converted tasks: in place of the old ones, or to a separate tree.
 
 use std::{
     borrow::Cow,
@@ -16,7 +16,7 @@ use crate::{
     source::{Files, Listed, Stat, mentions, normalize},
 };
 
-/// Replaces a file; the old one is kept beside it.
+/// Replaces a file, and keeps the old one next to it.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_symlink() {
         return Err(io::Error::other("it is a symbolic link; convert its target instead"));
@@ -35,18 +35,18 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(path, &backup)?;
     let written = write_atomic(path, text.as_bytes()).and_then(|()| fs::set_permissions(path, mode));
     if written.is_err() {
-        // As it was.
+        // Restores the original.
         let _ = fs::rename(&backup, path);
     }
     written
 }
 
-/// Whether a file is there that holds something else.
+/// Whether a file exists with other content.
 pub fn differs(path: &Path, new: &[u8]) -> bool {
     path.exists() && fs::read(path).map_or(true, |old| old != new)
 }
 
-/// Refuses to write over these files.
+/// Refuses to overwrite these files.
 pub fn refuse_others<'a>(others: impl Iterator<Item = &'a Path>) -> Result<(), Fault> {
     const SHOWN: usize = 5;
     let others: Vec<String> = others.map(|path| format!("`{}`", path.display())).collect();
@@ -59,8 +59,8 @@ pub fn refuse_others<'a>(others: impl Iterator<Item = &'a Path>) -> Result<(), F
     Err((status::USAGE, format!("{names}{more} would be overwritten; nothing was written: `--force` overwrites them")))
 }
 
-/// Writes tasks, the evals that select them, and every file they name, below a folder: each once, with its mode. What lies
-/// outside of the tree is named, and its paths are rebased.
+/// Writes tasks, the evals that select them, and every file that they name, below a directory: each once, with its
+/// mode. Files outside of the tree are reported, and paths to them are rebased.
 pub fn write(
     out: &Path,
     force: bool,
@@ -82,7 +82,7 @@ pub fn write(
     let own: Vec<PathBuf> = written.iter().chain(&copies).cloned().collect();
     let mut open: Vec<(String, PathBuf)> = copies.iter().map(|p| (text_of(p, files), folder(p))).collect();
     open.extend(tasks.iter().map(|(p, new)| (new.text.clone(), folder(&absolute(p)))));
-    // Scripts name their helpers, and helpers others.
+    // Scripts name helpers, which may name others.
     let disk = Listed::new(&Disk);
     while let Some((text, dir)) = open.pop() {
         for file in mentions(&text, &dir, &disk).into_keys() {
@@ -127,7 +127,7 @@ pub fn write(
         let New { from, to, .. } = new;
         let bytes = new.bytes(files)?;
         let written = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write_atomic(to, &bytes));
-        // Modes are kept.
+        // Preserves modes.
         written.and_then(|()| fs::set_permissions(to, fs::metadata(from)?.permissions())).map_err(|e| fault(to, e))?;
     }
     Ok(notes)
@@ -137,15 +137,15 @@ fn folder(path: &Path) -> PathBuf {
     path.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// What a file says, if it is a text.
+/// The content of a file, if it is a text of less than 1 MiB.
 fn text_of(path: &Path, files: &dyn Files) -> String {
     let small = fs::metadata(path).is_ok_and(|m| m.len() < 1 << 20);
     let text = || String::from_utf8(files.read(path).ok()?).ok();
     if small { text().unwrap_or_default() } else { String::new() }
 }
 
-/// The folder that becomes the new tree: of tasks and evals, and of what they name as far as that lies below the current
-/// folder.
+/// The directory that becomes the new tree: the one that contains the tasks, the evals and the files below the current
+/// directory that they name. If it is not below the current directory, the one that contains the tasks and evals.
 fn root(own: &[PathBuf], copies: &BTreeSet<PathBuf>) -> PathBuf {
     let inner = common(own);
     let here = absolute(Path::new("."));
@@ -154,7 +154,7 @@ fn root(own: &[PathBuf], copies: &BTreeSet<PathBuf>) -> PathBuf {
     if wide.starts_with(&here) { wide } else { inner }
 }
 
-/// A task that names files outside of the tree names them as they are seen from its new folder.
+/// Rewrites paths to files outside of the tree, relative to the task's new directory.
 fn rebased(text: &str, dir: &Path, new: &Path, outside: &BTreeSet<PathBuf>) -> String {
     let lines = text.split_inclusive('\n').map(|line| {
         let key = line.trim_start().trim_start_matches("- ");
@@ -169,7 +169,7 @@ fn rebased(text: &str, dir: &Path, new: &Path, outside: &BTreeSet<PathBuf>) -> S
     lines.collect()
 }
 
-/// A path as it is seen from a folder.
+/// A path relative to a directory.
 fn relative(from: &Path, to: &Path) -> PathBuf {
     let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = from.components().skip(common).map(|_| "..");
@@ -180,12 +180,12 @@ fn relative(from: &Path, to: &Path) -> PathBuf {
 struct New {
     from: PathBuf,
     to: PathBuf,
-    /// Where it is no copy.
+    /// Its text, unless it is a copy.
     text: Option<String>,
 }
 
 impl New {
-    /// What it is to hold. Copies are read one by one, however large they are together.
+    /// Its content. Copies are read one at a time, however large they are together.
     fn bytes(&self, files: &dyn Files) -> Result<Cow<'_, [u8]>, Fault> {
         if let Some(text) = &self.text {
             return Ok(Cow::Borrowed(text.as_bytes()));
@@ -195,7 +195,7 @@ impl New {
     }
 }
 
-/// The copies that are to be made of a file or a folder; what may not be read is named.
+/// Adds the copies of a file or a directory. Files that may not be read are reported.
 fn copies_of(from: &Path, to: &Path, files: &dyn Files, notes: &mut Vec<String>, out: &mut Vec<New>) {
     if let Some(why) = files.refusal(from) {
         notes.push(format!("`{}` was not copied: {why}", from.display()));
@@ -214,7 +214,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).map_or_else(|_| path.to_owned(), |p| normalize(&p))
 }
 
-/// The folder that holds all files.
+/// The directory that contains all files.
 fn common(files: &[PathBuf]) -> PathBuf {
     let mut root = files.first().and_then(|f| f.parent()).map_or_else(|| PathBuf::from("."), Path::to_path_buf);
     for file in files {

@@ -1,4 +1,4 @@
-//! `--agent`: what does the scenarios of a server, in the place of a model that is spoken to directly.
+//! `--agent`: the agent that performs the scenarios of a server, instead of a model that is called directly.
 
 use std::path::{Path, PathBuf};
 
@@ -22,16 +22,16 @@ use crate::{
 
 /// The agent of `--agent`.
 pub struct Chosen {
-    /// As reports name it.
+    /// Its name in reports.
     pub title: String,
-    /// As results name it.
+    /// Its description in results.
     pub told: Value,
     pub kind: AgentKind,
-    /// What its file asks for.
+    /// The isolation that its file requests.
     isolation: Option<Isolation>,
 }
 
-/// Reads what stands behind `--agent`, as `gevals run` does: a file of kind Agent, `builtin.NAME` or `builtin.NAME:MODEL`.
+/// Reads the value of `--agent`, as `gevals run` does: a file of kind Agent, `builtin.NAME` or `builtin.NAME:MODEL`.
 pub fn chosen(text: &str) -> Result<Chosen, Fault> {
     let usage = |why: String| (status::USAGE, why);
     let choice = AgentChoice::parse(text);
@@ -96,7 +96,7 @@ fn read(path: &Path, sources: &Sources) -> Result<Agent, Fault> {
     }
 }
 
-/// What of this machine an agent must not see: where the evals may lie that it is judged by, and what came of them.
+/// The directories and files that an agent must not see: where the evals that judge it may be, and their results.
 pub fn hidden(reached: &Reached, output_dir: &Path, lock: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let mut files = vec![lock.to_owned()];
     if let Transport::Stdio { args, .. } = &reached.spec.transport {
@@ -109,7 +109,7 @@ pub fn hidden(reached: &Reached, output_dir: &Path, lock: &Path) -> (Vec<PathBuf
 /// The jail of an agent that is a process.
 ///
 /// # Errors
-/// One was asked for that this machine cannot make.
+/// A jail was requested that this machine does not support.
 pub fn jail(
     chosen: &Chosen,
     asked: Option<Isolation>,

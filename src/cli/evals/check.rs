@@ -1,4 +1,4 @@
-//! `gevals evals check`: whether the evals of a server, or of a file for one, can be right.
+//! `gevals evals check`: checks the evals of a server, or of a file for one.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     with_server(reached, async |server| {
         let mut out = out;
         let files = match document {
-            // One that could not be read has its finding.
+            // A file that cannot be read has a finding.
             Some(None) => 1,
             Some(Some(document)) => {
                 let tools = tools(server).await?;
@@ -92,7 +92,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     })
 }
 
-/// Checks evals against what a server has. `gevals check --fix` asks no server, and mends nothing that is known from one.
+/// Checks evals against a server. `gevals check --fix` contacts no server, so findings that depend on one have no fix.
 fn beside(document: &Document, tools: &Tools, out: &mut Diagnostics) {
     let documents = std::slice::from_ref(document);
     let (mut alone, mut found) = (Diagnostics::default(), Diagnostics::default());
@@ -104,7 +104,7 @@ fn beside(document: &Document, tools: &Tools, out: &mut Diagnostics) {
     }
 }
 
-/// The evals of a file; none where it is none.
+/// The evals of a file; `None` if it cannot be parsed.
 pub fn read(path: &Path, sources: &Sources, out: &mut Diagnostics) -> Result<Option<Document>, Fault> {
     let bytes =
         Disk.read(path).map_err(|error| (status::USAGE, format!("cannot read `{}`: {error}", path.display())))?;
@@ -120,7 +120,7 @@ pub fn read(path: &Path, sources: &Sources, out: &mut Diagnostics) -> Result<Opt
     Ok(yaml::parse(file, text, out).ok().map(|tree| primitive::file(tree, out)))
 }
 
-/// The tools of the server that a file names, as far as a `gevals.lock` beside it, or above, knows them.
+/// The tools of the server that a file names, if a `gevals.lock` next to it or above has them.
 fn locked(document: &Document, path: &Path) -> Option<Tools> {
     let name = &document.server.as_ref()?.value;
     let dir = path.parent().unwrap_or(Path::new(""));
@@ -136,7 +136,7 @@ async fn tools(server: &Server) -> Result<Tools, Fault> {
         .map_err(|error| (status::BROKEN, format!("`tools/list` of `{}`: {}", server.name, server.lost(&error))))
 }
 
-/// Ids that are gone when the same list is read again.
+/// Reports IDs that are missing when the same list is read again.
 fn unstable(documents: &[Document], again: &[&str], out: &mut Diagnostics) {
     for eval in documents.iter().flat_map(|document| &document.evals) {
         if !again.contains(&eval.id.value.as_str()) {

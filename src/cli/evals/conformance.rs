@@ -1,4 +1,4 @@
-//! `gevals evals conformance`: whether a server keeps to the evals primitive.
+//! `gevals evals conformance`: whether a server conforms to the evals primitive.
 
 use std::path::PathBuf;
 

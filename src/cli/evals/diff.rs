@@ -1,4 +1,4 @@
-//! `gevals evals diff`: what has changed in the evals of a server.
+//! `gevals evals diff`: shows what has changed in the evals of a server.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ pub struct Args {
 /// What is compared.
 enum Wanted<'a> {
     Files(&'a str, &'a str),
-    /// With a file; without one, with the lock.
+    /// It is compared with a file, or else with the lock.
     Server(Box<Reached>, Option<&'a str>),
 }
 
@@ -100,7 +100,7 @@ fn wanted(args: &Args) -> Result<Wanted<'_>, Fault> {
     Ok(Wanted::Server(Box::new(args.reach.server(server)?), file))
 }
 
-/// The evals of a file, or of a list that was written down.
+/// Reads the evals of a file, or of a saved list.
 fn read(path: &Path) -> Result<LockedEvals, Fault> {
     let usage = |why: String| (status::USAGE, why);
     let bytes = Disk.read(path).map_err(|error| usage(format!("cannot read `{}`: {error}", path.display())))?;
@@ -125,7 +125,7 @@ fn read(path: &Path) -> Result<LockedEvals, Fault> {
     }
 }
 
-/// What the server ships now. One that does not speak of evals any more ships none.
+/// What the server ships now: nothing if it does not declare the capability.
 async fn shipped(server: &Server) -> Result<LockedEvals, Fault> {
     if server.capability.is_none() {
         note(&format!("the server `{}` does not declare the capability `evals`", visible(&server.name)));

@@ -25,7 +25,7 @@ a secret or the environment, or report an error; standard error shows which tool
 Exit status: 0 written, 1 no eval could be drafted: nothing is written, 2 usage error, or the file
 already exists, 3 the server does not start or does not list its tools";
 
-/// Bytes of the value of a variable that is not in a text by chance.
+/// The minimum length in bytes of a variable's value that cannot be in a text by chance.
 const SHORTEST: usize = 4;
 
 /// Draft a first suite of evals from the tools of a server.

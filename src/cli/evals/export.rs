@@ -1,4 +1,4 @@
-//! `gevals evals export`: what portable tasks can say, as evals that a server ships.
+//! `gevals evals export`: converts portable tasks, as far as possible, to evals that a server ships.
 
 use std::path::PathBuf;
 
@@ -72,14 +72,14 @@ pub fn main(args: &Args, _: Global) -> u8 {
     })
 }
 
-/// A task that is exported.
+/// An exported task.
 struct Written<'a> {
     unit: &'a TaskUnit,
     exported: Exported,
 }
 
 impl Written<'_> {
-    /// The task is left out after all.
+    /// The loss if the task is left out after all.
     fn left_out(&self, message: &str, sources: &Sources) -> Lost {
         let task = self.unit.task.as_ref().map(|task| &task.name);
         let span = task.map_or_else(|| self.unit.tree.root().span().head(), |name| name.span);
@@ -148,7 +148,7 @@ fn work(args: &Args) -> Result<u8, Fault> {
     Ok(if lost.iter().any(|lost| lost.effect == Effect::LeftOut) { status::NO } else { status::OK })
 }
 
-/// A task by itself, or as an eval file has it: by the first that leads to an eval.
+/// Exports a task by itself, or as in the first eval file with which that is possible.
 fn exported(unit: &TaskUnit, index: usize, compiled: &Compiled, files: &dyn Files) -> Result<Exported, Loss> {
     let left_out = |span, message: &str| Loss { span, effect: Effect::LeftOut, message: message.to_owned() };
     let hard = compiled.diagnostics.iter().find(|d| d.strength == Strength::Hard && d.span.file == unit.file);
@@ -196,7 +196,7 @@ fn idle(unit: &EvalUnit) -> bool {
     agent.is_some_and(|agent| agent.kind.value == "builtin.noop")
 }
 
-/// The server of the file; evals of others are left out where one is named.
+/// The server of the file. If it is specified, evals of other servers are left out.
 fn server(
     args: &Args,
     written: &mut Vec<Written<'_>>,
@@ -224,7 +224,7 @@ fn server(
     Ok(Some(wanted.clone()))
 }
 
-/// Leaves out a second task of the same name.
+/// Leaves out tasks with a name that another task has.
 fn unique(written: &mut Vec<Written<'_>>, lost: &mut Vec<Lost>, sources: &Sources) {
     let mut names: IndexSet<String> = IndexSet::new();
     for other in written.extract_if(.., |w| !names.insert(w.exported.eval["id"].to_string())) {

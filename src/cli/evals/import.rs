@@ -1,4 +1,5 @@
-//! `gevals evals import`: the evals of a server, or of a file for one, as portable tasks with what runs them.
+//! `gevals evals import`: converts the evals of a server, or of a file for one, to portable tasks with everything that
+//! runs them.
 
 use std::{
     fs, io,
@@ -90,7 +91,7 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A name that tasks can call a server by.
+/// A name by which tasks can refer to a server.
 fn plain(name: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
     let name: String = name.chars().take(60).map(fits).collect();
@@ -154,7 +155,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
     })
 }
 
-/// Whether the folder may be written to.
+/// Checks that the directory may be written to.
 fn free(args: &Args) -> Result<(), Fault> {
     let shown = args.output.display();
     match Disk.stat(&args.output) {
@@ -170,7 +171,7 @@ fn free(args: &Args) -> Result<(), Fault> {
     }
 }
 
-/// The server's entry of the MCP config, and what a user must know of it.
+/// The server's entry for the MCP config, and notes for the user.
 fn entry(reach: &Reach, reached: &Reached) -> (Value, Vec<String>) {
     let mut notes = Vec::new();
     let mut entry = match &reached.configured {
@@ -219,7 +220,7 @@ fn stdio(command: &str, args: &[String]) -> Value {
     entry
 }
 
-/// The entry of another config: variables stay variables.
+/// The entry of another config. Variables are preserved.
 fn configured(server: &hir::Server, dir: &Path, notes: &mut Vec<String>) -> Value {
     let pairs = |pairs: &[(hir::Name, Expand)]| -> Value {
         pairs
@@ -252,12 +253,12 @@ fn configured(server: &hir::Server, dir: &Path, notes: &mut Vec<String>) -> Valu
     }
 }
 
-/// A command: one without a slash is found on the PATH.
+/// A command. Without a slash, it is found on the PATH.
 fn command_of(command: &str, dir: &Path, notes: &mut Vec<String>) -> String {
     if command.contains('/') { from(command, dir, notes) } else { command.to_owned() }
 }
 
-/// A word of a command line as it is meant in another folder: one that names a file by a relative path names it whole.
+/// A word of a command line, adapted to another directory: a relative path of an existing file is made absolute.
 fn from(word: &str, dir: &Path, notes: &mut Vec<String>) -> String {
     let there = dir.join(word);
     if word.is_empty() || word.starts_with('-') || Path::new(word).is_absolute() || Disk.stat(&there).is_none() {
@@ -286,7 +287,7 @@ fn locked(server: &Server, tools: &[Value]) -> LockedServer {
 /// What is written.
 struct Suites<'a> {
     args: &'a Args,
-    /// What tasks call the server.
+    /// The name by which tasks refer to the server.
     server: String,
     entry: Value,
     locked: LockedServer,
@@ -324,7 +325,7 @@ impl Suites<'_> {
             }
         }
         self.models(&tasks)?;
-        // Whatever is wrong with a task, `gevals check` knows; then each is looked at alone.
+        // `gevals check` finds any error in the tasks. If there is one, each task is checked separately.
         if self.error(&tasks.iter().map(|(_, task)| task).collect::<Vec<_>>()).is_some() {
             tasks.retain(|(eval, task)| {
                 let Some(why) = self.error(&[task]) else { return true };
@@ -349,7 +350,7 @@ impl Suites<'_> {
         })
     }
 
-    /// Whether there is a model for those that need one.
+    /// Checks that there are models for the evals that need one.
     fn models(&self, tasks: &[(&Eval, Imported)]) -> Result<(), Fault> {
         let of = |levels: &[Level]| -> Vec<&Eval> {
             tasks.iter().map(|(eval, _)| *eval).filter(|eval| levels.contains(&eval.level())).collect()
@@ -369,7 +370,7 @@ impl Suites<'_> {
         Ok(())
     }
 
-    /// The files of a folder with these tasks.
+    /// The files of a directory with these tasks.
     fn files(&self, tasks: &[&Imported]) -> IndexMap<PathBuf, String> {
         let (model, judge) = (self.args.model.as_ref().map(named), self.args.judge.as_ref().map(named));
         let agents = Agents { model: model.as_deref(), judge: judge.as_deref() };
@@ -394,7 +395,7 @@ impl Suites<'_> {
         files
     }
 
-    /// The first error that `gevals check` finds in a folder with these tasks.
+    /// The first error that `gevals check` finds in a directory with these tasks.
     fn error(&self, tasks: &[&Imported]) -> Option<String> {
         let mut files = MemoryFiles::default();
         for (path, text) in self.files(tasks) {
@@ -428,7 +429,7 @@ impl Suites<'_> {
     }
 }
 
-/// The eval that an error stands in: its id, its level as it is written, and where it begins.
+/// The eval that contains an error: its ID, its level as written, and its start.
 fn owner(documents: &[Document], error: &Diagnostic) -> (String, String, usize) {
     let listed = documents.iter().filter_map(|document| document.tree.root().get("evals"));
     for item in listed.flat_map(|node| node.items().collect::<Vec<_>>()) {
@@ -441,7 +442,8 @@ fn owner(documents: &[Document], error: &Diagnostic) -> (String, String, usize) 
     (String::new(), String::new(), error.span.range().start)
 }
 
-/// `tasks/ID.yaml`, as far as an id can be the name of a file; no two are the same, whatever the case.
+/// Returns `tasks/ID.yaml`, with only the characters of the ID that a file name may have. The names are unique,
+/// ignoring case.
 fn file_name(id: &str, names: &mut IndexSet<String>) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let stem: String = id.chars().take(80).map(fits).collect();
@@ -458,7 +460,7 @@ fn file_name(id: &str, names: &mut IndexSet<String>) -> String {
     format!("tasks/{name}.yaml")
 }
 
-/// Writes files below a folder, all or none: they are made beside it, and moved when all are there.
+/// Writes files below a directory, all or none: they are written next to it, and moved when all are complete.
 fn put(dir: &Path, files: &IndexMap<PathBuf, String>) -> Result<(), (PathBuf, io::Error)> {
     let at = |path: &Path| {
         let path = path.to_owned();

@@ -1,4 +1,4 @@
-//! `gevals evals list`: what evals a server ships.
+//! `gevals evals list`: lists the evals that a server ships.
 
 use serde_json::json;
 
@@ -60,7 +60,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
     })
 }
 
-/// Why there is no list, with the exit status of that.
+/// The exit status and the message if there is no list.
 pub fn fault(error: ListError) -> Fault {
     match error {
         ListError::NotOffered { .. } => {

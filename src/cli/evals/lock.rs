@@ -1,4 +1,4 @@
-//! `gevals evals lock`: writes down which evals a server ships.
+//! `gevals evals lock`: records which evals a server ships.
 
 use std::path::PathBuf;
 

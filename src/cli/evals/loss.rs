@@ -1,4 +1,4 @@
-//! The loss report of `export` and `import`: what the other side cannot say.
+//! The loss report of `export` and `import`: what the other format cannot express.
 
 use serde_json::{Value, json};
 
@@ -9,15 +9,15 @@ use crate::{
     source::{Sources, Span},
 };
 
-/// Of more losses that are alike, only the first is shown, with the names of the others.
+/// If more losses than this are alike, only the first is shown, with the names of the others.
 const ALIKE: usize = 3;
-/// The most names of others that are shown.
+/// The maximum number of these names.
 const NAMED: usize = 8;
 
-/// A loss, and whose it is.
+/// A loss, and the task or eval that has it.
 #[derive(Debug)]
 pub struct Lost {
-    /// The task, or the eval.
+    /// The name of the task or the eval.
     pub of: String,
     path: String,
     line: usize,
@@ -32,12 +32,12 @@ impl Lost {
         Self::at(of, loss.span, loss.effect, &loss.message, sources)
     }
 
-    /// One that is left out for an error that is found in it.
+    /// A task or an eval that is left out because of an error in it.
     pub fn found(of: &str, found: &Diagnostic, span: Span, sources: &Sources) -> Self {
         Self::at(of, span, Effect::LeftOut, &found.message, sources)
     }
 
-    /// Of what stands at a place.
+    /// A loss at a location.
     pub fn at(of: &str, span: Span, effect: Effect, message: &str, sources: &Sources) -> Self {
         let source = sources.get(span.file);
         let at = source.position(span.start);
@@ -52,7 +52,7 @@ impl Lost {
     }
 }
 
-/// What is written, and what is lost, for programs: `{written, losses}`.
+/// What was written and what was lost, for programs: `{written, losses}`.
 pub fn document(written: &[Value], lost: &[Lost]) -> String {
     let loss = |lost: &Lost| {
         json!({
@@ -63,7 +63,7 @@ pub fn document(written: &[Value], lost: &[Lost]) -> String {
     format!("{:#}\n", json!({"written": written, "losses": lost.iter().map(loss).collect::<Vec<_>>()}))
 }
 
-/// A line for each loss; of many that are alike, one for all.
+/// A line for each loss, or one for many that are alike.
 pub fn text(lost: &[Lost]) -> String {
     let mut order: Vec<&Lost> = lost.iter().collect();
     order.sort_by_key(|lost| lost.effect);
@@ -93,7 +93,7 @@ pub fn text(lost: &[Lost]) -> String {
     text
 }
 
-/// How many losses decide something, in words: empty where none does.
+/// How many losses change the result, in words; empty if none do.
 pub fn summary(lost: &[Lost]) -> String {
     let decide = lost.iter().filter(|lost| matches!(lost.effect, Effect::Weaker | Effect::Differs)).count();
     match decide {

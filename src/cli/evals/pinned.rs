@@ -1,4 +1,4 @@
-//! `gevals.lock`, as the commands about evals read it: what the evals of a server were when they were locked.
+//! `gevals.lock` for the commands about evals: the evals of a server when they were locked.
 
 use std::path::{Path, PathBuf};
 
@@ -14,14 +14,14 @@ use crate::{
 
 /// Where the evals of a server are locked.
 pub struct Pinned {
-    /// Of the lock.
+    /// The path of the lock.
     pub path: PathBuf,
     /// The server's name in an MCP config.
     configured: Option<String>,
 }
 
 impl Pinned {
-    /// In this lock; without one, in that beside the MCP config or in the current folder.
+    /// Uses this lock, or else the one next to the MCP config or in the current directory.
     pub fn of(lock: Option<&Path>, reach: &Reach, reached: &Reached) -> Self {
         let config = reach.mcp_config.as_deref();
         let beside = || config.and_then(Path::parent).unwrap_or(Path::new("")).join(lock::FILE_NAME);
@@ -29,15 +29,15 @@ impl Pinned {
         Self { path: lock.map_or_else(beside, Path::to_owned), configured }
     }
 
-    /// What the lock knows the server by.
+    /// The name of the server in the lock.
     pub fn name<'n>(&'n self, server: &'n Server) -> &'n str {
         self.configured.as_deref().unwrap_or(&server.name)
     }
 
-    /// The lock; `None` where there is no file.
+    /// The lock; `None` if there is no file.
     ///
     /// # Errors
-    /// It cannot be read: what it holds must not be lost.
+    /// The file cannot be read. Its content must not be lost.
     pub fn read(&self) -> Result<Option<Lock>, Fault> {
         let fault = |why: String| {
             let help = "restore it, or delete it and recreate it with `gevals evals lock` and `gevals lock`";
@@ -53,10 +53,10 @@ impl Pinned {
         }
     }
 
-    /// The evals of the server, as they were locked.
+    /// The locked evals of the server.
     ///
     /// # Errors
-    /// They are not.
+    /// They are not locked.
     pub fn evals(&self, server: &Server) -> Result<LockedEvals, Fault> {
         let help = "`gevals evals lock` creates it";
         let usage = |why: String| Err((status::USAGE, format!("{why}; {help}")));
@@ -70,7 +70,7 @@ impl Pinned {
     }
 }
 
-/// Changes, one a line and harmless to a terminal.
+/// The changes, one per line and safe for a terminal.
 pub fn told(changes: &EvalChanges) -> String {
     changes.lines().iter().map(|line| format!("{}\n", visible(&line.replace('\n', " ")))).collect()
 }

@@ -1,4 +1,4 @@
-//! What has to be there before evals of a server are run: evals that mean something, models, and consent.
+//! What must be available before evals of a server run: valid evals, models, and consent.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -65,7 +65,7 @@ pub fn model(text: &str) -> Result<ModelAgent, String> {
     Ok(ModelAgent { provider, model: model.to_owned(), base_url: None, api_key: None, meant: false })
 }
 
-/// As people and results name a model.
+/// The name of a model for people and in results.
 pub fn named(model: &ModelAgent) -> String {
     format!("{}:{}", model.provider.name(), model.model)
 }
@@ -75,7 +75,7 @@ pub struct Ready {
     pub evals: Vec<Eval>,
     /// The items of `tools/list`.
     pub tools: Vec<Value>,
-    /// Of all evals that the server ships, at the levels that were asked for.
+    /// The digest of all evals that the server ships at the requested levels.
     pub digest: String,
 }
 
@@ -86,10 +86,10 @@ pub struct Sound {
     pub tools: Vec<Value>,
 }
 
-/// All evals of a server, or those of one level, if each of them means something.
+/// All evals of a server, or those of one level, if all of them are valid.
 ///
 /// # Errors
-/// One does not, or the server does not list them.
+/// An eval is invalid, or the server does not list them.
 pub async fn sound(server: &Server, level: Option<Level>) -> Result<Sound, Fault> {
     let sources = Sources::default();
     let mut listed = list_evals(server, level, &sources).await.map_err(list::fault)?;
@@ -112,7 +112,7 @@ pub async fn sound(server: &Server, level: Option<Level>) -> Result<Sound, Fault
     Ok(Sound { evals: listed.evals().cloned().collect(), tools })
 }
 
-/// Evals and tools of the server. Nothing has been run yet.
+/// The evals and tools of the server. Nothing has been run yet.
 pub async fn ready(args: &Options, server: &Server, pinned: &Pinned) -> Result<Ready, Fault> {
     let Sound { evals: all, tools } = sound(server, args.level).await?;
     as_locked(args, server, pinned, &all)?;
@@ -131,13 +131,13 @@ pub async fn ready(args: &Options, server: &Server, pinned: &Pinned) -> Result<R
     Ok(Ready { evals, tools, digest })
 }
 
-/// Whether everything is there that these evals are run with.
+/// Checks that everything is available that these evals need.
 ///
 /// # Errors
-/// What is missing, and what gives it.
+/// What is missing, and how to provide it.
 pub fn models(args: &Options, agent: Option<&Chosen>, host: &RealHost, evals: &[Eval]) -> Result<(), Fault> {
     let is_done = |eval: &Eval| match agent {
-        // A model that is spoken to directly gives a first answer, too.
+        // An agent that is a model called directly also gives first answers.
         Some(Chosen { kind: AgentKind::Model(_), .. }) => true,
         Some(_) => eval.level() == Level::Scenario,
         None => false,
@@ -161,7 +161,7 @@ pub fn models(args: &Options, agent: Option<&Chosen>, host: &RealHost, evals: &[
     endpoints(args, host)
 }
 
-/// Whether the models that are named can be asked.
+/// Checks that the specified models can be called.
 pub fn endpoints(args: &Options, host: &RealHost) -> Result<(), Fault> {
     for (model, what) in [(&args.model, "model"), (&args.judge, "judge")] {
         if let Some(model) = model {
@@ -172,16 +172,16 @@ pub fn endpoints(args: &Options, host: &RealHost) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Looks whether the evals are those that were locked. Who has locked none is told nothing.
+/// Checks that the evals are those that were locked. Nothing is reported if there is no lock.
 ///
 /// # Errors
-/// They are not, or not locked at all, and were to be.
+/// With `--locked`, they differ or are not locked.
 fn as_locked(args: &Options, server: &Server, pinned: &Pinned, evals: &[Eval]) -> Result<(), Fault> {
     let locked = match pinned.evals(server) {
         Ok(locked) => locked,
         Err((code, why)) if args.locked => return Err((code, format!("nothing is run: {why}"))),
         Err(_) => {
-            // One that is there and cannot be read would pass for one that says nothing.
+            // An unreadable lock must not be treated like one without evals.
             if let Err((_, why)) = pinned.read() {
                 warn(&visible(&why));
             }
@@ -210,7 +210,7 @@ fn as_locked(args: &Options, server: &Server, pinned: &Pinned, evals: &[Eval]) -
     Ok(())
 }
 
-/// The ids of evals, for a message.
+/// The IDs of evals, for a message.
 pub fn ids(evals: &[&Eval]) -> String {
     const SHOWN: usize = 20;
     let mut shown: Vec<String> = evals.iter().take(SHOWN).map(|eval| format!("`{}`", eval.id.value)).collect();
@@ -220,10 +220,10 @@ pub fn ids(evals: &[&Eval]) -> String {
     shown.join(", ")
 }
 
-/// Asks whether tools may be called, where that was not said and there is somebody to ask.
+/// Asks whether tools may be called, unless that was specified or there is no terminal.
 ///
 /// # Errors
-/// Nobody said yes.
+/// It was not allowed.
 pub fn consent(args: &Options, ready: &Ready) -> Result<(), Fault> {
     let calling: Vec<&Eval> = ready.evals.iter().filter(|eval| eval.calls_tools()).collect();
     if args.allow_execution || calling.is_empty() {
@@ -245,7 +245,7 @@ pub fn consent(args: &Options, ready: &Ready) -> Result<(), Fault> {
     if matches!(line.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(refused()) }
 }
 
-/// The tools that evals call, the dangerous ones first. A scenario may call any.
+/// The tools that evals call, the most dangerous ones first. A scenario may call any tool.
 fn question(calling: &[&Eval], tools: &[Value]) -> String {
     let named = |tool: &Value| tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let free = calling.iter().any(|eval| eval.level() == Level::Scenario);
@@ -253,7 +253,7 @@ fn question(calling: &[&Eval], tools: &[Value]) -> String {
         free || calling.iter().any(|eval| matches!(&eval.input, Input::Execution { tool, .. } if tool.value == name))
     };
     let hint = |tool: &Value, key: &str| tool.pointer(&format!("/annotations/{key}")).and_then(Value::as_bool);
-    // A tool that says nothing may do anything: so MCP has it.
+    // According to MCP, a tool without hints may do anything.
     let rank = |tool: &Value| match (hint(tool, "readOnlyHint"), hint(tool, "destructiveHint")) {
         (Some(true), _) => 2,
         (_, Some(false)) => 1,
@@ -270,7 +270,7 @@ fn question(calling: &[&Eval], tools: &[Value]) -> String {
     text + "(as declared by the server)\n"
 }
 
-/// What evals are run with.
+/// The settings with which evals are run.
 pub fn running<'a>(args: &'a Options, host: &'a RealHost, cancel: &'a CancellationToken, runs: u32) -> Running<'a> {
     Running {
         host,

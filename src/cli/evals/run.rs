@@ -84,7 +84,7 @@ fn isolation(text: &str) -> Result<Isolation, String> {
     Isolation::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| format!("expected one of {}", known()))
 }
 
-/// The agent, and what keeps it apart from the machine.
+/// The agent and its jail.
 struct Agent {
     chosen: Chosen,
     jail: Option<Jail>,
@@ -140,7 +140,7 @@ pub fn main(args: &Args, _: Global) -> u8 {
         }
     });
     if told.process().is_some() {
-        // Interrupted, it leaves its processes behind.
+        // An interrupted agent leaves processes behind.
         block(async {
             host.reap_marked(host.mark(), GRACE).await;
             Ok(code)
@@ -150,10 +150,10 @@ pub fn main(args: &Args, _: Global) -> u8 {
     }
 }
 
-/// How long processes of an agent have that is interrupted.
+/// How long processes of an interrupted agent may take to end.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What is run, and what results say of that.
+/// What is run, and what results say about it.
 struct Told<'a> {
     args: &'a Args,
     agent: Option<&'a Agent>,
@@ -168,12 +168,12 @@ impl Told<'_> {
         self.agent.map(|agent| &agent.chosen)
     }
 
-    /// An agent that is a process.
+    /// The agent, if it is a process.
     fn process(&self) -> Option<&Chosen> {
         self.chosen().filter(|chosen| chosen.kind.is_process())
     }
 
-    /// What a pass rests on.
+    /// What a pass depends on.
     fn rests_on(&self) -> Vec<(&'static str, String)> {
         let agent = self.chosen().map(|chosen| ("agent", chosen.title.clone()));
         let models = [("model", &self.args.ready.model), ("judge", &self.args.ready.judge)];
@@ -217,13 +217,13 @@ async fn once(told: &Told<'_>, server: &Server, host: &RealHost) -> Result<u8, F
     Ok(code)
 }
 
-/// A server's name as a part of a file's: a server cannot choose the folder.
+/// The name of a server as a part of a file name: a server cannot choose the directory.
 fn plain(name: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     name.chars().take(80).map(plain).collect()
 }
 
-/// The proposal's `EvalResult`s.
+/// The results as the proposal's `EvalResult`s.
 fn document(told: &Told<'_>, server: &Server, ready: &Ready, done: &[Done]) -> Value {
     let result = |done: &Done| {
         let mut result = json!({

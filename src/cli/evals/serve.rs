@@ -102,7 +102,7 @@ async fn serve(args: &Args, global: Global) -> Result<(), Fault> {
     }
 }
 
-/// Findings, on standard error: standard output is the client's.
+/// Prints findings to standard error, because standard output belongs to the client.
 fn print(wrong: &Wrong, global: Global) {
     if wrong.findings.is_empty() {
         return;

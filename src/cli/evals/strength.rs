@@ -1,4 +1,4 @@
-//! `gevals evals strength`: what a server's evals notice when its tools are broken.
+//! `gevals evals strength`: whether a server's evals detect that its tools are broken.
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -1,4 +1,4 @@
-//! `gevals ext init`: an extension that works, to be changed into what is meant.
+//! `gevals ext init`: creates a working extension to start from.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ enum Language {
     Rust,
 }
 
-/// A file, what is in it, and whether it can be run.
+/// The name of a file, its content, and whether it is executable.
 type Template = (&'static str, &'static str, bool);
 
 const BOTH: [Template; 4] = [
@@ -65,7 +65,7 @@ pub fn main(args: &Args) -> u8 {
     let files: Vec<(PathBuf, String, bool)> = BOTH
         .iter()
         .chain(own)
-        // The test is a module: its name has no `-`.
+        // The test is a Python module, so its name must not contain `-`.
         .map(|(file, text, executable)| {
             let name_of_file = if file.starts_with("test_") { name.replace('-', "_") } else { name.clone() };
             let text = text.replace("STEPS", release).replace("NAME", &name);

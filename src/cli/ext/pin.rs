@@ -1,4 +1,4 @@
-//! `gevals ext add`, `update` and `rollback`: what moves the pins of a lock.
+//! `gevals ext add`, `update` and `rollback`: change the pins of a lock.
 
 use std::path::{Path, PathBuf};
 
@@ -61,10 +61,10 @@ fn write(path: &Path, text: &str) -> Result<(), u8> {
     })
 }
 
-/// Files as they are about to be written.
+/// New contents of files that will be written.
 type Changed = IndexMap<PathBuf, String>;
 
-/// Finds out all about the extensions of an eval, as if files were written already, and gives `base` with it.
+/// Returns `base` with everything about the extensions of an eval, as if `changed` had been written.
 fn relocked(
     eval: &Path,
     changed: &Changed,
@@ -92,7 +92,7 @@ fn relocked(
     }
 }
 
-/// Writes a lock, and then the files that need it: what names a package without its pin does not check.
+/// Writes a lock, and then the files that need it: a package without its pin is an error.
 fn commit(eval: &Path, lock: &Lock, changed: &Changed) -> Result<(), u8> {
     let path = lock_path(eval);
     let text = packages::text(lock).map_err(|error| {
@@ -153,7 +153,7 @@ fn added(args: &Add, global: Global) -> Result<(), u8> {
     Ok(())
 }
 
-/// A package as a word of YAML.
+/// A package as a YAML scalar.
 fn word(package: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "./@_-+:~".contains(c);
     let first = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '/';
@@ -182,7 +182,7 @@ fn with_extension(text: &str, entry: &str) -> Option<String> {
             let old = config.entry("extensions")?;
             let value = old.value.span();
             match (old.value.is_implicit_null(), old.value.style()) {
-                // Behind the colon there may be a comment.
+                // A comment may follow the colon.
                 (true, _) => {
                     let end = text[old.key.span().end as usize..]
                         .find('\n')
@@ -205,7 +205,7 @@ fn with_extension(text: &str, entry: &str) -> Option<String> {
     Some(changed)
 }
 
-/// The references that names of an eval mean; all where there are no names.
+/// The releases that names of an eval refer to; without names, all releases.
 fn chosen(one: &One, names: &[String]) -> Result<IndexSet<String>, u8> {
     let unit = one.unit();
     let Some(eval) = &unit.eval else { return Err(status::USAGE) };
@@ -260,12 +260,12 @@ fn updated(args: &Update, global: Global) -> Result<(), u8> {
     Ok(())
 }
 
-/// The package that a reference becomes with another version.
+/// The package of a reference, with another version.
 fn at(reference: &str, version: &str) -> String {
     format!("{}@{version}", reference.split('@').next().unwrap_or(reference))
 }
 
-/// Puts packages in place of others: in the eval and in the tasks that name them, and in the lock, which starts as `base`.
+/// Replaces packages: in the eval and in the tasks that name them, and in the lock, which starts as `base`.
 fn moved(one: &One, moves: &IndexMap<String, String>, old: &Lock, base: &Lock, global: Global) -> Result<(), u8> {
     let unit = one.unit();
     let tasks = one.compiled.project.tasks.iter().map(|task| task.path.clone());
@@ -298,7 +298,7 @@ fn without_previous(release: &LockedRelease) -> Box<LockedRelease> {
     Box::new(LockedRelease { previous: None, ..release.clone() })
 }
 
-/// A text with a reference for another, where it stands as a word of its own.
+/// Replaces a reference in a text, unless the word continues after it.
 fn renamed(text: &str, old: &str, new: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -315,7 +315,7 @@ fn renamed(text: &str, old: &str, new: &str) -> String {
     out + rest
 }
 
-/// What became of a pin.
+/// Prints what happened to a pin.
 fn report(name: &str, old: &Lock, new: &Lock, now: &str) {
     let (Some(is), was) = (new.releases.get(now), old.releases.get(name)) else { return };
     print(&match was {

@@ -1,20 +1,20 @@
-//! The comment that allows a finding where it stands.
+//! The comment that allows a finding at its location.
 
 use std::ops::Range;
 
 use super::place;
 use crate::policy::block_openers;
 
-/// What begins a comment that allows rules.
+/// The start of a comment that allows rules.
 const BEGIN: &str = "# gevals: allow(";
 
-/// Where the name of a rule is written so that a finding at a byte is allowed, and what is written there. Nothing where a comment
-/// would be text.
+/// The edit that allows a finding of a rule at a byte: the range and its new text. `None` if a comment there would be
+/// text.
 pub fn edit(text: &str, at: usize, rule: &str) -> Option<(Range<usize>, String)> {
     let line = text.get(..at)?.matches('\n').count();
     let line = block_openers(text).get(line).map_or(line, |opener| opener - 1);
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
-    // One that stands there already speaks for the next line alone.
+    // An existing comment there applies only to the next line, so it can be extended.
     let above = text[..start].trim_end().rfind('\n').map_or(0, |end| end + 1);
     if text[above..start].trim_start().starts_with(BEGIN)
         && let Some(end) = text[above..start].find(')')

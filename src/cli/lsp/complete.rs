@@ -1,4 +1,4 @@
-//! What may stand at a position: keys and words by the schemas, operations and their arguments by the lock, and what holes are made of.
+//! Completion: keys and words from the schemas, operations and their arguments from the lock, and the parts of holes.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::{
     yaml::{Node, Tree},
 };
 
-/// Stands for what is being typed, so that the text can be read meanwhile.
+/// A placeholder for what is being typed, so that the text can be parsed.
 const TYPED: &str = "__typed__";
 
 /// The completions at a byte.
@@ -28,7 +28,7 @@ pub fn at(text: &str, offset: usize, encoding: Encoding, lock: &Lock) -> Value {
     let line = line(text, offset);
     let before = &text[line.start..offset];
     let alias = before.rsplit([' ', '[', ',']).next().filter(|word| word.starts_with('*'));
-    // What is there of the word behind the cursor.
+    // The number of bytes of the word after the cursor.
     let mut behind = 0;
     let hole = (place::filter(text, offset), place::hole(text, offset));
     let (choices, typed) = match (in_script(text, offset), hole, alias) {
@@ -66,17 +66,17 @@ pub fn at(text: &str, offset: usize, encoding: Encoding, lock: &Lock) -> Value {
     json!({ "isIncomplete": false, "items": items.collect::<Vec<_>>() })
 }
 
-/// What is offered, and how much of it stands before and behind the cursor.
+/// The completions, and how many bytes of the word are before and after the cursor.
 type Offered = (Vec<Completion>, usize, usize);
 
-/// The line of a byte, without its end.
+/// The range of the line that contains a byte, without its line ending.
 fn line(text: &str, offset: usize) -> Range<usize> {
     let start = text[..offset].rfind('\n').map_or(0, |at| at + 1);
     let end = text[offset..].find('\n').map_or(text.len(), |at| offset + at);
     start..start.max(text[..end].trim_end_matches('\r').len()).max(offset)
 }
 
-/// Whether a byte is in a comment. Where the text is no YAML, a line of its own is one.
+/// Whether a byte is in a comment. If the text is not valid YAML, only comments on their own line are recognized.
 fn in_comment(text: &str, offset: usize) -> bool {
     let within = |range: Range<usize>| range.start < offset && offset <= range.end;
     match place::tree(text) {
@@ -87,17 +87,17 @@ fn in_comment(text: &str, offset: usize) -> bool {
     }
 }
 
-/// A letter of a key or of a word of the lists of words.
+/// Whether a letter may be part of a key or a listed word.
 fn is_plain(letter: char) -> bool {
     letter.is_alphanumeric() || "._-".contains(letter)
 }
 
-/// How much of a word stands at the beginning of a text.
+/// The length of the word at the start of a text.
 fn plain_length(text: &str) -> usize {
     text.find(|letter| !is_plain(letter)).unwrap_or(text.len())
 }
 
-/// In a mapping or a list between brackets: its keys or its words; nothing where there are no brackets.
+/// Completions in a flow mapping or list: its keys or words. `None` outside of brackets.
 fn in_flow(text: &str, offset: usize, lock: &Lock) -> Option<Offered> {
     let line = line(text, offset);
     let head = text[line.start..offset].trim_end_matches(is_plain);
@@ -113,7 +113,7 @@ fn in_flow(text: &str, offset: usize, lock: &Lock) -> Option<Offered> {
         return None;
     }
     let at = line.start + head.len();
-    // An editor closes brackets by itself; where it does not, they are closed here.
+    // Editors close brackets themselves. Brackets that are still open are closed here.
     let open = unclosed(begun);
     let closing = if rest.is_empty() { open.as_str() } else { "" };
     let with = |what: &str| {
@@ -154,7 +154,7 @@ fn unclosed(line: &str) -> String {
     open.into_iter().rev().collect()
 }
 
-/// In a block: the words of a value, or the keys of a mapping.
+/// Completions in a block: the words of a value, or the keys of a mapping.
 fn in_block(text: &str, offset: usize, lock: &Lock) -> Offered {
     const NOTHING: Offered = (Vec::new(), 0, 0);
     let line = line(text, offset);
@@ -177,7 +177,7 @@ fn in_block(text: &str, offset: usize, lock: &Lock) -> Offered {
     }
     let word = before.trim_start().trim_start_matches("- ").trim_start();
     let there = rest.starts_with(':');
-    // Before what stands there already nothing else can stand.
+    // Nothing can be inserted before other text.
     if !there && !is_end(rest) {
         return NOTHING;
     }
@@ -211,7 +211,7 @@ struct Completion {
     kind: u8,
 }
 
-/// The tree of the text in which a line is another one.
+/// The tree of the text with one line replaced.
 fn with_line(text: &str, line: Range<usize>, new: &str) -> Option<Tree> {
     place::tree(&format!("{}{new}{}", &text[..line.start], &text[line.end..]))
 }
@@ -235,7 +235,7 @@ fn filters() -> Vec<Completion> {
     FILTERS.iter().map(|info| completion(info.name, hover::about_filter(info), FUNCTION)).collect()
 }
 
-/// The variables that a script may use behind `$` or `${`: those of its step and of the task.
+/// Completions in a script after `$` or `${`: the variables of its step and of the task.
 fn in_script(text: &str, offset: usize) -> Option<(Vec<Completion>, usize)> {
     let before = text[..offset].trim_end_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '_');
     before.strip_suffix('{').unwrap_or(before).strip_suffix('$')?;
@@ -260,9 +260,9 @@ fn in_script(text: &str, offset: usize) -> Option<(Vec<Completion>, usize)> {
     Some((found, offset - before.len()))
 }
 
-/// The anchors that stand before an alias.
+/// Completions for an alias: the anchors before it.
 fn anchors(text: &str, offset: usize, alias: &str) -> Vec<Completion> {
-    // The alias itself is not known yet, and would make the text unreadable.
+    // The alias is still unknown, and would make the text invalid.
     let start = offset - alias.len();
     let text = format!("{}null{}", &text[..start], &text[offset..]);
     let Some(tree) = place::tree(&text) else { return Vec::new() };
@@ -270,12 +270,12 @@ fn anchors(text: &str, offset: usize, alias: &str) -> Vec<Completion> {
     before.map(|(name, ..)| completion(&name, "an anchor".to_owned(), REFERENCE)).collect()
 }
 
-/// The keys of the mapping at a way that are not there.
+/// Completions for the mapping at a way: the keys that it does not have yet.
 fn keys(tree: &Tree, way: &[Way], there: &[String], lock: &Lock) -> Vec<Completion> {
     let Some(kind) = place::kind(tree) else { return Vec::new() };
     let mut found: Vec<Completion> = Vec::new();
     match operations::around(tree, way, lock) {
-        // The arguments of an operation, as its schema has them.
+        // The arguments of an operation, from its schema.
         Some((operation, within)) => {
             let schema = operation.schema();
             found.extend(schemas::keys(&schema, &schemas::at(&schema, within)).into_iter().map(as_key));
@@ -305,7 +305,7 @@ fn is_step(way: &[Way]) -> bool {
     matches!(way, [.., Way::Key(list), Way::Item(_)] if LISTS.contains(&list.as_str()))
 }
 
-/// The way to the mapping in which something is typed, and its other keys.
+/// The way to the mapping in which something is typed, and all of its keys, including the placeholder.
 fn typed_key(node: Node<'_>, way: &mut Vec<Way>) -> Option<(Vec<Way>, Vec<String>)> {
     let names: Vec<String> = node.entries().map(|entry| entry.name.to_owned()).collect();
     if names.iter().any(|name| name == TYPED) {
@@ -328,7 +328,7 @@ fn typed_key(node: Node<'_>, way: &mut Vec<Way>) -> Option<(Vec<Way>, Vec<String
     None
 }
 
-/// The words that the scalar at a way may be.
+/// Completions for the scalar at a way.
 fn words(tree: &Tree, way: &[Way], lock: &Lock) -> Vec<Completion> {
     let Some(kind) = place::kind(tree) else { return Vec::new() };
     if let Some((operation, within)) = operations::around(tree, way, lock)
@@ -362,7 +362,7 @@ const ROOTS: [(&str, &str); 6] = [
 ];
 
 fn in_hole(text: &str, start: usize, path: &str, lock: &Lock) -> (Vec<Completion>, usize) {
-    // A hole that is not closed is text; where it is no YAML, it is left out.
+    // A hole that is not closed is text. If the text is not valid YAML, the hole is left out.
     let tree = place::tree(text)
         .or_else(|| place::tree(&format!("{}{TYPED}{}", &text[..start - 1], &text[start + path.len()..])));
     let tree = tree.as_ref();
@@ -390,7 +390,7 @@ fn in_hole(text: &str, start: usize, path: &str, lock: &Lock) -> (Vec<Completion
         ["steps", id, "outputs", inside @ .., _] => {
             let steps = steps();
             let of = |id: &str| steps.iter().find(|step| step.id == id);
-            // `rounds[0].ID`, as often as loops stand in one another.
+            // `rounds[0].ID`, repeated for nested loops.
             let step = inside.chunks(2).try_fold((of(id), false), |(step, _), part| match (step, part) {
                 (Some(step), [rounds, ..]) if step.outputs.is_empty() && is_round(rounds) => match part.get(1) {
                     Some(id) if step.rounds.iter().any(|known| known == id) => Some((of(id), false)),
@@ -428,7 +428,7 @@ fn in_hole(text: &str, start: usize, path: &str, lock: &Lock) -> (Vec<Completion
     (found, typed)
 }
 
-/// Whether a part of a path is one of the rounds of a loop.
+/// Whether a part of a path selects a round of a loop.
 fn is_round(part: &str) -> bool {
     part.strip_prefix("rounds[").is_some_and(|nth| nth.ends_with(']'))
 }

@@ -33,7 +33,7 @@ pub fn of(text: &str, tree: &Tree, lines: &Lines<'_>) -> Value {
 fn below(node: Node<'_>, text: &str, lines: &Lines<'_>, found: &mut Vec<Value>) {
     let mut fold = |start: usize, end: Node<'_>| {
         let start = lines.place(start).0;
-        // A block ends where its text does, and not with the blank lines behind.
+        // A block ends with its text, without the blank lines after it.
         let end = end.span().range();
         let end = end.start + text[end.clone()].trim_end().len();
         let end = lines.place(end).0;
@@ -45,7 +45,7 @@ fn below(node: Node<'_>, text: &str, lines: &Lines<'_>, found: &mut Vec<Value>) 
         return;
     }
     node.entries().for_each(|entry| fold(entry.key.span().range().start, entry.value));
-    // The only key of an item folds as the item does.
+    // An item with a single key folds like that key.
     node.items().filter(|item| item.entries().len() > 1).for_each(|item| fold(item.span().range().start, item));
     node.entries().for_each(|entry| below(entry.value, text, lines, found));
     node.items().for_each(|item| below(item, text, lines, found));

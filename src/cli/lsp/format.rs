@@ -1,4 +1,4 @@
-//! The one way to write a hole: `{path | filter(a, b) | filter}`. Nothing else of a text is touched.
+//! The canonical form of holes: `{path | filter(a, b) | filter}`. Nothing else in a text is changed.
 
 use std::{ops::Range, path::Path};
 
@@ -12,13 +12,13 @@ use crate::{
     template::{self, Piece},
 };
 
-/// What to replace so that all holes of a task are written in the one way; nothing where that would change what they say, and in
-/// a task with errors, where nobody knows which braces are holes.
+/// The edits that write all holes of a task in their canonical form. There are none if they would change the meaning,
+/// or if the task has errors, because it is then unknown which braces are holes.
 pub fn edits(path: &Path, text: &str, reading: &Reading) -> Vec<(Range<usize>, String)> {
     let Some(task) = reading.checked.as_ref().filter(|task| task.dialect == Dialect::Portable) else {
         return Vec::new();
     };
-    // What is escaped or folded is not written as it reads.
+    // Escaped and folded texts are skipped.
     let written = |hole: &&Hole<Def>| text.get(hole.span.range()) == Some(hole.text.as_str());
     let new = |hole: &Hole<Def>| Some((hole.span.range(), canonical(&hole.text)?));
     let mut edits: Vec<_> = holes(task).into_iter().filter(written).filter_map(new).collect();
@@ -36,7 +36,7 @@ pub fn edits(path: &Path, text: &str, reading: &Reading) -> Vec<(Range<usize>, S
     if same { edits } else { Vec::new() }
 }
 
-/// All that a text says, with the holes in each string as what they mean.
+/// Everything that a text says, with the holes in each string replaced by their meaning.
 fn yaml(path: &Path, text: &str) -> Option<Value> {
     let sources = Sources::default();
     let tree = crate::yaml::parse(sources.add(path, text), text, &mut Diagnostics::default()).ok()?;
@@ -54,7 +54,7 @@ fn strings(value: &mut Value) {
     }
 }
 
-/// The pieces of a text: what stands between holes, and what these say.
+/// The pieces of a text: the text between holes, and the meaning of the holes.
 fn meaning(text: &str) -> Value {
     let filter = |filter: &template::Filter| {
         let args: Vec<&Value> = filter.args.iter().map(|arg| &arg.value).collect();
@@ -67,7 +67,7 @@ fn meaning(text: &str) -> Value {
     pieces.collect()
 }
 
-/// A hole as it is to be written; none where the text is no hole.
+/// The canonical form of a hole; `None` if the text is not a hole.
 fn canonical(text: &str) -> Option<String> {
     let scan = template::scan(text);
     let hole = scan.single_hole()?;

@@ -1,4 +1,4 @@
-//! What is inferred, shown between what is written: types of outputs, time-outs, what holes are filled with, what a glob selects.
+//! Inlay hints for what is inferred: types of outputs, timeouts, values of holes, tasks selected by a glob.
 
 use std::{ops::RangeInclusive, path::Path};
 
@@ -18,7 +18,7 @@ use crate::{
 /// `InlayHintKind`.
 const TYPE: u8 = 1;
 
-/// The hints of a text at the bytes that are shown.
+/// The hints of a text in the range that is shown.
 pub fn of(path: &Path, shown: RangeInclusive<usize>, reading: &Reading, suite: &Suite, lines: &Lines<'_>) -> Value {
     let mut found = Vec::new();
     let mut hint = |offset: usize, label: String, tooltip: &str, kind: Option<u8>| {
@@ -60,7 +60,7 @@ pub fn of(path: &Path, shown: RangeInclusive<usize>, reading: &Reading, suite: &
     Value::Array(found)
 }
 
-/// The type of what an argument comes to.
+/// The type of the value of an argument.
 pub fn type_of(arg: &Arg<Def>) -> Type {
     match &arg.kind {
         ArgKind::Null => Type::Null,

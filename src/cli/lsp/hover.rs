@@ -1,4 +1,4 @@
-//! What a thing under the cursor is: a hole with its type and value, a filter, a step with what it takes and does.
+//! Hover texts: a hole with its type and value, a filter, a step with its arguments and effects.
 
 use std::ops::Range;
 
@@ -18,13 +18,13 @@ use crate::{
     ty::duration,
 };
 
-/// A range and what is said of it, as Markdown.
+/// A range and its description in Markdown.
 pub type Said = (Range<usize>, String);
 
-/// The most lines of a list of acts or arguments.
+/// The maximum number of lines in a list of acts or arguments.
 const LINES: usize = 20;
 
-/// What the hole at a byte is.
+/// Describes the hole at a byte.
 pub fn hole(offset: usize, reading: &Reading) -> Option<Said> {
     let task = reading.checked.as_ref()?;
     let hole = holes(task).into_iter().find(|hole| hole.span.range().contains(&offset))?;
@@ -37,7 +37,7 @@ pub fn hole(offset: usize, reading: &Reading) -> Option<Said> {
     Some((hole.span.range(), about_hole(hole, task, output(hole.span, reading))))
 }
 
-/// The output that a hole leads to in the end: behind `rounds[0]` that of a step inside of the loop.
+/// The output that a hole finally refers to: after `rounds[0]`, that of a step inside of the loop.
 fn output(span: Span, reading: &Reading) -> Option<(String, String)> {
     let task = reading.task()?;
     let paths = Paths::new(task);
@@ -53,19 +53,19 @@ fn output(span: Span, reading: &Reading) -> Option<(String, String)> {
     })
 }
 
-/// What a variable of the task is that a script uses.
+/// Describes a variable of the task that a script uses.
 pub fn used(one: &Occurrence, reading: &Reading) -> Option<Said> {
     let (Named::Variable(name), Some(task)) = (&one.named, &reading.checked) else { return None };
     let known = !one.given && task.env.iter().any(|(known, _)| known.value == *name);
     known.then(|| (one.span.range(), format!("the variable `{name}` of the task{}", value(name, task))))
 }
 
-/// A filter: how it is written, what it takes and gives.
+/// Describes a filter: its syntax, its input and its output.
 pub fn about_filter(info: &FilterInfo) -> String {
     format!("`{}`\n\ntakes {}, gives {}", signature(info), info.takes, info.summary)
 }
 
-/// A filter with its arguments; those in brackets may be left out.
+/// A filter with its arguments. Optional ones are in brackets.
 pub fn signature(info: &FilterInfo) -> String {
     let args = info.args.iter().map(|arg| if arg.required { arg.name.to_owned() } else { format!("[{}]", arg.name) });
     let args: Vec<String> = args.collect();
@@ -111,7 +111,7 @@ fn about_output(id: &str, name: &str, step: Option<&Step<Def>>) -> String {
     format!("the output `{name}` of the step `{id}` ({}){}", step.op.name, given.unwrap_or_default())
 }
 
-/// What is known of a variable's value; nothing of one that may be a secret.
+/// Describes the value of a variable. A value that may be a secret is masked.
 fn value(name: &str, task: &Task<Def>) -> String {
     let Some((_, template)) = task.env.iter().find(|(known, _)| known.value == name) else { return String::new() };
     let (written, known) = (template.display(), effects::of_template(template, &effects::environment(task)).shown());
@@ -123,7 +123,7 @@ fn value(name: &str, task: &Task<Def>) -> String {
     }
 }
 
-/// What the step is whose operation is named at a byte.
+/// Describes the step whose operation is at a byte.
 pub fn step(offset: usize, reading: &Reading, files: &dyn Files) -> Option<Said> {
     let task = reading.checked.as_ref()?;
     let step = reading.steps().into_iter().find(|step| step.key.range().contains(&offset))?;
@@ -153,7 +153,7 @@ pub fn step(offset: usize, reading: &Reading, files: &dyn Files) -> Option<Said>
     Some((step.key.range(), said.trim_end().to_owned()))
 }
 
-/// What a step does to the world, by the model of effects; else what its operation declares.
+/// The effects of a step according to the model of effects, or else as its operation declares them.
 fn acts(step: &Step<Def>, task: &Task<Def>, reading: &Reading, files: &dyn Files) -> String {
     let Some(unit) = &reading.unit else { return String::new() };
     let sources = &reading.sources;
@@ -181,7 +181,7 @@ fn acts(step: &Step<Def>, task: &Task<Def>, reading: &Reading, files: &dyn Files
     }
 }
 
-/// The arguments of an operation, a line each.
+/// The arguments of an operation, one per line.
 pub fn arguments(schema: &Schema) -> String {
     let json = schema.json();
     let required = json["required"].as_array();

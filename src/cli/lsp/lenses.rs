@@ -1,4 +1,4 @@
-//! What can be done with a file, above its first line: run it, show its plan. The editor carries the commands out.
+//! Code lenses above the first line of a file: run it, show its plan. The editor executes the commands.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use crate::{
 
 /// Runs `gevals run EVAL --run '^TASK$'`; its argument is `{eval, task}`, the URI of the eval and the name of the task, if it is one.
 pub const RUN: &str = "gevals.run";
-/// The same for one phase of a task, which the editor asks for.
+/// The same for one phase of a task. The editor asks which one.
 pub const DEBUG: &str = "gevals.debug";
 /// Shows `gevals plan FILE --format html`; its argument is `{file}`, the URI of a task or an eval.
 pub const PLAN: &str = "gevals.plan";
 
-/// The evals that are offered for one task.
+/// The maximum number of evals that are offered for a task.
 const OFFERED: usize = 3;
 
 /// The lenses of a task or an eval.

@@ -1,5 +1,5 @@
-//! The names that an author gives – steps, outputs, variables of a task, anchors – and every place where one stands, also in the
-//! prompt's file, in scripts and in the oracles of evals.
+//! The names that an author defines – steps, outputs, variables of a task, anchors – and all their occurrences,
+//! including those in the prompt's file, in scripts and in the oracles of evals.
 
 use std::ops::Range;
 
@@ -17,29 +17,29 @@ use crate::{
     yaml::{self, Node, Tree},
 };
 
-/// A place where a name stands.
+/// An occurrence of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Occurrence {
     pub named: Named,
     pub span: Span,
-    /// Whether it is given here.
+    /// Whether it is the definition.
     pub given: bool,
 }
 
-/// All names of a text, and what stands in the way of changing one.
+/// All names of a text, and what prevents changing one.
 #[derive(Default)]
 pub struct Names {
-    /// Where names are given and used. Variables of the process are given nowhere.
+    /// Definitions and uses of names. Variables of the process have no definition.
     pub all: Vec<Occurrence>,
-    /// For each script that uses variables of its environment, these, and those that are its own or its step's.
+    /// For each script that uses variables of its environment: these, and those that the script or its step sets.
     pub scripts: Vec<(Vec<String>, Vec<String>)>,
-    /// Variables of the task that are perhaps used in a way that is not followed.
+    /// Variables of the task that may be used in a way that is not analyzed.
     pub doubts: Vec<(String, Span)>,
-    /// Places that mean something else to another step, or to another task.
+    /// Places that have another meaning for another step or another task.
     pub shared: Vec<Span>,
 }
 
-/// All names of a text, where they are given and where they are used. `oracles` are files of the sources.
+/// All names of a text, with their definitions and uses. `oracles` are files of the sources.
 pub fn names(text: &str, reading: &Reading, oracles: &[Span], files: &dyn Files) -> Names {
     let mut found = Names::default();
     if let Some(tree) = reading.tree() {
@@ -82,7 +82,7 @@ pub fn names(text: &str, reading: &Reading, oracles: &[Span], files: &dyn Files)
     found
 }
 
-/// The variables that scripts use.
+/// Adds the variables that scripts use.
 fn in_scripts(task: &Task<Path>, reading: &Reading, files: &dyn Files, found: &mut Names) {
     for script in scripts::all(reading, task, files) {
         let mut variables = script.variables();
@@ -109,7 +109,7 @@ fn in_scripts(task: &Task<Path>, reading: &Reading, files: &dyn Files, found: &m
     }
 }
 
-/// The names that a task gives.
+/// The names that a task defines.
 fn given(text: &str, task: &Task<Path>) -> Vec<Occurrence> {
     let bare = |span: Span| match text.get(span.range()).map(str::as_bytes) {
         Some([b'"' | b'\'', .., b'"' | b'\'']) => Span { start: span.start + 1, end: span.end - 1, ..span },
@@ -134,7 +134,7 @@ pub fn used<'h>(hole: &'h Hole<Path>, place: Option<usize>, paths: &Paths<'h>) -
     paths.names(hole, place).into_iter().filter_map(at).collect()
 }
 
-/// Anchors and aliases: the name, its bytes, and whether it is the anchor.
+/// Anchors and aliases: the name, its range, and whether it is an anchor.
 pub fn anchors(text: &str, tree: &Tree) -> Vec<(String, Range<usize>, bool)> {
     let (mut scalars, mut found) = (Vec::new(), Vec::new());
     aliases(tree.root(), &mut scalars, &mut |range| {
@@ -154,7 +154,7 @@ pub fn anchors(text: &str, tree: &Tree) -> Vec<(String, Range<usize>, bool)> {
     found
 }
 
-/// Notes where scalars are, and visits aliases, each once.
+/// Collects the ranges of scalars, and visits each alias once.
 fn aliases(node: Node<'_>, scalars: &mut Vec<Range<usize>>, visit: &mut dyn FnMut(Range<usize>)) {
     if node.is_alias() {
         return visit(node.span().range());

@@ -1,4 +1,4 @@
-//! From a place to others: what is there, where it is defined and used, and its name everywhere.
+//! Navigation: what is at a place, where it is defined and used, and renaming.
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// The requirement or import that a step's name begins with.
+    /// The requirement or import to which the prefix of a step's name refers.
     fn prefix(&self, operation: &str, reading: &Reading) -> Value {
         let (Some((alias, _)), Some(task)) = (operation.split_once('.'), reading.task()) else { return Value::Null };
         let is = |span: &Span| reading.sources.get(span.file).slice(*span).trim_matches(['"', '\'']) == alias;
@@ -123,7 +123,7 @@ impl Server {
         }
     }
 
-    /// The places in the file itself where the same is named.
+    /// The places in the same file with the same name.
     pub(super) fn highlights(&self, path: &Path, text: &str, offset: usize) -> Value {
         let reading = self.reading(path, text);
         let Names { all, .. } = self.names(path, text, &reading);
@@ -195,7 +195,7 @@ impl Server {
         Ok(json!({ "changes": changes }))
     }
 
-    /// Why a name cannot be changed without changing what something else means.
+    /// Why renaming would change the meaning of something else.
     fn hindrance(&self, path: &Path, named: &Named, new: &str, names: &Names, reading: &Reading) -> Option<String> {
         let old = named.name();
         let place = |span: Span| {
@@ -229,7 +229,7 @@ impl Server {
         })
     }
 
-    /// All names of a task, also in the oracles of the evals that select it.
+    /// All names of a task, including those in the oracles of the evals that select it.
     fn names(&self, path: &Path, text: &str, reading: &Reading) -> Names {
         let portable = reading.task().is_some_and(|task| task.dialect == Dialect::Portable);
         let mut oracles: Vec<&Path> = Vec::new();
@@ -251,7 +251,7 @@ impl Server {
         json!({ "uri": uri_of(&normalize(source.path())), "range": Lines::of(&source, self.encoding).range(span.range()) })
     }
 
-    /// A place in a file that need not be open.
+    /// A location in a file that may not be open.
     fn begin(&self, path: &Path, range: Range<usize>) -> Value {
         let text = match self.open.get(path) {
             Some(document) => document.text.clone(),

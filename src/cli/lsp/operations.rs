@@ -1,4 +1,4 @@
-//! The operations of servers and extensions that a file may use, as the lock knows them.
+//! The operations of servers and extensions that a file may use, from the lock.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::{
     yaml::{Node, Tree},
 };
 
-/// A word and what is said of it.
+/// A word and its description.
 pub type Described = (String, String);
 
-/// An operation that the lock knows.
+/// An operation in the lock.
 pub enum Operation<'l> {
     Tool(&'l LockedTool),
     Extension { name: String, operation: &'l LockedOperation },
 }
 
 impl Operation<'_> {
-    /// What it takes, as JSON Schema.
+    /// The JSON Schema of its input.
     pub fn schema(&self) -> Value {
         match self {
             Self::Tool(tool) => tool.input_schema.json().clone(),
@@ -34,7 +34,7 @@ impl Operation<'_> {
         }
     }
 
-    /// As a step.
+    /// Its signature as a step.
     pub fn signature(&self) -> Signature {
         match self {
             Self::Tool(tool) => builtin::tool::signature(Dialect::Portable, "", Some(&tool.input_schema)),
@@ -43,7 +43,7 @@ impl Operation<'_> {
     }
 }
 
-/// What the prefix of a step stands for.
+/// What the prefix of a step refers to.
 enum Prefix<'t> {
     Server(&'t str),
     Extension(&'t str),
@@ -69,7 +69,7 @@ fn prefixes(tree: &Tree) -> Vec<(&str, Prefix<'_>)> {
     found
 }
 
-/// All operations that the lock knows of what a task declares: `ALIAS.NAME`, and what it does.
+/// All operations in the lock that a task can use: `ALIAS.NAME`, with a description.
 pub fn all(tree: &Tree, lock: &Lock) -> Vec<Described> {
     let mut found = Vec::new();
     for (alias, prefix) in prefixes(tree) {
@@ -91,7 +91,7 @@ pub fn all(tree: &Tree, lock: &Lock) -> Vec<Described> {
     found
 }
 
-/// The operation of this name in a task.
+/// The operation of a task with this name.
 fn operation<'l>(tree: &Tree, name: &str, lock: &'l Lock) -> Option<Operation<'l>> {
     let (alias, inner) = name.split_once('.')?;
     let (_, prefix) = prefixes(tree).into_iter().find(|(known, _)| *known == alias)?;
@@ -104,7 +104,7 @@ fn operation<'l>(tree: &Tree, name: &str, lock: &'l Lock) -> Option<Operation<'l
     }
 }
 
-/// The operation among whose arguments a way leads, and the way within these.
+/// The operation whose arguments contain the end of a way, and the way within these.
 pub fn around<'l, 'w>(tree: &Tree, way: &'w [Way], lock: &'l Lock) -> Option<(Operation<'l>, &'w [Way])> {
     let is = |way: &Way, word: &str| matches!(way, Way::Key(key) if key == word);
     for (nth, part) in way.iter().enumerate().rev() {
@@ -132,7 +132,7 @@ pub fn around<'l, 'w>(tree: &Tree, way: &'w [Way], lock: &'l Lock) -> Option<(Op
     None
 }
 
-/// The servers that the lock knows.
+/// The servers in the lock.
 pub fn servers(lock: &Lock) -> Vec<Described> {
     lock.servers.iter().map(|(name, server)| (name.clone(), server.version.clone())).collect()
 }
@@ -151,7 +151,7 @@ pub fn called(tree: &Tree, way: &[Way], key: &str, lock: &Lock) -> Vec<Described
     }
 }
 
-/// The signature of a step by its name.
+/// The signature of a step, by its name.
 fn signature(tree: &Tree, name: &str, lock: &Lock) -> Option<Arc<Signature>> {
     let Some(FileKind::Task(dialect)) = place::kind(tree) else { return None };
     match builtin::vocabularies().of(dialect).get(name) {
@@ -160,14 +160,14 @@ fn signature(tree: &Tree, name: &str, lock: &Lock) -> Option<Arc<Signature>> {
     }
 }
 
-/// What a step offers that lists no outputs, by the name of its operation.
+/// The outputs of a step that lists none, by the name of its operation.
 pub fn outputs(tree: &Tree, name: &str, lock: &Lock) -> Vec<(String, Type)> {
     let signature = signature(tree, name, lock);
     let outputs = signature.map(|signature| signature.implicit_outputs().0).unwrap_or_default();
     outputs.iter().map(|(name, ty)| (name.clone(), ty.clone())).collect()
 }
 
-/// The values that only a hole at this place may use: those of its own step, and of the loops around it.
+/// The values that only a hole at this place can use: those of its own step, and of the loops around it.
 pub fn locals(tree: &Tree, way: &[Way], lock: &Lock) -> Vec<(String, Type)> {
     let mut found = Vec::new();
     for (nth, part) in way.iter().enumerate() {

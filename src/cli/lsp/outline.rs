@@ -1,4 +1,4 @@
-//! The outline of a file: keys, and steps by their operation and id.
+//! The outline of a file: keys, and steps by their operation and ID.
 
 use serde_json::{Value, json};
 
@@ -13,10 +13,10 @@ use crate::{
 /// How deep the outline goes.
 const DEPTH: usize = 6;
 
-/// The most names that are given of a suite.
+/// The maximum number of names of a suite.
 const NAMES: usize = 500;
 
-/// The tasks and evals of a suite whose names hold these letters, in any case.
+/// The tasks and evals of a suite whose names contain these letters, ignoring case.
 pub fn of_suite(project: &Project, sources: &Sources, letters: &str, encoding: Encoding) -> Value {
     let letters = letters.to_lowercase();
     let tasks = project.tasks.iter().filter_map(|unit| Some(("task", &unit.task.as_ref()?.name)));
@@ -37,13 +37,13 @@ pub fn of(tree: &Tree, lines: &Lines<'_>) -> Value {
     tree.root().entries().map(|entry| symbol(lines, entry.name, entry, 0)).collect()
 }
 
-/// A key with what stands below it.
+/// A key with everything below it.
 fn symbol(lines: &Lines<'_>, name: &str, entry: Entry<'_>, depth: usize) -> Value {
     let Entry { key, value: node, .. } = entry;
     let mut children = Vec::new();
     if depth + 1 < DEPTH {
         children.extend(node.entries().map(|entry| symbol(lines, entry.name, entry, depth + 1)));
-        // A step is its operation, and its id where it has one.
+        // A step is shown by its operation, and by its ID if it has one.
         for item in node.items() {
             let Some(first) = item.entries().next() else { continue };
             let id = first.value.get("id").and_then(Node::as_str);

@@ -1,11 +1,11 @@
-//! What the paths of holes lead through: steps, what they leave, and what is inside of that where it comes from other steps.
+//! What the paths of holes refer to: steps, their outputs, and values inside of outputs that come from other steps.
 
 use crate::{
     hir::{Arg, ArgKind, Hole, Step, Task, Template},
     template::{Path, Segment, SegmentKind},
 };
 
-/// What a name is given to.
+/// What a name identifies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Named {
     Step(String),
@@ -23,28 +23,28 @@ impl Named {
     }
 }
 
-/// How many holes may stand behind one another; a task with errors may go in circles.
+/// The maximum number of holes that are followed in a row: a task with errors may have cycles.
 const HOLES: usize = 20;
 
 /// The steps of a task, each with the loops around it.
 pub struct Paths<'t>(Vec<(&'t Step<Path>, Vec<&'t Step<Path>>)>);
 
-/// Where a hole stands: in which step, by its number.
+/// Where a hole is: the index of its step, if it is in one.
 type Place = Option<usize>;
 
-/// What a path has led to so far.
+/// What a path has reached so far.
 #[derive(Clone, Copy)]
 enum Value<'t> {
     Env,
     Steps,
     /// `steps.ID`
     Step(&'t str),
-    /// `steps.ID.outputs`, and the same of one round.
+    /// `steps.ID.outputs`, also of a single round.
     Left(&'t str),
-    /// What a `foreach` leaves that lists no outputs.
+    /// The output of a `foreach` that lists none.
     Rounds,
     Round,
-    /// What is written at a place.
+    /// A value as written, and its place.
     Written(&'t Arg<Path>, Place),
     Unknown,
 }
@@ -58,14 +58,14 @@ impl<'t> Paths<'t> {
         Self(found)
     }
 
-    /// Visits every template of the steps, with the place where it stands.
+    /// Visits every template of the steps, with its place.
     pub fn templates(&self, visit: &mut dyn FnMut(&'t Template<Path>, Option<usize>)) {
         for (nth, (step, _)) in self.0.iter().enumerate() {
             step.templates(&mut |template| visit(template, Some(nth)));
         }
     }
 
-    /// The names that a hole uses, and which of its spans each is.
+    /// The names that a hole uses, and the index of the span of each.
     pub fn names(&self, hole: &'t Hole<Path>, place: Option<usize>) -> Vec<(Named, usize)> {
         let mut value = self.root(hole.reference.root.text.as_str(), place, HOLES);
         let mut found = Vec::new();
@@ -94,7 +94,7 @@ impl<'t> Paths<'t> {
         }
     }
 
-    /// What a segment leads to, and the name that it is.
+    /// What a segment leads to, and the name that it uses.
     fn enter(&self, value: Value<'t>, segment: &'t Segment, holes: usize) -> (Option<Named>, Value<'t>) {
         let name = match &segment.kind {
             SegmentKind::Name(name) => name.as_str(),
@@ -124,7 +124,7 @@ impl<'t> Paths<'t> {
         }
     }
 
-    /// An output. The branches of one `anyOf` may share an id.
+    /// The value of an output. Branches of the same `anyOf` may share an ID.
     fn output(&self, id: &str, name: &str) -> Value<'t> {
         let is = |step: &Step<Path>| step.id.as_ref().is_some_and(|own| own.value == id);
         let mut given = self.0.iter().enumerate().filter(|(_, (step, _))| is(step)).filter_map(|(nth, (step, _))| {
@@ -149,7 +149,7 @@ impl<'t> Paths<'t> {
         }
     }
 
-    /// What stands behind a hole that is all that is written.
+    /// Follows a hole that is the whole value.
     fn settled(&self, value: Value<'t>, holes: usize) -> Value<'t> {
         let Value::Written(Arg { kind: ArgKind::Text(template), .. }, place) = value else { return value };
         let (Some(hole), Some(holes)) = (template.single_hole(), holes.checked_sub(1)) else { return Value::Unknown };

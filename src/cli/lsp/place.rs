@@ -1,4 +1,4 @@
-//! What stands at a byte of a file: the way to it through the YAML, and the hole that it is in.
+//! What is at a byte of a file: the way to it through the YAML, and the hole that contains it.
 
 use std::ops::Range;
 
@@ -9,37 +9,37 @@ use crate::{
     yaml::{self, Node, Tree},
 };
 
-/// A step on the way from the root to a node.
+/// A component of the way from the root to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Way {
     Key(String),
     Item(usize),
 }
 
-/// What stands at a byte.
+/// What is at a byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// To the node, keys and items.
+    /// The keys and items that lead to the node.
     pub way: Vec<Way>,
-    /// Whether it is the last key itself, and not what stands behind it.
+    /// Whether it is the last key itself, rather than its value.
     pub is_key: bool,
     /// The bytes of the key or scalar.
     pub range: Range<usize>,
 }
 
-/// The tree of a text that can be read.
+/// The tree of a text, if it is valid YAML.
 pub fn tree(text: &str) -> Option<Tree> {
     let sources = Sources::default();
     let file = sources.add("", text);
     yaml::parse(file, text, &mut Diagnostics::default()).ok()
 }
 
-/// What kind of file it is, as far as it says so.
+/// The kind of a file, if it is specified.
 pub fn kind(tree: &Tree) -> Option<FileKind> {
     dialect::identify(tree.root(), true, &mut Diagnostics::default()).ok().flatten()
 }
 
-/// The key or scalar that a byte belongs to.
+/// The key or scalar that contains a byte.
 pub fn at(tree: &Tree, offset: usize) -> Option<Place> {
     let mut way = Vec::new();
     within(tree.root(), offset, &mut way)
@@ -77,7 +77,7 @@ fn within(node: Node<'_>, offset: usize, way: &mut Vec<Way>) -> Option<Place> {
     scalar.then(|| Place { way: way.clone(), is_key: false, range: node.span().range() })
 }
 
-/// The path in the hole around a byte: where it begins, and what is written up to the byte.
+/// The path in the hole around a byte: its start, and its text up to the byte.
 pub fn hole(text: &str, offset: usize) -> Option<(usize, &str)> {
     let line = text[..offset].rfind('\n').map_or(0, |at| at + 1);
     let open = text[line..offset].rfind('{')? + line;
@@ -86,7 +86,7 @@ pub fn hole(text: &str, offset: usize) -> Option<(usize, &str)> {
     (inside.chars().all(plain) && !text[..open].ends_with('\\')).then_some((open + 1, inside))
 }
 
-/// The name of the filter that is being written at a byte, behind the `|` of a hole.
+/// The name of the filter that is being typed at a byte, after the `|` of a hole.
 pub fn filter(text: &str, offset: usize) -> Option<&str> {
     let line = text[..offset].rfind('\n').map_or(0, |at| at + 1);
     let open = text[line..offset].rfind('{')? + line;
@@ -105,18 +105,18 @@ pub fn node<'t>(tree: &'t Tree, way: &[Way]) -> Option<Node<'t>> {
     })
 }
 
-/// A step with an id: its id, where that is written, and the keys of its outputs.
+/// A step with an ID: the ID, its range, the operation, and the keys of its outputs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
     pub id: String,
     pub range: Range<usize>,
     pub name: String,
     pub outputs: Vec<String>,
-    /// The steps whose outputs its rounds have, where it is a `foreach` that lists none.
+    /// The steps whose outputs are in its rounds, if it is a `foreach` that lists no outputs.
     pub rounds: Vec<String>,
 }
 
-/// The steps of a task that have an id, in order.
+/// The steps of a task that have an ID, in order.
 pub fn steps(tree: &Tree) -> Vec<Step> {
     let mut found = Vec::new();
     collect(tree.root(), &mut found);
@@ -143,7 +143,8 @@ fn collect(node: Node<'_>, found: &mut Vec<Step>) {
     }
 }
 
-/// The ids of the steps inside of one whose outputs can be used behind them: not those inside of another loop, and not a cleanup's.
+/// The IDs of the steps inside of a step whose outputs can be used after it: not those inside of another loop, and not
+/// those of a cleanup.
 fn left(body: Node<'_>, found: &mut Vec<String>) {
     let items = ["setup", "steps"].into_iter().filter_map(|key| body.get(key)).chain([body]).flat_map(Node::items);
     for entry in items.flat_map(Node::entries) {

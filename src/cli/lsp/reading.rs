@@ -1,4 +1,4 @@
-//! What a text means, read by itself: its tree, its task, and what the checker makes of that.
+//! The meaning of a single text: its tree, its task, and the result of checking that.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,20 +17,20 @@ use crate::{
 
 use super::place;
 
-/// What a text means, as far as it can be read.
+/// The meaning of a text, as far as it can be read.
 pub struct Reading {
     pub sources: Sources,
     pub kind: Option<FileKind>,
-    /// Of a task.
+    /// The task, if it is one.
     pub unit: Option<Arc<TaskUnit>>,
-    /// The task, where it means something.
+    /// The checked task, if it has no hard errors.
     pub checked: Option<Task<Def>>,
     pub lock: Arc<Lock>,
     tree: Option<Tree>,
 }
 
 impl Reading {
-    /// Reads the text that `files` have at a path.
+    /// Reads the text of the file at `path`.
     pub fn new(path: &Path, text: &str, lock: Arc<Lock>, files: &dyn Files) -> Self {
         let sources = Sources::default();
         let tree = yaml::parse(sources.add(path, text), text, &mut Diagnostics::default()).ok();
@@ -53,7 +53,7 @@ impl Reading {
         reading
     }
 
-    /// The tree of the text, where it is YAML.
+    /// The tree of the text, if it is valid YAML.
     pub fn tree(&self) -> Option<&Tree> {
         self.tree.as_ref()
     }
@@ -68,8 +68,8 @@ impl Reading {
         Some(self.unit.as_ref()?.file)
     }
 
-    /// Where holes stand in the task's own file, and what is written there. Until the task means something, those with a name that
-    /// is in scope everywhere: `{word}` may be text.
+    /// The holes in the task's own file: their spans and texts. If the task has errors, only those whose root is in
+    /// scope everywhere: `{word}` may be text.
     pub fn holes(&self) -> Vec<(Span, &str)> {
         match (&self.checked, self.task()) {
             (Some(checked), _) => holes(checked).into_iter().map(|hole| (hole.span, hole.text.as_str())).collect(),
@@ -87,14 +87,14 @@ impl Reading {
     }
 }
 
-/// All steps of a task, nested ones behind the step that holds them.
+/// All steps of a task. Nested steps follow the step that contains them.
 pub fn steps<H: Stage>(task: &Task<H>) -> Vec<&Step<H>> {
     let mut found = Vec::new();
     task.walk(&mut |_, step| found.push(step));
     found
 }
 
-/// The holes of a task that stand in its own file.
+/// The holes in a task's own file.
 pub fn holes<H: Stage>(task: &Task<H>) -> Vec<&Hole<H>> {
     let mut templates: Vec<&Template<H>> = task.env.iter().map(|(_, template)| template).collect();
     templates.extend(task.prompt.iter().map(|prompt| &prompt.text));

@@ -1,4 +1,4 @@
-//! What the schemas say of a place: which keys and words it takes, and what they mean.
+//! What the schemas say about a place: which keys and words it accepts, and what they mean.
 
 use std::{
     collections::BTreeMap,
@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::place::Way;
 use crate::{dialect::FileKind, hir::Dialect, schema::SCHEMAS};
 
-/// A key or word that a place takes.
+/// A key or word that a place accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
     pub word: String,
     pub about: String,
 }
 
-/// The schema of a kind of file; made once.
+/// The schema of a kind of file, created once.
 pub fn of_kind(kind: FileKind) -> Option<Arc<Value>> {
     static MADE: Mutex<BTreeMap<(&str, Option<&str>), Arc<Value>>> = Mutex::new(BTreeMap::new());
     let (name, dialect) = match kind {
@@ -33,7 +33,7 @@ pub fn of_kind(kind: FileKind) -> Option<Arc<Value>> {
     Some(Arc::clone(schema))
 }
 
-/// The schemas that what stands at the end of a way may have to follow.
+/// The schemas that may apply to the node at the end of a way.
 pub fn at<'s>(root: &'s Value, way: &[Way]) -> Vec<&'s Value> {
     let mut here = Vec::new();
     alternatives(root, root, &mut here, 0);
@@ -54,7 +54,7 @@ pub fn at<'s>(root: &'s Value, way: &[Way]) -> Vec<&'s Value> {
     here
 }
 
-/// A schema without references, and those it is made of.
+/// Collects a schema and its parts, with references resolved.
 fn alternatives<'s>(root: &'s Value, schema: &'s Value, found: &mut Vec<&'s Value>, depth: usize) {
     if !schema.is_object() || depth > 12 || found.iter().any(|there| std::ptr::eq(*there, schema)) {
         return;
@@ -102,7 +102,7 @@ pub fn words(schemas: &[&Value]) -> Vec<Choice> {
     choices
 }
 
-/// What is said of a place.
+/// The description of a place.
 pub fn description(schemas: &[&Value]) -> Option<String> {
     schemas.iter().map(|schema| about(schema)).find(|text| !text.is_empty())
 }

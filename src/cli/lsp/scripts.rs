@@ -1,4 +1,4 @@
-//! The shell scripts of a task as written: where they stand, and which variables they use.
+//! The shell scripts of a task as written: their locations, and the variables that they use.
 
 use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 
@@ -13,15 +13,15 @@ use crate::{
     yaml::{Node, SourceMap},
 };
 
-/// A script that a step gives to a program.
+/// A script that a step passes to a program.
 pub struct Script<'t> {
     pub step: &'t Step<Path>,
-    /// Holes are hidden.
+    /// The text, with holes masked.
     pub text: String,
-    /// `None` where no shell reads it, or nobody can.
+    /// `None` if no shell reads it, or it cannot be parsed.
     pub shell: Option<bash::Script>,
     place: Place,
-    /// The folder of its file.
+    /// The directory of its file.
     dir: PathBuf,
 }
 
@@ -30,16 +30,16 @@ enum Place {
     File(FileId),
 }
 
-/// Which variables a script uses.
+/// The variables that a script uses.
 #[derive(Default)]
 pub struct Variables {
-    /// Those that are given to it, with every place in it where they stand.
+    /// Variables from its environment, with all their places in it.
     pub given: Vec<(String, Range<usize>)>,
-    /// Those that it assigns before it uses them.
+    /// Variables that it assigns before it uses them.
     pub own: Vec<String>,
 }
 
-/// A text that is a shell script, by the schema of its step.
+/// A text that is a shell script according to the schema of its step.
 pub struct Inline<'t> {
     pub written: &'t str,
     pub holes: Vec<Range<usize>>,
@@ -47,7 +47,7 @@ pub struct Inline<'t> {
     pub reader: Option<Reader>,
 }
 
-/// The argument as a script.
+/// The argument as a script, if it is one.
 pub fn inline<'t>(
     reading: &'t Reading,
     dialect: Dialect,
@@ -106,7 +106,7 @@ pub fn all<'t>(reading: &Reading, task: &'t Task<Path>, files: &dyn Files) -> Ve
 }
 
 impl Script<'_> {
-    /// Where these bytes are written.
+    /// Maps bytes of the script to their file.
     pub fn span(&self, range: Range<usize>) -> Span {
         match &self.place {
             Place::Scalar(map) => map.span(range),
@@ -114,7 +114,7 @@ impl Script<'_> {
         }
     }
 
-    /// The variables that the step itself gives to it.
+    /// The variables that the step itself sets for it.
     pub fn env(&self) -> Vec<&str> {
         match self.step.arg("env").map(|env| &env.kind) {
             Some(ArgKind::Record(env)) => env.iter().map(|(name, _)| name.value.as_str()).collect(),
@@ -122,11 +122,11 @@ impl Script<'_> {
         }
     }
 
-    /// The variables of a shell's script.
+    /// The variables of a shell script.
     pub fn variables(&self) -> Variables {
         let Some(shell) = &self.shell else { return Variables::default() };
         let nodes = shell.nodes().filter(|node| node.kind() == "variable_name" && !shell.text(*node).contains(HOLE));
-        // `NAME=value program` is for the program alone.
+        // `NAME=value program` only affects the program.
         let nodes: Vec<_> = nodes.filter(|node| assignment(*node).is_none_or(|a| !has_parent(a, "command"))).collect();
         let mut found = Variables::default();
         for node in &nodes {
@@ -145,7 +145,8 @@ impl Script<'_> {
         found
     }
 
-    /// A place where the script may mean a variable of this name in a way that is not followed, or a file that it names may.
+    /// A place where the script, or a file that it names, may use a variable of this name in a way that is not
+    /// analyzed.
     pub fn doubt(&self, name: &str, reading: &Reading, files: &dyn Files) -> Option<Span> {
         let Some(shell) = &self.shell else { return mentions(&self.text, name).next().map(|range| self.span(range)) };
         let comments = shell.of_kind("comment");
@@ -161,7 +162,7 @@ impl Script<'_> {
         unclear.map(|range| self.span(range)).or_else(|| self.beside(name, reading, files))
     }
 
-    /// The same in a file that is named in the script: a program, or what it reads with `source`.
+    /// The same in a file that the script names: a program, or what it reads with `source`.
     fn beside(&self, name: &str, reading: &Reading, files: &dyn Files) -> Option<Span> {
         let shell = self.shell.as_ref()?;
         let words = shell.nodes().filter(|node| matches!(node.kind(), "word" | "string" | "concatenation"));
@@ -187,14 +188,14 @@ impl Script<'_> {
     }
 }
 
-/// Where a word stands in a text.
+/// The occurrences of a word in a text.
 fn mentions<'t>(text: &'t str, word: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
     let inside = |letter: char| letter.is_alphanumeric() || letter == '_';
     let found = text.match_indices(word).map(|(at, _)| at..at + word.len());
     found.filter(move |range| !text[..range.start].ends_with(inside) && !text[range.end..].starts_with(inside))
 }
 
-/// What assigns the variable at a node: `NAME=value`, `for NAME in …`.
+/// The node that assigns the variable at a node: `NAME=value`, `for NAME in …`.
 fn assignment(node: tree_sitter::Node<'_>) -> Option<tree_sitter::Node<'_>> {
     let parent = node.parent()?;
     let assigns = match parent.kind() {
@@ -209,7 +210,7 @@ fn has_parent(node: tree_sitter::Node<'_>, kind: &str) -> bool {
     node.parent().is_some_and(|parent| parent.kind() == kind)
 }
 
-/// Whether a statement runs whatever happens before.
+/// Whether a statement is executed whatever happens before it.
 fn is_certain(node: tree_sitter::Node<'_>) -> bool {
     let Some(parent) = node.parent() else { return true };
     match parent.kind() {

@@ -1,4 +1,5 @@
-//! How files belong together, as the last compilation has it: which eval selects which task, by which line, and what its lock says.
+//! How files are related according to the last compilation: which eval selects which task, in which line, and what its
+//! lock has.
 
 use std::{
     ops::Range,
@@ -13,7 +14,7 @@ use crate::{
     source::{Sources, normalize},
 };
 
-/// The evals of the opened folders, and the files that their tasks read.
+/// The evals of the open directories, and the files that their tasks read.
 #[derive(Default)]
 pub struct Suite {
     evals: Vec<KnownEval>,
@@ -47,7 +48,7 @@ pub struct KnownTask {
 }
 
 impl Suite {
-    /// What a compilation has read.
+    /// Collects what a compilation has read.
     pub fn of(project: &Project, sources: &Sources) -> Self {
         let of = |unit: &crate::project::EvalUnit| {
             let eval = unit.eval.as_ref()?;
@@ -87,7 +88,8 @@ impl Suite {
         Self { evals: project.evals.iter().filter_map(of).collect(), read: read.collect() }
     }
 
-    /// Another task that reads a file: its prompt, its script, or what a scripted agent does in tasks of its name.
+    /// Another task that reads a file: as its prompt, as its script, or as the script of its agent for tasks of this
+    /// name.
     pub fn reader(&self, file: &Path, task: &Path, name: &str) -> Option<(&str, &Path)> {
         let read = self.read.iter().filter(|(known, _)| known == file).map(|(_, reader)| reader);
         let scripted = self.scripted(file).flat_map(|eval| &eval.sets).flat_map(|set| &set.tasks);
@@ -100,7 +102,7 @@ impl Suite {
         self.evals.iter().find(|eval| eval.path == path)
     }
 
-    /// The evals that select a task, each with the set that does.
+    /// The evals that select a task, each with the task set.
     pub fn selecting(&self, task: &Path) -> impl Iterator<Item = (&KnownEval, &KnownSet)> {
         let set = move |eval: &KnownEval| eval.sets.iter().position(|set| set.tasks.iter().any(|one| one.path == task));
         self.evals.iter().filter_map(move |eval| Some((eval, &eval.sets[set(eval)?])))
@@ -111,8 +113,8 @@ impl Suite {
         self.evals.iter().filter(move |eval| eval.oracle.as_deref() == Some(oracle))
     }
 
-    /// The lock that a file is seen under: an eval's own, else that of the first eval that has to do with it. What is half typed
-    /// nothing refers to: the nearest eval above has its lock.
+    /// The lock that applies to a file: that of the eval, or else of the first eval that uses the file. Nothing refers
+    /// to a file that is still being written: the lock of the nearest eval above applies.
     pub fn lock(&self, path: &Path) -> Arc<Lock> {
         let eval = self.eval(path).or_else(|| self.selecting(path).next().map(|(eval, _)| eval));
         let depth = |eval: &&KnownEval| {

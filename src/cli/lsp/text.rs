@@ -1,4 +1,4 @@
-//! Positions and paths as the protocol has them: lines and columns from 0, columns in units that were agreed on; URIs of files.
+//! Positions and paths of the protocol: lines and columns from 0, with columns in the negotiated unit; URIs of files.
 
 use std::{
     borrow::Cow,
@@ -13,13 +13,13 @@ use crate::source::Source;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Encoding {
     Utf8,
-    /// What every client understands.
+    /// Every client supports this unit.
     #[default]
     Utf16,
 }
 
 impl Encoding {
-    /// As the protocol writes it.
+    /// Its name in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Self::Utf8 => "utf-8",
@@ -34,7 +34,7 @@ impl Encoding {
         }
     }
 
-    /// The byte at a position; what lies behind the end of a line or of the text is that end.
+    /// The byte at a position. A position after the end of a line or of the text is that end.
     pub fn offset(self, text: &str, position: &Value) -> usize {
         let number = |key: &str| position[key].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
         let (line, column) = (number("line"), number("character"));
@@ -56,7 +56,7 @@ impl Encoding {
     }
 }
 
-/// A text whose lines are known, for many positions.
+/// A text with its line starts, for many positions.
 pub struct Lines<'t> {
     text: &'t str,
     starts: Cow<'t, [u32]>,
@@ -70,7 +70,7 @@ impl<'t> Lines<'t> {
         Self { text, starts: std::iter::once(0).chain(starts).collect(), encoding }
     }
 
-    /// Those of a source, which knows its lines.
+    /// Uses the line starts of a source.
     pub fn of(source: &'t Source, encoding: Encoding) -> Self {
         Self { text: source.text(), starts: source.line_starts().into(), encoding }
     }
@@ -82,13 +82,13 @@ impl<'t> Lines<'t> {
         (line, self.encoding.units(&self.text[self.starts[line] as usize..offset]))
     }
 
-    /// Where a byte stands.
+    /// The position of a byte.
     pub fn position(&self, offset: usize) -> Value {
         let (line, character) = self.place(offset);
         json!({ "line": line, "character": character })
     }
 
-    /// Bytes as a range.
+    /// The range of some bytes.
     pub fn range(&self, range: std::ops::Range<usize>) -> Value {
         json!({ "start": self.position(range.start), "end": self.position(range.end) })
     }
@@ -138,7 +138,7 @@ mod tests {
         let lines = Lines::new(text, Encoding::Utf16);
         assert_eq!(lines.position(text.find('b').unwrap()), json!({ "line": 0, "character": 6 }));
         assert_eq!(Encoding::Utf16.offset(text, &json!({ "line": 1, "character": 9 })), 12);
-        // The end of a line is before both of its letters.
+        // The end of a line is before both bytes of its line ending.
         assert_eq!(text[Encoding::Utf16.offset(text, &json!({ "line": 0, "character": 99 }))..], *"\r\n\nende");
         assert_eq!(Encoding::Utf16.offset(text, &json!({ "line": 9, "character": 0 })), text.len());
     }

@@ -1,4 +1,4 @@
-//! Semantic tokens: what holes and embedded shell are made of. YAML itself every editor colours.
+//! Semantic tokens for holes and embedded shell scripts. Editors highlight YAML themselves.
 
 use std::ops::Range;
 
@@ -19,10 +19,10 @@ use crate::{
     yaml::Node,
 };
 
-/// The kinds of tokens; the protocol sends their places in this list.
+/// The kinds of tokens. The protocol uses their indexes in this list.
 const KINDS: [&str; 9] =
     ["operator", "variable", "property", "function", "string", "number", "keyword", "comment", "parameter"];
-/// The one modifier: what the language itself brings along.
+/// The only modifier, for what the language itself defines.
 const MODIFIERS: [&str; 1] = ["defaultLibrary"];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,21 +38,22 @@ enum Kind {
     Parameter,
 }
 
-/// A range of the file and what it is.
+/// A range of the file and its kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Token {
     range: Range<usize>,
     kind: Kind,
-    /// Whether the language brings it along.
+    /// Whether the language itself defines it.
     own: bool,
 }
 
-/// What the server says of its tokens.
+/// The legend of the tokens.
 pub fn legend() -> Value {
     json!({ "tokenTypes": KINDS, "tokenModifiers": MODIFIERS })
 }
 
-/// The tokens of a text, as the protocol encodes them: five numbers each, places relative to the token before.
+/// The tokens of a text, as the protocol encodes them: five numbers each, with positions relative to the previous
+/// token.
 pub fn of(text: &str, reading: &Reading, lines: &Lines<'_>) -> Value {
     let mut found = Vec::new();
     if let Some(task) = reading.task() {
@@ -71,7 +72,7 @@ pub fn of(text: &str, reading: &Reading, lines: &Lines<'_>) -> Value {
 
 fn encode(text: &str, mut tokens: Vec<Token>, lines: &Lines<'_>) -> Value {
     tokens.retain(|token| text.get(token.range.clone()).is_some_and(|text| !text.is_empty() && !text.contains('\n')));
-    // A hole in a script is one of both: the shorter range wins where two begin at one byte.
+    // A hole in a script is part of both: if two tokens start at the same byte, the shorter one wins.
     tokens.sort_by_key(|token| (token.range.start, token.range.end));
     let mut data: Vec<usize> = Vec::new();
     let (mut line, mut column, mut end) = (0, 0, 0);
@@ -89,7 +90,7 @@ fn encode(text: &str, mut tokens: Vec<Token>, lines: &Lines<'_>) -> Value {
     json!({ "data": data })
 }
 
-/// The holes of all texts below a node.
+/// Visits the holes of all texts below a node.
 fn templates(node: Node<'_>, visit: &mut dyn FnMut(&Hole<Path>)) {
     if node.as_str().is_some() && !node.is_alias() {
         crate::decode::portable(node).holes().for_each(visit);
@@ -99,7 +100,7 @@ fn templates(node: Node<'_>, visit: &mut dyn FnMut(&Hole<Path>)) {
     node.items().for_each(|item| templates(item, visit));
 }
 
-/// The braces, the path and the filters of a hole. One that is not written as it reads, in a quoted or folded text, has none.
+/// The tokens of a hole: braces, path and filters. A hole in an escaped or folded text has none.
 fn of_hole(text: &str, span: Span, written: &str, out: &mut Vec<Token>) {
     let start = span.range().start;
     if text.get(span.range()) != Some(written) {
@@ -110,7 +111,7 @@ fn of_hole(text: &str, span: Span, written: &str, out: &mut Vec<Token>) {
     };
     let scan = template::scan(written);
     let Some(inside) = scan.single_hole() else {
-        // Of another dialect: `${NAME}`, `{source.field}`.
+        // A hole of another dialect: `${NAME}`, `{source.field}`.
         push(0..written.len(), Kind::Variable, false);
         return;
     };
@@ -138,7 +139,7 @@ fn of_hole(text: &str, span: Span, written: &str, out: &mut Vec<Token>) {
     push(written.len() - 1..written.len(), Kind::Operator, false);
 }
 
-/// The tokens of an argument that is the text of a shell script.
+/// The tokens of an argument that is a shell script.
 fn script_of(
     reading: &Reading,
     dialect: Dialect,
@@ -160,7 +161,7 @@ fn script_of(
 
 type Paint = Option<(Kind, bool)>;
 
-/// What each byte of a script is; inner nodes over outer ones, and nothing where holes are.
+/// The kind of each byte of a script. Inner nodes replace outer ones, and holes have no kind.
 fn paint(script: &bash::Script, length: usize, holes: &[Range<usize>]) -> Vec<Paint> {
     let mut painted = vec![None; length];
     for node in script.nodes() {
@@ -180,7 +181,7 @@ fn paint(script: &bash::Script, length: usize, holes: &[Range<usize>]) -> Vec<Pa
             "if" | "then" | "else" | "elif" | "fi" | "for" | "while" | "until" | "do" | "done" | "case" | "esac"
             | "function" | "select" | "in" | "[[" | "]]" | "[" | "]" | "!" | "export" | "local" | "declare"
             | "readonly" | "unset" => (Kind::Keyword, false),
-            // What is expanded inside of a string is no string.
+            // An expansion inside of a string is not part of the string.
             "command_substitution" | "expansion" | "simple_expansion" => {
                 painted.get_mut(node.byte_range()).into_iter().for_each(|bytes| bytes.fill(None));
                 continue;
@@ -195,7 +196,7 @@ fn paint(script: &bash::Script, length: usize, holes: &[Range<usize>]) -> Vec<Pa
     painted
 }
 
-/// Stretches of one kind, none of which goes over the end of a line.
+/// The ranges of one kind, none of which crosses the end of a line.
 fn runs(painted: &[Paint], text: &str) -> Vec<(Range<usize>, Kind, bool)> {
     let mut found = Vec::new();
     let bytes = text.as_bytes();

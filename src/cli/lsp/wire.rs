@@ -1,19 +1,19 @@
 //! Messages of the Language Server Protocol on byte streams: a header with the length, then JSON.
 //!
-//! `lsp-server` does the same, but its ids are numbers in an untagged enum, which serde cannot read while `serde_json` keeps numbers as
-//! they are written; this program needs that elsewhere.
+//! `lsp-server` does the same, but its IDs are numbers in an untagged enum. serde cannot read them if `serde_json`
+//! preserves numbers as written, which this program needs elsewhere.
 
 use std::io::{self, BufRead, Write};
 
 use serde_json::Value;
 
-/// The longest message that is read, in bytes.
+/// The maximum length of a message that is read, in bytes.
 const LONGEST: usize = 64 << 20;
 
-/// The next message; none at the end of the input.
+/// The next message; `None` at the end of the input.
 ///
 /// # Errors
-/// The input is no message of the protocol; what follows cannot be told apart any more.
+/// The input is not a message of the protocol. Later messages can no longer be separated.
 pub fn read(input: &mut impl BufRead) -> io::Result<Option<Value>> {
     let odd = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut length = None;
@@ -48,7 +48,7 @@ pub fn read(input: &mut impl BufRead) -> io::Result<Option<Value>> {
 /// Writes a message.
 ///
 /// # Errors
-/// The client reads no more.
+/// The client has stopped reading.
 pub fn write(output: &mut impl Write, message: &Value) -> io::Result<()> {
     let body = message.to_string();
     write!(output, "Content-Length: {}\r\n\r\n{body}", body.len())?;

@@ -1,4 +1,4 @@
-//! The tool `new`, in two forms: one that gives texts, and one that may also write them.
+//! The tool `new`, in two forms: one that returns texts, and one that can also write them.
 
 use std::path::PathBuf;
 
@@ -99,7 +99,7 @@ fn new(input: Writing) -> Answer {
     given(&Output { files: files.into_iter().map(file).collect(), written: input.write })
 }
 
-/// Nothing is written through a link: it may lead out of the root.
+/// Refuses to write through a link, which may lead out of the root.
 fn writable(path: &std::path::Path) -> Result<(), String> {
     inside(path)?;
     match project_files(&[]).link(path) {

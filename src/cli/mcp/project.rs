@@ -1,4 +1,4 @@
-//! The files that a call is about: those below the root, with texts of the call in the place of some.
+//! The files for a call: those below the root, some of them replaced by texts of the call.
 
 use std::{
     collections::BTreeMap,
@@ -13,22 +13,23 @@ use crate::{
     source::{Files, Sources},
 };
 
-/// How many bytes of texts a call may bring.
+/// The maximum total size of the texts of a call, in bytes.
 const MOST: usize = 8 << 20;
 
-/// What a call names.
+/// The paths and files of a call.
 pub struct Named {
     pub paths: Vec<PathBuf>,
     pub files: Overlay,
 }
 
-/// What came of compiling it.
+/// The result of compiling them.
 pub struct Looked {
     pub compiled: Compiled,
     pub sources: Sources,
 }
 
-/// The paths of a call, and its texts by their paths. Without paths its texts are meant; without either, all below the root.
+/// The paths of a call, and its texts by path. Without paths, its texts are used; without either, everything below the
+/// root.
 pub fn named(paths: &[String], texts: BTreeMap<String, String>) -> Result<Named, String> {
     if texts.values().map(String::len).sum::<usize>() > MOST {
         return Err(format!("`files` contain more than {MOST} bytes: write them to disk and pass their paths"));
@@ -38,7 +39,7 @@ pub fn named(paths: &[String], texts: BTreeMap<String, String>) -> Result<Named,
     texts.iter().try_for_each(|(path, _)| inside(path))?;
     let named = match (paths, texts.as_slice()) {
         ([], []) => vec![PathBuf::from(".")],
-        // Locks, scripts and prompts mean something only in what refers to them.
+        // Locks, scripts and prompts only have a meaning in the files that refer to them.
         ([], texts) => texts.iter().map(|(path, _)| path).filter(|path| may_be_ours(path)).cloned().collect(),
         (paths, _) => paths.iter().map(|path| super::path(path)).collect(),
     };
@@ -54,7 +55,7 @@ fn may_be_ours(path: &Path) -> bool {
     path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known))
 }
 
-/// Refuses a path that leads out of the root, whatever is there.
+/// Refuses a path outside of the root, whether it exists or not.
 pub fn inside(path: &Path) -> Result<(), String> {
     match project_files(&[]).refusal(path) {
         Some(why) if why.is_outside() => Err(format!("`{}` is outside the root: use a path below it", path.display())),
@@ -90,7 +91,7 @@ impl Named {
 }
 
 impl Looked {
-    /// Refuses what has no meaning, and says why.
+    /// Refuses a project that has hard errors, and lists them.
     pub fn meant(self) -> Result<Self, String> {
         let is_hard = |d: &&Diagnostic| d.strength == Strength::Hard;
         let hard: Vec<_> = self.compiled.diagnostics.iter().filter(is_hard).cloned().collect();
@@ -101,7 +102,7 @@ impl Looked {
     }
 }
 
-/// Findings, a line each.
+/// The findings, one per line.
 fn concise(found: &[Diagnostic], sources: &Sources) -> String {
     let mut text = String::new();
     let style = Pretty { limit: Some(20), ..Pretty::default() };

@@ -13,7 +13,7 @@ use crate::{
     source::Files,
 };
 
-/// How many results are given, those that did not pass first.
+/// The maximum number of results that are returned. Those that did not pass come first.
 const MOST: usize = 200;
 
 pub const TOOL: Tool = Tool {
@@ -86,7 +86,7 @@ fn result(input: &Input) -> Answer {
     given(&summary(&file, &chosen, input.task.is_some(), input.details))
 }
 
-/// What some results of a file say; `all` to show those in detail that passed, too.
+/// Summarizes some results of a file. With `all`, the details include those that passed.
 pub fn summary(file: &ResultsFile, chosen: &[&RunResult], all: bool, details: bool) -> Output {
     let mut chosen = chosen.to_vec();
     chosen.sort_by_key(|result| result.passed());

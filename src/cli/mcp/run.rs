@@ -1,4 +1,4 @@
-//! The tool `run`, which `--allow-run` offers: `gevals run` as a process of its own.
+//! The tool `run`, offered with `--allow-run`: runs `gevals run` as a separate process.
 
 use std::{
     collections::BTreeMap,
@@ -22,9 +22,9 @@ use super::{
 };
 use crate::{Plans, cli::project_files, report::results_path, results, source::Files};
 
-/// How many bytes of the report are given, of its end.
+/// How many bytes of the end of the report are returned.
 const REPORT: u64 = 20_000;
-/// How often it is looked whether the run has ended.
+/// How often the run is polled.
 const TICK: Duration = Duration::from_millis(20);
 
 pub const TOOL: Tool = Tool {
@@ -64,13 +64,13 @@ struct Output {
     summary: Option<result::Output>,
 }
 
-/// Runs of one root would write the same files: one at a time.
+/// Runs with the same root would write the same files, so there is only one at a time.
 static UNDER_WAY: Mutex<()> = Mutex::new(());
 
 fn run(input: &Input, stop: &Stop) -> Answer {
     let looked =
         project::named(std::slice::from_ref(&input.eval), BTreeMap::new())?.compiled(Plans::Evals, false).meant()?;
-    // An agent is a file, or a built-in one that may read one.
+    // An agent is a file, or a built-in agent that may read one.
     for part in
         input.agent.iter().flat_map(|agent| [agent.as_str(), agent.split_once(':').map_or("", |(_, path)| path)])
     {
@@ -87,7 +87,8 @@ fn run(input: &Input, stop: &Stop) -> Answer {
     let fault = |error: std::io::Error| format!("the run could not be started: {error}");
     let said = tempfile::tempfile().map_err(fault)?;
     let mut command = Command::new(std::env::current_exe().map_err(fault)?);
-    // A signal to this server's group must not end the cleanups. Where the server is killed, its end of the pipe is closed.
+    // A signal to this server's process group must not interrupt the cleanups. If the server is killed, its end of the
+    // pipe is closed.
     command.args(["run", "--color=never", "--end-with-stdin"]).stdin(Stdio::piped()).process_group(0);
     for (option, value) in [("--run", &input.task), ("--agent", &input.agent)] {
         command.args(value.as_ref().map(|value| format!("{option}={value}")));
@@ -96,7 +97,7 @@ fn run(input: &Input, stop: &Stop) -> Answer {
     command.stdout(said.try_clone().map_err(fault)?).stderr(said.try_clone().map_err(fault)?);
     let status = ended(command.spawn().map_err(fault)?, stop).map_err(fault)?;
     let report = end_of(said).map_err(|error| format!("cannot read the output of the run: {error}"))?;
-    // Where it refuses to run, or ended before there were results, those of an earlier run lie there.
+    // If the run was refused, or ended before it had results, the file has the results of an earlier run.
     let (file, status) = match status.code() {
         Some(status @ (0 | 1 | 4)) => {
             (project_files(&[]).read(&results).ok().and_then(|bytes| String::from_utf8(bytes).ok()), status)
@@ -108,12 +109,12 @@ fn run(input: &Input, stop: &Stop) -> Answer {
     given(&Output { status, report, results: results.display().to_string(), summary })
 }
 
-/// Waits until no run is under way: at the end of the server, which has interrupted it.
+/// Waits until no run is in progress. Called when the server ends and has interrupted the run.
 pub fn finished() {
     drop(UNDER_WAY.lock());
 }
 
-/// How a run ended. A call that is cancelled interrupts it, and its cleanups are done.
+/// Waits for a run. Cancelling the call interrupts it, and its cleanups are run.
 fn ended(mut child: Child, stop: &Stop) -> std::io::Result<ExitStatus> {
     let mut interrupted = false;
     loop {

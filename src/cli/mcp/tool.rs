@@ -1,4 +1,4 @@
-//! What a tool is: what it takes and gives, and what it does to the world.
+//! The definition of a tool: its input, its output, and its effect.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// How many bytes of text an answer holds at most. Models read it.
+/// The maximum number of bytes of text in an answer, which a model reads.
 pub const LONGEST: usize = 100_000;
 
-/// One tool.
+/// A tool.
 #[derive(Clone, Copy)]
 pub struct Tool {
     pub name: &'static str,
@@ -24,11 +24,11 @@ pub struct Tool {
     pub call: fn(Value, &Stop) -> Answer,
 }
 
-/// Whether nobody waits for the answer any more.
+/// Tells whether the answer is still needed.
 pub struct Stop {
-    /// Of the call.
+    /// Cancelled with the call.
     pub call: CancellationToken,
-    /// Of the server, when it ends.
+    /// Cancelled when the server ends.
     pub server: CancellationToken,
 }
 
@@ -38,22 +38,22 @@ impl Stop {
     }
 }
 
-/// What a tool gives; an error says what is wrong, and what to do.
+/// The result of a tool. An error says what is wrong, and what to do.
 pub type Answer = Result<Value, String>;
 
-/// What a tool does to the world.
+/// The effect of a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// It reads files below the root.
     Reads,
     /// It adds files below the root.
     Adds,
-    /// It does what an eval says.
+    /// It executes an eval.
     Runs,
 }
 
 impl Tool {
-    /// As `tools/list` has it.
+    /// The entry in `tools/list`.
     pub fn listed(&self) -> rmcp::model::Tool {
         let object = |schema: Value| -> Arc<JsonObject> {
             match schema {
@@ -79,7 +79,7 @@ impl Tool {
     }
 }
 
-/// The schema of what a tool takes or gives, in one piece.
+/// The schema of the input or output of a tool, without references.
 pub fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
@@ -87,7 +87,7 @@ pub fn schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Without formats of Rust's numbers, which validators do not know, and names of types.
+/// Removes formats of Rust's numbers, which validators do not know, and names of types.
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -104,11 +104,11 @@ fn plain(schema: &mut Value) {
     }
 }
 
-/// The arguments of a call.
+/// Decodes the arguments of a call.
 pub fn taken<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
     let fits = |arguments: &Value| T::deserialize(arguments).map_err(|error| error.to_string());
     fits(&arguments).map_err(|why| {
-        // The one without which it would be another error, where the error does not name it.
+        // If the error does not name the argument, it is the one without which the error would be another.
         let without = |key: &str| {
             let mut fewer = arguments.clone();
             fewer.as_object_mut().and_then(|map| map.shift_remove(key));
@@ -123,12 +123,12 @@ pub fn taken<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
     })
 }
 
-/// The answer of a call.
+/// Encodes the answer of a call.
 pub fn given(answer: &impl Serialize) -> Answer {
     serde_json::to_value(answer).map_err(|error| error.to_string())
 }
 
-/// The text, or its beginning where it is too long, and whether it is.
+/// Returns the text, truncated if it is too long, and whether it was truncated.
 pub fn bounded(mut text: String) -> (String, bool) {
     if text.len() <= LONGEST {
         return (text, false);

@@ -1,4 +1,4 @@
-//! The files of a git revision, as the compiler reads them. Git is asked, as a program; nothing is checked out.
+//! The files of a git revision, for the compiler. They are read by running `git`; nothing is checked out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,20 +10,20 @@ use crate::{
     source::{Files, ReadError, Stat, normalize},
 };
 
-/// What stood where at one commit.
+/// The files of a commit.
 #[derive(Debug)]
 pub struct Revision {
-    /// Of the work tree.
+    /// The root of the work tree.
     root: PathBuf,
-    /// The current folder: relative paths start here.
+    /// The current directory, to which relative paths refer.
     here: PathBuf,
-    /// The object and whether it is executable, by path from the root.
+    /// The object of each file and whether it is executable, by path relative to the root.
     files: BTreeMap<PathBuf, (String, bool)>,
     dirs: BTreeSet<PathBuf>,
 }
 
 impl Revision {
-    /// Reads the tree of a revision of the repository around the current folder.
+    /// Reads the tree of a revision of the repository around the current directory.
     pub fn open(rev: &str) -> Result<Self, String> {
         if rev.starts_with('-') {
             return Err(format!("`{rev}` is not a revision"));
@@ -46,7 +46,7 @@ impl Revision {
         Ok(Self { root, here, files, dirs })
     }
 
-    /// The path from the root of the work tree.
+    /// The path relative to the root of the work tree.
     fn inside(&self, path: &Path) -> Option<PathBuf> {
         let whole = normalize(&self.here.join(path));
         let inside = whole.strip_prefix(&self.root).ok()?;

@@ -1,6 +1,7 @@
-//! What the arguments of `gevals result` stand for: a results file, or those in a folder, in an archive, or at the URL of a store.
+//! The inputs of `gevals result`: a results file, or those in a directory, in an archive, or at the URL of a store.
 //!
-//! What is in an archive or a store is brought into a temporary folder, under names of our own, and is gone with [`Inputs`].
+//! Content of an archive or a store is put into a temporary directory, under generated names, and is removed with
+//! [`Inputs`].
 
 use std::path::{Path, PathBuf};
 
@@ -15,42 +16,42 @@ use crate::{
 /// A results file.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// What it is called where it comes from.
+    /// Its name at its origin.
     pub shown: String,
     /// Where it can be read.
     pub path: PathBuf,
 }
 
 impl Input {
-    /// A file that is where it is named.
+    /// A file on this machine.
     pub fn here(path: &Path) -> Self {
         Self { shown: shown(path), path: path.to_owned() }
     }
 }
 
-/// The results files that arguments stand for.
+/// The results files for some arguments.
 #[derive(Default, Debug)]
 pub struct Inputs {
     pub files: Vec<Input>,
-    /// Where those of them are that were fetched or unpacked.
+    /// The directories of those that were fetched or unpacked.
     #[cfg(feature = "run")]
     kept: Vec<tempfile::TempDir>,
 }
 
-/// A run of an eval, of which a file may hold a part.
+/// A run of an eval. A file may contain only a part of it.
 #[derive(Debug)]
 pub struct Run {
-    /// Its file, or the argument with all its files.
+    /// The name of its file, or of the argument with all its files.
     pub shown: String,
     pub file: ResultsFile,
-    /// What is missing in it or there twice, as far as it had to be put together.
+    /// Missing and duplicate results, if it was merged.
     pub faults: Vec<String>,
 }
 
-/// All results files that these arguments stand for.
+/// All results files for these arguments.
 ///
 /// # Errors
-/// One stands for none, or cannot be read.
+/// There are none for an argument, or they cannot be read.
 pub fn of(args: &[PathBuf]) -> Result<Inputs, Fault> {
     let mut all = Inputs::default();
     for arg in args {
@@ -69,16 +70,16 @@ pub fn of(args: &[PathBuf]) -> Result<Inputs, Fault> {
     Ok(all)
 }
 
-/// The runs that an argument stands for: parts of one are put together.
+/// The runs in an argument. Parts of the same run are merged.
 ///
 /// # Errors
-/// As of [`of`]; and where a file is no results file.
+/// As for [`of`], or a file is not a results file.
 pub fn runs(arg: &Path, read: impl Fn(&Input) -> Result<ResultsFile, Fault>) -> Result<Vec<Run>, Fault> {
     let inputs = of(&[arg.to_owned()])?;
     let mut runs: Vec<([Option<serde_json::Value>; 3], Vec<(String, ResultsFile)>)> = Vec::new();
     for input in &inputs.files {
         let file = read(input)?;
-        // What `merge` asks of files that belong together.
+        // `merge` requires the same of files that belong together.
         let of = ["eval", "planDigest", "agent"].map(|key| file.summary.get(key).cloned());
         let one = (input.shown.clone(), file);
         match runs.iter_mut().find(|(other, _)| *other == of) {
@@ -102,20 +103,20 @@ pub fn runs(arg: &Path, read: impl Fn(&Input) -> Result<ResultsFile, Fault>) -> 
     runs.into_iter().map(run).collect()
 }
 
-/// An argument that is a URL.
+/// Returns the argument if it is a URL.
 pub fn url(arg: &Path) -> Option<&str> {
     let (scheme, _) = arg.to_str()?.split_once("://")?;
     let fit = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     (!scheme.is_empty() && scheme.chars().all(fit)).then_some(arg.to_str()?)
 }
 
-/// What is at a path of this machine.
+/// Adds what is at a path on this machine.
 fn at(path: &Path, called: &str, all: &mut Inputs) -> Result<(), Fault> {
     let mut found = Vec::new();
     match Disk.stat(path) {
         Some(Stat::Dir) => search(path, 0, &mut found),
         Some(Stat::File { .. }) if unpacked(path, called, &mut found, all)? => {}
-        // One that is not there is reported by who reads it.
+        // A missing file is reported by its reader.
         _ => {
             all.files.push(Input { shown: called.to_owned(), path: path.to_owned() });
             return Ok(());
@@ -125,7 +126,7 @@ fn at(path: &Path, called: &str, all: &mut Inputs) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Those that `gevals run` has called as it does; where there are none, those that `gevals emit` lets `merge` write.
+/// The files with names as written by `gevals run`, or else those that `merge` writes for `gevals emit`.
 fn chosen(mut found: Vec<Input>) -> Vec<Input> {
     let is_named = |input: &Input| input.shown.rsplit(['/', '\\']).next().is_some_and(results::is_named);
     if found.iter().any(is_named) {
@@ -134,7 +135,7 @@ fn chosen(mut found: Vec<Input>) -> Vec<Input> {
     found
 }
 
-/// Whether a file in a folder or an archive may be asked for by that.
+/// Whether the name of a file in a directory or an archive is that of a results file.
 pub fn is_wanted(name: &str) -> bool {
     results::is_named(name) || name == results::MERGED
 }
@@ -150,7 +151,7 @@ fn search(dir: &Path, depth: usize, out: &mut Vec<Input>) {
     }
 }
 
-/// The results files in a folder, and perhaps the recordings of their runs.
+/// The results files in a directory, and optionally the recordings of their runs.
 #[cfg(feature = "store")]
 pub fn in_folder(dir: &Path, recordings: bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -166,7 +167,7 @@ pub fn in_folder(dir: &Path, recordings: bool) -> Vec<PathBuf> {
     paths
 }
 
-/// Unpacks an archive; false where the file is none.
+/// Unpacks an archive. Returns `false` if the file is not an archive.
 #[cfg(feature = "run")]
 fn unpacked(path: &Path, called: &str, found: &mut Vec<Input>, all: &mut Inputs) -> Result<bool, Fault> {
     use std::{
@@ -177,7 +178,7 @@ fn unpacked(path: &Path, called: &str, found: &mut Vec<Input>, all: &mut Inputs)
     use crate::results::archive;
 
     let fault = |why: String| (status::USAGE, format!("cannot read the results in `{called}`: {why}"));
-    // What cannot be opened is reported by who reads it, and what is read once only, such as a pipe, is no archive.
+    // What cannot be opened is reported by its reader; what can be read only once, such as a pipe, is not an archive.
     let Ok(mut file) = File::open(path) else { return Ok(false) };
     if !file.metadata().is_ok_and(|file| file.is_file()) {
         return Ok(false);
@@ -212,7 +213,7 @@ fn temporary() -> Result<tempfile::TempDir, Fault> {
     tempfile::tempdir().map_err(|error| (status::BROKEN, format!("cannot create a temporary directory: {error}")))
 }
 
-/// What is at a URL: of this machine, or in a store.
+/// Adds what is at a URL: on this machine, or in a store.
 fn at_url(url: &str, all: &mut Inputs) -> Result<(), Fault> {
     match url.split_once("://") {
         Some(("file", _)) => at(&file_path(url)?, url, all),
@@ -220,7 +221,7 @@ fn at_url(url: &str, all: &mut Inputs) -> Result<(), Fault> {
     }
 }
 
-/// The path that a `file://` URL stands for.
+/// The path of a `file://` URL.
 #[cfg(feature = "run")]
 fn file_path(url: &str) -> Result<PathBuf, Fault> {
     let path = reqwest::Url::parse(url).ok().and_then(|url| url.to_file_path().ok());
@@ -253,7 +254,7 @@ fn in_store(url: &str, all: &mut Inputs) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The exit status of a store's trouble, and why.
+/// The exit status and the message for an error of a store.
 #[cfg(feature = "store")]
 pub fn told(trouble: crate::store::Trouble) -> Fault {
     use crate::store::Trouble;
@@ -268,7 +269,7 @@ fn in_store(url: &str, _: &mut Inputs) -> Result<(), Fault> {
     Err((status::USAGE, without_store(url)))
 }
 
-/// Why a build without the feature does nothing with a URL.
+/// The message of a build without the feature `store`.
 #[cfg(not(feature = "store"))]
 pub fn without_store(url: &str) -> String {
     format!(

@@ -53,7 +53,7 @@ pub fn main(args: &Args) -> Result<u8, Fault> {
     if args.output.metadata().is_ok_and(|there| !there.is_file()) {
         return Err(unwritten("it is not a file".to_owned()));
     }
-    // Nothing is at its place before it is whole.
+    // The file appears at its path only when it is complete.
     let folder = args.output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let temporary = tempfile::Builder::new().permissions(permissions()).tempfile_in(folder);
     let temporary = temporary.map_err(|error| unwritten(error.to_string()))?;
@@ -78,13 +78,13 @@ pub fn main(args: &Args) -> Result<u8, Fault> {
     Ok(status::OK)
 }
 
-/// As those of other files; the system takes away what the user's mask says.
+/// The permissions of other files; the system applies the user's umask.
 #[cfg(feature = "parquet")]
 fn permissions() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }
 
-/// Behind the mark that some tools of Windows put before a text.
+/// Skips the byte order mark that some tools of Windows write.
 #[cfg(feature = "parquet")]
 fn without_mark(mut file: std::fs::File) -> std::fs::File {
     use std::io::{Read, Seek};

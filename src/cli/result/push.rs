@@ -1,4 +1,4 @@
-//! `gevals result push`: results into an object store.
+//! `gevals result push`: uploads results to an object store.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ pub struct Args {
 
 #[cfg(not(feature = "store"))]
 pub fn main(args: &Args) -> Result<u8, Fault> {
-    // All of it, and nothing that nobody reads.
+    // Names all fields, so that none counts as unused.
     let Args { from: _, url, recordings: _, replace: _ } = args;
     Err((crate::cli::status::USAGE, inputs::without_store(url)))
 }
@@ -62,7 +62,7 @@ pub fn main(args: &Args) -> Result<u8, Fault> {
     Ok(if others.is_empty() { status::OK } else { status::NO })
 }
 
-/// What is uploaded: each file with its path below the URL.
+/// The files to upload, each with its path below the URL.
 #[cfg(feature = "store")]
 fn files(args: &Args) -> Result<Vec<(String, PathBuf)>, Fault> {
     let usage = |why: String| (status::USAGE, why);

@@ -1,4 +1,4 @@
-//! The command line of `gevals run`, and what it says of the plan, the selection and the limits.
+//! The command line of `gevals run`, and the overrides, selection and limits that it determines.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -225,12 +225,12 @@ pub struct Args {
     pub said: Option<Said>,
 }
 
-/// A command line about a pack.
+/// The original command line, if a pack is run.
 #[derive(Clone, Debug)]
 pub enum Said {
-    /// Of all of it.
+    /// It runs a whole pack.
     Run(Box<Args>),
-    /// Of some of its units: the path of the pack, and the options that count for these and for others.
+    /// It runs some units: the path of the pack, and the options that apply to all units.
     Units { pack: String, flags: Vec<String> },
 }
 
@@ -298,7 +298,7 @@ pub enum Phase {
     Cleanup,
 }
 
-/// What the command line and the environment put in the place of what the eval says.
+/// What the command line and the environment override in the eval.
 pub fn overrides(args: &Args) -> Result<Overrides, String> {
     let agent = args.agent.first().map(|agent| AgentChoice::parse(agent));
     let file = match &agent {
@@ -337,19 +337,20 @@ pub fn selection(args: &Args) -> Selection {
         name: args.run.clone(),
         labels: args.label_selector.iter().cloned().fold(Labels::tagged(&args.tag), Labels::and),
         shard: args.shard,
-        // Few digits, as people copy it.
+        // Few digits, because people copy it.
         shuffle: args.shuffle.then(|| args.seed.unwrap_or_else(|| random::number() % 1_000_000)),
         units: Vec::new(),
         enough: None,
     }
 }
 
-/// What all tasks may use together, by the command line.
+/// The limits of the command line for all tasks together.
 pub fn bounds(args: &Args) -> Bounds {
     Bounds { tokens: args.max_tokens, cost: args.max_cost, tool_calls: None }
 }
 
-/// What the command line of a run said counts for its resumption as well, where that says nothing else.
+/// The command line of a resumed run. Runs and gates are those of the original run; its other settings apply unless the
+/// command line has its own.
 pub fn as_started(args: &Args, settings: &Settings) -> Args {
     Args {
         runs: settings.runs,
@@ -376,10 +377,10 @@ pub fn as_started(args: &Args, settings: &Settings) -> Args {
     }
 }
 
-/// How many of how many runs must pass, and how that is decided run by run.
+/// How many of how many runs must pass, and, with `--until-decided`, when that is decided early.
 ///
 /// # Errors
-/// Why it cannot be.
+/// Says why the gate is impossible.
 pub fn gate(args: &Args) -> Result<(Option<Gate>, Option<Arc<Sequential>>), String> {
     match args.gate {
         None => Ok((None, None)),
@@ -391,9 +392,9 @@ pub fn gate(args: &Args) -> Result<(Option<Gate>, Option<Arc<Sequential>>), Stri
     }
 }
 
-/// What the run is asked to do. What others have used of a shared budget, and the journal, are not known here.
+/// The options of the run, except for the use of a shared budget and the journal, which the caller sets.
 pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -> RunOptions {
-    // A gate that cannot be met was refused before.
+    // An impossible gate was refused earlier.
     let (gate, until_decided) = gate(args).unwrap_or_default();
     RunOptions {
         runs: gate.map(|gate| gate.of).or(args.runs),
@@ -440,11 +441,11 @@ pub fn options(args: &Args, selection: Selection, prices: Option<Arc<Prices>>) -
     }
 }
 
-/// What a command to run tasks again names and repeats: the eval, and the options that decide how a task goes, and where its world and
-/// results are.
+/// The arguments that a command to run tasks again must repeat: the eval, the options that affect how a task ends, and
+/// where its environment and results are.
 pub fn again(args: &Args, plan: &EvalPlan) -> (String, Vec<String>) {
     let name = |path: &PathBuf| path.display().to_string();
-    // One of an agent that replays nothing refuses it.
+    // `--replay` is refused if the agent does not replay.
     let replay = args.replay.filter(|_| plan.tasks.iter().any(|task| task.recording().is_some()));
     let args = Args { replay, ..args.clone() };
     match &args.said {
@@ -497,7 +498,7 @@ fn pattern(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|e| format!("not a valid regular expression\n{e}"))
 }
 
-/// What something may cost.
+/// Parses a maximum cost.
 fn amount(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(amount) if f64::is_finite(amount) && amount > 0.0 => Ok(amount),
@@ -505,7 +506,7 @@ fn amount(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time that something may take.
+/// Parses a time limit.
 fn limit(text: &str) -> Result<Duration, String> {
     match duration::parse(text) {
         Ok(Duration::ZERO) => Err("it must be longer than zero".to_owned()),

@@ -1,6 +1,7 @@
-//! `gevals run SUITE.gevals --engine temporal`: starts the workflow of a pack, shows how it goes, and writes the results when it is over.
+//! `gevals run SUITE.gevals --engine temporal`: starts the workflow of a pack, shows its progress, and writes the
+//! results at the end.
 //!
-//! All it shows is a fold of the workflow's history, so that a client that died is started again and sees all of it.
+//! All output is a fold of the workflow's history, so a client that is restarted after a crash shows everything again.
 
 #[cfg(feature = "temporal")]
 mod client;
@@ -34,7 +35,7 @@ pub fn main(args: &RunArgs, global: Global) -> u8 {
     }
 }
 
-/// An option that would mean nothing.
+/// Returns an option that has no meaning with an engine.
 #[cfg(feature = "temporal")]
 fn foreign(args: &RunArgs) -> Option<&'static str> {
     let given = [

@@ -1,4 +1,4 @@
-//! The journal of a run: a new one, or that of an interrupted run, opened again.
+//! The journal of a run: a new one, or the reopened one of an interrupted run.
 
 use std::{
     borrow::Cow,
@@ -23,7 +23,7 @@ use crate::{
     secrets::{Secrets, is_secret_name},
 };
 
-/// A new run: its journal.
+/// Creates the journal of a new run.
 pub fn begin(
     args: &Args,
     plan: &EvalPlan,
@@ -34,7 +34,7 @@ pub fn begin(
     let literal = plan.tasks.iter().flat_map(wire::literal_secrets);
     let secrets = Secrets::new(options.secrets.iter().cloned().chain(literal));
     let run = host.random_id();
-    // Half a run's results are not to stand where a whole one's are looked for.
+    // Results of a single phase must not be where results of a whole run are expected.
     let results = match options.only {
         Some(_) => journal::results(&journal::folder(&args.output_dir, &run)),
         None => report::results_path(&args.output_dir, &plan.name),
@@ -77,7 +77,8 @@ pub fn begin(
     Journal::create(&args.output_dir, header, writer)
 }
 
-/// What the configurations of servers read from the environment: a later gevals starts the same ones.
+/// The environment variables that the configurations of servers read, without secrets: a later gevals starts the same
+/// servers.
 fn servers_read(plan: &EvalPlan, host: &dyn Host, secrets: &Secrets) -> IndexMap<String, String> {
     let executable = std::env::current_exe().ok();
     let own = specs(&plan.servers, &plan.dir, host, executable.as_ref()).map(|(_, secrets)| secrets);
@@ -87,7 +88,7 @@ fn servers_read(plan: &EvalPlan, host: &dyn Host, secrets: &Secrets) -> IndexMap
     names.filter_map(|name| host.env(&name).filter(open).map(|value| (name, value))).collect()
 }
 
-/// What the plan rests on besides files; variables that hold secrets are read again.
+/// What the plan depends on besides files. Variables that hold secrets are left out, and read again later.
 fn journalled(args: &Args, secrets: &Secrets) -> journal::Overrides {
     const VARIABLES: [&str; 8] = [
         "MCP_COMMAND",
@@ -109,14 +110,14 @@ fn journalled(args: &Args, secrets: &Secrets) -> journal::Overrides {
     }
 }
 
-/// An interrupted run once more, and the tasks whose results are kept.
+/// A reopened run, and the tasks whose results are kept.
 pub struct Resumed {
     pub journal: Journal,
     pub past: Past,
     pub done: HashSet<TaskRun>,
 }
 
-/// Opens a run again: its pending cleanups are run first.
+/// Reopens a run. Its pending cleanups are run first.
 pub fn resume(args: &Args, plan: &EvalPlan, run: &str, host: &dyn Host) -> Result<Resumed, (u8, String)> {
     let of_eval = |dir: &PathBuf| {
         Past::read(dir).is_ok_and(|(past, _)| past.header.name == plan.name && !past.header.settings.trials)
@@ -169,10 +170,11 @@ pub fn resume(args: &Args, plan: &EvalPlan, run: &str, host: &dyn Host) -> Resul
     Ok(Resumed { journal, past, done })
 }
 
-/// Recovers runs that were killed in the same output directory, and reports it. The exit status, if a signal has stopped that.
+/// Recovers runs that were killed in the same output directory, and reports it. Returns the exit status if a signal
+/// interrupted that.
 pub fn recover_others(args: &Args) -> Option<u8> {
     for dir in journal::runs(&args.output_dir) {
-        // A run that holds its lock is at work; what cannot be read is `recover`'s to complain about.
+        // A run that holds its lock is active. Unreadable journals are reported by `gevals recover`.
         let exit = absolutely(&dir, &What { kept: false, only: None });
         if let Ok(Some(exit @ 128..)) = exit {
             return Some(exit);
@@ -181,12 +183,12 @@ pub fn recover_others(args: &Args) -> Option<u8> {
     None
 }
 
-/// `recover` changes folders on its way, so its path is made absolute.
+/// Recovers a run. `recover` changes the working directory, so the path is made absolute.
 pub fn absolutely(dir: &Path, what: &What) -> Result<Option<u8>, Refusal> {
     recover(&std::path::absolute(dir)?, what, &mut |line| note(line))
 }
 
-/// For people, and not on standard output: that belongs to the report.
+/// Prints a line for people, not to standard output, which is for the report.
 pub fn note(line: &str) {
     crate::cli::note(line);
 }

@@ -1,4 +1,5 @@
-//! Several agents and models in one command: each combination is a run of its own, with results of its own, one after another.
+//! Several agents and models in one command: each combination is a separate run with its own results, one after
+//! another.
 
 use std::{
     fmt::Write,
@@ -22,13 +23,13 @@ use crate::{
     source::Files,
 };
 
-/// Runs them all, unless it is stopped, and puts them side by side. The exit status is the worst one's.
+/// Runs all combinations unless interrupted, and prints a comparison. Returns the worst exit status.
 pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
     if args.resume.is_some() || args.phase.is_some() {
         complain("several agents or models are several runs: resume, set up, verify or clean up one at a time");
         return status::USAGE;
     }
-    // None is started before it is known that all of them have a plan, and what they cost where that is limited.
+    // No run starts before all have a plan and, if costs are limited, known prices.
     let mut ready = Vec::new();
     for (nth, combination) in combinations.iter().enumerate() {
         let one_of_them = Args {
@@ -56,7 +57,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         let folder = one_of_them.output_dir.clone();
         note(&format!("\n=== {}", combination.name()));
         let before = results(&folder);
-        // What the command line limits, it limits for all of them together; what the eval does, for each.
+        // Limits of the command line apply to all runs together, limits of the eval to each run.
         let time = args.max_time.map_or(Duration::ZERO, |_| started.elapsed());
         let spent = Used {
             tokens: args.max_tokens.map_or(0, |_| used.tokens),
@@ -67,7 +68,7 @@ pub fn run(args: &Args, combinations: &[Combination], global: Global) -> u8 {
         used = after;
         let after = results(&folder);
         let new = after.iter().find(|one| !before.contains(one)).map(|(_, file)| file);
-        // What another run has left there is not this one's.
+        // Results that another run left there do not count.
         if let Some(file) = new.and_then(|file| crate::results::read(&file.to_string()).ok()) {
             written.push((combination.name(), file));
         }
@@ -108,14 +109,14 @@ fn severity(exit: u8) -> u8 {
     }
 }
 
-/// The results files of a folder, with what they say.
+/// The results files in a directory, with their contents.
 fn results(folder: &Path) -> Vec<(String, Value)> {
     let names = Disk.list(folder).into_iter().filter(|name| name.starts_with("gevals-") && name.ends_with("-out.json"));
     let read = |name: String| Some((name.clone(), serde_json::from_slice(&Disk.read(&folder.join(name)).ok()?).ok()?));
     names.filter_map(read).collect()
 }
 
-/// How many tasks passed, in what this run has written.
+/// Describes how many runs of tasks passed in the results that this run wrote.
 fn passed(written: Option<&Value>) -> String {
     let Some(written) = written else { return "no results".to_owned() };
     let runs = written["results"].as_array().map(Vec::as_slice).unwrap_or_default();

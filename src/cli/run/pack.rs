@@ -1,4 +1,4 @@
-//! `gevals pack`: an eval with everything it refers to in one archive, and a list of what cannot be in one.
+//! `gevals pack`: puts an eval and everything it refers to into one archive, and lists what cannot be packed.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -106,7 +106,7 @@ fn make(args: &Args, global: Global) -> Result<u8, Fault> {
         let why = "already exists and is not a pack: choose another file, or delete it";
         return Err(usage(format!("`{}` {why}", shown(&args.output))));
     }
-    // What is packed must not depend on where it is packed from: all paths are the project's own.
+    // The pack must not depend on the current directory: all paths are relative to the project.
     let project = project_files(std::slice::from_ref(&args.eval));
     let root = project.roots().next().map_or_else(|| PathBuf::from("."), Path::to_owned);
     let root = std::path::absolute(root).map_err(broken)?;
@@ -132,7 +132,7 @@ fn make(args: &Args, global: Global) -> Result<u8, Fault> {
         allow_unchecked: args.allow_unchecked,
     };
     if eval.is_dir() {
-        // The one eval in it: what else is in the folder is not its own.
+        // The only eval in it. Other files of the directory are not part of it.
         let agent = agents.first().map(String::as_str);
         let run = run_args(&eval, &settings, agent, args.model.first().map(String::as_str), Path::new("."));
         eval = prepare(&run.map_err(usage)?, global).map_err(|exit| (exit, String::new()))?.plan.path;
@@ -193,7 +193,7 @@ fn make(args: &Args, global: Global) -> Result<u8, Fault> {
     };
     let manifest = manifest.sealed();
     let bytes = pack::write(&manifest, &files).map_err(broken)?;
-    // What cannot be read again is not written at all.
+    // Nothing is written that cannot be read back.
     pack::read(&bytes).map_err(|why| usage(format!("the eval cannot be packed: {why}")))?;
     write_atomic(&output, &bytes).map_err(broken)?;
     print(&told(&manifest, &args.output, bytes.len()));
@@ -231,7 +231,7 @@ fn named(combination: &Combination) -> String {
     }
 }
 
-/// A path of the command line from the folder of the project.
+/// A path of the command line, relative to the directory of the project.
 fn own_path(root: &Path, path: &Path) -> Result<PathBuf, Fault> {
     let whole = std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| normalize(&path));
     let real =
@@ -278,7 +278,7 @@ fn needs(plan: &EvalPlan, project: &dyn Files, files: &Contents) -> BTreeSet<Nee
     for name in reach.env.iter().chain(&own.env) {
         need("variable", name.clone());
     }
-    // A script is told by its name alone.
+    // A script is recognized by its name alone.
     let packed: BTreeSet<&str> = files.keys().filter_map(|path| path.rsplit('/').next()).collect();
     let elsewhere = |name: &&String| name.starts_with('/') || !name.contains('/') && !packed.contains(name.as_str());
     for name in reach.commands.iter().filter(elsewhere) {
@@ -349,7 +349,7 @@ fn needs(plan: &EvalPlan, project: &dyn Files, files: &Contents) -> BTreeSet<Nee
     needs
 }
 
-/// Without user and query.
+/// The URL without user, query and fragment.
 fn url_only(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     match (url.split_once("://"), url.rsplit_once('@')) {
@@ -358,7 +358,8 @@ fn url_only(url: &str) -> String {
     }
 }
 
-/// Refuses files that hold a secret of the environment, one that a config has in clear, or what has the format of a token.
+/// Refuses files that contain a secret of the environment, a plain-text secret of a config, or anything in the format
+/// of a token.
 fn secrets(ready: &[(Combination, Ready)], files: &Contents) -> Result<(), String> {
     let literal = ready
         .iter()
@@ -389,20 +390,20 @@ struct Closure<'a> {
     project: &'a Within,
     root: &'a Path,
     found: BTreeSet<PathBuf>,
-    /// Texts that were not looked into so far.
+    /// Texts that have not been searched yet.
     open: VecDeque<PathBuf>,
-    /// What texts name, and is not packed unless somebody means it.
+    /// Paths that texts name but that are only packed with `--include`.
     left_out: BTreeSet<PathBuf>,
     listed: Listed<'a>,
     contents: HashMap<PathBuf, Vec<u8>>,
 }
 
-/// Texts beyond this are data.
+/// Larger files are data, not texts.
 const LONGEST_TEXT: usize = 1 << 20;
 const DEEPEST: usize = 32;
-/// The kind of a need: a file or folder that is named and not packed.
+/// The kind of a need: a file or directory that is named but not packed.
 const FILE: &str = "file";
-/// Folders of git and gevals: what a text says of them is not about the eval.
+/// Directories of git and gevals: what texts say about them does not concern the eval.
 const OWN: [&str; 2] = [".git", ".gevals"];
 
 impl<'a> Closure<'a> {
@@ -411,7 +412,7 @@ impl<'a> Closure<'a> {
         Self { project, root, found, open, left_out, listed: Listed::new(project), contents: HashMap::new() }
     }
 
-    /// What the compiler asked for, and what it needs not ask for to make a plan.
+    /// Adds what the compiler asked for, and what a run needs although a plan can be made without it.
     fn of(&mut self, ready: &Ready) {
         for path in &ready.asked {
             self.add_file(path);
@@ -452,7 +453,7 @@ impl<'a> Closure<'a> {
         }
     }
 
-    /// Adds a file, or all that is not hidden in a folder; whether there is one.
+    /// Adds a file, or everything in a directory that is not hidden, generated or installed. Returns whether it exists.
     fn add(&mut self, path: &Path) -> bool {
         match self.project.stat(path) {
             Some(Stat::Dir) => {
@@ -492,14 +493,14 @@ impl<'a> Closure<'a> {
         }
     }
 
-    /// Adds what a text names. What is hidden, or was made or installed, is named itself.
+    /// Adds what a text names. Hidden, generated and installed files are only listed; packs and results are ignored.
     fn look_into(&mut self, text: &Path) {
         let Ok(bytes) = self.project.read(text) else { return };
         let dir = text.parent().unwrap_or(Path::new(""));
         if let (Ok(content), true) = (str::from_utf8(&bytes), bytes.len() <= LONGEST_TEXT) {
             for (path, is_dir) in mentions(content, dir, &self.listed) {
                 let written = |part: &Path| part.file_name().is_none_or(|name| is_written(&name.to_string_lossy()));
-                // Of what was made or installed, the folder.
+                // For generated or installed files, their directory.
                 let hidden = path.ancestors().filter(|part| !written(part)).last().map(|part| {
                     if part.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
                         path.as_path()
@@ -523,7 +524,7 @@ impl<'a> Closure<'a> {
         self.contents.insert(text.to_owned(), bytes);
     }
 
-    /// The files with their contents; those whose names tell a secret only where they are `meant`.
+    /// The files with their contents. Files whose names suggest a secret are only accepted if they are `meant`.
     fn read(mut self, meant: &[PathBuf]) -> Result<(Contents, BTreeSet<Need>), String> {
         while let Some(text) = self.open.pop_front() {
             self.look_into(&text);
@@ -550,13 +551,13 @@ impl<'a> Closure<'a> {
         pack::too_much(&files).map_or(Ok((files, needs)), |why| Err(format!("the eval refers to {why}")))
     }
 
-    /// A file or folder that has to be there, with the names of the variables where it sets some.
+    /// A file or directory that must exist; for an `.env` file, with the names of its variables.
     fn need(&self, path: &Path) -> Option<Need> {
         let shown = plain(path).ok().filter(|path| !OWN.iter().any(|own| path.split('/').any(|part| part == *own)))?;
         let is_env = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".env"));
         let text = if is_env { self.project.read(path).unwrap_or_default() } else { Vec::new() };
         let text = String::from_utf8_lossy(&text);
-        // Nothing that may be a piece of a value is taken for a name.
+        // Nothing that may be part of a value is accepted as a name.
         let variable = |line: &str| {
             let name = line.trim_start().trim_start_matches("export ").split_once('=')?.0.trim().to_owned();
             let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
@@ -569,12 +570,12 @@ impl<'a> Closure<'a> {
     }
 }
 
-/// What gevals has written: packs and results.
+/// Whether this is the name of a file that gevals writes: a pack or results.
 fn is_made(name: &str) -> bool {
     name.ends_with(".gevals") || name.starts_with("gevals-") && name.contains("-out.")
 }
 
-/// Whether people keep secrets in files of this name.
+/// Whether files with this name usually contain secrets.
 fn tells_a_secret(path: &str) -> bool {
     const NAMES: [&str; 12] = [
         ".env",

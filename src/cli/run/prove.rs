@@ -1,5 +1,5 @@
-//! `gevals prove`: whether an eval's tasks can fail. An agent that does nothing must not pass, the scripted one must, and each mutant of
-//! what it does should be noticed.
+//! `gevals prove`: whether an eval's tasks can fail. An agent that does nothing must not pass, the scripted one must
+//! pass, and each mutant of the script should be detected.
 
 use std::{collections::HashMap, fmt::Write, path::PathBuf, sync::Arc, time::Duration};
 
@@ -90,12 +90,12 @@ struct Line {
     args: args::Args,
 }
 
-/// What is tried with one task.
+/// A trial of a task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Trial {
     Nothing,
     Script,
-    /// The script once more: only then does it matter what mutants do.
+    /// The script again. If it does not pass, results of mutants mean nothing.
     Control,
     Mutant {
         title: String,
@@ -115,7 +115,7 @@ struct Ended {
     cleanup: Option<String>,
 }
 
-/// One task's trials; those that were not made have no end.
+/// The trials of one task; those that were not run have no end.
 #[derive(Debug, Default)]
 struct Proof {
     trials: Vec<(Trial, Option<Ended>)>,
@@ -133,7 +133,8 @@ impl Proof {
         })
     }
 
-    /// Noticed, and all that count: those that could not be carried out do not, and those that were not tried are not noticed.
+    /// The number of detected mutants, and of all that count. Mutants that could not be executed do not count; those
+    /// that were not tried count as not detected.
     fn counts(&self) -> (usize, usize) {
         let all = self
             .mutants()
@@ -142,7 +143,8 @@ impl Proof {
         (noticed, all.count())
     }
 
-    /// Whether script and control passed, were cleaned up and left nothing behind, so that its mutants tell something.
+    /// Whether script and control passed, were cleaned up and left nothing behind, so that results of mutants are
+    /// meaningful.
     fn in_control(&self) -> bool {
         let clean = |trial: &Trial| {
             self.of(trial).is_some_and(|ended| ended.verdict == Verdict::Passed && ended.cleanup.is_none())
@@ -150,7 +152,7 @@ impl Proof {
         clean(&Trial::Script) && clean(&Trial::Control) && self.left().is_empty()
     }
 
-    /// What is left behind by the task itself, whatever its agent does wrong.
+    /// What the task itself leaves behind, whatever its agent does wrong.
     fn left(&self) -> Vec<&Left> {
         let mut all: Vec<&Left> = [Trial::Nothing, Trial::Script, Trial::Control]
             .iter()
@@ -162,7 +164,7 @@ impl Proof {
         all
     }
 
-    /// What its mutants leave behind, and what no later trial has taken away.
+    /// What its mutants leave behind and no later trial removed.
     fn litter(&self) -> Vec<&Left> {
         let mut all: Vec<&Left> = self.mutants().filter_map(|(.., ended)| Some(&ended?.left)).flatten().collect();
         all.retain(|left| left.stays && !left.gone);
@@ -198,7 +200,7 @@ impl Proof {
             )),
             _ => {}
         }
-        // Of an agent that does nothing there is nothing to clean up, which may well fail.
+        // If the agent does nothing, there is nothing to clean up, so the cleanup may fail.
         let cleanups = [Trial::Script, Trial::Control];
         if let Some(why) = cleanups.iter().find_map(|trial| self.of(trial)?.cleanup.as_ref()) {
             out.push(format!("its cleanup fails: {why}"));
@@ -214,7 +216,7 @@ impl Proof {
     }
 }
 
-/// Some of them, for people.
+/// Lists some of them, for people.
 fn named(left: &[&Left]) -> String {
     const SHOWN: usize = 8;
     let mut names: Vec<String> = left.iter().take(SHOWN).map(|left| left.shown()).collect();
@@ -260,7 +262,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
         );
         return status::USAGE;
     }
-    // What an earlier one has left that was killed.
+    // Recovers an earlier run that was killed.
     if let Some(exit) = recover_others(&line) {
         return exit;
     }
@@ -274,7 +276,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     options.secrets.extend(wire::eval_secrets(&ready.plan));
     options.secrets.extend(plans.iter().flat_map(wire::literal_secrets));
     options.trials = Some(each.collect());
-    // The results of trials are none of the eval.
+    // Results of trials are not results of the eval, so they stay in the directory of the journal.
     let journal = RunOptions { only: Some(Only::Setup), ..options.clone() };
     let journal = match begin(&line, &ready.plan, ready.files, &journal, host.as_ref()) {
         Ok(journal) => Arc::new(journal),
@@ -306,10 +308,10 @@ pub fn main(args: &Args, global: Global) -> u8 {
     }
 }
 
-/// Trials before the mutants: nothing, the script, and the script again.
+/// The number of trials before the mutants: nothing, the script, and the script again.
 const CONTROL: u32 = 3;
 
-/// Everything that is tried with a task, in order.
+/// All trials of a task, in order.
 fn trials(plan: &Plan) -> Vec<(Trial, Plan)> {
     let first = [
         (Trial::Nothing, mutant::idle(plan)),
@@ -321,7 +323,7 @@ fn trials(plan: &Plan) -> Vec<(Trial, Plan)> {
     first.into_iter().chain(mutants).chain([(Trial::Again, mutant::once(plan))]).collect()
 }
 
-/// Nothing is kept of a run that came to its end, but what a cleanup could not do that was interrupted.
+/// Removes a run that has ended, unless cleanups are pending.
 fn forget(journal: &Journal) {
     if journal.has_pending() {
         let run = crate::bash::quote(&crate::cli::shown(journal.dir()));
@@ -335,10 +337,10 @@ fn forget(journal: &Journal) {
     }
 }
 
-/// How each ended, by its task and its place, and what of the world could not be looked at.
+/// How each trial ended, by task and position, and what could not be inspected in the environment.
 type Carried = (HashMap<(usize, u32), Ended>, Vec<String>);
 
-/// Runs them.
+/// Runs the trials.
 fn carry_out(plan: &EvalPlan, options: &RunOptions, host: &Arc<RealHost>) -> Result<Carried, (u8, Vec<String>)> {
     let broken = |why: String| (status::BROKEN, vec![why]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -353,7 +355,7 @@ fn carry_out(plan: &EvalPlan, options: &RunOptions, host: &Arc<RealHost>) -> Res
                 let (Some(task), EventKind::ActionFinished { action, report }) = (event.task, event.kind) else {
                     continue;
                 };
-                // What fails within a step may be one of several alternatives: the step itself decides.
+                // A failure within a step may be one of several alternatives: only the step itself counts.
                 let judges =
                     action.starts_with("assert/") || action.strip_prefix("verify/").is_some_and(|id| !id.contains('/'));
                 let cleans = action.starts_with("cleanup/") && !action.starts_with(mutant::UNDO);
@@ -375,7 +377,7 @@ fn carry_out(plan: &EvalPlan, options: &RunOptions, host: &Arc<RealHost>) -> Res
     }
     let ended = summary.tasks.into_iter().map(|end| {
         let by = checks.remove(&end.task);
-        // A step may fail and its cleanup go on, as alternatives do.
+        // A cleanup may continue after a failed step, for example in alternatives.
         let cleanup = cleanups.remove(&end.task).filter(|_| end.cleanup_failed);
         let place = (end.task.index, end.task.run);
         (place, Ended { verdict: end.verdict, reason: end.reason, by, left: end.left, cleanup })
@@ -408,7 +410,7 @@ fn tell(args: &Args, proofs: &IndexMap<String, Proof>, unseen: &[String]) -> u8 
         }
     }
     let below = |least: Option<f64>, (noticed, all)| least.is_some_and(|least| score(noticed, all) < least);
-    // A task without mutants has nothing that could be noticed.
+    // A task without mutants has nothing to detect.
     let task_below = |proof: &Proof| proof.counts().1 > 0 && below(args.min_task_score, proof.counts());
     let too_low = below(args.min_score, (noticed, all)) || proofs.values().any(task_below);
     if too_low || unproved > 0 { status::NO } else { status::OK }

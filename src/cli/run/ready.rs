@@ -26,7 +26,7 @@ use crate::{
     source::{Files, Sources, Span},
 };
 
-/// An eval that can be run, and what is printed before it.
+/// An eval that can be run, and what is printed before that.
 #[derive(Clone)]
 pub struct Ready {
     pub plan: EvalPlan,
@@ -39,24 +39,24 @@ pub struct Ready {
     pub asked: Vec<PathBuf>,
     pub read: usize,
     pub prices: Option<Arc<Prices>>,
-    /// The control group of what it starts, where it was entered before it was needed.
+    /// The control group for the processes that it starts, if it was created in advance.
     pub group: Option<Arc<Gathered>>,
 }
 
 impl Ready {
-    /// Why its limits of cost mean nothing.
+    /// The reasons why its cost limits cannot be enforced.
     pub fn unpriced(&self, args: &Args) -> Vec<String> {
         let selected = self.selection.of(&self.plan);
         run::unpriced(&self.plan, &selected, &bounds(args), self.prices.as_ref(), &|name| std::env::var(name).ok())
     }
 }
 
-/// Reads the eval; nothing is run.
+/// Reads the eval, without running anything.
 ///
 /// # Errors
 /// The exit status; the reason has been printed.
 pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
-    // mcpchecker's `-o` says what is printed.
+    // In mcpchecker, `-o` selects the output format.
     if let Some(format @ ("json" | "text")) = args.output_dir.to_str().filter(|_| !args.output_dir.exists()) {
         complain(&format!(
             "`-o {format}` would write the results to a folder `{format}`: write `--format {format}`, or `-o ./{format}`"
@@ -70,7 +70,7 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
             return Err(status::USAGE);
         }
     };
-    // What the command line names may lie anywhere, and the eval's own files below its root.
+    // Files on the command line may be anywhere; the eval's own files must be below its root.
     let mut project = project_files(std::slice::from_ref(&args.eval));
     for path in args.prices.iter().chain(&overrides.mcp_config) {
         project = project.and(path);
@@ -116,7 +116,7 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
         return Err(status::USAGE);
     };
     if selection.all(&plan).is_empty() {
-        // They may tell why the eval itself selects none.
+        // The findings may explain why the eval itself selects no tasks.
         if plan.tasks.is_empty() && !tolerated.is_empty() {
             print_findings(&tolerated, &sources, compiled.project.files(), global);
         }
@@ -143,7 +143,8 @@ pub fn prepare(args: &Args, global: Global) -> Result<Ready, u8> {
     Ok(Ready { plan, selection, sources, findings, tolerated, files, asked, read, prices, group: None })
 }
 
-/// An extension on this machine that neither a lock pins nor the eval allows. A release without a lock has no plan.
+/// Returns a local extension that neither a lock pins nor the eval allows. A release without a lock does not get this
+/// far, because it has no plan.
 fn unpinned(compiled: &Compiled) -> Option<String> {
     let project = &compiled.project;
     project.evals.iter().find_map(|unit| {
@@ -157,7 +158,7 @@ fn unpinned(compiled: &Compiled) -> Option<String> {
     })
 }
 
-/// The eval that the path names: its plan, where it has one.
+/// The eval that the path names: its plan, if it has one.
 fn the_eval(args: &Args, compiled: &mut Compiled) -> Result<Option<EvalPlan>, String> {
     let path = shown(&args.eval);
     match (compiled.project.evals.as_slice(), compiled.evals.as_mut_slice()) {
@@ -171,8 +172,8 @@ fn the_eval(args: &Args, compiled: &mut Compiled) -> Result<Option<EvalPlan>, St
     }
 }
 
-/// Drops findings that concern only tasks that are not to be run: they fool nobody now. What keeps the eval from a plan is
-/// not among them.
+/// Drops findings that concern only tasks that will not run, because they cannot mislead anybody in this run. Without a
+/// plan, nothing is dropped.
 fn leave_out(selection: &Selection, plan: Option<&EvalPlan>, compiled: &mut Compiled) {
     let Some(plan) = plan else { return };
     let wanted: Vec<_> = selection.all(plan).into_iter().map(|index| plan.tasks[index].task.name.span.file).collect();
@@ -183,7 +184,7 @@ fn leave_out(selection: &Selection, plan: Option<&EvalPlan>, compiled: &mut Comp
     });
 }
 
-/// The tasks that a finding is about: the one it stands in, or those that it points at.
+/// The tasks that a finding is about: the one that contains it, or those that its labels point to.
 fn concerned<'a>(d: &'a Diagnostic, project: &'a Project) -> impl Iterator<Item = &'a TaskUnit> {
     let of = |span: Span| project.tasks.iter().find(move |unit| unit.file == span.file).map(|unit| &**unit);
     let own = of(d.span);
@@ -203,7 +204,7 @@ fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
     };
     let refuses = |d: &&Diagnostic| match d.strength {
         Strength::Hard => true,
-        // An explicit permission of what the finding warns of.
+        // The user has explicitly allowed what the finding warns of.
         Strength::Verdict if d.rule.name == "no-verdict" && args.allow_unchecked => false,
         Strength::Verdict if args.strict => true,
         Strength::Verdict => portable(d),
@@ -212,14 +213,14 @@ fn refused(args: &Args, compiled: &Compiled) -> Vec<Diagnostic> {
     compiled.diagnostics.iter().filter(refuses).cloned().collect()
 }
 
-/// The file of prices. What is wrong with it is printed.
+/// Reads the file of prices, and prints its findings.
 pub fn prices(path: &Path, files: &dyn Files, global: Global) -> Result<Arc<Prices>, ()> {
     let bytes = files.read(path).map_err(|e| e.to_string());
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not valid UTF-8".to_owned()));
     let text = text.map_err(|why| complain(&format!("cannot read `{}`: {why}", shown(path))))?;
     let (sources, mut found) = (Sources::default(), Diagnostics::default());
     let prices = Prices::decode(sources.add(path, text.as_str()), &text, &mut found);
-    // `gevals check --fix` knows no files of prices.
+    // `gevals check --fix` does not handle files of prices.
     let found: Vec<_> = found.into_iter().map(|fault| Diagnostic { fix: None, ..fault }).collect();
     if !found.is_empty() {
         print_findings(&found, &sources, 1, global);
@@ -227,10 +228,11 @@ pub fn prices(path: &Path, files: &dyn Files, global: Global) -> Result<Arc<Pric
     prices.map(Arc::new).ok_or(())
 }
 
-/// Warnings are shown that anybody will read; the others are counted.
+/// Up to this many warnings are shown; more are only counted.
 const WARNINGS: usize = 5;
 
-/// Findings that keep nothing from running. Those that may fool the author are shown one by one (`decisions.md` §1).
+/// Prints the findings that do not prevent a run. Those that may mislead the author are shown one by one
+/// (`decisions.md` §1).
 pub fn print_tolerated(args: &Args, found: &[Diagnostic], sources: &Sources, files: usize, global: Global) {
     let (errors, mild): (Vec<_>, Vec<_>) = found.iter().cloned().partition(|d| d.strength.is_error());
     let printed = if args.verbose || (mild.len() <= WARNINGS && !args.quiet) { found } else { &errors };

@@ -1,7 +1,8 @@
-//! What is done with a pack: `gevals run SUITE.gevals` runs all of it, `gevals exec-unit` one unit, and `gevals units` lists them.
+//! Commands for packs: `gevals run SUITE.gevals` runs all of a pack, `gevals exec-unit` one unit or several, and
+//! `gevals units` lists them.
 //!
-//! A pack is unpacked below the output directory, and run there like any project. The folder stays as long as a cleanup is pending, since
-//! that is run in it.
+//! A pack is unpacked below the output directory and run there like any project. The directory is kept while a cleanup
+//! is pending, because that runs in it.
 
 use std::{
     cell::RefCell,
@@ -47,12 +48,12 @@ use crate::{
     ty::duration,
 };
 
-/// Below the output directory.
+/// Relative to the output directory.
 const FOLDER: &str = ".gevals/pack";
-/// How many bytes of a journal units may have before no other one is begun, where the time is limited: more than a message takes of their
-/// results must not come together.
+/// If the time is limited, no further unit is started once the journal has this many bytes: the results of a batch must
+/// fit in one message.
 const ENOUGH: u64 = 512 << 10;
-/// The agent that is named with a path.
+/// The agent that takes a path.
 pub const REPLAY: &str = "builtin.replay";
 
 type Fault = (u8, String);
@@ -136,7 +137,7 @@ pub struct ListArgs {
 }
 
 impl Args {
-    /// Of the command line, what a command to run units again must repeat.
+    /// The options that a command to run units again must repeat.
     fn repeated(&self) -> Vec<String> {
         let prices = self.prices.iter().flat_map(|path| ["--prices".to_owned(), shown(path)]);
         ["--out".to_owned(), shown(&self.out)].into_iter().chain(prices).collect()
@@ -154,7 +155,7 @@ pub fn main(args: &Args, global: Global) -> u8 {
     told(Known::read(args).and_then(|known| known.exec(args, global, None)))
 }
 
-/// The exit status; why it is that is said.
+/// Returns the exit status, and prints the reason if there is one.
 fn told(done: Result<u8, Fault>) -> u8 {
     done.unwrap_or_else(|(exit, why)| {
         if !why.is_empty() {
@@ -164,8 +165,8 @@ fn told(done: Result<u8, Fault>) -> u8 {
     })
 }
 
-/// Runs what it is asked for, one order after another. The unit that is named tells only which agent and model this is made ready for before
-/// anybody asks, in the folder that is named, which goes again.
+/// Executes orders, one after another. The unit on the command line only determines the agent and model for which the
+/// eval is compiled in advance, in the given directory, which is removed afterwards.
 fn serve(args: &Args, global: Global) -> Result<u8, Fault> {
     let known = Known::read(args)?;
     let of = known.chosen(args)?.first().map_or(0, |unit| unit.at.0);
@@ -176,7 +177,8 @@ fn serve(args: &Args, global: Global) -> Result<u8, Fault> {
     ready?;
     let mut last = status::OK;
     loop {
-        // Each order has a group of its own; while this waits for the order, the system has the time that it takes for that.
+        // Each order has its own control group. It is created while this process waits for the order, because that
+        // takes the system some time.
         let group = Arc::new(Gathered::enter());
         let Some(order) = attended::next() else { return Ok(last) };
         let begin_within = Some(Duration::try_from_secs_f64(order.seconds).unwrap_or_default());
@@ -188,7 +190,7 @@ fn serve(args: &Args, global: Global) -> Result<u8, Fault> {
     }
 }
 
-/// A pack that was read, and one of its combinations of agent and model, compiled.
+/// A pack that was read, and the eval as compiled for one of its combinations of agent and model.
 struct Known {
     manifest: Manifest,
     files: Contents,
@@ -202,7 +204,7 @@ impl Known {
         Ok(Self { manifest, files, ready: RefCell::default() })
     }
 
-    /// The units that are named, all of one agent and one model.
+    /// The units on the command line, which must have the same agent and model.
     fn chosen(&self, args: &Args) -> Result<Vec<Unit<'_>>, Fault> {
         let units = self.manifest.units();
         let by_id: HashMap<&str, &Unit<'_>> = units.iter().map(|unit| (unit.id.as_str(), unit)).collect();
@@ -230,7 +232,8 @@ impl Known {
         Ok(chosen)
     }
 
-    /// The command line of a run of a combination in this place, and the eval as it was compiled for it, which is the same in each place.
+    /// The command line for a combination in this directory, and the eval as compiled for it, which is the same in
+    /// every directory.
     fn ready(&self, of: usize, args: &Args, global: Global, place: &Place) -> Result<(RunArgs, Ready), Fault> {
         let combination = &self.manifest.combinations[of];
         let words = run_args(
@@ -241,9 +244,9 @@ impl Known {
             &place.out,
         );
         let words = words.map_err(|why| (status::USAGE, why))?;
-        // They are named from where this process was.
+        // The path is relative to the initial working directory.
         let prices = args.prices.as_ref().map(|prices| place.here.join(prices));
-        // What a server remembers of one unit is none of another's business.
+        // State that a server keeps from one unit must not affect another.
         let isolate = args.unit.len() > 1;
         let words = RunArgs { exit_zero: args.exit_zero, format: args.format.clone(), prices, isolate, ..words };
         if let Some((_, ready)) = self.ready.borrow().as_ref().filter(|(known, _)| *known == of) {
@@ -261,7 +264,7 @@ impl Known {
         let chosen = self.chosen(args)?;
         let of = chosen.first().map_or(0, |unit| unit.at.0);
         let place = Place::new(&args.out)?;
-        // A verdict in a world that nobody cleaned up would be none.
+        // A verdict in an environment that was not cleaned up would be meaningless.
         if let Some((exit, run)) = place.recover()? {
             let exit = if exit >= 128 { exit } else { status::BROKEN };
             let why = format!(
@@ -294,7 +297,7 @@ impl Known {
     }
 }
 
-/// What is in a pack lies below a root of its own.
+/// Refuses `--root`, because a pack has its own root.
 fn no_root() -> Result<(), Fault> {
     match ROOT.get() {
         Some(_) => Err((status::USAGE, "`--root` cannot be used with a pack, which has its own root".to_owned())),
@@ -302,7 +305,7 @@ fn no_root() -> Result<(), Fault> {
     }
 }
 
-/// Whether the plan that is made here is the one that was packed.
+/// Verifies that the plan made here is the one that was packed.
 fn same_plan(manifest: &Manifest, packed: &str, here: &str) -> Result<(), Fault> {
     if packed == here {
         return Ok(());
@@ -315,14 +318,14 @@ fn same_plan(manifest: &Manifest, packed: &str, here: &str) -> Result<(), Fault>
     Err((status::USAGE, format!("the plan differs from the one that was packed: {why}")))
 }
 
-/// Runs a whole pack with `run`, as the command line says where it says anything.
+/// Runs a whole pack with `run`. The command line takes precedence over the settings of the pack.
 pub fn packed(args: &RunArgs, run: impl FnOnce(&RunArgs) -> u8) -> u8 {
     let prepared = || {
         no_root()?;
         let (manifest, files) = read(&args.eval)?;
         let args = of_pack(args, &manifest).map_err(|error| (status::BROKEN, error.to_string()))?;
         let place = Place::new(&args.output_dir)?;
-        // What is still pending then is told, and tried again by the next run.
+        // Cleanups that are still pending are reported, and the next run tries them again.
         if let Some((exit @ 128.., _)) = place.recover()? {
             return Err((exit, String::new()));
         }
@@ -344,7 +347,7 @@ pub fn packed(args: &RunArgs, run: impl FnOnce(&RunArgs) -> u8) -> u8 {
     }
 }
 
-/// The command line, with what the pack says; its paths are this folder's.
+/// The command line, completed by the settings of the pack. Its paths are resolved against the current directory.
 fn of_pack(args: &RunArgs, manifest: &Manifest) -> io::Result<RunArgs> {
     let whole = |path: &PathBuf| std::path::absolute(path);
     let said = Some(Said::Run(Box::new(args.clone())));
@@ -395,7 +398,7 @@ struct Words {
 /// The command line of a run with these settings.
 ///
 /// # Errors
-/// They are none that a run has.
+/// The defaults cannot be parsed.
 pub fn run_args(
     eval: &Path,
     settings: &Settings,
@@ -403,7 +406,7 @@ pub fn run_args(
     model: Option<&str>,
     out: &Path,
 ) -> Result<RunArgs, String> {
-    // Only defaults are parsed: no word of a pack is taken for an option.
+    // Only defaults are parsed, so that no word of a pack is interpreted as an option.
     let words = Words::try_parse_from(["eval"]).map_err(|error| error.to_string())?;
     Ok(RunArgs {
         eval: eval.to_owned(),
@@ -418,10 +421,10 @@ pub fn run_args(
     })
 }
 
-/// Puts the files of a pack where no others are.
+/// Writes the files of a pack to `folder`, which is replaced if it exists.
 ///
 /// # Errors
-/// They cannot be written.
+/// The files cannot be written.
 pub fn put_files(files: &Contents, folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -444,13 +447,13 @@ pub fn put_files(files: &Contents, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a pack is unpacked and run.
+/// The directory in which a pack is unpacked and run.
 struct Place {
     /// The output directory.
     out: PathBuf,
-    /// Where this process was.
+    /// The initial working directory.
     here: PathBuf,
-    /// Keeps others away from it.
+    /// Prevents others from using the directory.
     _claim: journal::Claim,
 }
 
@@ -476,7 +479,7 @@ impl Place {
         self.out.join(FOLDER)
     }
 
-    /// The folders of runs in it, those of agents and models too, that have something pending.
+    /// The directories of runs in it, including those of several agents and models, that are not closed.
     fn open(&self) -> Vec<PathBuf> {
         let below = Disk.entries(&self.out);
         let folders = below.iter().filter(|(name, is_dir)| *is_dir && !name.starts_with('.'));
@@ -485,7 +488,8 @@ impl Place {
         all.filter(|run| !journal::is_closed(run)).collect()
     }
 
-    /// Cleans up after runs that were killed here. The worst exit status and its run, where not all is clean then.
+    /// Cleans up after runs that were killed here. If something is still pending, returns the worst exit status and its
+    /// run.
     fn recover(&self) -> Result<Option<(u8, PathBuf)>, Fault> {
         let mut worst = None;
         for run in self.open() {
@@ -504,7 +508,7 @@ impl Place {
         Ok(worst)
     }
 
-    /// Puts the files where no others are, and goes there.
+    /// Writes the files to their directory, and makes it the working directory.
     fn unpack(&self, files: &Contents) -> Result<(), Fault> {
         let folder = self.folder();
         let put = || -> io::Result<()> {
@@ -512,12 +516,13 @@ impl Place {
             std::env::set_current_dir(&folder)
         };
         put().map_err(|error| (status::BROKEN, format!("cannot unpack to `{}`: {error}", shown(&folder))))?;
-        // It was not set before.
+        // It is already set if this process serves orders: the first directory is the one in which the eval is
+        // compiled.
         let _ = ROOT.set(folder);
         Ok(())
     }
 
-    /// Goes back, and takes the files away unless something pending needs them.
+    /// Restores the working directory, and removes the files unless something pending needs them.
     fn leave(&self) {
         let back = std::env::set_current_dir(&self.here);
         if back.is_ok() && self.open().is_empty() {
@@ -599,7 +604,7 @@ fn row(unit: &Unit<'_>, known: &History, manifest: &Manifest) -> (String, String
 
 /// How long tasks took, and what they cost.
 struct History {
-    /// By the digest of the plan, the name and the path of the task; and without the digest.
+    /// By the digest of the plan, the name and the path of the task; also with an empty digest.
     seen: HashMap<(String, String, String), Vec<(f64, Option<f64>)>>,
 }
 

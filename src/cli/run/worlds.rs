@@ -1,4 +1,4 @@
-//! Worlds that are kept: found for `--phase verify`, cleaned up by `--phase cleanup`, described to people.
+//! Kept environments: found for `--phase verify`, cleaned up by `--phase cleanup`, described to people.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     run::{KeptWorld, Selection},
 };
 
-/// The worlds of the eval's tasks that are kept, the latest of each.
+/// The kept environments of the eval's tasks, the latest one of each task.
 pub fn kept_worlds(args: &Args, plan: &EvalPlan) -> HashMap<String, Arc<TaskPast>> {
     let mut worlds = HashMap::new();
     for dir in journal::runs(&args.output_dir).iter().filter(|dir| !journal::is_closed(dir)) {
@@ -31,7 +31,7 @@ pub fn kept_worlds(args: &Args, plan: &EvalPlan) -> HashMap<String, Arc<TaskPast
     worlds
 }
 
-/// `--phase cleanup`: cleans up the kept worlds of the selected tasks.
+/// `--phase cleanup`: cleans up the kept environments of the selected tasks.
 pub fn clean_up(args: &Args, plan: &EvalPlan, selection: &Selection) -> u8 {
     let names = names(plan, selection);
     let mut worst = None;
@@ -61,7 +61,7 @@ pub fn names(plan: &EvalPlan, selection: &Selection) -> Vec<String> {
     selection.of(plan).into_iter().map(|index| plan.tasks[index].task.name.value.clone()).collect()
 }
 
-/// How to enter what was left standing, and how to leave it.
+/// Prints how to enter, verify and clean up each kept environment.
 pub fn tell_kept(args: &Args, plan: &EvalPlan, kept: &[KeptWorld], run: &str) {
     let (eval, flags) = again(args, plan);
     let eval = bash::quote(&eval);

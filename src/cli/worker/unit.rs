@@ -1,8 +1,9 @@
-//! An attempt at a batch of units, and a cleanup after one: each is run by a process of this program, whose journal is followed and carried
-//! to the server. A process that has run a batch is given the next one, which spares it reading and checking the pack again.
+//! Attempts at batches of units, and cleanups after them. Each runs in a process of this program, whose journal is
+//! followed and sent to the server. A process that has run a batch also gets the next one, so that it does not have to
+//! read and check the pack again.
 //!
-//! Property: *a unit does nothing that would have to be cleaned up before the server has what a cleanup needs; and it does nothing any more
-//! when the server may have given it to others.*
+//! Invariant: *a unit does nothing that needs cleanup before the server has the data for that cleanup, and it does
+//! nothing more once the server may have given it to another worker.*
 
 use std::{
     collections::HashMap,
@@ -44,24 +45,24 @@ use crate::{
     run::attended::{self, Answer},
 };
 
-/// How often a journal is looked at.
+/// How often a journal is polled.
 const TICK: Duration = Duration::from_millis(10);
-/// How many bytes of results travel, in base64: less than the 2 MiB that a server takes.
+/// The size limit of results in a message, in base64: below the 2 MiB that a server accepts.
 const MOST_RESULTS: usize = 2_000_000;
-/// Of a unit whose cleanups need more than that.
+/// The message for a unit whose cleanups need more data than that.
 const TOO_LARGE: &str = "the data for its cleanup exceeds 1 MiB compressed and cannot be stored for other workers: it was ended and cleaned up";
-/// How often a cleanup that failed is tried again.
+/// How many times a cleanup is attempted.
 const TRIES: u32 = 3;
 
 /// Where a worker runs units.
 pub struct Site {
     manifest: Manifest,
     files: Contents,
-    /// Of the units, by their places.
+    /// The IDs of the units, by index.
     ids: Vec<String>,
-    /// Their tasks, with paths and runs from 1, likewise.
+    /// The names of their tasks, with paths and runs counted from 1, by index.
     names: Vec<(String, String, u64)>,
-    /// The places of their agents and models, likewise.
+    /// The indexes of their combinations of agent and model, by index.
     of: Vec<usize>,
     pack: PathBuf,
     work: PathBuf,
@@ -71,41 +72,41 @@ pub struct Site {
     identity: String,
 }
 
-/// How what a process was asked for ended.
+/// How an order to a process ended.
 #[derive(Clone, Copy)]
 enum Ended {
     /// With this exit status.
     By(u8),
-    /// By itself, after somebody asked for that.
+    /// It ended itself, after a cancellation.
     Cancelled,
-    /// By itself, since this worker is stopped.
+    /// It ended itself, because this worker is being stopped.
     Stopped,
-    /// It was ended, since others may have been given its unit.
+    /// It was ended, because another worker may have been given its unit.
     Lost,
-    /// It was ended, since what its cleanups need is too large to be kept elsewhere.
+    /// It was ended, because the data for its cleanups is too large to be stored elsewhere.
     TooLarge,
 }
 
 /// A process of this program, which ends when this worker does.
 pub struct Process {
     child: Child,
-    /// Its standard input: there it is told what is kept and what is next, and the end of that is its own.
+    /// Its standard input: it carries orders and confirmations of what is stored. The process ends when it is closed.
     orders: Option<OwnedWriteHalf>,
-    /// What it says there: how each order ended.
+    /// Its answers over the same socket: how each order ended.
     answers: Lines<BufReader<OwnedReadHalf>>,
-    /// What it prints. The file has no name.
+    /// Its output. The file has no name.
     log: std::fs::File,
-    /// How much of it was read.
+    /// How many bytes of the output were read.
     read: u64,
-    /// The place of the agent and the model that it has compiled the eval for.
+    /// The index of the combination of agent and model for which it has compiled the eval.
     of: usize,
-    /// Of a recovery: how many cleanups it has done, and what is left, for people.
+    /// For a recovery: how many cleanups are done, and what is left, for people.
     done: u32,
     left: Vec<String>,
     is_over: bool,
 }
 
-/// How long a process may take to end what it has started.
+/// How long a process may take to end what it started.
 const GRACE: Duration = Duration::from_secs(10);
 
 impl Process {
@@ -118,7 +119,7 @@ impl Process {
         own.set_nonblocking(true)?;
         let mut command = Command::new(&site.program);
         command.args(arguments).stdin(OwnedFd::from(its)).stdout(log.try_clone()?).stderr(log.try_clone()?);
-        // A signal of a terminal is this worker's to pass on.
+        // This worker passes on the signals of a terminal.
         command.process_group(0);
         let child = command.spawn()?;
         let (answers, orders) = UnixStream::from_std(own)?.into_split();
@@ -131,12 +132,12 @@ impl Process {
         orders.write_all(format!("{line}\n").as_bytes()).await
     }
 
-    /// Asks it for this.
+    /// Sends an order.
     async fn ask(&mut self, order: &attended::Order) -> io::Result<()> {
         self.tell(&serde_json::to_string(order)?).await
     }
 
-    /// How the order, or the process, ended.
+    /// Waits for the end of the order or of the process, and returns the exit status.
     async fn answer(&mut self) -> io::Result<u8> {
         while let Ok(Some(line)) = self.answers.next_line().await {
             match serde_json::from_str(&line) {
@@ -149,7 +150,7 @@ impl Process {
         Ok(exit_of(self.child.wait().await?))
     }
 
-    /// What it printed since this was asked last.
+    /// What it printed since the last call.
     fn said(&mut self) -> String {
         use std::os::unix::fs::FileExt;
         const MOST: u64 = 1 << 20;
@@ -160,7 +161,8 @@ impl Process {
         read.map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Ends it: nobody attends to it any more. What it cannot end of what its runs in this folder have started is ended here.
+    /// Closes its input, and kills it if it does not end within `grace`. In that case, also ends what its runs in `out`
+    /// started.
     async fn end(&mut self, grace: Duration, out: &Path) {
         self.orders = None;
         if self.is_over {
@@ -179,7 +181,7 @@ impl Process {
 
 impl Site {
     /// # Errors
-    /// The folder cannot be made, or the program does not find itself.
+    /// The directory cannot be created, or the path of this program is unknown.
     pub fn new(
         args: &Args,
         manifest: Manifest,
@@ -190,7 +192,7 @@ impl Site {
         let whole = |path: &Path| std::path::absolute(path).map_err(|error| format!("`{}`: {error}", shown(path)));
         let work = whole(&args.work)?;
         std::fs::create_dir_all(&work).map_err(|error| format!("cannot create `{}`: {error}", shown(&work)))?;
-        // It is nobody's to commit.
+        // It must not be committed.
         std::fs::write(work.join(".gitignore"), "*\n").map_err(|error| format!("`{}`: {error}", shown(&work)))?;
         Ok(Self {
             names: manifest
@@ -222,8 +224,8 @@ impl Site {
         &self.manifest.name
     }
 
-    /// Does what a task asks for. What came of it is handed in by what is added to `handing_in`, so that the next task can be asked for
-    /// meanwhile. What is left of a process may be used for that.
+    /// Performs a task. Results are reported by a future in `handing_in`, so that the next task can be polled
+    /// meanwhile, and the process may be reused for it.
     pub async fn perform(
         self: &Arc<Self>,
         task: PollActivityTaskQueueResponse,
@@ -242,7 +244,7 @@ impl Site {
             },
             CleanUp::NAME => match value::<CleanupOrder>(task.input.as_ref()) {
                 Some(order) if order.pack == self.manifest.digest => {
-                    // A worker that began it may have come further.
+                    // A worker that started this cleanup may have progressed further.
                     let further = value::<Option<Carried>>(task.heartbeat_details.as_ref()).flatten();
                     let order = CleanupOrder { carried: further.unwrap_or(order.carried.clone()), ..order };
                     self.cleanup(&token, &order, &task, stop).await
@@ -269,7 +271,7 @@ impl Site {
         self.hand_in(|| self.service.failed(token, REFUSED, &why)).await
     }
 
-    /// Tries again as long as the server is away.
+    /// Retries while the server is unavailable.
     async fn hand_in<F>(&self, mut call: impl FnMut() -> F) -> Result<(), tonic::Status>
     where
         F: Future<Output = Result<(), tonic::Status>>,
@@ -286,7 +288,7 @@ impl Site {
         }
     }
 
-    /// A folder that nothing else uses.
+    /// A directory that nothing else uses.
     fn folder(&self, units: &[u32], what: &str, attempt: u32) -> PathBuf {
         let first = units.first().and_then(|unit| self.ids.get(*unit as usize));
         let others = match units.len() {
@@ -334,13 +336,13 @@ impl Site {
             }
         };
         let mut log = begun.said();
-        // One that did all it was asked for may do more.
+        // A process that completed its order can take another one.
         if let (Ended::By(0 | 1 | 4), false) = (ended, begun.is_over) {
             *process = Some(begun);
         } else {
             begun.end(GRACE, &out).await;
         }
-        // Of a process that was lost others must not be run again before it is cleaned up after.
+        // If a process crashed, its units must not run again elsewhere before its cleanup.
         if let Ended::By(_) | Ended::TooLarge = ended
             && let Some(run) =
                 runs(&out).pop().filter(|run| !self.results_of(&out).is_file() && !journal::is_closed(run))
@@ -363,7 +365,7 @@ impl Site {
         Ok(())
     }
 
-    /// Hands in what came of a batch, and takes away what nobody will look at.
+    /// Reports the result of a batch, and removes files that nobody needs.
     async fn hand_in_batch(
         &self,
         token: &[u8],
@@ -387,7 +389,7 @@ impl Site {
         say_if_lost(handed_in);
     }
 
-    /// What came of a batch whose process has ended.
+    /// The result of a batch whose process has ended.
     fn end_of(&self, order: &BatchOrder, out: &Path, ended: Ended, log: &str, took: Duration) -> BatchEnd {
         let pending = self.pending(out, &order.units);
         let of_machine = |why: String| {
@@ -425,7 +427,7 @@ impl Site {
                 match ended {
                     Ended::By(_) if is_pending => end.ends.push(UnitEnd {
                         unit: *unit,
-                        // What is pending keeps it from being run again.
+                        // An exit status of 128 or more prevents another run: a cleanup is pending.
                         exit: 128,
                         outcome: None,
                         seconds: took.as_secs_f64(),
@@ -442,11 +444,11 @@ impl Site {
                         came_back: false,
                         note: Some(last_line(log).unwrap_or_else(|| format!("it ended with {exit}"))),
                     }),
-                    // A recovery says of all others that they were cut short.
+                    // A recovery reports all other units as cancelled.
                     Ended::By(_) if file.is_err() || by_name.contains_key(&self.names[*unit as usize]) => {
                         end.lost.push(*unit);
                     }
-                    // It was not begun: there was time for others only, or the worker is stopped.
+                    // It was not started: the time was up, or the worker is being stopped.
                     _ => end.left.push(*unit),
                 }
                 continue;
@@ -491,12 +493,12 @@ impl Site {
         end
     }
 
-    /// The results file of a process: where it belongs, or where a recovery puts it.
+    /// The path of the results file of a process, which may have been written by a recovery.
     fn results_of(&self, out: &Path) -> PathBuf {
         results_path(out, &self.manifest.name)
     }
 
-    /// Units of these whose cleanups are pending in the journal of a run.
+    /// The units among these whose cleanups are pending in the journal of a run.
     fn pending(&self, out: &Path, units: &[u32]) -> Vec<u32> {
         let open = runs(out).pop().filter(|run| !journal::is_closed(run));
         let Some(past) = open.map(|run| Past::read(&run)) else { return Vec::new() };
@@ -509,7 +511,7 @@ impl Site {
         units.iter().filter(is_pending).copied().collect()
     }
 
-    /// Takes away what nobody will look at.
+    /// Removes the directory if everything passed; otherwise, writes the log.
     fn leave(&self, out: &Path, passed: bool, log: &str) {
         let is_open = runs(out).iter().any(|run| !journal::is_closed(run));
         if passed && !is_open {
@@ -519,12 +521,12 @@ impl Site {
         }
     }
 
-    /// A process for units, which gets ready before anybody asks for any.
+    /// Starts a process for units before any are ordered.
     pub fn ready(&self) -> Option<Process> {
         self.started(0, self.ids.first()?).ok()
     }
 
-    /// A process for units like this one.
+    /// Starts a process for units with the same agent and model as this one.
     fn started(&self, of: usize, unit: &str) -> io::Result<Process> {
         let folder = self.work.join(format!(".ready-{}", crate::random::word()));
         let mut arguments: Vec<&OsStr> = [attended::SERVING, "exec-unit"].map(OsStr::new).into();
@@ -542,7 +544,7 @@ impl Site {
         Process::start(self, &arguments, of)
     }
 
-    /// A process that does what is asked: the one that is there, where it can.
+    /// Returns a process that executes the order: the existing one if possible.
     async fn begun(&self, asked: &attended::Order, of: usize, there: Option<Process>) -> io::Result<Process> {
         if let Some(mut there) = there {
             if there.of == of && there.ask(asked).await.is_ok() {
@@ -551,12 +553,12 @@ impl Site {
             there.end(GRACE, &asked.out).await;
         }
         let mut begun = self.started(of, asked.units.first().map_or("", String::as_str))?;
-        // Where it has ended already, it says why.
+        // This fails if the process has already ended; its output says why.
         let _ = begun.ask(asked).await;
         Ok(begun)
     }
 
-    /// Attends to a process whose journal is in that folder.
+    /// Prepares to follow a process whose journal is in `out`.
     fn attending<'s>(
         &'s self,
         process: &'s mut Process,
@@ -577,7 +579,7 @@ impl Site {
         }
     }
 
-    /// Runs the pending cleanups of a run in that folder, here.
+    /// Runs the pending cleanups of a run in that directory, on this machine.
     async fn recover(
         &self,
         run: &Path,
@@ -648,13 +650,13 @@ impl Site {
     }
 }
 
-/// What a recovery came to.
+/// The result of a recovery.
 struct Recovery {
-    /// How many cleanups are done.
+    /// How many cleanups were done.
     done: u32,
     /// What is left, for people.
     left: Vec<String>,
-    /// What it printed.
+    /// The output.
     log: String,
 }
 
@@ -664,11 +666,11 @@ fn say_if_lost(handed_in: Result<(), tonic::Status>) {
     }
 }
 
-/// A results file, whose text this is, with these of its results, ready to travel.
+/// Returns the results at `kept` of a results file, compressed and in base64. `text` is the text of the file.
 fn packed(file: &results::ResultsFile, text: &str, kept: &[usize], ends: &[UnitEnd]) -> io::Result<String> {
     const LEVEL: i32 = 3;
     let mut summary = file.summary.clone();
-    // That belongs to what was left.
+    // `cancelled` refers to units that are left.
     summary.shift_remove("cancelled");
     summary.insert("exit".to_owned(), worst(ends.iter().filter(|end| end.came_back).map(|end| end.exit)).into());
     let mut out = zstd::Encoder::new(Vec::new(), LEVEL)?;
@@ -681,13 +683,13 @@ fn packed(file: &results::ResultsFile, text: &str, kept: &[usize], ends: &[UnitE
     Ok(base64::engine::general_purpose::STANDARD.encode(out.finish()?))
 }
 
-/// The exit status of a run whose units have these.
+/// Returns the exit status of a run whose units have these exit statuses.
 pub(in crate::cli) fn worst(exits: impl Iterator<Item = u8> + Clone) -> u8 {
     let is_there = |exit: &&u8| exits.clone().any(|there| there == **exit);
     [3, 1, 4].iter().find(is_there).copied().unwrap_or(0)
 }
 
-/// Whether the server may answer later.
+/// Whether the call may succeed later.
 pub(super) fn is_away(status: &tonic::Status) -> bool {
     use tonic::Code;
     matches!(
@@ -702,18 +704,18 @@ pub(super) fn is_away(status: &tonic::Status) -> bool {
     )
 }
 
-/// What is worth telling of what a process printed.
+/// Returns the last error that a process printed, or else its last line.
 fn last_line(log: &str) -> Option<String> {
     let line = log.lines().rev().find(|line| line.starts_with("error: ")).or(log.lines().next_back())?;
     Some(line.trim_start_matches("error: ").to_owned())
 }
 
-/// What a process printed.
+/// The path for the output of a process.
 fn log_of(out: &Path) -> PathBuf {
     out.with_extension(format!("{}.log", out.extension().unwrap_or_default().to_string_lossy()))
 }
 
-/// A process under way.
+/// A running process whose journal is followed.
 struct Attending<'s> {
     site: &'s Site,
     token: &'s [u8],
@@ -722,18 +724,19 @@ struct Attending<'s> {
     follower: Follower,
     carried: Option<Carried>,
     process: &'s mut Process,
-    /// Its folder.
+    /// Its directory.
     out: &'s Path,
 }
 
 impl Attending<'_> {
-    /// One that makes something ends where what is pending cannot be kept; a recovery goes on.
+    /// Follows the process until it ends. If the data for pending cleanups is too large to be stored, a process that
+    /// runs units (`makes`) is ended; a recovery continues.
     async fn until_it_ends(mut self, makes: bool, stop: &CancellationToken) -> io::Result<Ended> {
         let mut asked: Option<Ended> = None;
         let mut arrived = Instant::now();
-        // Something that a cleanup needs has not arrived yet.
+        // Data that a cleanup needs has not reached the server yet.
         let mut untold = false;
-        // What was read since is not in what is sent.
+        // `carried` lacks what was read since.
         let mut is_old = false;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -749,7 +752,7 @@ impl Attending<'_> {
                 }
                 _ = tick.tick() => {}
             }
-            // Of what cannot be read nothing can be carried: others go on from what has arrived.
+            // Nothing can be sent from an unreadable journal: other workers continue from what has arrived.
             let Ok(news) = self.follower.follow() else { return self.abandon().await };
             is_old |= news.any;
             untold |= news.matters;
@@ -761,7 +764,7 @@ impl Attending<'_> {
                             self.process.end(self.silence / 4, self.out).await;
                             return Ok(Ended::TooLarge);
                         }
-                        // What has arrived before is what others would go on from.
+                        // Other workers would continue from what arrived earlier.
                         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {}
                         Err(_) => return self.abandon().await,
                     }
@@ -778,7 +781,7 @@ impl Attending<'_> {
                         }
                     }
                     Ok(Ok(Heard::Unknown)) if self.is_running().await => return self.abandon().await,
-                    // Nobody waits for it, and nobody else cleans up.
+                    // The workflow has ended: nothing waits for the unit, and no other worker cleans up.
                     Ok(Ok(Heard::Unknown)) => {
                         arrived = sent;
                         if asked.is_none() {
@@ -793,28 +796,28 @@ impl Attending<'_> {
                     self.tell().await;
                 }
             }
-            // Before the server can have given it to others.
+            // This is before the server can give the unit to another worker.
             if arrived.elapsed() >= self.silence / 2 {
                 return self.abandon().await;
             }
         }
     }
 
-    /// What was read of the journal has arrived.
+    /// Tells the process that what was read of its journal has reached the server.
     async fn tell(&mut self) {
         let bytes = self.follower.bytes();
         let _ = self.process.tell(&bytes.to_string()).await;
     }
 
-    /// Whether the workflow goes on without this unit.
+    /// Whether the workflow is still running, so that another worker may get this unit.
     async fn is_running(&self) -> bool {
         let Some((id, run)) = self.workflow else { return true };
-        // Where that is not known, others may have it.
+        // If that is unknown, another worker may have the unit.
         let found = tokio::time::timeout(self.silence / 8, self.site.service.find(id, run)).await;
         found.ok().and_then(Result::ok).is_none_or(|found| found.is_some_and(|found| found.runs))
     }
 
-    /// Before others are given it.
+    /// Ends the process before another worker gets its unit.
     async fn abandon(self) -> io::Result<Ended> {
         self.process.end(self.silence / 4, self.out).await;
         Ok(Ended::Lost)

@@ -35,11 +35,12 @@ use crate::{
 
 type Fault = (u8, String);
 
-/// Where units begin to be looked for in vain.
+/// After this time without a running unit, the client checks whether there are workers.
 const NO_WORKER: Duration = Duration::from_secs(5);
-/// After a call that failed.
+/// The pause after a failed call.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between two pages of a history, unless the workflow has ended: a server has more to do than to tell of each event by itself.
+/// The pause between two pages of a history, unless the workflow has ended: without it, the server would send each
+/// event separately.
 const BETWEEN: Duration = Duration::from_millis(200);
 
 pub fn run(args: &RunArgs, global: Global) -> Result<u8, Fault> {
@@ -57,7 +58,7 @@ pub fn run(args: &RunArgs, global: Global) -> Result<u8, Fault> {
     done
 }
 
-/// What the command line asks for.
+/// The order that the command line describes.
 fn order(args: &RunArgs, manifest: &Manifest) -> Result<Order, String> {
     let units = manifest.units();
     let rates = args.engine.rate.iter().map(|(provider, per_minute)| {
@@ -146,7 +147,7 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
             paged = &mut paging => paged,
             Some(signal) = signals.recv() => {
                 match heard.hear(signal, started.elapsed()) {
-                    // No worker has seen it, and none is there to hear of the end.
+                    // No worker has seen the run, and none could receive a cancellation.
                     stop::Asks::Stop if screen.attempts == 0 && service.workers(&queue).await == Ok(0) => {
                         let why = format!("{} before anything was started", signal.name());
                         service.terminate(&id, &why).await.map_err(broken)?;
@@ -190,7 +191,7 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
             Err(status) if status.code() == tonic::Code::NotFound => {
                 return Err(broken(format!("the server no longer knows the run `{id}`: {}", status.message())));
             }
-            // It comes back.
+            // The server may come back.
             Err(_) => {
                 tokio::time::sleep(PAUSE).await;
                 paging = page(&run, from.clone(), &end);
@@ -218,7 +219,7 @@ async fn follow(args: &RunArgs, manifest: &Manifest, order: &Order, global: Glob
     screen.finish(args, ended, heard.first(), started.elapsed())
 }
 
-/// Is cancelled when the workflow has ended.
+/// Returns a token that is cancelled when the workflow has ended.
 fn end_of(service: &Service, id: &str, run: &str) -> CancellationToken {
     let end = CancellationToken::new();
     let (service, id, run, ended) = (service.clone(), id.to_owned(), run.to_owned(), end.clone());
@@ -227,7 +228,7 @@ fn end_of(service: &Service, id: &str, run: &str) -> CancellationToken {
             match service.has_ended(&id, &run).await {
                 Ok(true) => return ended.cancel(),
                 Ok(false) => {}
-                // It comes back.
+                // The server may come back.
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -237,24 +238,24 @@ fn end_of(service: &Service, id: &str, run: &str) -> CancellationToken {
 
 /// How a workflow ended.
 enum End {
-    /// In the next one.
+    /// It continues as another run of the workflow.
     GoesOn(String),
     Over(Ended),
 }
 
 enum Ended {
     Done(Box<Done>),
-    /// Somebody else ended it, or it failed.
+    /// It was ended from outside, or it failed.
     Otherwise(String),
 }
 
-/// The files of batches, until they are put together.
+/// The results files of batches, until they are merged.
 struct Parts {
     folder: PathBuf,
     eval: String,
-    /// Exit statuses of the units whose results count, by the file that has them.
+    /// For each file, the exit statuses of the units whose results count.
     files: Vec<BTreeMap<u32, u8>>,
-    /// Which file has the result of a unit.
+    /// The file that has the result of a unit.
     of: HashMap<u32, usize>,
 }
 
@@ -272,12 +273,12 @@ impl Parts {
         results_path(&self.folder.join(file.to_string()), &self.eval)
     }
 
-    /// Those that have results, in the order in which they came.
+    /// The paths of files that have results, in order of arrival.
     fn all(&self) -> Vec<PathBuf> {
         (0..self.files.len()).filter(|file| !self.files[*file].is_empty()).map(|file| self.path(file)).collect()
     }
 
-    /// Of several attempts the last one counts.
+    /// Adds the results of a batch. The last of several attempts counts.
     fn put(&mut self, end: &BatchEnd, units: &[Unit<'_>]) -> std::io::Result<()> {
         const MOST: u64 = 1 << 30;
         let Some(packed) = &end.results else { return Ok(()) };
@@ -297,7 +298,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Takes the result of an earlier attempt out of its file.
+    /// Removes the result of an earlier attempt from its file.
     fn take_out(&mut self, unit: u32, units: &[Unit<'_>]) -> std::io::Result<()> {
         let Some(file) = self.of.remove(&unit) else { return Ok(()) };
         self.files[file].remove(&unit);
@@ -321,14 +322,14 @@ impl Parts {
 impl Drop for Parts {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
-        // And the folders around it, where nothing else is in them.
+        // The directories around it are removed if they are empty.
         for folder in self.folder.ancestors().skip(1).take(2) {
             let _ = fs::remove_dir(folder);
         }
     }
 }
 
-/// A fold of the history: what is shown, and what there is to write.
+/// A fold of the history: what is shown, and what is written at the end.
 struct Screen<'m> {
     manifest: &'m Manifest,
     units: Vec<Unit<'m>>,
@@ -336,16 +337,16 @@ struct Screen<'m> {
     colour: bool,
     quiet: bool,
     parts: Parts,
-    /// What was asked for, by the number of the event that did.
+    /// The orders of activities, by the IDs of the events that scheduled them.
     asked: HashMap<i64, Asked>,
-    /// Batches, by the numbers of the events that asked for them.
+    /// Running batches, by the IDs of the events that scheduled them.
     running: HashSet<i64>,
-    /// How many batches workers have begun.
+    /// How many batches workers have started.
     begun: usize,
-    /// Exit statuses of units, of the last attempt.
+    /// Exit statuses of units in their last attempts.
     ends: HashMap<u32, u8>,
     bad: HashSet<u32>,
-    /// At units, as far as they were begun.
+    /// How many attempts at units have started.
     attempts: usize,
     left: Vec<String>,
     live: Option<ProgressBar>,
@@ -403,7 +404,7 @@ impl<'m> Screen<'m> {
         }
     }
 
-    /// A line of what happens.
+    /// Prints a message about the run.
     fn say(&self, line: &str) {
         if let Some(live) = &self.live {
             live.suspend(|| note(line));
@@ -434,7 +435,7 @@ impl<'m> Screen<'m> {
         name
     }
 
-    /// The name of the one unit, or how many they are.
+    /// The name of the only unit, or of the first one and how many more there are.
     fn names(&self, units: &[u32]) -> String {
         match units {
             [unit] => self.name(*unit),
@@ -454,7 +455,7 @@ impl<'m> Screen<'m> {
         }
     }
 
-    /// Takes the next event. Gives back how the workflow ended, if it did.
+    /// Processes the next event. Returns how the workflow ended, if it did.
     fn take(&mut self, event: HistoryEvent) -> Result<Option<End>, Fault> {
         let id = event.event_id;
         match event.attributes {
@@ -547,7 +548,7 @@ impl<'m> Screen<'m> {
         Ok(None)
     }
 
-    /// An attempt came to no end.
+    /// Records an attempt that ended without a result.
     fn over(&mut self, scheduled: i64, why: &str) {
         if let Some(Asked::Batch(batch)) = self.asked.remove(&scheduled) {
             self.running.remove(&scheduled);
@@ -586,7 +587,7 @@ impl<'m> Screen<'m> {
         self.line(&format!("{line}\n"));
     }
 
-    /// Writes the results, and says what they are worth.
+    /// Writes the results, and prints a summary. Returns the exit status.
     fn finish(mut self, args: &RunArgs, ended: Ended, signal: Option<Interrupt>, took: Duration) -> Result<u8, Fault> {
         let mut faults = Vec::new();
         let mut cancelled = false;
@@ -628,7 +629,7 @@ impl<'m> Screen<'m> {
             text.push_str(&format!("results: {}\n", shown(path.strip_prefix(".").unwrap_or(&path))));
         }
         print(&text);
-        // Of a run that was stopped most is missing.
+        // Most results of a stopped run are missing.
         let shown_missing = if cancelled || !faults.is_empty() { 5 } else { missing.len() };
         for fault in faults.iter().chain(missing.iter().take(shown_missing)) {
             crate::cli::complain(fault);
