@@ -60,7 +60,7 @@ pub(super) struct Binding {
 }
 
 impl Binding {
-    /// Of a step that could not be checked: everything is believed of it.
+    /// The binding of a step that could not be checked: any output is accepted.
     pub(super) fn unknown(span: Span) -> Self {
         Self { outputs: Arc::default(), open: true, doubt: None, span }
     }
