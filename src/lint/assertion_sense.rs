@@ -50,7 +50,7 @@ pub fn always(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// What one assertion demands and another of the same task forbids.
+/// Reports a call that one assertion requires and another of the same task forbids.
 pub fn contradictory(view: &EvalView<'_>, out: &mut Diagnostics) {
     let together: IndexSet<&[usize]> = view.unit.selected.iter().map(|s| s.sets.as_slice()).collect();
     for sets in together {
