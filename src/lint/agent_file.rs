@@ -34,7 +34,7 @@ fn ignored_in(view: &EvalView<'_>, reference: &AgentRef, file: Option<&Agent>, o
     let mut push = |name: &Name, part: &str, why: &str| {
         let diagnostic = Diagnostic::new(&IGNORED_AGENT_PART, name.span, format!("`{part}` has no effect: {why}"))
             .help(format!("remove `{part}`"));
-        // On the command line, it would be mistaken for the model that was measured.
+        // A model that a user typed would be mistaken for the one that was measured.
         let typed = part == "model" && view.sources.get(name.span.file).is_given();
         out.push(if typed { diagnostic.strength(Strength::Hard) } else { diagnostic });
     };

@@ -252,8 +252,7 @@ fn not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     });
 }
 
-/// Cleanup also runs if setup failed early. There is then nothing to delete, and the deletion fails (author mistake
-/// 11).
+/// Cleanup also runs if setup failed early. There is then nothing to delete: deletion fails (author mistake 11).
 pub fn ignore_not_found(view: &TaskView<'_>, out: &mut Diagnostics) {
     not_found(view, out);
     first_run(view, out);

@@ -90,6 +90,7 @@ pub fn unused_extension(view: &EvalView<'_>, out: &mut Diagnostics) {
     }
 }
 
+/// Reports sources that no task set uses.
 pub fn unused_source(view: &EvalView<'_>, out: &mut Diagnostics) {
     for source in &view.eval.sources {
         if !view.eval.task_sets.iter().any(|s| s.source.as_ref().is_some_and(|n| n.value == source.name.value)) {
