@@ -129,8 +129,8 @@ impl Checker<'_> {
             self.unknown_operation(step);
             return None;
         };
-        // A parameter that the operation declares takes precedence over the step's key of the same name (`decisions.md`
-        // §4).
+        // A parameter that the operation declares takes precedence over the step's key of the
+        // same name (`decisions.md` §4).
         if let (OperationKind::Extension { .. }, Some(schema)) = (&kind, &signature.schema) {
             let declares = |name: &str| schema.json().pointer(&format!("/properties/{name}")).is_some();
             if let Some(timeout) = step.timeout.filter(|_| declares("timeout")) {
@@ -437,8 +437,8 @@ fn expected(locked: Option<&LockedOperation>) -> Arc<Shape> {
     Arc::new(Shape::Record { fields: outputs.keys().map(field).collect(), rest: None })
 }
 
-/// Returns the shape of `expect`, with the shape of matchers for each output that this step compares using matchers
-/// instead of a value.
+/// Returns the shape of `expect`, with the shape of matchers for each output that this step compares
+/// using matchers instead of a value.
 pub(super) fn expected_here(shape: &Arc<Shape>, expect: &Arg<Path>) -> Arc<Shape> {
     let (Shape::Record { fields, rest }, ArgKind::Record(outputs)) = (&**shape, &expect.kind) else {
         return Arc::clone(shape);

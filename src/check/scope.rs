@@ -94,8 +94,8 @@ impl Scope {
         self.outputs.keys().map(String::as_str)
     }
 
-    /// Whether this is cleanup, where a step is skipped if an output that it uses is missing. Elsewhere, that is an
-    /// error.
+    /// Whether this is cleanup, where a step is skipped if an output that it uses is
+    /// missing. Elsewhere, that is an error.
     pub(super) fn in_cleanup(&self) -> bool {
         self.place == Place::Phase(PhaseKind::Cleanup)
     }

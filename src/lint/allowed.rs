@@ -1,5 +1,5 @@
-//! Sources of extensions: those that the eval allows or denies, and those that no lock file pins (`portable-format.md`,
-//! extensions).
+//! Sources of extensions: those that the eval allows or denies, and those that no lock file pins
+//! (`portable-format.md`, extensions).
 
 use std::{
     collections::BTreeSet,
@@ -27,8 +27,8 @@ rule! {
     pub static EXTENSION_NOT_AS_LOCKED = "extension-not-as-locked", Hard;
 }
 
-/// Reports packages and repositories of tasks that match none of the patterns. Packages that are part of gevals are
-/// always allowed.
+/// Reports packages and repositories of tasks that match none of the patterns. Packages that are
+/// part of gevals are always allowed.
 pub fn allowed(view: &EvalView<'_>, out: &mut Diagnostics) {
     let Some(patterns) = &view.eval.extension_options.allowed_sources else { return };
     let dir = &view.eval.dir;

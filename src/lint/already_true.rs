@@ -172,8 +172,8 @@ fn old_values(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// Reports conditions of scripts that hold in the state after setup: `[ "$ready" -ge 1 ]` with one replica, `jq -e
-/// .spec.replicas` with any.
+/// Reports conditions of scripts that hold in the state after setup: `[ "$ready" -ge 1 ]` with one replica,
+/// `jq -e .spec.replicas` with any.
 fn holds(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let mut told: Vec<Span> = Vec::new();
     let mut tell = |span: Span, made: Span, message: String| {
@@ -297,8 +297,8 @@ fn rows(runs: &[&Run<'_>]) -> Option<f64> {
     (plain || others.iter().all(states)).then_some(f64::from(u8::from(headed)))
 }
 
-/// Returns how many resources of a kind setup leaves in a namespace, and where one is created, if the prompt asks for a
-/// change of their number.
+/// Returns how many resources of a kind setup leaves in a namespace, and where one is created, if the prompt
+/// asks for a change of their number.
 fn counted(view: &TaskView<'_>, asked: &Thing, said: &str) -> Option<(f64, Span)> {
     const MAKERS: [&str; 8] = [
         "statefulset",
@@ -379,8 +379,8 @@ fn alike(given: &str, asked: &str) -> bool {
     given == asked || with_unit || is_replicas(given) && is_replicas(asked)
 }
 
-/// Whether a prompt asks for a value in words that name its field: `let it allow 6 pods` for `pods`, `at least 2 must
-/// stay available` for `minAvailable`.
+/// Whether a prompt asks for a value in words that name its field: `let it allow 6 pods` for `pods`,
+/// `at least 2 must stay available` for `minAvailable`.
 fn is_wanted(said: &str, question: &facts::Fact, value: &str) -> bool {
     let around = question.parent.iter().filter(|_| question.key.eq_ignore_ascii_case("name"));
     let words: Vec<String> = std::iter::once(&question.key)
@@ -626,8 +626,8 @@ fn goes_away(command: &str) -> bool {
     matches!(command, "cd" | "pushd" | "popd")
 }
 
-/// Reports a verify that only checks files written by setup, where every check already succeeds on the content from
-/// setup.
+/// Reports a verify that only checks files written by setup, where every check already
+/// succeeds on the content from setup.
 fn file_steps(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     let (setup, verify) = (&view.task.setup.steps, &view.task.verify.steps);
     let is_file = |step: &Step<Def>| matches!(step.op.kind, OperationKind::Builtin("file"));
@@ -652,8 +652,8 @@ fn file_steps(view: &TaskView<'_>, said: &str, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a text satisfies the `expect` of a `file` step. Returns `false` for comparisons other than the two common
-/// ones.
+/// Whether a text satisfies the `expect` of a `file` step. Returns `false` for comparisons
+/// other than the two common ones.
 fn finds(expect: &serde_json::Value, text: &str) -> bool {
     let Some(expect) = expect.as_object().filter(|expect| !expect.is_empty()) else { return false };
     expect.iter().all(|(key, wanted)| match (key.as_str(), wanted.as_str()) {

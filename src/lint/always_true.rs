@@ -369,8 +369,8 @@ fn within(content: &Content, word: &Plain, at: usize) -> Span {
     }
 }
 
-/// Returns the position of `=` in a program of jq or awk: in the parentheses after one of these words or, if `asks`, in
-/// its last part.
+/// Returns the position of `=` in a program of jq or awk: in the parentheses after one of these words
+/// or, if `asks`, in its last part.
 fn assignment(text: &str, within: &[&str], asks: bool) -> Option<usize> {
     let bytes = text.as_bytes();
     // The words before the open brackets, and the `=` of the last part outside of all brackets.

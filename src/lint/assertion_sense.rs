@@ -143,8 +143,8 @@ fn none_left(view: &EvalView<'_>, items: &[&Assertion], out: &mut Diagnostics) {
     );
 }
 
-/// Returns the pattern of the names that match. Either the name or the pattern may match; without both, every name
-/// does.
+/// Returns the pattern of the names that match. Either the name or the pattern may match;
+/// without both, every name does.
 fn pattern(m: &CallMatcher) -> String {
     match (&m.name, &m.pattern) {
         (None, None) => String::new(),

@@ -27,12 +27,12 @@ const LATE: [&str; 8] = [
     "succeeded",
 ];
 
-/// Resources that controllers create some seconds after another one: the kind that is read, and the kind from which it
-/// is created.
+/// Resources that controllers create some seconds after another one: the kind that is read, and the
+/// kind from which it is created.
 const MADE: [(&str, &str); 3] = [("secret", "certificate"), ("secret", "externalsecret"), ("taskrun", "pipelinerun")];
 
-/// Requires that nothing in verify waits and that the prompt asks for a change. An agent that did the work and ends at
-/// once may then fail.
+/// Requires that nothing in verify waits and that the prompt asks for a change. An agent that did the work
+/// and ends at once may then fail.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     if view.task.prompt.is_none() {
         return;
@@ -88,8 +88,8 @@ pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     );
 }
 
-/// `kubectl rollout status deployment/web --timeout=1s`: a timeout before anything can have started. Not reported in a
-/// loop, which checks again.
+/// `kubectl rollout status deployment/web --timeout=1s`: a timeout before anything can have started. Not reported
+/// in a loop, which checks again.
 fn hurried(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.effects.scripts.iter().filter(|script| script.view.phase == PhaseKind::Verify) {
         for run in script.trace.runs.iter().filter(|run| run.statement.tool() == "kubectl" && !run.maybe) {

@@ -12,8 +12,8 @@ rule! {
     pub static BACKGROUND_PROCESS = "background-process", Warning;
 }
 
-/// `&` without a `wait` (`tests/coverage.md` B17). A process started in setup may be meant to run until the task ends;
-/// gevals stops it.
+/// `&` without a `wait` (`tests/coverage.md` B17). A process started in setup may be meant to run until
+/// the task ends; gevals stops it.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     let ends = |script: &ScriptView<'_>| {
         let ends = |c: &Statement| matches!(c.name(), "wait" | "kill" | "pkill" | "killall" | "trap");

@@ -121,8 +121,8 @@ pub(super) fn whole(text: &str, name: &str) -> bool {
     })
 }
 
-/// Reports deletions that fail if there is nothing to delete: in setup before the creation, and in cleanup of what only
-/// the agent creates.
+/// Reports deletions that fail if there is nothing to delete: in setup before the creation, and in cleanup
+/// of what only the agent creates.
 fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     for script in model.scripts.iter().filter(|script| script.view.phase != PhaseKind::Verify && !script.trace.opaque) {
@@ -147,8 +147,8 @@ fn first_run(view: &TaskView<'_>, out: &mut Diagnostics) {
                 .in_phase(PhaseKind::Setup)
                 .take_while(|other| phase == PhaseKind::Cleanup || !std::ptr::eq(*other, act))
                 .any(|other| other.verb == crate::effects::Verb::Creates && same(other));
-            // What setup deletes may exist permanently. It belongs to the task if setup also creates it, or cleanup
-            // deletes it.
+            // What setup deletes may exist permanently. It belongs to the task if setup also
+            // creates it, or cleanup deletes it.
             let own = || {
                 model.in_phase(PhaseKind::Setup).any(|other| other.verb == crate::effects::Verb::Creates && same(other))
                     || model

@@ -307,8 +307,8 @@ fn of_act(act: &Act, view: &TaskView<'_>, found: &mut Vec<Touch>) {
             )
         }
         "file" => {
-            // The working directory of a script is unknown here. A step names its file relative to the task's
-            // directory.
+            // The working directory of a script is unknown here. A step names its file
+            // relative to the task's directory.
             if !name.starts_with('/') && act.span != act.step || name.starts_with("/dev/") || name.starts_with("/proc/")
             {
                 return;
@@ -365,8 +365,8 @@ struct Pattern {
     regex: Regex,
 }
 
-/// Resources that scripts occupy. A number must end where its word ends, so that it is not part of a number with a
-/// hole.
+/// Resources that scripts occupy. A number must end where its word ends, so that it is
+/// not part of a number with a hole.
 static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     const END: &str = r#"(?:["'\s;|&)]|$)"#;
     let patterns = [

@@ -26,8 +26,8 @@ rule! {
     pub static QUOTED_VARIABLE = "quoted-variable", Verdict;
 }
 
-/// `[ $n > 3 ]` writes a file `3`, `[[ $n > 10 ]]` compares strings, `[ $x -eq Running ]` fails, `[ -n $x ]` is always
-/// true.
+/// `[ $n > 3 ]` writes a file `3`, `[[ $n > 10 ]]` compares strings, `[ $x -eq Running ]`
+/// fails, `[ -n $x ]` is always true.
 pub fn check(view: &TaskView<'_>, out: &mut Diagnostics) {
     values(view, out);
     types(view, out);
@@ -304,8 +304,8 @@ fn lines_of_json(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// `[ $(kubectl get pods | wc -l) -eq 3 ]`: the first line is a header. Requires that the prompt names exactly this
-/// number.
+/// `[ $(kubectl get pods | wc -l) -eq 3 ]`: the first line is a header. Requires that the
+/// prompt names exactly this number.
 fn headers(view: &TaskView<'_>, out: &mut Diagnostics) {
     let said = view.effects.prompt.shown().to_lowercase();
     const WORDS: [&str; 9] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
@@ -505,8 +505,8 @@ fn defaults(content: &Content, found: &mut Vec<Fault>) {
     });
 }
 
-/// `grep -qF 'a|b'`, in which no character is special, and `grep "$ANSWER"`, in which the agent's answer is the
-/// pattern.
+/// `grep -qF 'a|b'`, in which no character is special, and `grep "$ANSWER"`, in which the
+/// agent's answer is the pattern.
 fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, found: &mut Vec<Fault>) {
     for command in content.program.commands().into_iter().filter(|command| matches!(command.name(), "grep" | "fgrep")) {
         let words = command.words();
@@ -547,8 +547,8 @@ fn searches(content: &Content, followed: Option<&crate::effects::Followed<'_>>, 
     }
 }
 
-/// `n=$(kubectl get … -o jsonpath='{.items[*]…}' | wc -c)`, and then `n < 2`: characters are counted instead of
-/// resources.
+/// `n=$(kubectl get … -o jsonpath='{.items[*]…}' | wc -c)`, and then `n < 2`: characters
+/// are counted instead of resources.
 fn bytes(content: &Content, found: &mut Vec<Fault>) {
     content.program.walk(&mut |s| {
         let Kind::Pipeline(parts) = &s.kind else { return };
@@ -610,8 +610,8 @@ fn is_quoted_regex(word: &ast::Word, content: &Content) -> bool {
         })
 }
 
-/// `if [ $x != ok ]; then exit 1; fi`: if `$x` is empty, the test is an error, which counts as false, and verify
-/// passes.
+/// `if [ $x != ok ]; then exit 1; fi`: if `$x` is empty, the test is an error, which
+/// counts as false, and verify passes.
 fn unquoted_conditions(content: &Content, found: &mut Vec<Fault>) {
     let program = &content.program;
     let captured = captured(content);
@@ -836,8 +836,8 @@ fn is_quoted_pattern(word: &ast::Word) -> bool {
 
 static COUNT: Ascii = ascii(r"(?i)^[\s\S]{0,80}\bselect\s+count\(");
 
-/// Whether a variable is only ever set to the output of `wc`, `grep -c` or `curl -w`, or to the result of `select
-/// count(*)`.
+/// Whether a variable is only ever set to the output of `wc`, `grep -c` or `curl -w`, or to
+/// the result of `select count(*)`.
 pub(super) fn counts(content: &Content, name: &str) -> bool {
     let (mut all, mut any) = (true, false);
     content.program.walk(&mut |statement| {
@@ -996,8 +996,8 @@ fn single_quoted(source: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Returns the variable that a single-quoted text seems to contain, unless the text is for a program that interprets
-/// `$` itself.
+/// Returns the variable that a single-quoted text seems to contain, unless the text is for a
+/// program that interprets `$` itself.
 fn variable_in(inner: &str) -> Option<&str> {
     if inner.contains(['(', ')', ';', '|', ' ', '\n'])
         || inner.contains("{.")
@@ -1023,7 +1023,8 @@ fn places_of<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = usize> + 
     })
 }
 
-/// `jq '.[] | select(.name == "$NAME")'`: a filter in single quotes with a shell variable inside a string.
+/// `jq '.[] | select(.name == "$NAME")'`: a filter in single quotes with a shell variable inside a string; or in double
+/// quotes with a jq variable, which the shell expands.
 fn filters(followed: &crate::effects::Followed<'_>, view: &TaskView<'_>, out: &mut Diagnostics) {
     let content = &followed.view.content;
     let known = |name: &str| followed.trace.sets.contains(name) || view.declares(name);

@@ -15,8 +15,8 @@ rule! {
     pub static MISSING_DIFFICULTY = "missing-difficulty", Note;
 }
 
-/// gevals resolves `./bin/server` in the eval's directory, other tools in the current directory (`tests/coverage.md`
-/// D6).
+/// gevals resolves `./bin/server` in the eval's directory, other tools in the current
+/// directory (`tests/coverage.md` D6).
 pub fn relative(view: &EvalView<'_>, out: &mut Diagnostics) {
     let begins = |e: &Expand| e.display().starts_with("./") || e.display().starts_with("../");
     for server in view.unit.mcp.iter().flat_map(|m| &m.servers) {
@@ -63,7 +63,7 @@ pub fn unknown_extension(view: &UnderView<'_, '_>, out: &mut Diagnostics) {
     }
 }
 
-/// Reports extensions that no selected task uses, and sources that no task set uses.
+/// Reports extensions that no selected task uses.
 pub fn unused_extension(view: &EvalView<'_>, out: &mut Diagnostics) {
     let tasks = || view.tasks.iter().filter_map(|u| u.task.as_ref());
     // A task that could not be read may use any of them.

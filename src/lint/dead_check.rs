@@ -185,8 +185,8 @@ fn names(text: &str) -> Vec<&str> {
     behind.filter_map(|rest| rest.split(part).next()).filter(|name| ast::is_name(name)).collect()
 }
 
-/// `kubectl wait … || true`, followed by another check of the same resource; `[ -z "$x" ]` after an `exit 1` that
-/// depended on it.
+/// `kubectl wait … || true`, followed by another check of the same resource; `[ -z "$x" ]` after
+/// an `exit 1` that depended on it.
 fn is_looked_at_again(view: &TaskView<'_>, content: &Content, statement: &Statement) -> bool {
     let place = content.span(statement.range.clone());
     let acts = || view.effects.in_phase(PhaseKind::Verify).filter(|act| act.span.file == place.file);
@@ -765,8 +765,8 @@ fn always(statement: &Statement, tested: bool) -> bool {
     tested && matches!(statement.tool(), "helm" | "kubectl" | "docker") && flow::succeeds(statement.name(), statement)
 }
 
-/// Returns the part of a filter outside of all brackets after its last pipe: `sort == [` for `[.[] | .name] | sort ==
-/// ["a"]`.
+/// Returns the part of a filter outside of all brackets after its last pipe: `sort == [` for
+/// `[.[] | .name] | sort == ["a"]`.
 fn outermost(filter: &str) -> String {
     let (mut depth, mut found) = (0_usize, String::new());
     for c in filter.chars() {

@@ -163,8 +163,8 @@ fn saves(statement: &Statement, text: &str) -> bool {
     }
 }
 
-/// Whether standard output is redirected to a file that persists. Redirections are the text between the words of a
-/// statement.
+/// Whether standard output is redirected to a file that persists. Redirections are the text
+/// between the words of a statement.
 fn redirected(statement: &Statement, text: &str) -> bool {
     let starts = statement.words().iter().map(|w| w.range.start).skip(1).chain([statement.range.end]);
     let gaps = statement.words().iter().zip(starts).filter_map(|(word, end)| text.get(word.range.end..end));

@@ -645,8 +645,8 @@ pub(super) fn out_has(out: &Diagnostics, place: Span) -> bool {
         .any(|known| known.span.file == place.file && known.span.start < place.end && place.start < known.span.end)
 }
 
-/// Verify looks in a namespace that nothing names, or in none although everything else is in one; or for a label that
-/// nothing has.
+/// Verify looks in a namespace that nothing names, or in none although everything else is in one;
+/// or for a label that nothing has.
 fn places(view: &TaskView<'_>, out: &mut Diagnostics) {
     let model = view.effects;
     if view.task.prompt.is_none() {

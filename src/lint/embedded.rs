@@ -1,5 +1,5 @@
-//! Programs inside scripts, in other languages: jq filters, patterns, awk, Python. They are read as text, as far as a
-//! rule requires.
+//! Programs inside scripts, in other languages: jq filters, patterns, awk, Python. They are read as
+//! text, as far as a rule requires.
 
 use super::{TaskView, python, script::Content};
 use crate::{
@@ -46,8 +46,8 @@ pub(super) fn patterns(content: &Content, found: &mut Vec<Fault>) {
     });
 }
 
-/// `for svc in shop docs; do kubectl get service shop …; done`: the body contains one value of the loop instead of its
-/// variable.
+/// `for svc in shop docs; do kubectl get service shop …; done`: the body contains one value of
+/// the loop instead of its variable.
 pub(super) fn rounds(content: &Content) -> Vec<Fault> {
     let mut found = Vec::new();
     content.program.walk(&mut |whole| {
@@ -306,8 +306,8 @@ fn number_of(content: &Content, words: &[crate::bash::Word], name: &str) -> Opti
     assigned
 }
 
-/// Returns the locations of programs of verify that compare something and print what is wrong, but always exit with
-/// status 0.
+/// Returns the locations of programs of verify that compare something and print what is wrong,
+/// but always exit with status 0.
 pub(super) fn never_failing(view: &TaskView<'_>) -> Vec<Span> {
     let mut found = Vec::new();
     for followed in view.effects.scripts.iter().filter(|followed| followed.view.phase == PhaseKind::Verify) {

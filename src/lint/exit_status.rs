@@ -155,8 +155,8 @@ pub fn cannot_pass(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
         let (content, program) = (&script.content, &script.content.program);
         let commands = program.commands();
-        // The status is unknown if another program or a trap may change it. A script that checks nothing fails on
-        // purpose.
+        // The status is unknown if another program or a trap may change it. A script that
+        // checks nothing fails on purpose.
         let hands_over = commands.iter().any(|c| matches!(c.name(), "exec" | "trap" | "source" | "." | "eval"));
         let tries = commands.iter().any(|c| matters(c) && flow::status(program, c) == Status::ANY);
         if hands_over || !tries || flow::outcome(program) != Status::OTHER || is_used(view.task, script) {
@@ -174,8 +174,8 @@ pub fn cannot_pass(view: &TaskView<'_>, out: &mut Diagnostics) {
     }
 }
 
-/// Whether a rule of this file reports a script of verify that checks something and cannot fail. Other rules then
-/// report nothing.
+/// Whether a rule of this file reports a script of verify that checks something and cannot fail.
+/// Other rules then report nothing.
 pub(super) fn in_vain(view: &TaskView<'_>) -> bool {
     let mut scripts = view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s));
     never_failing(view).next().is_some() || scripts.any(|s| ignored(&s.content).is_some())
@@ -201,8 +201,8 @@ fn never_failing<'v>(view: &'v TaskView<'_>) -> impl Iterator<Item = (&'v Script
     })
 }
 
-/// Whether a script that succeeds always meets the step's `expect`: `exitCode: {not: 1}`, or text that it always
-/// prints.
+/// Whether a script that succeeds always meets the step's `expect`: `exitCode: {not: 1}`,
+/// or text that it always prints.
 fn is_met_by_success(script: &ScriptView<'_>) -> bool {
     let Some(ArgKind::Record(fields)) = script.step.expect.as_ref().map(|(_, expect)| &expect.kind) else {
         return false;
@@ -317,8 +317,8 @@ fn asks(content: &Content, whole: &Statement, condition: &Statement) -> bool {
         && !names.iter().any(read)
 }
 
-/// A loop waits until a variable has a value, and the test after it accepts others: `[ -z "$state" ]`, `[ "$state" !=
-/// Failed ]`.
+/// A loop waits until a variable has a value, and the test after it accepts others:
+/// `[ -z "$state" ]`, `[ "$state" != Failed ]`.
 fn weaker(view: &TaskView<'_>, out: &mut Diagnostics) {
     for script in view.scripts.iter().filter(|s| s.phase == PhaseKind::Verify && understood(s)) {
         let content = &script.content;
@@ -411,8 +411,8 @@ fn holds(words: &[ast::Word], name: &str, value: &str) -> Option<bool> {
     }
 }
 
-/// Returns the variables whose value ends a loop, each with a value that keeps it waiting, and the one for which it
-/// waits.
+/// Returns the variables whose value ends a loop, each with a value that keeps it waiting,
+/// and the one for which it waits.
 fn awaited(content: &Content, whole: &Statement) -> Vec<(String, String, String)> {
     let Kind::Loop { body, .. } = &whole.kind else { return Vec::new() };
     let mut found: Vec<(String, String, String)> = Vec::new();
