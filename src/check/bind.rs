@@ -274,7 +274,7 @@ impl Checker<'_> {
         package::known(self.cx.lock, package)
     }
 
-    /// Whether the lock knows `ALIAS.OPERATION`.
+    /// Whether the lock file contains `ALIAS.OPERATION`.
     pub(super) fn is_locked(&self, operation: &str) -> bool {
         let Some((alias, operation)) = operation.split_once('.') else { return false };
         match self.aliases.0.get(alias).map(|alias| &alias.what) {
@@ -364,7 +364,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("any", "anyOf"),
 ];
 
-/// Reports a tool that the locked server does not have.
+/// Returns the finding for a tool that the locked server does not have.
 pub fn unknown_tool<'a>(
     server: &str,
     tool: &str,
@@ -381,7 +381,7 @@ pub fn unknown_tool<'a>(
     }
 }
 
-/// Reports an operation that the locked extension does not have.
+/// Returns the finding for an operation that the locked extension does not have.
 fn missing_operation(
     package: &str,
     operation: &str,
@@ -429,6 +429,7 @@ pub fn extension_signature(name: &str, dialect: Dialect, locked: Option<&LockedO
 }
 
 /// Returns the shape of `expect`: any of the outputs, if the manifest lists them; otherwise any output.
+/// An operation that runs a command has an `exitCode`.
 fn expected(locked: Option<&LockedOperation>) -> Arc<Shape> {
     let Some(outputs) = locked.and_then(|operation| operation.outputs.as_ref()) else {
         return Arc::clone(&builtin::extension::ANY_OUTPUT);

@@ -248,7 +248,7 @@ impl Checker<'_> {
         checked
     }
 
-    /// An empty default can turn `rm -rf {…}/*` into `rm -rf /*` (`decisions.md` §5).
+    /// `default('')` can turn `rm -rf {…}/*` into `rm -rf /*` (`decisions.md` §5).
     fn empty_defaults(&mut self, template: &Template<Path>, shape: &Shape, what: What<'_>) {
         let Shape::String { format: Some(Format::Script | Format::Path | Format::Url | Format::File), .. } = shape
         else {

@@ -419,7 +419,7 @@ fn names(view: &TaskView<'_>, out: &mut Diagnostics) {
             let near = near.or_else(kin);
             let sees = model.sees(PhaseKind::Setup)
                 && prompt.text.holes().all(|hole| hole.text.starts_with("{env.") || hole.text.starts_with("{random."));
-            // A prompt that contains no names leaves naming to other files.
+            // A prompt that contains no names leaves naming to other parts of the task.
             let names = ["named", "called", "`", "\"", "'"].iter().any(|word| said.contains(word))
                 || makes.iter().any(|made| {
                     let name = made.thing.name.as_ref().and_then(Value::literal);
